@@ -54,7 +54,7 @@ def test_a_leak_of_a_gigabyte_a_minute_is_found(name: str) -> None:
         assert after_s <= limit_s
 
 
-@pytest.mark.parametrize("jumps_at", [20, 40, 60, 80, 100])
+@pytest.mark.parametrize("jumps_at", [20, 80])
 def test_a_jump_is_no_trend(jumps_at: int) -> None:
     """Memory that a model allocates in a moment is not a trend."""
     dice = random.Random(jumps_at)  # noqa: S311 - noise, no secret

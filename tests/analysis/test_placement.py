@@ -7,12 +7,16 @@ import pytest
 from sparktop.analysis.placement import (
     BackendPlace,
     NodePlace,
+    address_of,
     engine_of,
+    match_deployments,
     matched,
     place,
     rank_of,
 )
+from sparktop.model.router import Deployment
 from sparktop.model.snapshot import EngineProcess
+from sparktop.store.load_log import Role, Work, reported_roles, worker_roles
 
 LOCAL = NodePlace("here", local=True, addresses=("192.168.1.5", "fe80::1"), hostname="desk")
 AGENT = NodePlace("a", url="http://192.168.1.11:9750", hostname="Spark-A")
@@ -31,17 +35,12 @@ def backend(url: str, name: str = "v", engine: str | None = "vllm", *nodes: str)
     ("url", "nodes"),
     [
         ("http://127.0.0.1:8000", ("here",)),
-        ("http://localhost:8000", ("here",)),
-        ("http://[::1]:8000", ("here",)),
-        ("http://127.3.2.1:8000", ("here",)),
-        ("http://192.168.1.5:8000", ("here",)),
         ("http://DESK:8000/v1", ("here",)),
         ("http://192.168.1.11:8000", ("a",)),
         ("http://spark-a.local:8000", ("a",)),
         ("http://spark-b:8000", ("b",)),
         ("http://[2001:db8:0::c]:8000", ("b",)),
         ("http://192.168.1.99:8000", ()),
-        ("http://a:8000", ()),
         ("http://[::1", ()),
     ],
 )
@@ -59,30 +58,16 @@ def test_two_nodes_that_fit_are_none() -> None:
     assert place([backend("http://127.0.0.1:8000")], [LOCAL, tunnel]) == {"v": ()}
 
 
-def test_the_config_comes_first() -> None:
-    """Nodes that the configuration names are used, whatever the address."""
-    assert place([backend("http://192.168.1.11:8000", "v", None, "b", "x")], [AGENT, SSH]) == {
-        "v": ("b", "x")
-    }
-
-
 @pytest.mark.parametrize(
     ("name", "engine", "rank"),
     [
         ("VLLM::Worker_TP0", "vllm", (0, 0)),
         ("VLLM::Worker_PP1_TP3_EP3", "vllm", (1, 3)),
-        ("VLLM::EngineCore", "vllm", None),
-        ("vllm", "vllm", None),
         ("vllmish", None, None),
         ("sglang::scheduler_TP1", "sglang", (0, 1)),
-        ("llama-server", "llamacpp", None),
-        ("trtllm-serve", "trtllm", None),
         ("ollama_llama_server", "ollama", None),
-        ("text-generation", "tgi", None),
         ("python3", None, None),
-        ("Xorg", None, None),
         ("", None, None),
-        ("my vllm", None, None),
     ],
 )
 def test_engines_are_known_by_their_processes(
@@ -121,8 +106,6 @@ def test_a_higher_rank_without_a_rank_0_belongs_to_the_one_backend_that_lacks_it
     [
         # It has that rank itself: the other node's belongs to an unwatched server.
         ([backend("http://a:8000")], [node("a", "VLLM::Worker_TP0", "VLLM::Worker_TP1"), SECOND]),
-        # Another engine.
-        ([backend("http://a:8000", "v", "sglang")], [FIRST, SECOND]),
         # The rank could belong to either backend.
         (
             [backend("http://a:8000"), backend("http://c:8000", "w")],
@@ -130,11 +113,8 @@ def test_a_higher_rank_without_a_rank_0_belongs_to_the_one_backend_that_lacks_it
         ),
         # Two nodes have rank 1.
         ([backend("http://a:8000")], [FIRST, SECOND, node("c", "VLLM::Worker_TP1")]),
-        # The second node has a rank 0 of its own.
-        ([backend("http://a:8000")], [FIRST, node("b", "VLLM::Worker_TP0", "VLLM::Worker_TP1")]),
         # A process has no rank.
         ([backend("http://a:8000")], [FIRST, node("b", "VLLM::EngineCore")]),
-        ([backend("http://a:8000")], [node("a", "VLLM::EngineCore"), SECOND]),
         # The configuration names its node.
         ([backend("http://a:8000", "v", "vllm", "a")], [FIRST, SECOND]),
     ],
@@ -144,3 +124,105 @@ def test_without_evidence_no_backend_spans_nodes(
 ) -> None:
     """No backend spans nodes if the processes allow more than one interpretation."""
     assert all(len(found) <= 1 for found in place(backends, nodes).values())
+
+
+# Mapping of a router's deployments to the watched backends.
+
+BACKENDS = {"a": "http://192.168.100.11:8000", "b": "http://spark-b:8000", "here": "http://127.0.0.1:8000"}
+
+
+def match(
+    *told: Deployment, router: str = "http://192.168.100.9:4000", **configured: str
+) -> dict[str, str | None] | None:
+    return match_deployments(told, router_url=router, backend_urls=BACKENDS, configured=configured)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://localhost:8000", "http://127.0.0.1:8000/v1"),
+        ("http://spark-a/v1", "http://spark-a:80"),
+        ("https://spark-a", "https://Spark-A.:443/v1"),
+    ],
+)
+def test_two_spellings_are_one_address(one: str, other: str) -> None:
+    """Names of this machine, default ports, letter case and a trailing /v1 make no difference."""
+    assert address_of(one) == address_of(other) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://spark-a:8000", "http://spark-a:8001"),
+        ("http://gate/one/v1", "http://gate/two/v1"),
+        ("http://spark-a", "https://spark-a"),
+    ],
+)
+def test_other_places_are_other_addresses(one: str, other: str) -> None:
+    """Addresses differ by scheme, host, port and the path of a reverse proxy."""
+    assert address_of(one) != address_of(other)
+
+
+def test_localhost_is_the_machine_of_the_router() -> None:
+    """The name "localhost" in a deployment is the router's own machine."""
+    told = Deployment("d", "http://localhost:8000/v1")
+    assert match(told, router="http://192.168.100.11:4000") == {"d": "a"}
+    assert match(told, router="http://localhost:4000") == {"d": "here"}
+    assert match(told, router="http://192.168.100.9:4000") == {"d": None}
+
+
+def test_address_then_config_then_name() -> None:
+    """The address decides, then the configuration, then an id that equals a backend's name."""
+    assert match(Deployment("x", "http://spark-b:8000/v1"), x="a") == {"x": "b"}
+    assert match(Deployment("x", "http://10.0.0.1:8000/v1"), x="a") == {"x": "a"}
+    assert match(Deployment("a", "http://10.0.0.1:8000/v1")) == {"a": "a"}
+    assert match(Deployment("a"), a="b") == {"a": "b"}
+
+
+def test_what_is_no_backend_stays_unmapped() -> None:
+    """Providers without an address and servers that are not watched are mapped to None."""
+    assert match(Deployment("cloud"), Deployment("far", "https://far.example/v1")) == {
+        "cloud": None,
+        "far": None,
+    }
+
+
+# Prefill and decode workers, recognised by what they count.
+
+PREFILL = Work(100.0, 51_200.0, 100.0)
+DECODE = Work(98.0, 0.0, 12_000.0)
+PLAIN = Work(100.0, 51_200.0, 12_000.0)
+
+
+def test_prompts_alone_and_answers_alone_are_roles() -> None:
+    """Workers that count only prompts are prefill workers, those that count only answers decode workers."""
+    found = worker_roles({"p1": PREFILL, "p2": PREFILL, "d1": DECODE, "d2": DECODE})
+    assert found == {"p1": Role.PREFILL, "p2": Role.PREFILL, "d1": Role.DECODE, "d2": Role.DECODE}
+
+
+def test_a_decode_worker_may_count_the_prompts_that_it_was_handed() -> None:
+    """A decode worker may count prompts too; both kinds must then have finished equally many requests."""
+    assert worker_roles({"p": PREFILL, "d": PLAIN}) == {"p": Role.PREFILL, "d": Role.DECODE}
+    assert worker_roles({"p": PREFILL, "d": Work(50.0, 25_600.0, 6_000.0)}) == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [PREFILL, Work(3.0, 100.0, 300.0), Work(100.0, None, 12_000.0)],
+    ids=["both prefill", "too few", "no prompts counted"],
+)
+def test_other_groups_have_no_roles(other: Work) -> None:
+    """Groups without a clear pair have no roles: one-token requests alone, or missing counts."""
+    assert worker_roles({"p": PREFILL, "x": other}) == {}
+    assert worker_roles({"x": PLAIN, "y": PLAIN}) == {}
+
+
+def test_roles_that_servers_report_need_no_counting() -> None:
+    """Reported roles are used; Dynamo's "backend" is a decode worker only beside a prefill worker."""
+    assert reported_roles({"p": "prefill", "d": "decode", "x": None}) == {"p": Role.PREFILL, "d": Role.DECODE}
+    assert reported_roles({"p": "prefill", "b": "backend", "e": "encode"}) == {
+        "p": Role.PREFILL,
+        "b": Role.DECODE,
+    }
+    assert reported_roles({"a": "backend", "b": "backend"}) == {}
+    assert reported_roles({"a": None}) == {}

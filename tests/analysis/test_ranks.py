@@ -11,7 +11,6 @@ from sparktop.analysis.ranks import judge_ranks
 from sparktop.hardware.ras import parse_json, parse_text
 from sparktop.model.ranks import (
     MissingRank,
-    Rank,
     RanksAnswer,
     RanksReading,
     RankStatus,
@@ -46,17 +45,9 @@ def read(name: str, form: str) -> RanksAnswer:
     return parse_json(example(name)) if form == "json" else parse_text(example(name, form))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_1_a_healthy_job_whose_server_makes_progress_has_no_verdict(form: str) -> None:
-    """A healthy job whose server makes progress has no verdict."""
-    found = judged([read("healthy", form)] * 4, still_since=None)
-    assert (found.word, found.apart) == (RanksWord.NO_VERDICT, None)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_2_counts_that_differ_and_move_are_no_hang(form: str) -> None:
+def test_2_counts_that_differ_and_move_are_no_hang() -> None:
     """Counts that differ but increase are not a hang."""
-    found = judged([read("in-flight-1", form), read("in-flight-2", form)])
+    found = judged([answer("in-flight-1"), answer("in-flight-2")])
     assert (found.word, found.apart) == (RanksWord.MOVING, None)
 
 
@@ -73,10 +64,9 @@ def test_3_counts_that_differ_and_stand_still_are_diverged_ranks(form: str) -> N
     assert found.apart == found.sentence
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_4_counts_that_are_equal_and_stand_still_prove_nothing(form: str) -> None:
+def test_4_counts_that_are_equal_and_stand_still_prove_nothing() -> None:
     """Counts that are equal and do not increase prove nothing."""
-    found = judged([read("healthy", form)] * 3)
+    found = judged([answer("healthy")] * 3)
     assert (found.word, found.apart) == (RanksWord.NO_VERDICT, None)
     assert "NCCL" in found.sentence
 
@@ -137,48 +127,7 @@ def test_a_failed_query_clears_the_streak() -> None:
     assert judged([lags, lags, lags, "no answer"]).word is RanksWord.FAILED
 
 
-@pytest.mark.parametrize("status", [one for one in RankStatus if one is not RankStatus.RUNNING])
-def test_a_communicator_that_starts_or_shuts_down_has_no_verdict(status: RankStatus) -> None:
+def test_a_communicator_that_starts_or_shuts_down_has_no_verdict() -> None:
     """A communicator that starts or shuts down has no verdict."""
-    found = judged([changed(answer("lags-by-one"), status=status)] * 4)
+    found = judged([changed(answer("lags-by-one"), status=RankStatus.ABSENT)] * 4)
     assert (found.word, found.apart) == (RanksWord.CHANGING, None)
-
-
-def test_a_communicator_of_one_rank_means_nothing() -> None:
-    """A communicator of one rank means nothing."""
-    found = answer("healthy")
-    alone = dataclasses.replace(found.communicators[0], size=1, ranks=(Rank(0, status=RankStatus.ABSENT),))
-    with_it = dataclasses.replace(found, communicators=(*found.communicators, alone))
-    assert judged([with_it] * 3).word is RanksWord.NO_VERDICT
-
-
-def test_ranks_that_are_not_named_are_counted() -> None:
-    """Ranks that the answer does not name are given as a number."""
-    lags = answer("lags-by-one")
-    *others, last = lags.communicators
-    many = dataclasses.replace(
-        last, size=8, ranks=(last.ranks[1], Rank(None, counts={"AllReduce": 27911}, many=7))
-    )
-    found = judged([dataclasses.replace(lags, communicators=(*others, many))] * 3)
-    assert found.sentence == "rank 1 on spark-b is behind at AllReduce 27,910, 7 ranks are at 27,911"
-
-
-@pytest.mark.parametrize(
-    "counts", [(27911, 27890, 27872, 27860), (19500, 19500, 19500, 19499), (1581, 1581, 1580, 1581)]
-)
-def test_hangs_that_were_reported(counts: tuple[int, ...]) -> None:
-    """The rank that lags is found in counts of hangs that users have reported."""
-    found = judged([of_counts(counts)] * 3)
-    assert found.word is RanksWord.DIVERGED
-    assert found.least is not None
-    assert found.least.rank == counts.index(min(counts))
-
-
-def of_counts(counts: tuple[int, ...]) -> RanksAnswer:
-    lags = answer("lags-by-one")
-    ranks = tuple(
-        Rank(rank, f"10.0.0.{rank}", 285, 0, counts={"AllReduce": count}) for rank, count in enumerate(counts)
-    )
-    return dataclasses.replace(
-        lags, communicators=(dataclasses.replace(lags.communicators[2], size=4, ranks=ranks),)
-    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from sparktop.analysis.speed_state import Pace, StepPace, follow, with_steps, worst
-from sparktop.model.node import GpuReading
-from sparktop.model.snapshot import SpeedState
+from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
+from sparktop.analysis.speed_state import Pace, StepPace, follow, limit_tps, read_percent, with_steps
+from sparktop.model.node import GpuReading, MemoryReading, NodeSample
+from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart, SpeedState
 from sparktop.model.targets import NodeThresholds
 
 HOT = {"software thermal": 40.0}
@@ -82,14 +83,10 @@ def test_a_slow_clock_is_healthy_only_well_above_its_limit() -> None:
     ("gpu", "word"),
     [
         (gb10(2405, power=40.0), "normal"),
-        (gb10(1000), "normal"),
         (gb10(208, use=0.0, power=4.0), "idle"),
         (gb10(611, use=79.0), "unknown"),
-        (gb10(2405, use=30.0), "normal"),
         (gb10(None), "unknown"),
-        (gb10(611, use=None), "unknown"),
         (gb10(611, power=None), "slow clock"),
-        (GpuReading(0), "unknown"),
     ],
 )
 def test_a_gb10_gets_its_word(gpu: GpuReading, word: str) -> None:
@@ -118,15 +115,6 @@ def test_a_throttled_gpu_names_reason_share_cause_and_fix() -> None:
     assert after([gb10(2100)], {"software thermal": 9.9}).word == "normal"
 
 
-def test_a_gpu_with_degrees_left_is_not_at_its_limit() -> None:
-    """A GPU 13 °C below its limit is not said to be at its limit, nor is one whose margin is unknown."""
-    cooler = after([gb10(2100, power=70.0, temperature_c=81, limit_margin_c=13)], HOT)
-    unknown = after([gb10(2100, power=70.0, temperature_c=81)], HOT)
-    assert (cooler.word, unknown.word) == ("throttled", "throttled")
-    assert "now 13 °C below its limit" in (cooler.cause or "")
-    assert "thermal limit" not in (cooler.cause or "") + (unknown.cause or "")
-
-
 def test_a_discrete_gpu_is_judged_by_its_own_highest_clock() -> None:
     """A discrete GPU below half of its highest clock under load is slow; without that clock it is unknown."""
     assert after([h100(1980)]).word == "normal"
@@ -135,15 +123,6 @@ def test_a_discrete_gpu_is_judged_by_its_own_highest_clock() -> None:
     assert after([h100(900, sm_clock_max_mhz=None)] * 8).word == "unknown"
     locked = after([h100(900, throttle_reasons=("application clocks",))] * 8)
     assert (locked.word, "-rac" in (locked.fix or "")) == ("slow clock", True)
-
-
-def test_the_worst_gpu_speaks_for_the_node() -> None:
-    """The state of a node is that of its worst GPU, whose number is given if there are several."""
-    words = ("unknown", "normal", "slow clock", "throttled", "idle")
-    paces = {index: Pace(SpeedState(word, "r")) for index, word in enumerate(words)}
-    assert worst(paces) == SpeedState("slow clock", "GPU 2: r")
-    assert worst({3: Pace(SpeedState("idle", "r"))}) == SpeedState("idle", "r")
-    assert worst({}).word == "unknown"
 
 
 def test_slow_steps_count_at_a_healthy_clock_only() -> None:
@@ -158,3 +137,110 @@ def test_slow_steps_count_at_a_healthy_clock_only() -> None:
     throttled = SpeedState("throttled", "hot")
     assert with_steps(throttled, steps, gb10=True) is throttled
     assert with_steps(normal, (StepPace("vllm", 94.0, 63.0, 8.0, slow=False),), gb10=True) is normal
+
+
+# The memory bandwidth as a limit.
+
+
+def node(*names: str | None, unified: bool | None = None) -> NodeSample:
+    gpus = tuple(GpuReading(index, name) for index, name in enumerate(names))
+    return NodeSample(at=0.0, memory=MemoryReading(unified=unified), gpus=gpus)
+
+
+GB10 = node("NVIDIA GB10")
+
+
+def test_the_known_example() -> None:
+    """273 GB/s and 2.55 GB per token give 107 tokens a second; 60 of these are 56 %, 40 are 37 %."""
+    limit = limit_tps(273.0, 2.55, 1, 1)
+    assert limit is not None
+    assert limit == pytest.approx(107.06, abs=0.01)
+    assert round(100 * 60 / limit) == 56
+    assert round(100 * 40 / limit) == 37
+
+
+@pytest.mark.parametrize(
+    ("nodes", "lanes", "limit", "percent"),
+    [(1, 1, 100.0, 50.0), (2, 1, 200.0, 50.0), (2, 2, 100.0, 25.0), (4, 2, 200.0, 25.0), (1, 2, 100.0, 50.0)],
+)
+def test_lanes_and_nodes(nodes: int, lanes: int, limit: float, percent: float) -> None:
+    """Tensor-parallel nodes share the bytes of a token; data-parallel lanes each read their own."""
+    assert limit_tps(273.0, 2.73, nodes, lanes) == pytest.approx(limit)
+    assert read_percent(273.0, 136.5, nodes, lanes) == pytest.approx(percent)
+
+
+# The phases of a server's start, from the memory of its processes.
+
+GIB = 2**30
+START = 1000.0
+
+
+def vllm_memory(second: float) -> int:
+    """Return GPU memory of a vLLM start: 30 s, context, 40 s weights, 60 s compiling, KV pool, graphs."""
+    if second < 30:
+        return 0
+    if second < 45:
+        return GIB // 2
+    if second < 85:
+        return GIB // 2 + round((second - 45) / 40 * 60 * GIB)
+    if second < 147:
+        return 60 * GIB + GIB // 2
+    return 100 * GIB
+
+
+def start_until(
+    until_s: float, *, first_s: float = 4.0, memory: Callable[[float], int] = vllm_memory
+) -> StartClock:
+    clock = StartClock(START, START + first_s)
+    second = first_s
+    while second <= until_s:
+        clock.note(Look(START + second, memory(second), has_engine=second > 20))
+        second += 2.0
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("second", "phase"),
+    [(10, 0), (40, 1), (60, 2), (100, 3), (150, 4), (170, 5)],
+)
+def test_a_start_goes_through_its_phases(second: float, phase: int) -> None:
+    """The growth of GPU memory shows which phase a start is in."""
+    assert PHASES[start_until(second).step] == PHASES[phase]
+
+
+def test_without_gpu_the_engines_process_and_its_memory_count() -> None:
+    """On a CPU, the resident memory of the engine's process replaces GPU memory."""
+    clock = StartClock(START, START + 1)
+    clock.note(Look(START + 1, GIB // 2, on_gpu=False))
+    first = clock.step
+    clock.note(Look(START + 3, GIB // 2, on_gpu=False, has_engine=True))
+    second = clock.step
+    clock.note(Look(START + 5, 3 * GIB, on_gpu=False, has_engine=True))
+    assert (first, second, clock.step) == (0, 1, 2)
+
+
+def past(
+    *, total_s: float = 280.0, ended_at: float = 1.0, boot_id: str = "a", warm: bool = False
+) -> PastStart:
+    phases = {"start": 30.0, "GPU context": 15.0, "weights": 40.0, "compile": 120.0, "KV pool": 5.0}
+    return PastStart("h", "vllm", "m", total_s, {**phases, "CUDA graphs": 70.0}, boot_id, warm, ended_at)
+
+
+def test_time_left_is_the_rest_of_this_phase_and_all_later_ones() -> None:
+    """The time left is the rest of this phase and all later ones, by the last start; a delay stays lost."""
+    loading = start_until(70).loading(START + 70, past())
+    assert loading.phase_s is not None
+    assert loading.left_s == pytest.approx(40 - loading.phase_s + 120 + 5 + 70)
+    assert (loading.expected_s, loading.basis, loading.step) == (280.0, LAST_TIME, 3)
+    assert loading.words == "weights, phase 3 of 6, 1:10 of ~4:40 last time"
+    assert loading.share == 0.25
+
+
+def test_cold_and_warm_starts_are_kept_apart() -> None:
+    """The first start since boot is cold, later ones warm; each is compared with its own kind if possible."""
+    cold, warm = past(total_s=600, ended_at=1), past(total_s=200, ended_at=2, warm=True)
+    assert best_past([cold, warm], "a") == warm
+    assert best_past([cold, warm], "b") == cold
+    assert best_past([warm], "b") == warm
+    assert best_past([], "a") is None
+    assert (is_warm([cold], "a"), is_warm([cold], "b"), is_warm([cold], None)) == (True, False, False)

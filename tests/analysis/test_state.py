@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import JudgedState, LoadFigures, backend_state
-from sparktop.model.event import Progress, ProgressView
+from sparktop.analysis.state import (
+    JudgedState,
+    LoadFigures,
+    Verdict,
+    Wall,
+    backend_state,
+    verdict,
+    wall_of,
+)
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Alert, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.router import Scrape, Sum
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    NodeView,
+    Snapshot,
+    SpeedState,
+)
 from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.targets import StateThresholds
 
@@ -60,28 +79,10 @@ def test_the_words_come_in_serving_s_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "word"),
-    [
-        (FailureKind.LOADING, Is.LOADING),
-        (FailureKind.ENGINE_DEAD, Is.ENGINE_DEAD),
-        (FailureKind.METRICS_DISABLED, Is.UNKNOWN),
-        (FailureKind.REFUSED, Is.UNREACHABLE),
-        (FailureKind.UNAUTHORIZED, Is.UNREACHABLE),
-    ],
-)
-def test_a_failure_s_kind_decides(kind: FailureKind, word: Is) -> None:
-    """Loading, a dead engine and a page without figures have their own states; else it is unreachable."""
-    failure = Failure(kind, "why it failed", 0.0)
-    assert backend_state(LoadFigures(failure=failure), LIMITS) == JudgedState(word, "why it failed")
-
-
-@pytest.mark.parametrize(
     ("running", "slots", "word", "rule"),
     [
         (3.0, 8, Is.BORED, "running 3 of 8 slots; busy from 4"),
         (4.0, 8, Is.BUSY, "running 4 of 8 slots; busy from 4"),
-        (10.0, 256, Is.BORED, "running 10 of 256 slots; busy from 128"),
-        (7.0, None, Is.BORED, "running 7; busy from 8 (slots unknown)"),
         (8.0, None, Is.BUSY, "running 8; busy from 8 (slots unknown)"),
     ],
 )
@@ -92,40 +93,13 @@ def test_busy_is_half_of_the_slots_or_eight(running: float, slots: int | None, w
 
 
 @pytest.mark.parametrize(
-    ("running", "slots", "rule"),
-    [
-        (3.0, 48, "2 waiting now, beside 3 running of 48 slots"),
-        (0.0, None, "2 waiting now, beside 0 running"),
-        (12.0, 16, "2 waiting now, beside 12 running of 16 slots"),
-    ],
-)
-def test_a_server_with_waiting_requests_is_neither_bored_nor_idle(
-    running: float, slots: int | None, rule: str
-) -> None:
-    """A server with waiting requests, but too rarely for "queueing", is busy however few run."""
-    load = LoadFigures(
-        seen=True,
-        window_s=10.0,
-        waiting=2.0,
-        waiting_share=0.1,
-        running=running,
-        running_mean=0.2,
-        slots=slots,
-    )
-    assert backend_state(load, LIMITS) == JudgedState(Is.BUSY, rule)
-
-
-@pytest.mark.parametrize(
     ("load", "expected"),
     [
         ({"waiting": 0.0, "waiting_share": 0.5, "running": 2.0}, (Is.QUEUEING, 10.0)),
-        ({"waiting": 2.0, "waiting_share": 0.5, "running": 2.0}, (Is.QUEUEING, None)),
         ({"running": 0.0, "running_mean": 5.0, "slots": 8}, (Is.BUSY, 10.0)),
         ({"running": 0.0, "running_mean": 0.4, "slots": 8}, (Is.BORED, 10.0)),
         ({"running": 0.0, "running_mean": 0.0, "tokens_moved": True}, (Is.BORED, 10.0)),
         ({"running": 0.0, "running_mean": 0.0}, (Is.IDLE, None)),
-        ({"running": 0.0}, (Is.IDLE, None)),
-        ({"running": 3.0, "running_mean": 0.1, "tokens_moved": True}, (Is.BORED, None)),
     ],
 )
 def test_a_word_that_this_moment_contradicts_carries_its_window(
@@ -154,3 +128,274 @@ def test_one_long_prompt_is_busy() -> None:
     assert found.state is Is.BUSY
     assert found.rule == "running 1 of 256 slots, prefill: no token in the last 12 s while its KV cache fills"
     assert backend_state(replace(load, prefill_s=None), LIMITS).state is Is.BORED
+
+
+# The verdict line, which a user reads first: the worst condition, what to try, and the key for details.
+
+WHEN = datetime(2026, 3, 1, tzinfo=UTC)
+SWING = Balance(
+    "proxy",
+    ("a", "b"),
+    word=BalanceWord.OSCILLATING,
+    period_s=10.2,
+    lost_percent=26.4,
+    router="proxy",
+    hint="try simple-shuffle or round-robin (power-of-two choices does not help with two backends)",
+)
+
+
+def alert(alert_id: str, severity: Severity = Severity.WARNING, message: str = "said") -> Alert:
+    return Alert(alert_id, severity, alert_id.split(":")[1], message, WHEN)
+
+
+def shown(*alerts: Alert, balance: tuple[Balance, ...] = (), **more: object) -> Verdict:
+    values: dict[str, object] = {"backends": (BackendView("a", "http://a:1", "g", state=BackendState.BUSY),)}
+    return verdict(Snapshot(WHEN, 1.0, 1.0, 2.0, alerts=alerts, balance=balance, **(values | more)))  # type: ignore[arg-type]  # each test gives its own
+
+
+def test_an_oscillating_router_says_what_it_costs_and_what_to_try() -> None:
+    """An oscillating router is shown with its loss, the first clause of the hint, and the key for details."""
+    found = shown(alert("balance:proxy:oscillating"), balance=(SWING,))
+    assert found == Verdict(
+        Severity.WARNING,
+        "proxy is oscillating, −26 % tokens",
+        "oscillating −26 % tokens",
+        "try simple-shuffle or round-robin",
+        "w",
+        about="balance:proxy:oscillating",
+    )
+    assert found.short_hint == "try simple-shuffle"
+
+
+@pytest.mark.parametrize(
+    ("lost", "period", "short"),
+    [
+        (None, 10.2, "oscillating every 10 s"),
+        (None, None, "oscillating"),
+    ],
+)
+def test_what_is_not_known_is_not_said(lost: float | None, period: float | None, short: str) -> None:
+    """An unknown loss is left out, never shown as 0."""
+    balance = replace(SWING, lost_percent=lost, period_s=period)
+    assert shown(alert("balance:proxy:oscillating"), balance=(balance,)).short == short
+
+
+def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
+    """The most severe alert comes first; of equal ones, one with a hint comes before an older one."""
+    swing, down = alert("balance:proxy:oscillating"), alert("backend:a:unreachable", Severity.CRITICAL)
+    hot = alert("node:n:thermal")
+    assert shown(down, hot, swing, balance=(SWING,)).short == "a down"
+    assert shown(hot, swing, balance=(SWING,)).key == "w"
+    assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n near its thermal limit"
+
+
+def test_every_alert_has_words_and_a_key() -> None:
+    """An alert without a text of its own is named by its condition."""
+    assert shown(alert("backend:a:kv-full", message="98 % of the KV cache or more is used")) == Verdict(
+        Severity.WARNING,
+        "a: 98 % of the KV cache or more is used",
+        "a KV cache full",
+        "fewer or shorter requests",
+        "z",
+        "a",
+        about="backend:a:kv-full",
+    )
+    assert shown(alert("node:n:gpu-lost/3")).short == "n GPU lost"
+    assert shown(alert("node:n:brand-new")).short == "n brand new"
+    assert shown(alert("node:n:sensors", message="x" * 200)).words == "n: sensors"
+
+
+@pytest.mark.parametrize(
+    ("state", "waiting", "severity", "words"),
+    [
+        (BackendState.BUSY, 0.0, None, "all well: 1 busy"),
+        (BackendState.QUEUEING, 4.0, Severity.INFO, "a has a queue"),
+        (BackendState.CONNECTING, None, Severity.INFO, "1 connecting"),
+    ],
+)
+def test_without_an_alert_the_states_are_counted(
+    state: BackendState, waiting: float | None, severity: Severity | None, words: str
+) -> None:
+    """Without an alert the states are counted; before the first answer it does not say "all well"."""
+    found = shown(backends=(BackendView("a", "http://a:1", "g", state=state, waiting=waiting),))
+    assert (found.severity, found.words) == (severity, words)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "words"),
+    [
+        ((4.0, 0.0), 2.0, "only a has a queue"),
+        ((4.0, 0.0), 16.0, "a is full: 16 of 16 slots run"),
+        ((4.0, 1.0), 16.0, "longest queue: 4 at a"),
+    ],
+)
+def test_a_queue_has_its_place_and_no_number_twice(
+    waiting: tuple[float, ...], running: float, words: str
+) -> None:
+    """Of waiting requests the line states where or why, because the header has their number."""
+    views = tuple(
+        BackendView(name, "http://a:1", "g", state=BackendState.BUSY, waiting=wait, running=running, slots=16)
+        for name, wait in zip("ab", waiting, strict=True)
+    )
+    assert shown(backends=views).words == words
+
+
+def test_a_swing_without_an_alert_is_not_well() -> None:
+    """A swing without an alert (during a sweep) is named, as the panel shows it in red."""
+    group = Balance("proxy", ("a", "b"), word=BalanceWord.OSCILLATING, router="proxy")
+    views = tuple(BackendView(name, "http://a:1", "g", state=BackendState.BUSY) for name in "ab")
+    found = shown(backends=views, balance=(group,))
+    assert (found.severity, found.words, found.key) == (Severity.INFO, "proxy is oscillating", "w")
+    unrouted = replace(group, router=None)
+    assert shown(backends=views, balance=(unrouted,)).words == "all well: 2 busy"
+
+
+def test_a_failed_poll_and_an_empty_board_are_said() -> None:
+    """A failed poll is named before its alert, and a board without servers says that none was found."""
+    failure = Failure(FailureKind.REFUSED, "connection refused", 1.0)
+    view = BackendView("a", "http://a:1", "g", failure=failure)
+    assert shown(backends=(view,)).words == "a does not answer"
+    assert shown(backends=(), searching=("localhost",)).words == "no inference server found yet"
+    assert shown(backends=()).words == "no backend to watch"
+
+
+@pytest.mark.parametrize(
+    ("word", "now", "words"),
+    [
+        (BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, "1 busy; proxy: balance not known yet"),
+        (BalanceWord.UNKNOWN, BalanceWord.OSCILLATING, "1 busy; proxy: perhaps oscillating"),
+        (BalanceWord.BALANCED, BalanceWord.UNEVEN, "1 busy; proxy: perhaps uneven"),
+    ],
+)
+def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: BalanceWord, words: str) -> None:
+    """A pending verdict, or one that the newest window contradicts, is not "all well"."""
+    loaded = BackendView("a", "http://a:1", "g", state=BackendState.BUSY, running=3.0)
+    group = replace(SWING, word=word, word_now=now)
+    found = shown(balance=(group,), backends=(loaded,))
+    assert (found.severity, found.words) == (Severity.INFO, words)
+    settled = replace(SWING, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED)
+    assert shown(balance=(settled,), backends=(loaded,)).words == "all well: 1 busy"
+    resting = replace(loaded, running=0.0, state=BackendState.IDLE)
+    assert shown(balance=(group,), backends=(resting,)).words == "all well: 1 idle"
+
+
+def test_nothing_is_well_while_the_balance_still_covers_a_sweep() -> None:
+    """After a sweep the balance may still cover it, while the states are current: not "all well"."""
+    view = BackendView("a", "http://a:1", "g", state=BackendState.IDLE)
+    swing = replace(SWING, in_sweep=True)
+    assert shown(backends=(view,), balance=(swing,)).words == "1 idle; proxy: oscillating (sweep)"
+    even = replace(SWING, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED, in_sweep=True)
+    assert shown(backends=(view,), balance=(even,)).words == "all well: 1 idle"
+    open_ = replace(even, word_now=BalanceWord.OSCILLATING)
+    assert shown(backends=(view,), balance=(open_,)).words == "1 idle"
+
+
+# Groups of hundreds of servers: order, outdated figures, filter, lists.
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
+
+
+def server(name: str, group: str, **fields: object) -> BackendView:
+    """Return a server that answers."""
+    view = BackendView(name, f"http://{name}:8000", group, age_s=0.5, state=BackendState.BUSY)
+    return replace(view, **fields)  # type: ignore[arg-type]  # each test names fields
+
+
+def wall(*views: BackendView, words: str = "", **fields: object) -> Wall:
+    """Return the wall of these servers."""
+    shown = Snapshot(NOW, 100.0, 1.0, 2.0, backends=views, **fields)  # type: ignore[arg-type]  # as above
+    return wall_of(shown, words)
+
+
+def names(found: Wall) -> list[str]:
+    """Return the names of the groups in their order."""
+    return [group.name for group in found.groups]
+
+
+def test_down_then_a_bad_verdict_then_full_then_waiting() -> None:
+    """Groups come in the order down, bad verdict, full, waiting; equal ones by name."""
+    bad = Balance("swings", ("s",), BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, router="proxy")
+    found = wall(
+        server("a", "calm"),
+        server("w", "waits", waiting=9.0),
+        server("f", "full", state=BackendState.KV_FULL),
+        server("s", "swings"),
+        server("d", "dead", state=BackendState.UNREACHABLE, failure=REFUSED),
+        server("b", "also calm"),
+        balance=(bad,),
+    )
+    assert names(found) == ["dead", "swings", "full", "waits", "also calm", "calm"]
+
+
+def test_old_figures_are_stale_not_idle() -> None:
+    """Old figures are stale: after three polls and 5 s, or after two and a half scrapes."""
+    found = wall(
+        server("fresh", "g", state=BackendState.IDLE, age_s=4.0),
+        server("old", "g", state=BackendState.IDLE, age_s=6.0),
+        server("scraped", "g", state=BackendState.IDLE, age_s=30.0, scrape=Scrape("main", 15.0)),
+        server("late", "g", state=BackendState.IDLE, age_s=40.0, scrape=Scrape("main", 15.0)),
+        server("down", "g", state=BackendState.UNREACHABLE, age_s=60.0, failure=REFUSED),
+    )
+    states = {one.server.name: one.state for one in found.groups[0].servers}
+    expected = {"fresh": "idle", "scraped": "idle", "old": "stale", "late": "stale", "down": "unreachable"}
+    assert states == expected
+
+
+def test_unknown_figures_stay_unknown() -> None:
+    """Without a known value a sum is None, with a server that is down a lower bound, as in the top line."""
+    silent = wall(server("a", "g"), server("b", "g")).groups[0]
+    assert (silent.kv_percent, silent.ttft_p95_s) == (None, None)
+    assert (silent.running, silent.generation_tps) == (Sum(None, 0, 2), Sum(None, 0, 2))
+    down = server("a", "g", state=BackendState.UNREACHABLE, running=30.0)
+    assert wall(down, server("b", "g", running=2.0)).groups[0].running == Sum(2.0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("GREEN", {"a1", "b1"}),
+        ("queueing", {"b1"}),
+        ("green idle", set()),
+    ],
+)
+def test_the_filter_finds_name_group_model_and_state(words: str, kept: set[str]) -> None:
+    """All words of the filter must occur, in any letter case; the total before filtering stays known."""
+    found = wall(
+        server("a1", "green", url="http://alpha"),
+        server("b1", "green", model="Qwen3", state=BackendState.QUEUEING),
+        server("c1", "red"),
+        words=words,
+    )
+    assert {one.server.name for group in found.groups for one in group.servers} == kept
+    assert (found.count, found.total) == (len(kept), 3)
+
+
+def node(name: str, use: float | None = 50.0, **fields: object) -> NodeView:
+    """Return a machine with a GPU."""
+    sample = NodeSample(99.0, gpus=(GpuReading(0, utilization_percent=use, sm_clock_mhz=711),))
+    return replace(NodeView(name, "agent", sample, age_s=1.0), **fields)  # type: ignore[arg-type]  # as above
+
+
+def test_machines_stand_with_the_worst_first() -> None:
+    """Machines come worst first, by alert, clock and use; those with a slow clock have a list."""
+    nodes = (
+        node("idle", 0.0),
+        node("mute", None),
+        node("busy"),
+        node("slow", speed=SpeedState("slow clock", "711 of 3003 MHz")),
+        node("short"),
+        node("gone", failure=REFUSED),
+    )
+    alert = Alert("node:short:headroom", Severity.CRITICAL, "short", "1 GiB left", NOW)
+    found = wall(nodes=nodes, alerts=(alert,))
+    expected = [
+        ("gone", "unreachable"),
+        ("short", "low memory"),
+        ("slow", "slow clock"),
+        ("busy", "busy"),
+        ("idle", "idle"),
+        ("mute", "unknown"),
+    ]
+    assert [(one.name, one.state) for one in found.nodes] == expected
+    assert [one.name for one in found.slow_nodes] == ["slow"]

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from sparktop.engines import read_page
+from sparktop.engines import PageError, read_page
+from sparktop.engines.lanes import MAX_LANES
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.failure import FailureKind
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 Read = Callable[[str], EngineSample]
 
-CAPTURED = [
-    f"vllm-0.32/t{second}.prom" for second in ("002", "003", "005", "008", "009", "010", "013", "018")
-]
+CAPTURED = [f"vllm-0.32/t{second}.prom" for second in ("002", "018")]
 MODES = [f"vllm-0.32-modes/{name}.prom" for name in ("two-engines", "two-api-servers")]
 NUMBERS = {
     "running": "num_requests_running",
@@ -106,24 +106,6 @@ def test_every_field_of_a_real_page_is_what_prometheus_client_reads(
         assert (lane.spec_drafts, lane.spec_accept_percent, lane.prefix_cache_hit_percent) == (None,) * 3
 
 
-@pytest.mark.parametrize("path", CAPTURED)
-def test_a_page_says_whose_it_is(
-    path: str, read: Read, page: Callable[[str], bytes], oracle: Callable[[bytes], Samples]
-) -> None:
-    """The sample has model, start time, page size, and the times that the caller passed."""
-    sample, body = read(path), page(path)
-    assert (sample.engine, sample.models) == ("vllm", ("openai/gpt-oss-120b",))
-    assert sample.start_time == oracle(body)["process_start_time_seconds", ()]
-    assert (sample.at, sample.answer_ms, sample.page_bytes) == (12.5, 3.25, len(body))
-
-
-def test_captured_pages_tell_queueing_and_preemption(read: Read) -> None:
-    """The captured run has 8 running and 8 waiting requests, a full KV cache and preemptions."""
-    lane = read("vllm-0.32/t009.prom").lanes[0]
-    assert (lane.running, lane.waiting, lane.waiting_for_capacity, lane.preemptions) == (8, 8, 8, 5)
-    assert lane.kv_cache_percent == pytest.approx(97.436, abs=0.001)
-
-
 THREE = Histogram((0.3, 0.5, math.inf), (1, 4, 8), 6.5)
 BASE: dict[str, Any] = {
     "running": 3,
@@ -182,15 +164,6 @@ def test_each_generation_of_names_is_read(version: str, read: Read) -> None:
     assert (sample.models, sample.start_time) == (("org/tiny",), 1.75e9)
 
 
-def test_counters_are_found_without_their_suffix(page: Callable[[str], bytes]) -> None:
-    """Counters without `_total` give the same sample."""
-    body = page("vllm-names/0.22.prom")
-    stripped = body.replace(b"_total{", b"{")
-    stripped = stripped.replace(b"iteration_tokens{", b"iteration_tokens_total{")
-    assert stripped != body
-    assert read_page(stripped, at=0).lanes == read_page(body, at=0).lanes
-
-
 def test_two_engines_share_the_blocks_that_both_lines_show(read: Read) -> None:
     """With two engines of 40 blocks, vLLM reports 80 in each line; each lane gets 40."""
     sample = read("vllm-0.32-modes/two-engines.prom")
@@ -223,3 +196,204 @@ def test_two_api_servers_count_every_step_twice(read: Read) -> None:
     assert lane.step_tokens is None
     assert lane.ttft is not None
     assert lane.ttft.count == 12
+
+
+# How samples of several models, processes and engines form lanes, and which values are refused.
+
+START = "process_start_time_seconds 1.75e+09"
+
+
+def sample_of(*lines: str) -> EngineSample:
+    return read_page("\n".join((START, "vllm:num_preemptions_total 0", *lines)).encode(), at=0)
+
+
+def lane_of(*lines: str) -> LaneSample:
+    (lane,) = sample_of(*lines).lanes
+    return lane
+
+
+def test_processes_add_up_counters_but_share_gauges() -> None:
+    """Of two API servers counters are added up, but gauges are shared: each sees the whole scheduler."""
+    lane = lane_of(
+        'vllm:num_requests_running{pid="7",model_name="a"} 4',
+        'vllm:num_requests_running{pid="8",model_name="a"} 5',
+        'vllm:num_requests_running{pid="8",model_name="b"} 1',
+        'vllm:prompt_tokens_total{pid="7"} 40',
+        'vllm:prompt_tokens_total{pid="8"} 50',
+        'vllm:kv_cache_usage_perc{pid="7"} 0.2',
+        'vllm:kv_cache_usage_perc{pid="8"} 0.3',
+    )
+    assert (lane.running, lane.prompt_tokens) == (6, 90)
+    assert lane.kv_cache_percent == pytest.approx(30)
+
+
+def test_lanes_come_in_the_order_of_their_ranks() -> None:
+    """Lanes are sorted by rank as a number, so rank 2 is before rank 10, and names come last."""
+    lines = [f'vllm:num_requests_running{{engine="{rank}"}} 1' for rank in ("10", "x", "2", "0")]
+    assert [lane.lane for lane in sample_of(*lines).lanes] == ["0", "2", "10", "x"]
+
+
+def test_models_are_clean_and_sorted() -> None:
+    """Model names are sorted, without escape sequences and bidi marks; markup stays."""
+    lines = [
+        f'vllm:generation_tokens_total{{model_name="{name}"}} 1'
+        for name in ("z", "\u202ea[red]b", "\x1b[2Jc", "", "m" * 100_000)
+    ]
+    models = sample_of(*lines).models
+    assert models[0] == "[2Jc"
+    assert models[1:4:2] == ("a[red]b", "z")
+    assert len(models[2]) == 200
+
+
+@pytest.mark.parametrize("value", ["NaN", "-1", "many"])
+def test_a_number_that_cannot_be_is_unknown(value: str) -> None:
+    """A gauge or counter that is NaN, infinite, negative or text is None; the rest of the page is read."""
+    lane = lane_of(
+        f"vllm:num_requests_running {value}",
+        f"vllm:kv_cache_usage_perc {value}",
+        f"vllm:generation_tokens_total {value}",
+        f'vllm:engine_sleep_state{{sleep_state="awake"}} {value}',
+        f'vllm:request_success_total{{finished_reason="stop"}} {value}',
+        'vllm:request_success_total{finished_reason="length"} 3',
+        "vllm:prompt_tokens_total 7",
+    )
+    assert (lane.running, lane.kv_cache_percent, lane.generation_tokens, lane.asleep) == (None,) * 4
+    assert (lane.finished, lane.prompt_tokens) == ({"length": 3}, 7)
+
+
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
+    """If one model's counter is invalid the sum is unknown: a partial sum would look like a restart."""
+    lane = lane_of(
+        'vllm:generation_tokens_total{model_name="a"} 20', 'vllm:generation_tokens_total{model_name="b"} -1'
+    )
+    assert lane.generation_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("share", "percent"),
+    [("1.00000001", 100.0), ("1.5", None), ("-1.0", None)],
+)
+def test_a_share_lies_between_0_and_100_percent(share: str, percent: float | None) -> None:
+    """Shares just outside 0 to 100 % are clipped; others, such as V0's -1 for "off", are unknown."""
+    lane = lane_of(f"vllm:kv_cache_usage_perc {share}", f"vllm:gpu_prefix_cache_hit_rate {share}")
+    assert (lane.kv_cache_percent, lane.prefix_cache_hit_percent) == (percent, percent)
+
+
+@pytest.mark.parametrize(("awake", "asleep"), [("1.0", False), ("0.0", True)])
+def test_an_engine_that_is_not_awake_sleeps(awake: str, asleep: bool) -> None:  # noqa: FBT001 # a parameter of the test, not an option
+    """An engine is asleep if its state `awake` is 0."""
+    assert lane_of(f'vllm:engine_sleep_state{{sleep_state="awake"}} {awake}').asleep is asleep
+
+
+@pytest.mark.parametrize(
+    ("labels", "tokens"),
+    [
+        ('num_gpu_blocks="100",block_size="16"', 1600),
+        ('num_gpu_blocks="100",block_size="16",kv_cache_size_tokens="1500"', 1500),
+        ('num_gpu_blocks="100",block_size="16",kv_cache_size_tokens="None"', 1600),
+        ('num_gpu_blocks="None",block_size="16"', None),
+    ],
+)
+def test_capacity_is_blocks_times_size_unless_given(labels: str, tokens: float | None) -> None:
+    """The capacity in tokens is blocks times block size, unless it is given; "None" is unknown."""
+    assert lane_of(f'vllm:cache_config_info{{engine="0",{labels}}} 1').kv_capacity_tokens == tokens
+
+
+def test_engines_with_different_caches_keep_their_own() -> None:
+    """If configuration lines have different numbers of blocks, each is its own engine's."""
+    sample = read_page(
+        b'vllm:cache_config_info{engine="0",num_gpu_blocks="100",block_size="16"} 1\n'
+        b'vllm:cache_config_info{engine="1",num_gpu_blocks="50",block_size="16"} 1\n',
+        at=0,
+    )
+    assert [lane.kv_capacity_tokens for lane in sample.lanes] == [1600, 800]
+
+
+def test_endless_models_and_reasons_are_cut() -> None:
+    """The numbers of model names and finish reasons are limited; counts include all."""
+    lines = [f'vllm:request_success_total{{model_name="m{n}",finished_reason="r{n}"}} 1' for n in range(1000)]
+    sample = sample_of(*lines, *(f'vllm:generation_tokens_total{{model_name="m{n}"}} 1' for n in range(1000)))
+    assert (len(sample.models), len(sample.lanes[0].finished)) == (64, 32)
+    assert sample.lanes[0].generation_tokens == 1000
+
+
+def test_a_page_of_endless_engines_is_refused() -> None:
+    """A page with too many engines is refused."""
+    lines = (f'vllm:num_requests_running{{engine="{rank}"}} 1' for rank in range(MAX_LANES + 1))
+    with pytest.raises(PageError, match="512 engines") as error:
+        read_page("\n".join(lines).encode(), at=0)
+    assert error.value.kind is FailureKind.TOO_LARGE
+
+
+# Figures that only some servers report: KV transfers, LoRA, refusals, HTTP errors, draft positions.
+
+Page = Callable[[str], bytes]
+RUNNING = b'vllm:num_requests_running{engine="%d"} 1\n'
+
+
+def test_every_extra_of_a_vllm_page_is_read(page: Page) -> None:
+    """Each extra count and gauge of a vLLM page is read; LMCache's model name is not a served model."""
+    sample = read_page(page("vllm-extras/spec-lora-offload.prom"), at=1.0)
+    (lane,) = sample.lanes
+    assert sample.models == ("m",)
+    assert lane.counts == {
+        "refused": 7.0,
+        "corrupted": 1.0,
+        "http_answers": 5142.0,
+        "http_4xx": 12.0,
+        "http_5xx": 3.0,
+        "http_errors": 15.0,
+        "cached_elsewhere": 342.0,
+        "kv_transfer_bytes": 3e9,
+        "kv_transfer_s": 2.5,
+        "kv_transfers": 50.0,
+        "kv_failures": 3.0,
+        "kv_expired": 4.0,
+        "offload_loaded": 7e8,
+        "offload_stored": 9e8,
+        "offload_failures": 6.0,
+        "lmcache_hits": 620.0,
+        "lmcache_lookups": 1000.0,
+        "lmcache_retrieve_s": 0.5,
+        "lmcache_retrieves": 10.0,
+        "lmcache_remote_get_ms": 90.0,
+        "lmcache_remote_gets": 3.0,
+        "spec_position_0": 800.0,
+        "spec_position_1": 500.0,
+        "spec_position_2": 200.0,
+    }
+    assert lane.gauges == {
+        "kv_fetch_waiting": 4.0,
+        "kv_fetching": 2.0,
+        "deferred": 2.0,
+        "offload_cache": 31.0,
+        "offload_pending": 12.0,
+        "lmcache_local_bytes": 5e9,
+        "lora_running": 2.0,
+        "lora_waiting": 0.0,
+        "lora_max": 4.0,
+    }
+
+
+def test_what_has_no_engine_label_belongs_to_the_first_lane() -> None:
+    """Counts without an engine label belong to the first existing lane, which need not be 0."""
+    body = RUNNING % 1 + RUNNING % 2 + b'vllm:admission_rejections_total{reason="max_num_queued_reqs"} 5\n'
+    lanes = read_page(body + b'http_requests_total{method="POST",status="503"} 2\n', at=1.0).lanes
+    assert [lane.lane for lane in lanes] == ["1", "2"]
+    assert lanes[0].counts == {
+        "refused": 5.0,
+        "http_answers": 2.0,
+        "http_4xx": 0.0,
+        "http_5xx": 2.0,
+        "http_errors": 2.0,
+    }
+    assert lanes[1].counts == {}
+
+
+@pytest.mark.parametrize("value", ["-1", "NaN"])
+def test_an_invalid_count_is_unknown(value: str) -> None:
+    """A count that is negative, infinite or not a number is unknown."""
+    refused, answered = "vllm:admission_rejections_total", 'http_requests_total{method="POST",status="2xx"}'
+    bad = f"{refused} {value}\n{answered} {value}\n".encode()
+    (lane,) = read_page(RUNNING % 0 + bad, at=1.0).lanes
+    assert lane.counts == {}

@@ -30,7 +30,7 @@ from sparktop.watch.ways import RealWays
 from tests.virtual_loop import VirtualLoop
 
 FOLDER = Path(__file__).parent
-DEFAULT_SECONDS = 16.0
+DEFAULT_SECONDS = 12.0
 _TOLERANCE = 0.02
 _SETTLE_S = 0.002
 _SAMPLE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?P<labels>\{.*\})?[ \t]+(?P<value>.+)")

@@ -12,7 +12,7 @@ import pytest
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.sources.local import LocalSource
-from sparktop.sources.source import Source
+from sparktop.sources.source import AT_ONCE_BYTES, Source, read_beside
 from tests.hardware.fake_driver import FakeDriver, gb10
 
 AMPLE_S = 100.0
@@ -98,37 +98,6 @@ async def test_a_hung_read_is_a_timeout_and_piles_nothing_up(source: LocalSource
     assert len(driver.threads) == 1
 
 
-async def test_a_cancelled_poll_leaves_a_working_source(source: LocalSource, driver: SlowDriver) -> None:
-    """The cancellation is raised; the abandoned read does not spoil a later one."""
-    driver.free.clear()
-    poll = asyncio.create_task(source.poll(AMPLE_S))
-    await wait_for(driver.asked.wait)
-    poll.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await poll
-    running = source._running
-    assert running is not None
-    driver.free.set()
-    await wait_for(running.result)
-    assert isinstance(await source.poll(AMPLE_S), NodeSample)
-
-
-async def test_closing_gives_the_library_back_and_ends_the_thread(
-    source: LocalSource, driver: SlowDriver
-) -> None:
-    """Nothing of a closed source is left, and closing twice is closing once."""
-    await source.poll(AMPLE_S)
-    thread = source._thread
-    assert thread is not None
-    await source.close()
-    await source.close()
-    await wait_for(thread.join)
-    assert not thread.is_alive()
-    assert driver.opened == 0
-    with pytest.raises(RuntimeError):
-        await source.poll(AMPLE_S)
-
-
 async def test_closing_does_not_wait_for_a_hanging_driver(
     source: LocalSource, driver: SlowDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,12 +116,12 @@ async def test_closing_does_not_wait_for_a_hanging_driver(
     assert driver.opened == 0
 
 
-@pytest.mark.outside
-async def test_this_machine_is_a_source() -> None:
-    """A poll of the real machine gives the processor's figures, and GPUs or the reason why there are none."""
-    local = LocalSource("here")
-    sample = await local.poll(AMPLE_S)
-    await local.close()
-    assert isinstance(sample, NodeSample)
-    assert sample.cpu.cores
-    assert sample.gpus or sample.gpu_note
+# Long answers are read in a thread, one after the other, and short ones at once.
+
+
+async def test_a_long_answer_is_read_in_a_thread() -> None:
+    """The event loop goes on while a long answer is read; a short one needs no thread."""
+    assert await read_beside(threading.get_ident, AT_ONCE_BYTES) == threading.get_ident()
+    went_on = threading.Event()
+    asyncio.get_running_loop().call_soon(went_on.set)
+    assert await read_beside(lambda: went_on.wait(20), AT_ONCE_BYTES + 1)

@@ -20,12 +20,10 @@ from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
 from sparktop.sources.decode import WireError, decode_ranks
 from sparktop.sources.local import LocalSource
-from sparktop.sources.replies import Reply, encode, encode_ranks
+from sparktop.sources.replies import encode_ranks
 from sparktop.sources.ssh import SshSource
 from tests.agent.fake_machine import FakeMachine
 from tests.hardware.ras.examples import answer
-from tests.sources.conftest import Serve
-from tests.sources.conftest import answer as http_answer
 
 pytestmark = pytest.mark.outside
 NOTHING = Path("/nonexistent")
@@ -88,27 +86,6 @@ async def test_an_agent_asks_nothing_for_those_without_the_token(agent_url: str,
     assert ras.asked == []
 
 
-async def test_why_nccl_gave_no_answer_reaches_the_viewer(agent_url: str, ras: RasServer) -> None:
-    """The kind and the message of a failure on the node are those at the viewer."""
-    ras.body = b"{}"
-    failure = await failure_by(AgentSource(NodeTarget("n", "agent", agent_url, token=TOKEN)))
-    assert failure.kind is FailureKind.MALFORMED
-    assert "lists no communicators" in failure.message
-
-
-async def test_an_older_agent_is_named_as_the_reason(serve: Serve) -> None:
-    """An agent without that path answers 404: the message says what to update."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await server.read_head(reader)
-        writer.write(http_answer(b"not found\n", "404 Not Found"))
-        await writer.drain()
-
-    server = await serve(talk)
-    failure = await failure_by(AgentSource(NodeTarget("n", "agent", server.url)))
-    assert (failure.kind, "too old" in failure.message) == (FailureKind.NOT_FOUND, True)
-
-
 def program(folder: Path, text: str) -> str:
     """Write a program that stands in for ssh; return its path."""
     file = folder / "ssh"
@@ -127,22 +104,6 @@ async def test_nccl_is_asked_through_ssh(ras: RasServer, tmp_path: Path) -> None
     assert ras.asked.count("STATUS") == 1
 
 
-async def test_an_older_agent_behind_ssh_is_named_as_the_reason(tmp_path: Path) -> None:
-    """An agent that does not know the request answers it with samples."""
-    line = encode(Reply("0.2.0")).decode()
-    ssh = program(tmp_path, f"echo '{line}'; read asked; echo '{line}'; read more")
-    failure = await failure_by(SshSource(NodeTarget("n", "ssh", ssh="there"), ssh=ssh))
-    assert (failure.kind, "too old" in failure.message) == (FailureKind.VERSION, True)
-
-
-async def test_nccl_on_this_machine_is_asked_directly(
-    ras: RasServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The local source needs no agent."""
-    monkeypatch.setenv("NCCL_RAS_ADDR", "{}:{}".format(*ras.address))
-    assert await found_by(LocalSource("n", root=tmp_path)) == answer("lags-by-one")
-
-
 def test_the_wire_keeps_an_answer_and_cleans_its_text() -> None:
     """What was encoded is decoded equal; control characters from an agent are removed."""
     for name in ("healthy", "dead", "lags-by-one"):
@@ -153,7 +114,7 @@ def test_the_wire_keeps_an_answer_and_cleans_its_text() -> None:
     assert "\x1b" not in str(decode_ranks(hostile))
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"schema": "x"}', b'{"schema": "sparktop.ranks/1"}', b"\xff"])
+@pytest.mark.parametrize("body", [b"[]", b'{"schema": "sparktop.ranks/1"}', b"\xff"])
 def test_other_answers_are_refused(body: bytes) -> None:
     """Anything else raises an error of one clean line."""
     with pytest.raises(WireError) as raised:

@@ -1,7 +1,8 @@
-"""Routers other than LiteLLM over HTTP: only their metrics page is requested."""
+"""What a router reports of cooldowns and failures, in its settings and on its own metrics page."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,107 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import RouterSample
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.router import RouterSource
-from tests.sources.conftest import Serve, answer
+from sparktop.sources.router import METRICS, RouterCounts, RouterSource, read_counts
+from tests.sources.conftest import FakeClock, RawServer, Serve, answer
+
+FAILED = "litellm_deployment_failure_responses_total"
+PAGE = f"""\
+# HELP {FAILED} LLM Deployment Analytics - failed calls
+# TYPE {FAILED} counter
+{FAILED}{{api_base="http://10.0.0.1:8000/v1",exception_status="500",model_id="spark-1"}} 3.0
+{FAILED}{{api_base="http://10.0.0.1:8000/v1",exception_status="408",model_id="spark-1"}} 2.0
+{FAILED}{{api_base="http://10.0.0.2:8000/v1",exception_status="408",model_id="spark-2"}} 1.0
+litellm_deployment_cooled_down_total{{exception_status="500",model_id="spark-1"}} 4.0
+litellm_proxy_failed_requests_metric_total{{exception_class="RouterRateLimitError"}} 9.0
+litellm_proxy_failed_requests_metric_total{{exception_class="Openai.Timeout"}} 7.0
+litellm_requests_metric_total{{model="m"}} 512.0
+""".encode()
+
+
+def settings_of(**values: object) -> bytes:
+    return answer(json.dumps({"current_values": {"routing_strategy": "least-busy", **values}}).encode())
+
+
+def table(**values: object) -> dict[str, bytes]:
+    listed = {"data": [{"model_name": "m", "litellm_params": {}, "model_info": {"id": "spark-1"}}]}
+    return {
+        "/health/liveliness": answer(b'"I\'m alive!"'),
+        "/health/readiness": answer(b'{"status": "healthy", "litellm_version": "1.106.2"}'),
+        "/model/info": answer(json.dumps(listed).encode()),
+        "/router/settings": settings_of(**values),
+    }
+
+
+async def poll(source: RouterSource) -> RouterSample:
+    reading = await source.poll(2.0)
+    assert isinstance(reading, RouterSample), reading
+    return reading
+
+
+def router(server: RawServer, clock: FakeClock) -> RouterSource:
+    return RouterSource(RouterTarget("proxy", server.url, api_key="sk-1"), clock=clock)
+
+
+def test_a_page_gives_failures_by_deployment() -> None:
+    """Failures are summed over causes; refusals by the router itself have a count of their own."""
+    assert read_counts(PAGE) == RouterCounts(
+        {"spark-1": 5.0, "spark-2": 1.0}, 4.0, 9.0, cooled={"spark-1": 4.0}
+    )
+
+
+def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
+    """An id with an escape is cleaned; a failure without an id and an invalid count are dropped."""
+    page = (
+        b'litellm_deployment_failure_responses_total{model_id="\x1b[2Jx"} 1\n'
+        b"litellm_deployment_failure_responses_total 5\n"
+        b'litellm_deployment_failure_responses_total{model_id="y"} NaN\n'
+        b'litellm_deployment_failure_responses_total{model_id="z"} -3\n'
+    )
+    assert read_counts(page) == RouterCounts({"[2Jx": 1.0}, 0.0, 0.0)
+
+
+async def test_counters_are_asked_every_ten_seconds(serve: Serve, clock: FakeClock) -> None:
+    """If the page exists, each sample has its newest counters."""
+    server = await serve(table() | {METRICS: answer(PAGE)})
+    source = router(server, clock)
+    first = await poll(source)
+    clock.now += 5.0
+    second = await poll(source)
+    assert server.paths.count(METRICS) == 1
+    clock.now += 5.0
+    await poll(source)
+    await source.close()
+    assert server.paths.count(METRICS) == 2
+    assert (first.failures, first.cooldowns, first.refusals) == ({"spark-1": 5, "spark-2": 1}, 4, 9)
+    assert second.failures == first.failures
+
+
+@pytest.mark.parametrize(
+    ("values", "cooldown_s", "disabled"),
+    [
+        ({"cooldown_time": 0.5}, 0.5, None),
+        ({"cooldown_time": None, "disable_cooldowns": True}, None, True),
+        ({"cooldown_time": True, "disable_cooldowns": 1}, None, None),
+        ({"cooldown_time": 1e300}, None, None),
+    ],
+)
+async def test_settings_tell_of_cooldowns(
+    serve: Serve,
+    clock: FakeClock,
+    values: dict[str, object],
+    cooldown_s: float | None,
+    *,
+    disabled: bool | None,
+) -> None:
+    """For how long and whether at all; a value of another kind is unknown."""
+    server = await serve(table(**values))
+    source = router(server, clock)
+    sample = await poll(source)
+    await source.close()
+    assert (sample.cooldown_s, sample.cooldowns_disabled) == (cooldown_s, disabled)
+
+
+# Routers other than LiteLLM over HTTP: only their metrics page is requested.
 
 FAMILIES = Path(__file__).parents[1] / "data" / "families"
 
@@ -61,10 +161,9 @@ async def test_a_router_that_stops_answering_is_a_failure_and_then_anything(serv
     assert (sample.kind, sample.alive) == ("unknown", None)
 
 
-@pytest.mark.parametrize("name", ["router-dynamo", "router-stack", "router-epp"])
-async def test_a_router_given_as_a_server_is_named(name: str, serve: Serve) -> None:
+async def test_a_router_given_as_a_server_is_named(serve: Serve) -> None:
     """The failure is of the kind that makes the monitor watch it as a router instead."""
-    server = await serve({"/metrics": page(name)})
+    server = await serve({"/metrics": page("router-stack")})
     source = EngineSource(BackendTarget("x", server.url))
     failure = await source.poll(2.0)
     await source.close()

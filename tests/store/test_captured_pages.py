@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.engines import read_page
-from sparktop.model.snapshot import BackendState
 from sparktop.store import SourceKey
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
@@ -76,20 +75,3 @@ def test_latencies_lie_in_the_bucket_of_the_counts(watched: World, figure: str, 
     bound = next(bound for bound, below in grown if below >= count / 2)
     lower = max((edge for edge, _ in grown if edge < bound), default=0.0)
     assert lower < latency.p50.seconds <= bound < math.inf
-
-
-def test_gauges_are_what_the_page_says(watched: World) -> None:
-    """Running, waiting and the cache as on the newest page; the state follows from them."""
-    view = watched.view()
-    assert view.running == values(18, "vllm:num_requests_running")[""]
-    assert view.waiting == values(18, "vllm:num_requests_waiting")[""]
-    assert view.kv_cache_percent == pytest.approx(100 * values(18, "vllm:kv_cache_usage_perc")[""])
-    assert (view.restarts, view.state) == (0, BackendState.PREEMPTING)
-
-
-def test_two_engines_on_one_page_are_two_lanes(world: World) -> None:
-    """The page of a data-parallel server gives a lane for each engine; the total is their sum."""
-    body = (PAGES.parent / "vllm-0.32-modes" / "two-engines.prom").read_bytes()
-    view = world.feed(read_page(body, at=1000.0))
-    assert [lane.lane for lane in view.lanes] == ["0", "1"]
-    assert view.running == sum(lane.running for lane in view.lanes)

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.analysis.state import verdict
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.store import SourceKey, Store
+from sparktop.model.instant import Instant
+from sparktop.model.node import (
+    OOM,
+    XID,
+    GpuProcess,
+    GpuReading,
+    KernelLine,
+    KernelLog,
+    LastBoot,
+    MemoryReading,
+    NodeIdentity,
+    NodeSample,
+    Workload,
+    Workloads,
+)
+from sparktop.model.router import Deployment, RouterSample
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.store import SourceKey
+from sparktop.store.event_log import EVENTS_KEPT, EventLog
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]
@@ -85,38 +104,6 @@ def test_a_warning_that_becomes_critical_is_announced_once(make_world: MakeWorld
     assert (ended.importance, ended.duration_s) == (Severity.CRITICAL, 60.0)
 
 
-def test_every_alert_has_its_measured_value_its_limit_and_its_window(make_world: MakeWorld) -> None:
-    """Whatever is raised: a name with "limit_", a window, and a known measured value."""
-    nodes = (NodeTarget("n"), NodeTarget("pinned"))
-    world = make_world(Watch(nodes=nodes, backends=(BackendTarget("b", "http://b"),)))
-    slow = GpuReading(0, "NVIDIA GB10", utilization_percent=95.0, sm_clock_mhz=611, power_w=16.0)
-    port = NetworkReading("roce0", "rdma", up=True, errors_per_s=5.0, errors={"out_of_sequence": 5.0})
-    for second in range(0, 120, 2):
-        gpu = GpuReading(
-            0,
-            limit_margin_c=1.0,
-            temperature_c=93.0,
-            throttled_percent={"software thermal": 50.0, "software power cap": 50.0},
-        )
-        memory = MemoryReading(
-            unified=True, headroom_bytes=round((11 - 0.01 * second) * GIB), swap_in_bytes_per_s=5 * 2**20
-        )
-        take(world, NodeSample(1000 + second, memory=memory, gpus=(gpu,), network=(port,)))
-        world.store.accept(SourceKey.node("pinned"), NodeSample(1000 + second, gpus=(slow,)))
-        world.feed(lane(1000 + second, kv_cache_percent=99.0, preemptions=float(second)))
-    alerts = {alert.id.rpartition(":")[2]: alert.values for alert in world.snapshot().alerts}
-    assert set(alerts) == {
-        *("headroom", "headroom-limit", "thermal", "throttled", "power-cap", "swap-in", "rdma-errors"),
-        *("slow-clock", "kv-full", "preempting"),
-    }
-    for name, values in alerts.items():
-        limits = [key for key in values if key.startswith("limit_")]
-        assert limits, name
-        assert values["window_s"] is not None, name
-        measured = [key for key in values if not key.startswith(("limit_", "clears_", "window_s"))]
-        assert all(values[key] is not None for key in measured if key != "total_gib"), name
-
-
 def test_what_is_not_known_any_more_ends_too(make_world: MakeWorld) -> None:
     """An alert of a machine that went away ends with the reason, so that every beginning has an end."""
     world = of_node(make_world)
@@ -132,66 +119,327 @@ def test_what_is_not_known_any_more_ends_too(make_world: MakeWorld) -> None:
     assert (down.values["limit_failures"], down.values["window_s"]) == (3, 4)
 
 
-def test_removing_a_source_leaves_those_whose_names_begin_alike(make_world: MakeWorld) -> None:
-    """The alerts of "a:8001" are not those of "a"."""
-    names = ("a", "a:8001")
-    world = make_world(Watch(backends=tuple(BackendTarget(name, f"http://{name}") for name in names)))
-    for name in names:
-        world.feed(lane(1000, kv_cache_percent=99.0), name=name)
-    world.store.remove(SourceKey.backend("a"))
-    assert [alert.id for alert in world.snapshot().alerts] == ["backend:a:8001:kv-full"]
+# The event log: what is one line, what is announced, and that only monotonic time counts.
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+DOWN = "backend:b:unreachable"
 
 
-def test_a_boot_id_that_is_missing_for_a_while_hides_no_restart(make_world: MakeWorld) -> None:
-    """It is compared with the last known one; without samples there are no last values."""
-    world = of_node(make_world)
-    for boot_id in ("one", None, "two"):
-        world.store.identify(NODE, NodeIdentity(boot_id=boot_id))
-    assert [event.message for event in world.snapshot().events] == ["rebooted"]
+class Told:
+    """A log with everything that it announced."""
+
+    def __init__(self) -> None:
+        self.log = EventLog()
+        self.announced: list[Event] = []
+        self.end = self.log.listen(self.announced.append)
+
+    def begin(self, at: float, about: str = DOWN, severity: Severity = Severity.CRITICAL) -> None:
+        """Add the beginning of a condition."""
+        self.log.add(Event(wall(at), severity, "b", "nothing listens", {}, at, about, Phase.BEGIN))
+
+    def finish(self, at: float, about: str = DOWN) -> None:
+        """Add the end of a condition."""
+        message = "answers again after 8 s"
+        worst = Severity.CRITICAL
+        self.log.add(Event(wall(at), Severity.INFO, "b", message, {}, at, about, Phase.END, 8.0, worst))
+
+    def cycle(self, start: int, times: int, every: int = 40) -> None:
+        """Add outages of eight seconds."""
+        for number in range(times):
+            self.begin(start + every * number)
+            self.finish(start + every * number + 8)
+
+    @property
+    def lines(self) -> list[str]:
+        """The messages in the log."""
+        return [event.message for event in self.log.view()]
+
+    @property
+    def messages(self) -> list[str]:
+        """The messages that were announced."""
+        return [event.message for event in self.announced]
 
 
-def scene(store: Store, set_time: Callable[[float], None]) -> list[tuple[Any, ...]]:
-    """Play slow steps, a full cache, a flapping source and short memory; return what is seen every second."""
-    seen: list[tuple[Any, ...]] = []
-    for second in range(240):
-        at = 1000.0 + second
-        set_time(at)
-        for name in ("b", "c"):
-            if name == "c" and second % 40 >= 32:
-                store.accept(SourceKey.backend(name), Failure(FailureKind.REFUSED, "nothing listens", at))
-                continue
-            full = 99.0 if 50 <= second < 90 else 40.0
-            store.accept(SourceKey.backend(name), lane(at, kv_cache_percent=full, preemptions=0.0))
-        store.accept(NODE, machine(at, 20 - abs(second - 120) * 0.0 - (10 if 60 <= second < 200 else 0)))
-        store.judge()
-        shot = store.snapshot()
-        seen.append(
-            (
-                [(one.id, one.severity, one.message) for one in shot.alerts],
-                [(one.at_s, one.message, one.duration_s, one.count) for one in shot.events],
-                [one.state for one in shot.backends],
-                [one.rate_window_s for one in shot.backends],
-            )
-        )
-    return seen
+def wall(at: float) -> datetime:
+    return EPOCH + timedelta(seconds=at)
 
 
-@pytest.mark.parametrize("hours", [1, -1])
-def test_a_step_of_the_wall_clock_changes_no_verdict_and_no_alert(hours: int, make_world: MakeWorld) -> None:
-    """An hour forth or back in the middle, and back again, leaves alerts, events and states the same."""
-    watch = Watch(
-        nodes=(NodeTarget("n"),),
-        backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c")),
+def instant(at: float) -> Instant:
+    return Instant(at, wall(at))
+
+
+def test_a_flapping_source_is_one_line_with_a_count_and_a_rate() -> None:
+    """Seven outages in four minutes: one line, announced once, with the count and the time as data."""
+    told = Told()
+    told.cycle(0, 7)
+    assert told.lines == ["down 7 times in 4 min: nothing listens"]
+    (line,) = told.log.view()
+    assert (line.count, line.span_s, line.phase, line.worst) == (7, 240.0, Phase.END, Severity.CRITICAL)
+    assert told.messages == [
+        *["nothing listens", "answers again after 8 s"] * 2,
+        "down 3 times in 80 s: nothing listens",
+    ]
+
+
+def test_what_settles_is_announced_with_the_state_that_remains() -> None:
+    """It settles after twice the usual time without a change, at least a minute: up, or down for good."""
+    told = Told()
+    told.cycle(0, 5)
+    for at in range(169, 300):
+        told.log.settle(instant(at))
+    assert told.lines == ["quiet for 1 min (down 5 times in 3 min before)"]
+    assert told.announced[-1].importance is Severity.CRITICAL
+    assert (told.announced[-1].phase, told.announced[-1].at_s) == (Phase.END, 248)
+    told.cycle(1000, 3)
+    told.begin(1120)
+    for at in range(1121, 1300):
+        told.log.settle(instant(at))
+    assert told.lines[-1] == "down for 1 min now (down 4 times in 2 min): nothing listens"
+    assert (told.announced[-1].severity, told.announced[-1].phase) == (Severity.CRITICAL, Phase.BEGIN)
+    told.finish(1400)
+    assert told.messages[-1] == "answers again after 8 s"
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(1, 500)), max_size=300))
+def test_whatever_happens_the_log_is_bounded(steps: list[tuple[int, bool, int]]) -> None:
+    """At most 200 lines, and at most an announcement for an event and one when it has settled."""
+    told, at = Told(), 0
+    for number, begins, seconds in steps:
+        at += seconds
+        about = f"backend:b{number}:unreachable"
+        (told.begin if begins else told.finish)(at, about)
+        told.log.settle(instant(at))
+    assert len(told.log) <= EVENTS_KEPT
+    assert len(told.announced) <= 2 * len(steps)
+
+
+# Events about servers' states: each word that lasts, once, and engines whose processes ended.
+
+BUSY = LaneSample("0", running=9.0, waiting=0.0, kv_cache_percent=20.0, generation_tokens=100.0)
+IDLE = LaneSample("0", running=0.0, waiting=0.0, kv_cache_percent=0.0, generation_tokens=100.0)
+ASLEEP = LaneSample("0", running=0.0, waiting=0.0, asleep=True, generation_tokens=100.0)
+
+
+@pytest.fixture
+def two_machines(make_world: MakeWorld) -> World:
+    nodes = (NodeTarget("n", "agent", "http://n:9750"), NodeTarget("m", "agent", "http://m:9750"))
+    return make_world(
+        Watch(nodes=nodes, backends=(BackendTarget("b", "http://b:8000", "vllm", nodes=("n", "m")),))
     )
 
-    def play(step: timedelta) -> list[tuple[Any, ...]]:
-        world = make_world(watch)
-        plain = world.store._now
 
-        def now() -> Any:  # noqa: ANN401 - a time
-            return plain() + (step if 70 <= world.at - 1000 < 150 else timedelta())
+def play(two_machines: World, seconds: int, lane: LaneSample | FailureKind) -> list[str]:
+    """Poll and judge once a second; return the messages of new events."""
+    before = len(two_machines.snapshot().events)
+    for _ in range(seconds):
+        at = two_machines.at + 1.0
+        if isinstance(lane, FailureKind):
+            two_machines.fail(at, lane)
+        else:
+            two_machines.feed(EngineSample(at, "vllm", (lane,)))
+        two_machines.store.judge()
+    return [event.message for event in two_machines.snapshot().events[before:]]
 
-        world.store._now = now
-        return scene(world.store, lambda at: setattr(world, "at", at))
 
-    assert play(timedelta(hours=hours)) == play(timedelta())
+def test_each_word_that_lasts_is_one_event(two_machines: World) -> None:
+    """Sleep, a load of the model and what comes after; a word of a second, or of load alone, is none."""
+    assert play(two_machines, 30, IDLE) == []
+    assert play(two_machines, 1, ASLEEP) == []
+    assert play(two_machines, 30, IDLE) == []
+    assert play(two_machines, 40, ASLEEP) == ["asleep (was idle)"]
+    assert play(two_machines, 20, IDLE) == ["idle (was asleep)"]
+    assert play(two_machines, 40, FailureKind.LOADING) == ["loading (was idle)"]
+
+
+def test_a_state_that_an_alert_reports_is_not_reported_twice(two_machines: World) -> None:
+    """The beginning and the end of the alert are the events."""
+    play(two_machines, 30, IDLE)
+    assert play(two_machines, 30, FailureKind.REFUSED) == ["nothing listens there"]
+    assert play(two_machines, 30, IDLE) == ["answers again after 30 s"]
+
+
+def processes(at: float, *running: Workload) -> NodeSample:
+    held = tuple(GpuProcess(one.pid, "VLLM::Worker", 1 << 30) for one in running)
+    return NodeSample(at, gpus=(GpuReading(0, processes=held),), workloads=Workloads(running, 0, 0.0))
+
+
+def test_a_dead_rank_is_in_the_top_line_while_its_server_answers(two_machines: World) -> None:
+    """One event for both machines, a critical alert after five seconds, and its end with the next token."""
+    one, two = (Workload(pid, "vllm", "worker", f"TP{pid - 40}", "m") for pid in (40, 41))
+    play(two_machines, 20, BUSY)
+    for name, worker in (("n", one), ("m", two)):
+        two_machines.store.accept(SourceKey.node(name), processes(two_machines.at, worker))
+    play(two_machines, 1, BUSY)
+    two_machines.store.accept(SourceKey.node("m"), processes(two_machines.at))
+    two_machines.store.accept(SourceKey.node("n"), processes(two_machines.at + 0.5))
+    ended = [event for event in two_machines.snapshot().events if event.kind == "engine-ended"]
+    assert len(ended) == 1
+    play(two_machines, 8, BUSY)
+    top = verdict(two_machines.snapshot())
+    assert top.severity is Severity.CRITICAL
+    assert top.words == "b: its worker TP1 41 ended, and its server still answers"
+    for tokens in (200.0, 300.0, 400.0):
+        play(two_machines, 1, LaneSample("0", running=9.0, waiting=0.0, generation_tokens=tokens))
+    assert "dead-rank" not in {alert.id.rpartition(":")[2] for alert in two_machines.snapshot().alerts}
+
+
+def test_another_model_at_the_same_port_is_an_event(two_machines: World) -> None:
+    """Of a page that names it, or of an identity; a second name of the same server is none."""
+    for second, models in enumerate([("big",), ("big",), ("tiny",), ("alias", "tiny"), ("tiny",)]):
+        two_machines.feed(
+            EngineSample(1001.0 + second, "vllm", (IDLE,), models=models, start_time=float(second // 2))
+        )
+    said = [event.message for event in two_machines.snapshot().events if event.kind == "model"]
+    assert said == ["serves tiny (was big)"]
+
+
+@pytest.mark.parametrize("asked", ["hosted_vllm/org/big", "org/big"])
+def test_a_deployment_whose_model_is_gone_is_an_alert_of_the_router(
+    make_world: MakeWorld, asked: str
+) -> None:
+    """It is raised by the server's own list of models, and ends when the model is back."""
+    router = RouterTarget("proxy", "http://p:4000", "least-busy", ())
+    two_machines = make_world(
+        Watch(backends=(BackendTarget("b", "http://b:8000", "vllm"),), routers=(router,))
+    )
+    listed = (Deployment("d-1", "http://b:8000/v1", "any", asked),)
+    said: list[list[str]] = []
+    for model in ("org/big", "tiny", "org/big"):
+        two_machines.store.accept(
+            SourceKey.router("proxy"), RouterSample(two_machines.at, deployments=listed)
+        )
+        two_machines.feed(EngineSample(two_machines.at + 1.0, "vllm", (IDLE,), models=(model,)))
+        two_machines.store.identify(SourceKey.backend("b"), EngineIdentity(model=model, models=(model,)))
+        two_machines.store.judge()
+        said.append([alert.message for alert in two_machines.snapshot().alerts])
+    assert said == [[], [f"deployment d-1 asks b for {asked}, which serves tiny"], []]
+
+
+@pytest.mark.parametrize(
+    ("started_s", "uptime_s"),
+    [(-3600.0, 3620.0), (600.0, None), (-1.8e9, None)],
+)
+def test_an_uptime_that_contradicts_what_was_seen_is_unknown(
+    two_machines: World, started_s: float, uptime_s: float | None
+) -> None:
+    """A server watched for 20 s that says it began in the future, 2 s ago or 57 years ago: clocks differ."""
+    start_time = two_machines.wall(1000.0 + started_s)
+    for second in range(21):
+        two_machines.feed(EngineSample(1000.0 + second, "vllm", (IDLE,), start_time=start_time))
+    assert two_machines.view().uptime_s == uptime_s
+
+
+# Events about processes of engines that ended, faults in the kernel's log, and reboots.
+
+SPARK_2 = SourceKey.node("spark-2")
+SERVER = Workload(10, "vllm", "server", None, "m", 8000, 10, age_s=60.0)
+CORE = Workload(11, "vllm", "engine core", None, "m", None, 10, age_s=50.0)
+WORKERS = tuple(Workload(pid, "vllm", "worker", f"TP{pid - 12}", "m", None, 10) for pid in (12, 13))
+READABLE = KernelLog()
+
+
+@pytest.fixture
+def spark(make_world: MakeWorld) -> World:
+    node = NodeTarget("spark-2", "agent", "http://192.168.1.12:9750")
+    return make_world(
+        Watch(nodes=(node,), backends=(BackendTarget("v", "http://192.168.1.12:8000", "vllm"),))
+    )
+
+
+def sample(
+    at: float,
+    *running: Workload,
+    kills: int | None = 0,
+    kernel: KernelLog | None = READABLE,
+    used: float = 118.9,
+) -> NodeSample:
+    memory = MemoryReading(
+        unified=True, total_bytes=round(121.6 * GIB), used_bytes=round(used * GIB), oom_kills=kills
+    )
+    held = tuple(GpuProcess(one.pid, "VLLM::EngineCore", GIB) for one in running if one.role != "server")
+    gpu = GpuReading(0, temperature_c=71.0, power_w=84.0, processes=held)
+    return NodeSample(at, memory=memory, gpus=(gpu,), workloads=Workloads(running, 0, 0.0), kernel=kernel)
+
+
+def see(spark: World, reading: NodeSample) -> list[Event]:
+    before = len(spark.snapshot().events)
+    spark.at = reading.at
+    spark.store.accept(SPARK_2, reading)
+    events: tuple[Event, ...] = spark.snapshot().events
+    return list(events[before:])
+
+
+def clock(spark: World, at: float) -> str:
+    return f"{datetime.fromtimestamp(spark.wall(at), UTC).astimezone():%H:%M:%S}"
+
+
+def test_an_engine_core_that_ended_is_an_event_with_what_is_known(spark: World) -> None:
+    """When, which process, what the kernel says, and the machine's last figures; its server still runs."""
+    assert see(spark, sample(1000, SERVER, CORE)) == []
+    (event,) = see(spark, sample(1005, SERVER))
+    assert event.message == (
+        f"vllm ended: engine core 11, between {clock(spark, 1000)} and {clock(spark, 1005)}; "
+        "no OOM kill, no Xid: its own log says why, or a user ended it; "
+        "its server (process 10) still runs; "
+        "before it 118.9 of 121.6 GiB, 71 °C, 84 W"
+    )
+    assert (event.subject, event.severity, event.kind) == ("v", Severity.CRITICAL, "engine-ended")
+
+
+def test_a_kill_for_memory_is_named(spark: World) -> None:
+    """By the kernel's counter; by its log where that may be read."""
+    see(spark, sample(1000, SERVER, CORE))
+    (event,) = see(spark, sample(1005, SERVER, kills=1))
+    assert "the kernel killed 1 process for lack of memory (OOM)" in event.message
+    see(spark, sample(1010, SERVER, CORE, kills=1))
+    log = KernelLog((KernelLine(77.0, OOM, "Out of memory: Killed process 11", pid=11),))
+    (event,) = see(spark, sample(1015, SERVER, kills=2, kernel=log))
+    assert "the kernel killed it for lack of memory (OOM)" in event.message
+
+
+def test_a_new_xid_is_an_event_with_advice(spark: World) -> None:
+    """Lines that were there at first sight are old."""
+    old, new = KernelLine(5.0, XID, "x", 31), KernelLine(9.0, XID, "x", 79, 11)
+    assert see(spark, sample(1000, CORE, kernel=KernelLog((old,)))) == []
+    (event,) = see(spark, sample(1002, CORE, kernel=KernelLog((old, new))))
+    assert event.message == "Xid 79: GPU fell off the bus; reboot the machine (process 11)"
+    assert (event.subject, event.severity) == ("spark-2", Severity.CRITICAL)
+    assert see(spark, sample(1004, CORE, kernel=KernelLog((old, new)))) == []
+
+
+def test_a_reboot_says_when_and_how_the_machine_was_last_seen(spark: World) -> None:
+    """Nearly all memory was used; a second event follows with what the machine has read about it."""
+    spark.store.identify(SPARK_2, NodeIdentity(boot_id="one"))
+    see(spark, sample(1000, SERVER, CORE))
+    spark.at = 1230
+    booted_at = spark.wall(1200)
+    booted = f"{datetime.fromtimestamp(booted_at, UTC).astimezone():%H:%M}"
+    spark.store.identify(SPARK_2, NodeIdentity(boot_id="two", booted_at=booted_at))
+    assert spark.snapshot().events[-1].message == (
+        f"rebooted at {booted}; last seen {clock(spark, 1000)} at 118.9 of 121.6 GiB, "
+        "71 °C, 84 W: memory wedge?"
+    )
+    last = LastBoot(clean=False, last_line="14:03:11 spark-2 kernel: swap", unreadable="pstore: root")
+    spark.store.identify(SPARK_2, NodeIdentity(boot_id="two", booted_at=booted_at, last_boot=last))
+    assert spark.snapshot().events[-1].message == (
+        "how it went down: it was not shut down in order; last line of its journal: "
+        "14:03:11 spark-2 kernel: swap; pstore: root"
+    )
+    assert see(spark, sample(1232)) == []
+
+
+def test_one_end_of_an_engine_is_one_event(spark: World) -> None:
+    """However many readings its processes take to go, also if the children lose their server's number."""
+    orphan = Workload(11, "vllm", "engine core", None, "m", None, None)
+    see(spark, sample(1000, SERVER, CORE, *WORKERS))
+    assert len(see(spark, sample(1002, SERVER, CORE, WORKERS[1]))) == 1
+    assert see(spark, sample(1004, SERVER, CORE)) == []
+    assert see(spark, sample(1006, orphan)) == []
+    assert see(spark, sample(1008)) == []
+    again = (
+        Workload(20, "vllm", "server", None, "m", 8000, 20),
+        Workload(21, "vllm", "worker", "TP0", "m", None, 20),
+    )
+    see(spark, sample(1010, *again))
+    assert len(see(spark, sample(1012, again[0]))) == 1
+    assert see(spark, sample(1014)) == []

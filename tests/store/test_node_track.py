@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -62,24 +61,10 @@ def test_missed_samples_are_in_the_history_in_order(node: World) -> None:
     assert (view.ok, view.age_s) == (True, 0)
 
 
-def test_a_gap_that_nothing_fills_stays(node: World) -> None:
-    """Samples of only a part of the time in which nothing came leave the rest a gap."""
-    take(node, look(1000))
-    for at in (1004, 1008):
-        take(node, lost(at))
-    view = take(node, look(1012, 1009, 1010, 1011))
-    assert known(view.history.cpu_percent) == [
-        (1000, 1000),
-        (1004, None),
-        (1008, None),
-        *((float(at), float(at)) for at in range(1009, 1013)),
-    ]
-
-
 @given(
     st.lists(st.tuples(st.integers(1000, 1060), st.sets(st.integers(1000, 1060), max_size=6)), max_size=12)
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_comes_when_the_history_is_in_order(replies: list[tuple[int, set[int]]]) -> None:
     """Times ascend, each sample's value stands at its time, and the one shown is the newest of all."""
     track, seen = NodeTrack(NodeTarget("n"), NodeThresholds()), set[int]()
@@ -153,14 +138,6 @@ def test_headroom_tells_when_it_ends(node: World) -> None:
 def slow(at: float) -> NodeSample:
     gpu = GpuReading(0, "NVIDIA GB10", utilization_percent=95.0, sm_clock_mhz=611, power_w=16.0)
     return NodeSample(at, gpus=(gpu,))
-
-
-def test_a_clock_that_was_slow_in_missed_samples_was_slow(node: World) -> None:
-    """Ten seconds of a pinned clock are ten seconds, whether they came one by one or at once."""
-    take(node, slow(1000))
-    view = take(node, replace(slow(1012), missed=tuple(slow(at) for at in (1003, 1006, 1009))))
-    assert view.speed.word == "slow clock"
-    assert take(node, lost(1014)).speed.word == "slow clock"
 
 
 def test_a_clock_is_not_slow_through_a_gap(node: World) -> None:

@@ -20,8 +20,6 @@ from sparktop.model.node import (
     NodeSample,
     ProcessReading,
     ProcessTable,
-    Workload,
-    Workloads,
 )
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.snapshot import BackendState, BackendView
@@ -147,14 +145,14 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
 
 
 def test_a_long_step_is_a_fact_and_an_event() -> None:
-    """GPUs that work are never a suspicion in 6 minutes; the pause is logged with its reason."""
-    world = World().run(20, HELD, WORKING, moving=True).run(360, HELD, WORKING)
+    """GPUs that work are never a suspicion in 3 minutes; the pause is logged with its reason."""
+    world = World().run(20, HELD, WORKING, moving=True).run(180, HELD, WORKING)
     assert world.word is Progress.LONG_STEP
     assert world.view.state is BackendState.QUEUEING
-    assert "long step: no progress for 360 s (GPU works: 96 %, 46 W, 2,405 MHz)" in world.view.state_rule
+    assert "long step: no progress for 180 s (GPU works: 96 %, 46 W, 2,405 MHz)" in world.view.state_rule
     world.run(1, HELD, WORKING, moving=True)
     assert world.told("stuck") == []
-    said = "no progress for 361 s with 11 requests, then went on: GPU works: 96 %, 46 W, 2,405 MHz"
+    said = "no progress for 181 s with 11 requests, then went on: GPU works: 96 %, 46 W, 2,405 MHz"
     assert world.told("paused") == [(None, Severity.INFO, said)]
 
 
@@ -172,14 +170,12 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
             None,
             "its requests wait for the KV cache of another server",
         ),
-        (replace(HELD, gauges={"sleep_operations": 1.0}), None, "it falls asleep or wakes up"),
-        (replace(HELD, gauges={"weight_updates": 1.0}), None, "its weights are being updated"),
         (replace(HELD, generation_tokens=0.0), None, "no token since its start: it may still warm up"),
     ],
 )
 def test_reasons_to_rest(lane: LaneSample, sample: NodeSample | None, words: str) -> None:
     """However long it lasts, the standstill is a fact with its reason, and raises no alert."""
-    world = World().run(20, lane, RESTING, moving=True).run(400, lane, RESTING, sample=sample)
+    world = World().run(20, lane, RESTING, moving=True).run(150, lane, RESTING, sample=sample)
     assert world.word is Progress.STILL
     assert words in world.view.state_rule
     assert world.told("stuck") == []
@@ -193,15 +189,6 @@ def test_without_a_view_of_the_machine() -> None:
     assert world.run(1).word is Progress.SUSPECT
     assert world.run(599).word is Progress.SUSPECT
     assert world.run(1).word is Progress.STUCK
-
-
-def test_clients_that_leave_end_it() -> None:
-    """An engine that shows no request any more holds nothing."""
-    world = World().run(20, HELD, WORKING, moving=True).run(130, HELD, SPINNING)
-    assert world.word is Progress.STUCK
-    world.run(1, replace(HELD, running=0.0, waiting=0.0), RESTING)
-    assert world.view.progress is None
-    assert [phase for phase, _, _ in world.told("stuck")] == [Phase.BEGIN, Phase.WORSE, Phase.END]
 
 
 def test_an_engine_over_two_machines() -> None:
@@ -223,19 +210,6 @@ def test_an_engine_over_two_machines() -> None:
     assert link.run(130, HELD, SPINNING, SPINNING, sample=traffic).word is Progress.LONG_STEP
 
 
-def test_limits_of_other_gpus_are_learned() -> None:
-    """An H200 at 118 of 700 W is quiet once its own past is known; before that the times are long."""
-    work, wait = gpu(560.0, 98.0, 1980, "NVIDIA H200"), gpu(118.0, 100.0, 1980, "NVIDIA H200")
-    young = World().run(20, HELD, work, moving=True).run(130, HELD, wait)
-    assert young.word is Progress.STILL
-    known = World().run(180, HELD, work, moving=True)
-    known.run(180, replace(HELD, running=0.0, waiting=0.0), gpu(75.0, 0.0, 345, "NVIDIA H200"))
-    known.run(10, HELD, work, moving=True)
-    assert known.run(130, HELD, wait).word is Progress.STUCK
-    known.run(10, HELD, work, moving=True)
-    assert known.run(130, HELD, work).word is Progress.LONG_STEP
-
-
 def test_the_router_that_still_sends_says_so() -> None:
     """Its view names the backend, with the words of the standstill and the router's count of its requests."""
     world = World().run(20, HELD, WORKING, moving=True).run(125, HELD, SPINNING)
@@ -254,35 +228,11 @@ def test_the_router_that_still_sends_says_so() -> None:
     assert world.store.snapshot().routers[0].stuck == {}
 
 
-def test_the_verdict_of_the_header_names_it() -> None:
-    """A fact is not "all well"; an alert stands there with its seconds."""
-    world = World().run(20, HELD, WORKING, moving=True).run(30, HELD, SPINNING)
-    assert verdict(world.store.snapshot()).words == "a: no progress for 30 s"
-    world.run(95, HELD, SPINNING)
-    assert verdict(world.store.snapshot()).words == "a: stuck, no progress for 125 s"
-
-
-def test_compilers_and_cores_are_known_without_the_table_of_processes() -> None:
-    """The machine's workloads have both."""
-    own = Workload(4242, "vllm", "engine core", cpu_percent=3.0)
-    compiles = NodeSample(0.0, workloads=Workloads((own,), 2, 0.0))
-    world = World().run(20, HELD, RESTING, moving=True).run(200, HELD, RESTING, sample=compiles)
-    assert world.word is Progress.STILL
-    assert "a kernel is being compiled" in world.view.state_rule
-    busy = NodeSample(0.0, workloads=Workloads((dataclasses.replace(own, cpu_percent=97.0),), 0, 0.0))
-    world = World().run(20, HELD, RESTING, moving=True).run(200, HELD, RESTING, sample=busy)
-    assert world.word is Progress.LONG_STEP
-    calm = NodeSample(0.0, workloads=Workloads((own,), 0, 0.0))
-    world = World().run(20, HELD, RESTING, moving=True).run(130, HELD, RESTING, sample=calm)
-    assert world.word is Progress.STUCK
-
-
 @pytest.mark.parametrize(
     ("lane", "why"),
     [
         (replace(HELD, running=0.0, gauges={"deferred": 3.0}), "wait for the KV cache of another server"),
         (replace(HELD, running=0.0, asleep=True), "requests wait while it sleeps"),
-        (replace(HELD, running=0.0), "requests wait and none runs"),
     ],
 )
 def test_requests_that_wait_while_none_runs_are_a_fault(lane: LaneSample, why: str) -> None:

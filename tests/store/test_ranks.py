@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.engine import LaneSample
 from sparktop.model.event import Event, Severity
@@ -51,12 +50,6 @@ def events(world: World) -> list[Event]:
     return [event for event in world.snapshot().events if event.kind == "ranks"]
 
 
-def test_nothing_is_shown_before_a_query(stuck: World) -> None:
-    """A backend about which NCCL was not asked has no view of ranks, in JSON null."""
-    assert stuck.view().ranks is None
-    assert to_json(stuck.snapshot())["backends"][0]["ranks"] is None  # type: ignore[index]  # a list
-
-
 def test_a_lagging_rank_is_named_with_its_machine(stuck: World) -> None:
     """Three answers over 10 s while the server stands still: the rank, its machine, its count."""
     assert asked(stuck, None, 31).asking
@@ -77,13 +70,6 @@ def test_a_query_and_its_verdict_are_events(stuck: World) -> None:
     assert [event.severity for event in events(stuck)] == [Severity.INFO, Severity.WARNING]
     assert events(stuck)[1].message.startswith("ranks diverged: rank 1 on spark-b")
     assert events(stuck)[1].values["answers"] == 3
-
-
-def test_a_dead_rank(stuck: World) -> None:
-    """A rank that does not answer is named with the machine to look at first."""
-    for second in (31, 36, 41):
-        shown = asked(stuck, "dead", second)
-    assert (shown.verdict.word, shown.verdict.hint) == (RanksWord.MISSING, "look at spark-b first")
 
 
 def test_progress_takes_the_verdict_back(stuck: World) -> None:
@@ -116,17 +102,6 @@ def test_a_failed_query_is_shown_and_does_not_make_the_backend_fail(stuck: World
     )
 
 
-def test_a_restart_forgets_the_answers(stuck: World) -> None:
-    """A new process of the engine has other communicators."""
-    asked(stuck, "dead", 31)
-    stuck.feed(
-        page(
-            START + 32, LaneSample("0", running=0.0, generation_tokens=0.0), start_time=stuck.wall(START + 31)
-        )
-    )
-    assert stuck.view().ranks is None
-
-
 def test_json_has_the_verdict_and_each_rank(stuck: World) -> None:
     """Scripts get the verdict, the ranks behind and ahead, and all counts."""
     for second in (31, 36, 41):
@@ -145,18 +120,3 @@ def test_json_has_the_verdict_and_each_rank(stuck: World) -> None:
         ("spark-a", 27911),
         ("spark-b", 27910),
     ]
-
-
-def test_machines_of_ranks_that_are_not_watched_are_proposed_once() -> None:
-    """By an event with their addresses; none where as many machines are watched as NCCL names."""
-    alone = replace(WATCH.backends[0], nodes=("spark-a",))
-    for backends, said in (((alone,), ["192.168.100.12"]), (WATCH.backends, [])):
-        world = World(replace(WATCH, backends=backends))
-        world.store.identify(SourceKey.node("spark-a"), NodeIdentity(addresses=("192.168.100.11",)))
-        still(world, 0, 30)
-        for second in (31, 36, 41):
-            asked(world, "lags-by-one", second)
-        found = [one.message for one in world.snapshot().events if "not watched" in one.message]
-        assert found == [
-            f"NCCL has ranks on {host}, not watched: name each as a machine under [[nodes]]" for host in said
-        ]

@@ -69,18 +69,6 @@ def test_when_all_deployments_are_out_it_is_critical(make_world: MakeWorld) -> N
     assert world.snapshot().alerts[0].severity is Severity.CRITICAL
 
 
-def test_a_router_is_no_backend_of_its_own_group(make_world: MakeWorld) -> None:
-    """A router that is also watched as a server, and that another router names, is in no group."""
-    front = BackendTarget("front", "http://p:4000")
-    routers = (RouterTarget("proxy", "http://p:4000"), RouterTarget("outer", "http://q:4000"))
-    world = make_world(Watch(backends=(*BACKENDS, front), routers=routers))
-    world.store.accept(PROXY, told(), 3.0)
-    outer = told(deployments=(Deployment("in", "http://p:4000/v1", "m"), Deployment("c", "http://c:8000")))
-    world.store.accept(SourceKey.router("outer"), outer, 3.0)
-    assert groups(world)["front"] not in {"proxy", "outer"}
-    assert world.snapshot().routers[1].backends == ("c",)
-
-
 def test_what_is_read_comes_before_the_label(make_world: MakeWorld) -> None:
     """The strategy is the router's word where it gives one; deployments go by address, then by config."""
     world = world_of(make_world, RouterTarget("proxy", "http://p:4000", "label", (), {"d3": "c", "d1": "c"}))
@@ -91,31 +79,12 @@ def test_what_is_read_comes_before_the_label(make_world: MakeWorld) -> None:
     assert seen.backends == ("a", "b", "c")
 
 
-def test_the_config_names_the_group(make_world: MakeWorld) -> None:
-    """Where the config lists backends, a deployment elsewhere joins nothing."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000", backends=("a", "c")))
-    world.store.accept(PROXY, told())
-    assert groups(world) == {"a": "proxy", "b": "backends", "c": "proxy"}
-    assert view(world).deployments == {"d1": "a", "d2": "b", "d3": None}
-
-
 def test_backends_of_two_models_are_two_groups(make_world: MakeWorld) -> None:
     """What one router offers under two names shares no scale and no balance."""
     world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
     two = (*TOLD[:2], Deployment("d4", "http://c:8000", "embed"))
     world.store.accept(PROXY, told(deployments=two))
     assert groups(world) == {"a": "proxy: m", "b": "proxy: m", "c": "proxy: embed"}
-
-
-def test_the_config_of_one_router_beats_the_word_of_another(make_world: MakeWorld) -> None:
-    """A backend behind two routers is in the group that the config says, whatever the order."""
-    world = world_of(
-        make_world,
-        RouterTarget("proxy", "http://p:4000"),
-        RouterTarget("other", "http://o:4000", backends=("b",)),
-    )
-    world.store.accept(PROXY, told())
-    assert groups(world) == {"a": "proxy", "b": "other", "c": "backends"}
 
 
 def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import pytest
 
+from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import MemoryReading, MemorySample, NodeSample
+from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.store import Store
+from sparktop.sources.source import Reading, Source
+from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
     DISCOVER_AGAIN_S,
+    EVERY_S,
+    REMOTE_S,
+    WINDOW_S,
+    MemoryFall,
+    MemoryWatch,
     Monitor,
-    RealWays,
 )
-from tests.watch.monitor_fakes import FakeWays, Sleeper, WatchedStore
+from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
 
 B, C, D = (BackendTarget(name, f"http://{name}:8000") for name in "bcd")
 
@@ -31,45 +41,6 @@ async def test_readings_and_identities_reach_the_store() -> None:
     assert store.backend("b").version == "0.32.0"
     assert store.snapshot().nodes[0].identity.os == "Linux"
     assert all(source.closed for source in ways.made)
-
-
-async def test_backends_of_one_router_are_one_group() -> None:
-    """What is judged against each other is read at the same instants."""
-    watch = Watch(backends=(B, C, D), routers=(RouterTarget("proxy", "http://p", backends=("b", "d")),))
-    ways = FakeWays()
-    monitor = Monitor(watch, Store(watch), ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await monitor.stop()
-    assert ways.groups == [["b", "d"], ["c"]]
-
-
-async def test_routers_are_polled_a_fifth_as_often() -> None:
-    """A router's first answer reaches the store, and its interval is five times that of a backend."""
-    watch = Watch(backends=(B,), routers=(RouterTarget("b", "http://p:4000"),), interval_s=0.5)
-    store, ways = WatchedStore(watch), FakeWays()
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: store.snapshot().routers[0].ok and store.backend("b").ok)
-    intervals = {group.name: group.interval_s for group, _ in monitor._groups}
-    await monitor.stop()
-    assert intervals["routers"] == 2.5
-    assert all(source.closed for source in ways.made)
-    assert "sparktop.sources.router" in RealWays().modules(watch)
-    assert "sparktop.sources.router" not in RealWays().modules(Watch())
-
-
-async def test_routers_that_discovery_finds_are_polled_once() -> None:
-    """A found router is watched like a configured one, unless it is configured already."""
-    known = RouterTarget("proxy", "http://p:4000")
-    watch = Watch(routers=(known,), discover=("spark",))
-    found = RouterTarget("spark:4000", "http://spark:4000")
-    ways = FakeWays([Found(backends=(B,), routers=(found, RouterTarget("p:4000", known.url))), Found()])
-    store = WatchedStore(watch)
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: [one.ok for one in store.snapshot().routers] == [True, True])
-    await monitor.stop()
-    assert [one.name for one in store.snapshot().routers] == ["proxy", "spark:4000"]
 
 
 async def test_discovery_looks_again_until_something_is_there() -> None:
@@ -121,17 +92,6 @@ async def test_a_part_that_breaks_is_told_and_the_rest_goes_on(caplog: pytest.Lo
     assert "a part of the monitor ended" in caplog.text
 
 
-async def test_stop_before_start_is_done_leaves_nothing_running() -> None:
-    """Quitting while the imports are still running starts no polling afterwards."""
-    ways = FakeWays()
-    monitor = Monitor(Watch(backends=(B,)), Store(Watch(backends=(B,))), ways=ways, sleep=Sleeper())
-    starting = asyncio.ensure_future(monitor.start())
-    await asyncio.sleep(0)
-    await monitor.stop()
-    await starting
-    assert ways.groups == []
-
-
 async def test_a_target_that_is_a_router_is_watched_as_one() -> None:
     """LiteLLM given as TARGET leaves the list of servers and comes into that of routers, at its URL."""
     proxy = BackendTarget("proxy:4000", "http://proxy:4000")
@@ -146,3 +106,350 @@ async def test_a_target_that_is_a_router_is_watched_as_one() -> None:
     assert [view.name for view in picture.backends] == ["b"]
     assert [(view.name, view.url) for view in picture.routers] == [("proxy:4000", "http://proxy:4000")]
     assert all(source.closed for source in ways.made)
+
+
+# The monitor and groups: a faster pace while a balance is judged, and servers that a router names.
+
+PAIR = tuple(BackendTarget(name, f"http://{name}:8000") for name in "ab")
+PROXY = RouterTarget("proxy", "http://10.0.0.9:4000", backends=("a", "b"))
+
+
+def loaded(at: float, load: float = 8.0) -> EngineSample:
+    return EngineSample(
+        at, "vllm", (LaneSample("0", running=load, waiting=0.0),), models=("m",), answer_ms=2.0
+    )
+
+
+@dataclass
+class Paced:
+    """A started monitor of two backends, and readings handed to it as its poll groups would."""
+
+    watch: Watch = field(default_factory=lambda: Watch(backends=PAIR, routers=(PROXY,)))
+    at: float = field(default_factory=lambda: time.monotonic() + 60.0)
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.watch, clock=lambda: self.at)
+        self.monitor = Monitor(self.watch, self.store, ways=FakeWays(), sleep=Sleeper())
+
+    @property
+    def quickened(self) -> dict[str, int]:
+        """Return the polls per interval of all quickened backends."""
+        return {
+            name: looks for group in self.monitor._backend_groups for name, looks in group.quickened.items()
+        }
+
+    def pass_time(self, seconds: int, *, load: float = 8.0, judging: bool = True) -> None:
+        """Deliver a reading of each backend a second, and judge as the monitor's timer does."""
+        for _ in range(seconds):
+            self.at += 1.0
+            for target in PAIR:
+                self.monitor._deliver(SourceKind.BACKEND, target.name, loaded(self.at, load), 2.0)
+            if judging:
+                self.store.judge()
+
+
+async def test_a_loaded_group_that_is_judged_is_polled_four_times_a_second() -> None:
+    """The pace rises with the load, falls after it, and a new interval starts over."""
+    paced = Paced()
+    await paced.monitor.start()
+    paced.pass_time(8)
+    assert paced.quickened == {"a": 4, "b": 4}
+    assert [group.interval_s for group in paced.monitor._backend_groups] == [1.0]
+    paced.pass_time(14, load=0.0)
+    assert paced.quickened == {}
+    paced.pass_time(8)
+    assert paced.quickened == {"a": 4, "b": 4}
+    paced.monitor.set_interval(2.0)
+    assert paced.quickened == {}
+    paced.pass_time(2)
+    assert paced.quickened == {}
+    paced.pass_time(8)
+    assert paced.quickened == {"a": 8, "b": 8}
+    await paced.monitor.stop()
+
+
+@dataclass
+class ListingWays(FakeWays):
+    """Routers that name servers, some of which answer."""
+
+    deployments: tuple[Deployment, ...] = ()
+    answering: set[str] = field(default_factory=set)
+    """URLs of servers that are up."""
+    fronts: set[str] = field(default_factory=set)
+    """URLs where a router answers instead of a server."""
+    asked: list[str] = field(default_factory=list)
+
+    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
+        """Return sources that answer, or refuse."""
+        made: list[Source] = []
+        for target in targets:
+            self.asked.append(target.url)
+            source = FakeSource(target.name, self._reading_of(target.url), None)
+            self.made.append(source)
+            made.append(source)
+        return made
+
+    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
+        """Return sources of routers that list their deployments."""
+        return [FakeSource(one.name, self._listing, None) for one in targets]
+
+    def _listing(self) -> RouterSample:
+        return RouterSample(time.monotonic(), LITELLM, alive=True, deployments=self.deployments)
+
+    def _reading_of(self, url: str) -> Callable[[], Reading]:
+        def read() -> Reading:
+            if url in self.answering:
+                return loaded(time.monotonic())
+            if url in self.fronts:
+                return Failure(FailureKind.ROUTER, "is a router (vllm-router)", time.monotonic())
+            return Failure(FailureKind.REFUSED, "nothing listens there", time.monotonic())
+
+        return read
+
+
+LISTED = (
+    Deployment("spark-1", "http://10.0.0.1:8000/v1", "m"),
+    Deployment("spark-2", "http://10.0.0.2:8000/v1", "m"),
+    Deployment("cloud", "https://api.example.com/v1", "m"),
+)
+
+
+@pytest.mark.outside
+async def test_servers_that_a_router_names_are_watched_where_they_answer() -> None:
+    """Without backends in the config, those that answer are watched and judged, others named and retried."""
+    watch = Watch(routers=(RouterTarget("proxy", "http://10.0.0.9:4000"),))
+    ways = ListingWays(deployments=LISTED, answering={"http://10.0.0.1:8000"})
+    store, sleeper = WatchedStore(watch), Sleeper()
+    monitor = Monitor(watch, store, ways=ways, sleep=sleeper)
+    await monitor.start()
+    await store.until(lambda: [one.name for one in store.snapshot().backends if one.ok] == ["spark-1"])
+    told = [event.message for event in store.snapshot().events]
+    assert any("api.example.com" in one and "[[backends]]" in one for one in told)
+    assert any("http://10.0.0.2:8000, which is not watched: nothing listens there" in one for one in told)
+    assert not any("example" in url for url in ways.asked)
+    running = len(monitor._tasks)
+    monitor._look_behind("proxy", ways._listing())
+    assert len(monitor._tasks) == running, "what did not answer a moment ago is not asked again yet"
+    ways.answering.add("http://10.0.0.2:8000")
+    await sleeper.wake(DISCOVER_AGAIN_S)
+    monitor._look_behind("proxy", ways._listing())
+    await store.until(lambda: len([one for one in store.snapshot().backends if one.ok]) == 2)
+    assert store.snapshot().routers[0].backends == ("spark-1", "spark-2")
+    monitor._look_behind("proxy", ways._listing())
+    assert ways.asked.count("http://10.0.0.1:8000") == 2
+    await monitor.stop()
+    assert all(source.closed for source in ways.made)
+
+
+@pytest.mark.outside
+async def test_a_router_behind_a_router_is_watched_as_one() -> None:
+    """What a router lists may be another router: it becomes one, also with a configuration file."""
+    watch = Watch(routers=(RouterTarget("proxy", "http://10.0.0.9:4000"),), source="sparktop.toml")
+    ways = ListingWays(deployments=LISTED[:2], answering={"http://10.0.0.1:8000"})
+    ways.fronts.add("http://10.0.0.2:8000")
+    store = WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: len([one for one in store.snapshot().routers if one.ok]) == 2)
+    ways.answering.clear()  # a page that was one server's turns out to be forwarded
+    ways.fronts.add("http://10.0.0.1:8000")
+    await store.until(lambda: len(store.snapshot().routers) == 3)
+    seen = store.snapshot()
+    await monitor.stop()
+    assert seen.backends == ()
+    assert {one.url for one in seen.routers} == {
+        f"http://10.0.0.{n}:{p}" for n, p in ((9, 4000), (1, 8000), (2, 8000))
+    }
+
+
+async def test_a_config_that_names_backends_is_kept_to() -> None:
+    """The config's group is the group: what else the router sends to is not asked."""
+    router = RouterTarget("proxy", "http://10.0.0.9:4000", backends=("a",))
+    ways, store, tried = await watched_once(router)
+    assert tried == set()
+    assert ways.asked == ["http://10.0.0.1:8000"]
+    assert [one.name for one in store.snapshot().backends] == ["a"]
+
+
+async def watched_once(router: RouterTarget) -> tuple[ListingWays, WatchedStore, set[str]]:
+    """Watch a configured backend and a router that names it and another, until all expected answer.
+
+    Returns the URLs that were tried, too.
+    """
+    watch = Watch(backends=(BackendTarget("a", "http://10.0.0.1:8000"),), routers=(router,))
+    up = {"http://10.0.0.1:8000", "http://10.0.0.2:8000"}
+    ways, store = ListingWays(deployments=LISTED[:2], answering=up), WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+
+    def all_answer() -> bool:
+        seen = store.snapshot()
+        return seen.routers[0].ok and {one.name for one in seen.backends if one.ok} == {"a"}
+
+    await store.until(all_answer)
+    tried = set(monitor._tried)
+    await monitor.stop()
+    return ways, store, tried
+
+
+# The monitor and its nodes: ways to them, those that discovery finds, and their settings.
+
+AGENT = NodeTarget("spark", via="agent", url="http://spark:9750")
+
+
+async def test_an_agent_that_discovery_finds_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A found node is polled, its backend belongs to it, and the host is searched on for servers."""
+    watch = Watch(discover=("spark",))
+    late = BackendTarget("spark", "http://spark:8000", nodes=("spark",))
+    ways = FakeWays([Found(nodes=(AGENT,)), Found(backends=(late,), nodes=(AGENT,))])
+    loaded: list[Sequence[NodeTarget]] = []
+
+    def modules(watch: Watch) -> Sequence[str]:
+        loaded.append(watch.nodes)
+        return ()
+
+    monkeypatch.setattr(ways, "modules", modules)
+    store, sleeper = WatchedStore(watch), Sleeper()
+    monitor = Monitor(watch, store, ways=ways, sleep=sleeper)
+    await monitor.start()
+    await store.until(lambda: [one.ok for one in store.snapshot().nodes] == [True])
+    assert store.snapshot().searching == ("spark",)
+    await sleeper.wake(DISCOVER_AGAIN_S)
+    await store.until(lambda: bool(store.snapshot().backends) and store.backend("spark").ok)
+    await monitor.stop()
+    assert [one.name for one in ways.made] == ["spark", "spark"]
+    assert store.backend("spark").nodes == ("spark",)
+    assert loaded == [(), (AGENT,)]
+
+
+async def test_the_agent_of_this_machine_is_not_watched_beside_it() -> None:
+    """A machine that is read directly is not read through its agent too; its backends belong to it."""
+    watch = Watch(nodes=(NodeTarget("here"),), discover=("127.0.0.1",))
+    agent = NodeTarget("localhost", via="agent", url="http://127.0.0.1:9750")
+    there = BackendTarget("localhost", "http://127.0.0.1:8000", nodes=("localhost",))
+    store = WatchedStore(watch)
+    ways = FakeWays([Found(backends=(there,), nodes=(agent,))])
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: bool(store.snapshot().backends) and store.backend("localhost").ok)
+    await monitor.stop()
+    assert [one.name for one in store.snapshot().nodes] == ["here"]
+    assert store.backend("localhost").nodes == ("here",)
+
+
+async def test_process_tables_are_read_where_somebody_looks() -> None:
+    """The tables of nodes on the screen are requested, those of others are not, also of nodes found later."""
+    watch = Watch(nodes=(NodeTarget("n"), NodeTarget("m")), discover=("spark",))
+    ways, sleeper, store = FakeWays([Found(), Found(nodes=(AGENT,))]), Sleeper(), WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=sleeper)
+    monitor.show_processes(["n", "spark"])
+    await monitor.start()
+    assert [one.show_processes for one in ways.made] == [True, False]
+    await sleeper.wake(DISCOVER_AGAIN_S)
+    await store.until(lambda: len(store.snapshot().nodes) == 3 and store.snapshot().nodes[2].ok)
+    assert [one.show_processes for one in ways.made] == [True, False, True]
+    monitor.show_processes([])
+    assert [one.show_processes for one in ways.made] == [False, False, False]
+    await monitor.stop()
+
+
+async def test_a_node_that_hangs_delays_no_other() -> None:
+    """Nodes have one group and a task each: one that never answers leaves the others to their samples."""
+    watch = Watch(nodes=(NodeTarget("stuck"), NodeTarget("well")))
+    ways, store = FakeWays(stuck=frozenset({"stuck"})), WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: store.snapshot().nodes[1].ok)
+    await monitor.stop()
+    assert not store.snapshot().nodes[0].ok
+    assert all(source.closed for source in ways.made)
+
+
+# Memory that falls steeply is read several times a second, and no longer than that.
+
+GIB = 1 << 30
+
+
+def memory(left_gib: float) -> MemoryReading:
+    """Return a reading with this much headroom."""
+    return MemoryReading(total_bytes=128 * GIB, headroom_bytes=int(left_gib * GIB))
+
+
+def fall(*points: tuple[float, float]) -> MemoryFall:
+    """Return the state after samples of (seconds, GiB left)."""
+    found = MemoryFall()
+    for at, left in points:
+        found.add(at, memory(left))
+    return found
+
+
+def test_steep_is_what_uses_up_all_within_a_minute() -> None:
+    """Neither one sample, nor a slow fall, nor a rise; a fall that has ended counts for `WINDOW_S` only."""
+    assert not fall((0, 10)).is_steep
+    assert fall((0, 62), (2, 60)).is_steep
+    assert not fall((0, 63), (2, 61.2)).is_steep
+    assert not fall((0, 1), (2, 1.01)).is_steep
+    assert fall((0, 60), (2, 40), (4, 39.9)).is_steep
+    assert not fall((0, 60), (2, 40), (4, 40), (2 + WINDOW_S, 40), (4 + WINDOW_S, 40)).is_steep
+    assert fall((0, 1), (2, 0)).is_steep
+
+
+class FallingSource(FakeSource):
+    """A machine whose quick readings fall by 5 GiB each, down to a level."""
+
+    def __init__(self, levels: Sequence[float]) -> None:
+        """Read these levels in turn, then repeat the last."""
+        super().__init__("n", lambda: NodeSample(0.0), None)
+        self.levels, self.at = list(levels), 10.0
+
+    async def read_memory(self, last: MemoryReading) -> MemorySample:  # noqa: ARG002 - the protocol's
+        """Read the next level, a second later."""
+        self.at += 1.0
+        return MemorySample(self.at, memory(self.levels.pop(0) if len(self.levels) > 1 else self.levels[0]))
+
+
+async def test_a_local_node_is_read_until_the_fall_ends() -> None:
+    """One reading after another while it falls; the end is reached soon after."""
+    found: list[MemorySample] = []
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    watch = MemoryWatch(lambda _, one: found.append(one), sleep)
+    source = FallingSource([30, 20, 10, 5])
+    assert not watch.add("n", source, NodeSample(8.0, memory=memory(60)))
+    assert not watch.add("n", source, NodeSample(10.0, memory=memory(40)))
+    (task,) = watch._reading.values()
+    await task
+    assert not watch.falling
+    assert [one.memory.headroom_bytes for one in found[:4]] == [level * GIB for level in (30, 20, 10, 5)]
+    assert 5 < len(found) < 15
+    assert set(slept) == {EVERY_S}
+    await watch.stop()
+
+
+async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:
+    """The source requests more samples from the agent, the group polls more often, and both end again."""
+    left = [100.0]
+    ways = FakeWays(node_reading=lambda: NodeSample(time.monotonic(), memory=memory(left[0])))
+    target = NodeTarget("n", via="agent", url="http://n:9750")
+    watch = Watch(nodes=(target,), interval_s=1.0)
+    store = WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: store.snapshot().nodes[0].ok)
+    source, key = ways.made[0], SourceKey.node("n")
+    assert source.interval_s == 2.0
+    now = time.monotonic()
+    for step, level in enumerate((80, 60, 40)):
+        monitor._deliver(key.kind, "n", NodeSample(now + 2 + 2 * step, memory=memory(level)), 1.0)
+    (group,) = monitor._node_groups
+    assert (source.interval_s, group.quickened) == (REMOTE_S, {"n": 8})
+    for step in range(5):
+        monitor._deliver(key.kind, "n", NodeSample(now + 8 + 2 * step, memory=memory(40)), 1.0)
+    assert (source.interval_s, group.quickened) == (2.0, {})
+    await monitor.stop()
+
+
+# With many sources, garbage is collected by the clock, and seldom between.

@@ -45,7 +45,7 @@ def test_only_the_newest_of_each_model_are_kept(tmp_path: Path) -> None:
     assert len(starts) == 13
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"starts": [{"host": 3}]}', b"\xff" * 9])
+@pytest.mark.parametrize("content", [b"", b'{"starts": [{"host": 3}]}', b"\xff" * 9])
 def test_a_damaged_file_is_one_line_and_is_replaced(tmp_path: Path, content: bytes) -> None:
     """What it held is lost, nothing else."""
     path = tmp_path / "starts.json"
@@ -53,50 +53,6 @@ def test_a_damaged_file_is_one_line_and_is_replaced(tmp_path: Path, content: byt
     assert read_starts(path) == ((), "its content is damaged")
     assert add_starts(path, [ONE]) is None
     assert read_starts(path) == ((ONE,), None)
-
-
-class _Books:
-    """Stands for the starts of a store."""
-
-    wanted = frozenset({ONE.key})
-    finished: tuple[PastStart, ...] = ()
-
-    def __init__(self) -> None:
-        self.learned: list[tuple[PastStart, ...]] = []
-
-    def learn(self, starts: tuple[PastStart, ...]) -> None:
-        self.learned.append(starts)
-
-    def take_finished(self) -> tuple[PastStart, ...]:
-        finished, self.finished = self.finished, ()
-        return finished
-
-
-async def _keep(store: Store, env: dict[str, str], rounds: int) -> None:
-    async def sleep(_: float) -> None:
-        nonlocal rounds
-        rounds -= 1
-        if not rounds:
-            raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        await keep_starts(store, sleep, env)
-
-
-@pytest.mark.outside
-async def test_starts_are_given_to_the_store_while_it_wants_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once, and again after a minute, for a recording that began meanwhile; a finished one is kept."""
-    env = {"XDG_STATE_HOME": str(tmp_path)}
-    add_starts(starts_file(env), [ONE, replace(ONE, model="other")])
-    store, books = Store(Watch()), _Books()
-    monkeypatch.setattr(store, "starts", books)
-    await _keep(store, env, 29)
-    assert books.learned == [(ONE,)]
-    books.finished = (replace(ONE, ended_at=9.0),)
-    await _keep(store, env, 32)
-    assert books.learned[1:] == [(ONE,), (ONE, replace(ONE, ended_at=9.0))]
 
 
 @pytest.mark.outside

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -17,7 +16,7 @@ from sparktop.model.ranks import RanksView, RanksWord
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Source
 from sparktop.store import SourceKey, Store
-from sparktop.watch.ranks import MOST_QUERIES, RankAsker
+from sparktop.watch.ranks import RankAsker
 from tests.hardware.ras.examples import answer
 from tests.virtual_loop import VirtualLoop
 
@@ -116,48 +115,12 @@ def test_where_one_node_gives_no_answer_the_next_is_asked() -> None:
     run(work)
 
 
-def test_a_round_is_bounded() -> None:
-    """Answers that never allow a verdict, here of ever new jobs, end after a fixed number of queries."""
-
-    async def work() -> None:
-        comms = answer("healthy").communicators
-        jobs = [
-            Found(replace(answer("healthy"), communicators=(replace(comms[0], hash=f"{number:016x}"),)))
-            for number in range(50)
-        ]
-        node = Node("spark-a", *jobs)
-        watching = Watching(node)
-        await asyncio.sleep(30)
-        watching.asker.ask("b")
-        await watching.ended()
-        assert len(node.asked_at) == MOST_QUERIES
-
-    run(work)
-
-
-def test_only_one_round_runs_at_a_time() -> None:
-    """A second key press asks nothing more."""
-
-    async def work() -> None:
-        node = Node("spark-a", found("lags-by-one"))
-        watching = Watching(node)
-        await asyncio.sleep(30)
-        watching.asker.ask("b")
-        assert "being asked" in watching.asker.ask("b")
-        await watching.ended()
-        assert len(node.asked_at) == 3
-
-    run(work)
-
-
 @pytest.mark.parametrize(
     ("kind", "asks"),
     [
         (None, True),
-        (FailureKind.TIMEOUT, True),
         (FailureKind.REFUSED, False),
         (FailureKind.LOADING, False),
-        (FailureKind.ENGINE_DEAD, False),
     ],
 )
 def test_a_server_that_may_be_loading_is_never_asked_about(kind: FailureKind | None, asks: bool) -> None:  # noqa: FBT001 - a parameter of the test
@@ -186,17 +149,6 @@ def test_what_cannot_be_asked_about_says_why(name: str, why: str) -> None:
         await asyncio.sleep(5)
         assert why in watching.asker.ask(name)
         assert watching.tasks == []
-
-    run(work)
-
-
-def test_a_backend_without_watched_machines_is_not_asked_about() -> None:
-    """NCCL is asked by the nodes' sources."""
-
-    async def work() -> None:
-        watching = Watching()
-        await asyncio.sleep(5)
-        assert "[[nodes]]" in watching.asker.ask("b")
 
     run(work)
 

@@ -68,10 +68,3 @@ def test_nothing_to_watch_is_said_once() -> None:
     reported.store.add(BackendTarget("a", "http://10.0.0.1:8000"))
     reported.reachability.look()
     assert reported.lines[2] == "1 server is watched now"
-
-
-def test_machines_alone_are_something_to_watch() -> None:
-    """Where the configuration lists machines only, no server is missing."""
-    reported = Reported(Watch(nodes=(NodeTarget("here"),)))
-    reported.reachability.look()
-    assert reported.lines == []

@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+import random
+from collections.abc import Sequence
+from datetime import timedelta
 from functools import cache
 
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.judge import judge
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.model.balance import Balance
+from sparktop.analysis.balance import rules
+from sparktop.analysis.balance.judge import judge, look, measure
+from sparktop.analysis.balance.load_grid import GroupLoad, GroupPace, LoadGrid, LoadTrack, group_pace, lay_out
+from sparktop.analysis.balance.spread import follow_lead, follow_turns
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
+from sparktop.store.balance_groups import BalanceWatch
 from tests.analysis.balance.balance_traces import trace
-from tests.analysis.balance.routed_load import Scene, cut, simulate
+from tests.analysis.balance.routed_load import START, Scene, cut, simulate
 
 
 @cache
-def waves(servers: int = 2) -> tuple[tuple[LoadTrack, ...], float]:
+def waves() -> tuple[tuple[LoadTrack, ...], float]:
     """Simulate least-busy routing of equally long requests on outdated counts; return (tracks, E2E in s)."""
-    seen = simulate(Scene("lag", 16 * servers, servers, "fixed", 6.0, 2.0, 80.0, 1, 2.0))
+    seen = simulate(Scene("lag", 32, 2, "fixed", 6.0, 2.0, 80.0, 1, 2.0))
     return seen.tracks, seen.e2e_s
 
 
 def swinging(
     errors: int | None,
     variation: float | None,
-    servers: int = 2,
     strategy: str | None = "least-busy",
     *,
     counted: bool = True,
 ) -> Balance:
-    tracks, life = waves(servers)
+    tracks, life = waves()
     told = [replace(track, errors=errors, arrived=track.arrived if counted else None) for track in tracks]
     found = judge(GroupLoad("proxy", told, life, variation, strategy), 80.0)
     assert found.word is Is.OSCILLATING
     return found
 
 
-@pytest.mark.parametrize("servers", [2, 3])
-def test_a_swing_has_a_hint_also_without_a_known_cause(servers: int) -> None:
+def test_a_swing_has_a_hint_also_without_a_known_cause() -> None:
     """Without counts of requests there is no cause; the strategies that read no counts still help."""
-    found = swinging(0, 0.02, servers, counted=False)
+    found = swinging(0, 0.02, counted=False)
     assert (found.cause, found.hint) == (None, "try simple-shuffle or round-robin")
 
 
@@ -52,25 +58,16 @@ def test_failures_that_nobody_counts_are_not_none() -> None:
     assert (found.hint or "").endswith("; check the router's log for cooldowns first")
 
 
-@pytest.mark.parametrize("variation", [None, 0.5])
-def test_herds_are_a_cause_of_their_own(variation: float | None) -> None:
+def test_herds_are_a_cause_of_their_own() -> None:
     """Counted herds are a cause whatever the lengths, unless failures are uncounted or it is round-robin."""
-    found = swinging(0, variation)
+    found = swinging(0, None)
     assert (
         found.cause
         == "herding: requests that arrive together go to one backend, as a router on old counts sends them"
     )
     assert found.hint == "try simple-shuffle or round-robin"
-    assert swinging(None, variation).cause is None
-    assert swinging(0, variation, strategy="round-robin").cause is None
-
-
-@pytest.mark.parametrize(
-    ("strategy", "hint"), [(None, True), ("simple-shuffle", False), ("round-robin", False)]
-)
-def test_a_router_that_reads_no_counts_is_not_told_to_read_none(strategy: str | None, *, hint: bool) -> None:
-    """There is no hint to use simple-shuffle or round-robin if the router is known to use one of them."""
-    assert (swinging(0, 0.02, strategy=strategy).hint is not None) is hint
+    assert swinging(None, None).cause is None
+    assert swinging(0, None, strategy="round-robin").cause is None
 
 
 def test_errors_and_a_swing_are_cooldowns() -> None:
@@ -142,3 +139,313 @@ def test_a_free_slot_beside_a_queue_is_said() -> None:
     found = judge(GroupLoad("proxy", tracks, 6.0), 79.5)
     assert found.free_slot_percent == 100.0
     assert "100 % of the time requests wait at one backend while another has a free slot" in found.reasons
+
+
+# A loss of throughput is shown only if step times are certain enough; limits for late polls and failures.
+
+CONVOY_BASE_S, CONVOY_SLOPE_S, CONVOY_HZ = 0.035, 0.0005, 4
+
+
+def makes(batch: float) -> float:
+    """Return the tokens per second of a batch."""
+    return batch / (CONVOY_BASE_S + CONVOY_SLOPE_S * batch)
+
+
+def convoy(name: str, pattern: Sequence[tuple[float, float]], noise: float = 0.0) -> LoadTrack:
+    """Return the track of a backend that repeats (batch, seconds); rates are over the last second."""
+    dice = random.Random(name)  # noqa: S311 - repeatable chance, not secrets
+    turn = [batch for batch, lasts in pattern for _ in range(round(lasts * CONVOY_HZ))]
+    loads = [turn[index % len(turn)] for index in range(120 * CONVOY_HZ)]
+    rates = [
+        sum(map(makes, loads[max(0, index - CONVOY_HZ + 1) : index + 1]))
+        / CONVOY_HZ
+        * math.exp(dice.gauss(0, noise))
+        for index in range(len(loads))
+    ]
+    return LoadTrack(
+        name, [index / CONVOY_HZ for index in range(len(loads))], loads, [0.0] * len(loads), rates
+    )
+
+
+CONVOYS = ((46.0, 3.0), (0.0, 1.5), (2.0, 3.0))
+TURNED = (*CONVOYS[1:], CONVOYS[0])
+
+
+def test_a_loss_is_shown_where_the_steps_are_known() -> None:
+    """With known step times, the loss of two convoys follows from these."""
+    tracks = [convoy("a", CONVOYS), convoy("b", TURNED)]
+    found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
+    window = round(found.window_s * CONVOY_HZ)
+    columns = [track.running[-window:] for track in tracks]
+    made = sum(makes(load) for column in columns for load in column)
+    best = sum(2 * makes(sum(row) / 2) for row in zip(*columns, strict=True))
+    assert found.lost_percent == pytest.approx(100 * (1 - made / best), abs=1.5)
+
+
+def test_a_loss_is_not_shown_where_the_slope_is_a_guess() -> None:
+    """If rates scatter too widely to determine the slope, no loss is shown."""
+    tracks = [convoy("a", CONVOYS, noise=0.4), convoy("b", TURNED, noise=0.4)]
+    found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
+    assert found.step_time is not None
+    assert found.lost_percent is None
+
+
+# Step times of a group: a line for each backend if speeds differ, and then no loss.
+
+BASE_S, SLOPE_S = 0.03, 0.002
+HOLD_S, PACE_HZ = 6, 2
+
+
+def tokens_per_s(batch: float, slower: float) -> float:
+    """Return a backend's throughput if each step takes `slower` times as long as that of the fast one."""
+    return batch / (slower * (BASE_S + SLOPE_S * batch))
+
+
+def steady(name: str, batches: Sequence[float], slower: float) -> LoadTrack:
+    """Return a backend that holds each batch for 6 s."""
+    loads = [batch for batch in batches for _ in range(HOLD_S * PACE_HZ)]
+    times = [index / PACE_HZ for index in range(len(loads))]
+    return LoadTrack(name, times, loads, [0.0] * len(loads), [tokens_per_s(load, slower) for load in loads])
+
+
+def found(tracks: Sequence[LoadTrack]) -> GroupPace:
+    """Return the pace of a group."""
+    return group_pace(tracks, 0.0, GroupPace())
+
+
+FAST = (4.0, 6.0, 8.0, 10.0, 7.0, 5.0, 9.0, 6.0)
+SLOW = (28.0, 26.0, 24.0, 22.0, 25.0, 27.0, 23.0, 26.0)
+
+
+def test_unlike_backends_have_a_line_each_and_no_loss() -> None:
+    """Backends of unequal speed have a line each and no loss: a common line would show hardly any."""
+    tracks = [steady("fast", FAST, 1.0), steady("slow", SLOW, 2.0)]
+    pace = found(tracks)
+    assert pace.common is None
+    assert pace.own["slow"].base_s / pace.own["fast"].base_s == pytest.approx(2.0, rel=0.05)
+    judged = judge(GroupLoad("proxy", tracks, 5.0), tracks[0].times_s[-1])
+    assert judged.lost_percent is None
+    assert judged.step_times.keys() == {"fast", "slow"}
+    assert "slow takes 2.0 × as long as fast" in " ".join(judged.reasons)
+
+
+def test_alike_backends_share_one_line() -> None:
+    """Equally fast backends share one line, though their batches do not overlap."""
+    pace = found([steady("a", FAST, 1.0), steady("b", SLOW, 1.0)])
+    assert pace.own == {}
+    assert pace.common is not None
+    assert pace.common.base_s == pytest.approx(BASE_S, rel=0.02)
+    assert pace.common.per_request_s == pytest.approx(SLOPE_S, rel=0.02)
+
+
+# Correct routing in unusual groups is not called bad: drained, late or full backends, late polls.
+
+CLOSED_LIFE_S, CLIENTS, CLOSED_HZ = 8.0, 32, 2.0
+
+
+def fresh_least_busy(seconds: float, away: Sequence[tuple[int, float, float]]) -> list[LoadTrack]:
+    """Simulate two backends behind least-busy on current counts, with times at which one gets no requests.
+
+    `away` has (backend, from, to) in seconds. Every request lasts 8 s, and its client sends the next one at
+    once.
+    """
+    loads, came = [0, 0], [0, 0]
+    due = [(CLOSED_LIFE_S * client / CLIENTS, -1) for client in range(CLIENTS)]
+    columns: list[list[list[float]]] = [[[], []], [[], []]]
+    times = [step / CLOSED_HZ for step in range(int(seconds * CLOSED_HZ))]
+    for at in times:
+        while due[0][0] <= at:
+            now, backend = heapq.heappop(due)
+            if backend >= 0:
+                loads[backend] -= 1
+            up = [one for one in (0, 1) if not any(one == gone and a <= now < b for gone, a, b in away)]
+            chosen = min(up, key=lambda one: loads[one])
+            loads[chosen] += 1
+            came[chosen] += 1
+            heapq.heappush(due, (now + CLOSED_LIFE_S, chosen))
+        for index, column in enumerate(columns):
+            column[0].append(float(loads[index]))
+            column[1].append(float(came[index]))
+    return [
+        LoadTrack(f"spark-{name}", times, column[0], [0.0] * len(times), arrived=column[1])
+        for name, column in zip("ab", columns, strict=True)
+    ]
+
+
+def words(tracks: Sequence[LoadTrack], life_s: float | None = CLOSED_LIFE_S) -> set[Is]:
+    """Return the verdicts of all windows, judged every 10 s."""
+    end = int(tracks[0].times_s[-1])
+    return {
+        judge(GroupLoad("proxy", [cut(track, at - 320, at) for track in tracks], life_s), float(at)).word
+        for at in range(50, end, 10)
+    }
+
+
+@pytest.mark.parametrize(
+    "away",
+    [[(1, 60.0, 120.0), (0, 240.0, 300.0), (1, 420.0, 480.0)], [(1, 0.0, 100.0)]],
+    ids=["drained", "late"],
+)
+def test_a_backend_that_comes_back_may_get_everything(away: list[tuple[int, float, float]]) -> None:
+    """After a drain, or when joining late, a backend may get all requests until the split is even."""
+    assert not words(fresh_least_busy(600, away)) & {Is.OSCILLATING, Is.STARVED}
+
+
+def test_a_backend_that_gets_nothing_is_said_to_be_away() -> None:
+    """A drained backend is reported as away, not as starved."""
+    found = judge(GroupLoad("proxy", fresh_least_busy(115, [(1, 60.0, 120.0)]), CLOSED_LIFE_S), 114.0)
+    assert found.word is not Is.STARVED
+    assert found.away_s["spark-b"] == pytest.approx(54.0, abs=2.0)
+    assert any("spark-b got no request for 54 s: drained, cooling" in reason for reason in found.reasons)
+
+
+def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
+    """Unequal queues of prefill workers lose nothing: their throughput does not grow with the batch."""
+    dice, times = random.Random(7), [float(step) for step in range(120)]  # noqa: S311 - a repeatable draw
+    tracks = []
+    for name, mean in (("spark-a", 48), ("spark-b", 3)):
+        load = [float(max(1, mean + dice.randint(-mean + 1, mean - 1))) for _ in times]
+        made = [one / (0.33 + 0.028 * one) for one in load]
+        tracks.append(LoadTrack(name, times, load, [0.0] * 120, made))
+    group = GroupLoad("proxy prefill", tracks, 4.6)
+    assert judge(group, 119.0).word is Is.STARVED
+    found = judge(replace(group, prefills=True), 119.0)
+    assert found.word is not Is.STARVED
+    assert found.lost_percent == pytest.approx(0.0, abs=0.01)
+    assert found.step_time is None
+
+
+# Backends that go from full to empty and back: a swing without lead changes or a single rhythm.
+
+LIFE_S = 6.0
+
+
+def tracks_of(*columns: Sequence[float], hz: float = 2.0) -> list[LoadTrack]:
+    """Build tracks from loads sampled at the same times."""
+    return [
+        LoadTrack(f"s{index}", [at / hz for at in range(len(column))], list(column), [0.0] * len(column))
+        for index, column in enumerate(columns)
+    ]
+
+
+def grid(*columns: Sequence[float]) -> LoadGrid:
+    tracks = tracks_of(*columns)
+    found = lay_out(tracks, tracks[0].times_s[-1], 600.0)
+    assert found is not None
+    return found
+
+
+def convoys(dice: random.Random, samples: int = 160) -> list[list[float]]:
+    """Return two convoys of 24 requests on four backends; each moves to an empty one after 9 to 15 s."""
+    at, until = [0, 1], [20, 27]
+    rows: list[list[float]] = []
+    for index in range(samples):
+        for convoy in (0, 1):
+            if index >= until[convoy]:
+                at[convoy] = dice.choice([one for one in range(4) if one not in at])
+                until[convoy] = index + dice.randint(18, 30)
+        rows.append([24.0 if one in at else 0.0 for one in range(4)])
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def test_a_burst_that_decays_empties_each_backend_once_at_most() -> None:
+    """A load that decays from one backend to an even split has no period and is not a swing."""
+    first = [max(16.0, 64.0 - index) for index in range(160)]
+    rest = [(64 - load) / 3 for load in first]
+    tracks = tracks_of(first, rest, rest, rest)
+    assert follow_turns(grid(first, rest, rest, rest), range(160)).most <= 1
+    assert Is.OSCILLATING not in {judge(GroupLoad("g", tracks, LIFE_S), at).word for at in (60.0, 79.5)}
+
+
+def test_convoys_that_tie_swing_without_a_lead_or_a_rhythm() -> None:
+    """Two equal convoys on four backends are oscillating, without any lead change or rhythm."""
+    columns = convoys(random.Random(5))  # noqa: S311 - repeatable chance
+    load, seen = GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns)
+    found = measure(look(load, seen, 48.0))
+    assert follow_lead(seen, range(160), 0.5).changes == 0
+    assert (rules.holds(rules.rhythm, found), rules.holds(rules.turns, found)) == (False, True)
+    found = judge(load, 79.5)
+    assert found.word is Is.OSCILLATING
+    assert found.period_s is not None
+    assert found.reasons[0].startswith("loads go from half above their share to half below it, or back, ")
+    assert f"there and back in {found.period_s:.0f} s" in found.reasons[0]
+
+
+def test_two_requests_a_backend_can_swing() -> None:
+    """8 clients that move together over four backends are oscillating; under random routing they are not."""
+    herd = simulate(Scene("lag", 8, 4, "fixed", LIFE_S, 2.0, 80.0, 1, 2.0))
+    load = GroupLoad("g", herd.tracks, herd.e2e_s)
+    window = lay_out(herd.tracks, 80.0, 60.0)
+    assert window is not None
+    assert rules.holds(rules.rhythm, measure(look(load, window, 48.0)))
+    assert judge(load, 80.0).word is Is.OSCILLATING
+    calm = simulate(Scene("shuffle", 8, 4, "fixed", LIFE_S, 2.0, 80.0, 1))
+    assert judge(GroupLoad("g", calm.tracks, calm.e2e_s), 80.0).word in {Is.UNKNOWN, Is.BALANCED}
+
+
+# When a verdict is announced and withdrawn, and how the change is described.
+
+
+def announced(words: list[BalanceWord]) -> list[BalanceWord]:
+    """Feed one verdict every 5 s; return the announced verdict after each."""
+    watch = BalanceWatch()
+    said = []
+    for index, word in enumerate(words):
+        now = START + timedelta(seconds=5 * index)
+        said.append(watch.update(Balance("proxy", ("a", "b"), word_now=word), 5.0 * index, now)[0].word)
+    return said
+
+
+def test_two_evaluations_announce_and_three_withdraw() -> None:
+    """Two equal verdicts in a row are announced; a bad one is withdrawn after three others."""
+    words = [Is.BALANCED, Is.BALANCED, Is.OSCILLATING, Is.BALANCED, Is.OSCILLATING, Is.OSCILLATING]
+    assert announced(words)[-3:] == [Is.BALANCED, Is.BALANCED, Is.OSCILLATING]
+    words += [Is.BALANCED, Is.BALANCED, Is.BALANCED]
+    assert announced(words)[-3:] == [Is.OSCILLATING, Is.OSCILLATING, Is.BALANCED]
+
+
+# A group is judged without a backend whose samples are too few, and says so by name.
+
+NOW_S = 120.0
+
+
+def polled_every(name: str, every_s: float = 1.0, missing: int = 0) -> LoadTrack:
+    """Return two minutes of a backend with 10 requests; every `missing`-th sample is left out."""
+    count = int(NOW_S / every_s)
+    times = [number * every_s for number in range(count) if not missing or number % missing]
+    return LoadTrack(name, times, [10.0] * len(times), generation_tps=[300.0] * len(times))
+
+
+def judged(tracks: Sequence[LoadTrack]) -> tuple[Is, str, tuple[str, ...]]:
+    """Return (verdict, reasons, backends judged)."""
+    found = judge(GroupLoad("proxy", tracks, 5.0), NOW_S)
+    return found.word, "; ".join(found.reasons), found.backends
+
+
+@pytest.mark.parametrize("count", [3, 36])
+def test_a_member_without_enough_samples_is_left_out_by_name(count: int) -> None:
+    """One of several that has 88 % of its samples does not take the verdict from the others."""
+    others = [polled_every(f"spark-{number}") for number in range(count - 1)]
+    word, said, backends = judged([*others, polled_every("late", missing=8)])
+    assert word is Is.BALANCED
+    assert "late has only 8" in said
+    assert said.endswith("% of its samples; judged without it")
+    assert "late" not in backends
+    assert len(backends) == count - 1
+
+
+@pytest.mark.parametrize("every_s", [2.0, 10.0])
+def test_a_member_that_is_polled_more_slowly_is_left_out_by_name(every_s: float) -> None:
+    """A server whose page takes seconds neither coarsens the samples of the others nor silences them."""
+    others = [polled_every(f"spark-{number}") for number in range(4)]
+    word, said, backends = judged([*others, polled_every("slow", every_s)])
+    assert word is Is.BALANCED
+    assert f"slow is polled every {every_s:g} s, the others every 1 s; judged without it" in said
+    assert "slow" not in backends
+
+
+def test_of_two_none_is_left_out() -> None:
+    """A balance is between two: with one of them missing samples there is no verdict, and the reason."""
+    word, said, _ = judged([polled_every("spark-a"), polled_every("late", missing=8)])
+    assert word is Is.UNKNOWN
+    assert "late has only 8" in said

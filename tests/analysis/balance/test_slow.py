@@ -7,11 +7,15 @@ import random
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.judge import judge_slowly
 from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.analysis.balance.rules import binomial_tail, request_shares, weigh_requests
 from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import BalanceWord as Is
 
 Load = Callable[[int, float], float]
 """The load of a backend by its index and the time in seconds."""
@@ -72,32 +76,6 @@ def test_a_wide_spread_is_known_after_five_minutes_of_samples() -> None:
     assert 0.0 < (said(by_chance, 330).dispersion_z or 0.0) < 2
 
 
-@pytest.mark.parametrize("hole_s", [0.0, 45.0, 90.0])
-def test_a_hole_in_the_samples_was_not_seen(hole_s: float) -> None:
-    """Of the five minutes that are needed, the time without samples is missing until it is past."""
-    loads = tracks(swinging, 900)
-    held = [without(track, 700.0, 700.0 + hole_s) for track in loads]
-    found = judge_slowly("group", held, 900.0, STEP_S, "router")
-    assert found.needed_s == 300.0
-    missing = hole_s and hole_s + STEP_S
-    assert found.window_s == pytest.approx(300.0 - missing, abs=STEP_S)
-    later = judge_slowly("group", [without(track, 300.0, 345.0) for track in loads], 900.0, STEP_S, "router")
-    assert later.window_s == pytest.approx(300.0)
-
-
-def without(track: LoadTrack, begin_s: float, end_s: float) -> LoadTrack:
-    """Return a track without its samples between two times."""
-    kept = [index for index, at in enumerate(track.times_s) if not begin_s <= at < end_s]
-    arrived = track.arrived or []
-    return replace(
-        track,
-        times_s=[track.times_s[index] for index in kept],
-        running=[track.running[index] for index in kept],
-        waiting=[0.0 for _ in kept],
-        arrived=[arrived[index] for index in kept],
-    )
-
-
 def test_requests_that_are_unevenly_shared_are_uneven() -> None:
     """Uneven counts with the loads to match are uneven; one that is done with them sooner is faster."""
     found = said(lambda index, _at: 30.0 - 22 * index, 900, per_s=(5.0, 1.0))
@@ -108,9 +86,8 @@ def test_requests_that_are_unevenly_shared_are_uneven() -> None:
     assert said(by_chance, 900).word_now is BalanceWord.UNKNOWN
 
 
-@pytest.mark.parametrize("joined_s", [30.0, 100.0, 300.0, 590.0])
-@pytest.mark.parametrize("rejoins", [False, True])
-def test_a_backend_that_joins_does_not_make_an_even_share_uneven(joined_s: float, rejoins: bool) -> None:  # noqa: FBT001 - drawn
+@pytest.mark.parametrize(("joined_s", "rejoins"), [(30.0, False), (300.0, True)])
+def test_a_backend_that_joins_does_not_make_an_even_share_uneven(joined_s: float, *, rejoins: bool) -> None:
     """Requests are compared over the time in which all backends answered, also after one was away."""
     evenly = tracks(by_chance, 900, count=3, per_s=(1.0,))
     late = evenly[2]
@@ -144,20 +121,102 @@ def test_a_backend_that_died_is_not_one_that_gets_few_requests() -> None:
     assert set(found.requests_share) == {"spark-0", "spark-1"}
 
 
-@pytest.mark.parametrize("seconds", [120, 200, 900])
-def test_a_joined_backend_that_gets_too_much_is_found(seconds: int) -> None:
-    """A backend that joined late and gets too many requests is found a minute after all answer."""
-    older = tracks(by_chance, seconds, count=2, per_s=(2.0,))
-    late = tracks(lambda _index, _at: 60.0, seconds, count=2, per_s=(9.0,))[1]
-    first = len([at for at in late.times_s if at < seconds - 90])
-    joins = replace(
-        late,
-        name="new",
-        times_s=late.times_s[first:],
-        running=late.running[first:],
-        waiting=[0.0] * (len(late.times_s) - first),
-        arrived=(late.arrived or [])[first:],
+# The numbers of requests that backends got, compared with chance.
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 300), st.floats(0.05, 0.9), st.data())
+def test_the_tail_is_the_sum_of_its_terms(trials: int, probability: float, data: st.DataObject) -> None:
+    """The binomial tail equals the sum of its terms, for any count above the mean; below it is 1."""
+    least = data.draw(
+        st.integers(math.floor(trials * probability) + 1, trials + 1).map(lambda n: min(n, trials))
     )
-    found = judge_slowly("group", [*older, joins], seconds, STEP_S, "router")
-    assert found.word_now is BalanceWord.UNEVEN
-    assert found.reasons[0].startswith("new got 69 % of the requests")
+    exact = math.fsum(
+        math.comb(trials, count) * probability**count * (1 - probability) ** (trials - count)
+        for count in range(least, trials + 1)
+    )
+    expected = exact if least > trials * probability else 1.0
+    assert binomial_tail(least, trials, probability) == pytest.approx(expected, rel=1e-6, abs=1e-250)
+
+
+def test_ninety_four_percent_of_four_hundred_is_no_chance() -> None:
+    """The sentence names the backend, its count, the total and an even share."""
+    found = request_shares({"a": 387.0, "b": 25.0})
+    assert found is not None
+    assert found.uneven
+    assert found.sentence == "a got 94 % of the requests (387 of 412; its share is 50 %)"
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"a": 230.0, "b": 182.0},
+        {"a": 30.0, "b": 0.0},
+        {"a": 700.0, "b": 300.0},
+    ],
+)
+def test_what_is_chance_or_little_is_not_uneven(counts: dict[str, float]) -> None:
+    """Few requests, chance, and shares below three times the odds of an even one are not uneven."""
+    found = request_shares(counts)
+    assert found is not None
+    assert not found.uneven
+
+
+def test_weights_say_what_is_fair() -> None:
+    """With a weight of 3 beside 1, an even share is three quarters."""
+    found = request_shares({"a": 300.0, "b": 100.0}, {"a": 3.0, "b": 1.0})
+    assert found is not None
+    assert found.fair == 0.75
+    assert not found.uneven
+
+
+JUDGED = Balance(
+    "proxy",
+    ("a", "b"),
+    Is.BALANCED,
+    Is.BALANCED,
+    confidence=0.9,
+    window_s=60.0,
+    needed_s=60.0,
+    samples_percent=100.0,
+    mean_total=10.0,
+    mean_load={"a": 9.4, "b": 0.6},
+    reasons=("even: mean load a 9.4 · b 0.6", "something else"),
+    router="proxy",
+)
+FOUND = request_shares({"a": 387.0, "b": 25.0})
+
+
+def test_balanced_by_load_becomes_uneven_by_requests() -> None:
+    """If request counts are uneven, a balanced verdict becomes "uneven" with the counts as first reason."""
+    found = weigh_requests(JUDGED, FOUND)
+    assert (found.word, found.word_now) == (Is.UNEVEN, Is.UNEVEN)
+    assert found.reasons[0] == "a got 94 % of the requests (387 of 412; its share is 50 %)"
+    assert found.reasons[1:] == ("something else",)
+    assert (found.requests, round(found.requests_share["a"], 2)) == (412, 0.94)
+    assert (found.requests_chance or 0) < 1e-6
+    assert 0.5 < (found.confidence or 0) < 1
+
+
+def test_too_little_load_to_tell_becomes_uneven_only_over_a_whole_window() -> None:
+    """Counts overrule "unknown" for too little load, but not for too short a window or lost samples."""
+    unknown = replace(JUDGED, word=Is.UNKNOWN, word_now=Is.UNKNOWN, reasons=("too little load to judge",))
+    assert weigh_requests(unknown, FOUND).word_now is Is.UNEVEN
+    for gone in (replace(unknown, window_s=40.0), replace(unknown, samples_percent=80.0)):
+        told = weigh_requests(gone, FOUND)
+        assert (told.word_now, told.requests) == (Is.UNKNOWN, 412)
+        assert told.reasons[0] == "too little load to judge"
+
+
+def test_the_quicker_backend_may_get_more() -> None:
+    """With even loads one backend may get nearly all requests, because it finishes them sooner."""
+    found = weigh_requests(replace(JUDGED, mean_load={"a": 5.2, "b": 4.8}), FOUND)
+    assert found.word_now is Is.BALANCED
+    assert found.reasons[-1].endswith("and is done with them sooner")
+
+
+def test_without_a_known_router_nobody_sends_too_many() -> None:
+    """Without a known router the counts are shown, but do not change the verdict."""
+    found = weigh_requests(replace(JUDGED, router=None), FOUND)
+    assert (found.word_now, found.reasons) == (Is.BALANCED, JUDGED.reasons)
+    assert found.requests == 412

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
-from sparktop.sources.prometheus.client import Series, any_of, quoted, selector
-from sparktop.sources.prometheus.figures import pages
+from sparktop.sources.prometheus.client import Series, any_of, in_steps, quoted, selector
+from sparktop.sources.prometheus.figures import merged, pages, scraped_apart
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
+    FoundServer,
     Key,
     active_targets,
+    doubles,
     found_routers,
     found_servers,
     is_federated,
     servers_query,
+    to_leave_out,
 )
 from tests.sources.prometheus.steps import at_once
 
@@ -133,3 +138,98 @@ def test_queries_quote_what_came_from_outside() -> None:
     assert 'server="",namespace="llm"}' in query
     assert "vllm:generation_tokens_total" in names_for("generation_tokens")
     assert "sglang:time_to_first_token_seconds_bucket" in buckets_for("ttft")
+
+
+# Targets with the same job and instance, whose pages have times of their own.
+
+GAUGE = next(iter(RUNNING))
+HERE = {"job": "vllm", "instance": "h:8000"}
+APART_KEY = Key("vllm", "h:8000")
+
+
+def gauge(model: str, *samples: tuple[float, str]) -> Series:
+    """Return the gauge of running requests of a model."""
+    return Series({"__name__": GAUGE, **HERE, "model_name": model}, samples)
+
+
+def test_two_targets_with_one_instance_are_one_page() -> None:
+    """Each page has the newest line of both models; the first time, of one alone, is none."""
+    both = [
+        gauge("a", (15.0, "1"), (30.0, "2"), (45.0, "3")),
+        gauge("b", (19.0, "10"), (34.0, "20")),
+        Series({"__name__": "process_cpu_seconds_total", **HERE}, [(15.0, "1"), (19.0, "7"), (30.0, "2")]),
+    ]
+    found, mixed = pages(both, {})
+    assert mixed == {APART_KEY}
+    values = {
+        at: [line.rpartition(" ")[2] for line in page.decode().splitlines() if line.startswith(GAUGE)]
+        for at, page in found[APART_KEY].items()
+    }
+    assert values == {19.0: ["1", "10"], 30.0: ["2", "10"], 34.0: ["2", "20"], 45.0: ["3", "20"]}
+
+
+def test_a_target_that_ends_is_on_no_later_page() -> None:
+    """Its newest lines stand for it for one scrape and three quarters."""
+    lines = {at: [str(at)] for at in (0.0, 4.0, 15.0, 19.0, 30.0, 45.0, 60.0)}
+    made = dict(merged(lines, [{0.0, 15.0, 30.0, 45.0, 60.0}, {4.0, 19.0}]))
+    assert made[30.0] == ["30.0", "19.0"]
+    assert made[45.0] == ["45.0", "19.0"]
+    assert made[60.0] == ["60.0"]
+
+
+def test_a_restart_with_another_model_is_one_target() -> None:
+    """One gauge ends before the other begins, and a label that comes later has the times of the others."""
+    assert len(scraped_apart([frozenset({0.0, 15.0}), frozenset({45.0, 60.0})])) == 1
+    assert len(scraped_apart([frozenset({0.0, 15.0, 30.0}), frozenset({30.0, 45.0})])) == 1
+    found, mixed = pages([gauge("a", (0.0, "1"), (15.0, "2")), gauge("b", (45.0, "3"))], {})
+    assert not mixed
+    assert list(found[APART_KEY]) == [0.0, 15.0, 45.0]
+
+
+# A server that two jobs have as a target stands there once; two that look alike do not become one.
+
+OLD, NEW = Key("a", "h:8000"), Key("b", "h:8000")
+SHORT = Key("a", "spark-1"), Key("b", "spark-1")
+
+
+def server(key: Key, model: str = "m", pod: tuple[str, str] | None = None) -> FoundServer:
+    """Return a server at this target."""
+    return FoundServer(key, key.job, "vllm", "http://h", model, "g", pod)
+
+
+def target(url: str) -> ActiveTarget:
+    """Return a target that is scraped at this URL."""
+    return ActiveTarget(url, 15.0, "")
+
+
+async def test_the_same_instance_with_another_model_or_pod_is_another_server() -> None:
+    """Only servers that agree in all three are candidates."""
+    alike = [server(OLD), server(NEW), server(Key("c", "h:8000"), "other")]
+    assert await in_steps(doubles(alike)) == [[OLD, NEW]]
+    pods = [server(OLD, pod=("llm", "a")), server(NEW, pod=("llm", "b"))]
+    assert await in_steps(doubles(pods)) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "ages", "targets", "left_out"),
+    [
+        ((OLD, NEW), (60.0, 1.0), {}, OLD),
+        ((OLD, NEW), (8.0, 1.0), {}, NEW),
+        ((OLD, NEW), (8.0, 1.0), {NEW: target("http://h:8000")}, OLD),
+        ((OLD, NEW), (8.0, 1.0), dict.fromkeys((OLD, NEW), target("http://h:8000")), NEW),
+        (SHORT, (8.0, 1.0), {SHORT[0]: target("http://h:1"), SHORT[1]: target("http://h:2")}, None),
+        (SHORT, (8.0, 1.0), {}, None),
+        (SHORT, (60.0, 1.0), {}, SHORT[0]),
+    ],
+    ids=["old samples", "both: the known", "no target", "both listed", "two URLs", "two names", "old name"],
+)
+def test_the_newer_samples_win(
+    keys: tuple[Key, Key],
+    ages: tuple[float, float],
+    targets: dict[Key, ActiveTarget],
+    left_out: Key | None,
+) -> None:
+    """Of two that are scraped at present, the one that is known stays; with two addresses, both do."""
+    times = {key: 1000.0 - age for key, age in zip(keys, ages, strict=True)}
+    found = to_leave_out([keys], times, targets, {keys[0]}, 15.0)
+    assert found == (frozenset() if left_out is None else {left_out})

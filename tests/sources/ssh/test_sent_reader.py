@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,12 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import NodeTarget
 from sparktop.sources import ssh, ssh_remote
 from sparktop.sources.ssh import SshSource
-from sparktop.sources.ssh_remote import READY, START_S, reader_bundle
+from sparktop.sources.ssh_remote import START_S, reader_bundle
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
 from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, failure_of, has_ended, sample_of
@@ -29,7 +28,6 @@ TARGET = NodeTarget("n", "ssh", ssh="spark")
 ASKED = 'exec sh -c "$SSH_ORIGINAL_COMMAND"'
 """The end of a forced command that does what ssh asked for."""
 LOW = 10
-OLD = '{"schema": "sparktop.node/1", "sparktop": "0.0.1"}'
 
 
 @asynccontextmanager
@@ -60,7 +58,7 @@ def program(folder: Path, name: str, text: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
 async def test_python_is_all_that_is_needed(server: Sshd, tmp_path: Path, version: str) -> None:
     """With an empty home the machine is read, at low priority; afterwards no file and no process is left."""
     folder = program(tmp_path / "bin", "python3", f'exec {shlex.quote(python(version))} "$@"').parent
@@ -80,11 +78,9 @@ async def test_python_is_all_that_is_needed(server: Sshd, tmp_path: Path, versio
     assert list(server.home.iterdir()) == []
 
 
-@pytest.mark.parametrize("shell", ["bash", "dash", "fish", "tcsh", "zsh"])
+@pytest.mark.parametrize("shell", ["bash", "dash", "fish"])
 async def test_any_login_shell_passes_it_on(server: Sshd, tmp_path: Path, shell: str) -> None:
     """What ssh runs is one line that no shell changes: each gets it as its server would hand it over."""
-    if shell in {"tcsh", "zsh"} and shutil.which(shell) is None:
-        pytest.skip(f"no {shell} on this machine")
     path = installed(shell, shell)
     home = f"export HOME={shlex.quote(str(tmp_path))}"  # fish writes there
     options = server.forced(f"shell-{shell}", f'{home}; exec {path} -c "$SSH_ORIGINAL_COMMAND"')
@@ -96,10 +92,7 @@ async def test_any_login_shell_passes_it_on(server: Sshd, tmp_path: Path, shell:
     [
         ("cut", 'head -c 1000 | sh -c "$SSH_ORIGINAL_COMMAND"', FailureKind.ENDED, "did not arrive whole"),
         ("garbage", "yes garbage", FailureKind.MALFORMED, 'prints something else than answers: "garbage"'),
-        ("ready", f"yes {READY.decode()}", FailureKind.MALFORMED, "prints something else than answers"),
-        ("stderr", "yes flood >&2", FailureKind.MALFORMED, 'prints something else than answers: "flood"'),
         ("no login", "echo no shell for you >&2; exit 1", FailureKind.ENDED, "ended with status 1: no shell"),
-        ("ends", f"echo {READY.decode()}; exit 3", FailureKind.ENDED, "sent to spark ended with status 3"),
         ("no sh", f"PATH=/no; exec /bin/{ASKED[5:]}", FailureKind.COMMAND_NOT_FOUND, "runs no `sh`, `nice`"),
     ],
     ids=lambda one: one if isinstance(one, str) and len(one) < 10 else "",
@@ -150,9 +143,8 @@ async def test_a_machine_without_a_new_python_is_told_apart(
     assert seen in failure.message
 
 
-@pytest.mark.parametrize("stuck", ["", "trap : TERM; ", 'test "$1" = -V || exit 1; '])
 async def test_a_python_that_hangs_is_ended_there(
-    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck: str
+    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a connection reaches neither the waiting shell nor Python, yet both are ended."""
     monkeypatch.setattr(
@@ -160,26 +152,15 @@ async def test_a_python_that_hangs_is_ended_there(
     )
     folder, pids = tmp_path / "bin", tmp_path / "pids"
     note = f"echo $$ >> {shlex.quote(str(pids))}"
-    program(folder, "python3", f"{stuck}{note}; while :; do sleep 0.1; done")
+    program(folder, "python3", f"trap : TERM; {note}; while :; do sleep 0.1; done")
     for name in ssh_remote._NEWER:
         program(folder, name, "exit 1")
     path = f"PATH={shlex.quote(str(folder))}:/usr/bin:/bin"
     async with source_of(server.forced(f"hangs-{tmp_path.name}", f"{note}; {path} {ASKED}")) as source:
         failure = await failure_of(source)
     assert [has_ended(int(pid)) for pid in pids.read_text(encoding="utf-8").split()] == [True, True]
-    if "-V" in stuck:
-        assert "no Python 3.10 or newer on spark" in failure.message
-    else:
-        assert failure.kind is FailureKind.TIMEOUT
-        assert "the Python on spark does not start within 15 s" in failure.message
-
-
-async def test_nccl_is_asked_through_it(server: Sshd) -> None:
-    """The reader that is sent also asks NCCL, in a connection of its own."""
-    async with source_of(server.options()) as source:
-        found = await source.ask_ranks(20.0)
-    assert isinstance(found, Failure)
-    assert "no RAS thread of NCCL listens on this machine" in found.message
+    assert failure.kind is FailureKind.TIMEOUT
+    assert "the Python on spark does not start within 15 s" in failure.message
 
 
 async def test_a_forced_command_keeps_the_installed_sparktop(server: Sshd) -> None:
@@ -193,10 +174,9 @@ async def test_a_forced_command_keeps_the_installed_sparktop(server: Sshd) -> No
     [
         (f'exec {shlex.quote(SPARKTOP)} "$@"', False),
         (None, True),
-        (f"echo '{OLD}'; cat", True),
         ("echo 'usage: sparktop' >&2; exit 2", True),
     ],
-    ids=["equal", "missing", "older", "without --stdio"],
+    ids=["equal", "missing", "without --stdio"],
 )
 async def test_an_installed_sparktop_is_used_if_it_is_not_older(
     server: Sshd, tmp_path: Path, text: str | None, *, sent: bool

@@ -34,24 +34,10 @@ KIND = FailureKind
     ("status", "written", "kind", "words"),
     [
         (255, CHANGED, KIND.HOST_KEY, '`ssh-keygen -f "/home/me/.ssh/known_hosts" -R "spark-a"`'),
-        (255, "Host key verification failed.\r\n", KIND.HOST_KEY, "run `ssh me@spark-a` once"),
-        (
-            255,
-            "No ED25519 host key is known for spark-a and you have requested strict checking.\r\n",
-            KIND.HOST_KEY,
-            "is not known here",
-        ),
         (255, "me@spark-a: Permission denied (publickey,password).", KIND.UNAUTHORIZED, "needs ssh-agent"),
-        (255, "Too many authentication failures", KIND.UNAUTHORIZED, "IdentitiesOnly"),
         (255, "ssh: Could not resolve hostname spark-a: Name or", KIND.DNS, "does not resolve"),
         (255, "ssh: connect to host x port 22: Connection refused", KIND.REFUSED, "no ssh server answers"),
         (255, "ssh: connect to host x port 22: Connection timed out", KIND.TIMEOUT, "does not answer"),
-        (255, "Timeout, server spark-a not responding.", KIND.TIMEOUT, "does not answer"),
-        (255, "ssh: connect to host x port 22: No route to host", KIND.UNREACHABLE, "no route to host"),
-        (255, "kex_exchange_identification: Connection closed by", KIND.UNREACHABLE, "connection closed"),
-        (255, "c: line 3: Bad configuration option: foo", KIND.UNSUPPORTED, "option: foo"),
-        (255, "Bad owner or permissions on /etc/x", KIND.UNSUPPORTED, "permissions on /etc/x"),
-        (255, "Unable to negotiate: no matching host key type", KIND.UNREACHABLE, "no matching host key"),
         (255, "", KIND.UNREACHABLE, "it gave no reason"),
         (
             127,
@@ -59,10 +45,8 @@ KIND = FailureKind
             KIND.COMMAND_NOT_FOUND,
             "run `make install`, or set command",
         ),
-        (126, "sh: permission denied", KIND.COMMAND_NOT_FOUND, "cannot be run: sh: permission denied"),
         (2, "sparktop: no 'agent' yet", KIND.VERSION, "no `agent --stdio`: update it there: spark"),
         (1, "boom", KIND.ENDED, "ended with status 1: boom"),
-        (-9, "", KIND.ENDED, "ssh to me@spark-a was ended by signal 9"),
         (None, "", KIND.ENDED, "ended its answers"),
     ],
 )
@@ -76,7 +60,6 @@ def test_each_ending_has_its_words(status: int | None, written: str, kind: Failu
 @pytest.mark.parametrize(
     ("status", "written", "kind", "words"),
     [
-        (75, "", KIND.ENDED, "the reader sent to me@spark-a did not arrive whole"),
         (76, "", KIND.MALFORMED, "arrived changed (another SHA-256), so it was not run"),
         (
             77,
@@ -84,17 +67,8 @@ def test_each_ending_has_its_words(status: int | None, written: str, kind: Failu
             KIND.COMMAND_NOT_FOUND,
             "no Python 3.10 or newer on me@spark-a (Python 3.9.18): ",
         ),
-        (77, "", KIND.COMMAND_NOT_FOUND, "no Python 3.10 or newer on me@spark-a: install one"),
-        (78, "", KIND.UNSUPPORTED, "me@spark-a is no Linux machine"),
         (79, "", KIND.TIMEOUT, "the Python on me@spark-a does not start within 15 s"),
         (127, "exec: sh: not found", KIND.COMMAND_NOT_FOUND, "where ssh looks for them: exec: sh: not found"),
-        (
-            1,
-            "No module named 'asyncio'",
-            KIND.ENDED,
-            "sent to me@spark-a ended with status 1: No module named",
-        ),
-        (-15, "", KIND.ENDED, "ssh to me@spark-a was ended by signal 15"),
         (None, "", KIND.ENDED, "ended its answers"),
     ],
 )
@@ -119,7 +93,7 @@ def test_an_end_after_long_silence_is_of_the_machine() -> None:
     assert ended.message == "the sparktop on a was ended by a signal, or its connection"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=30))
 @example("'; touch x; '")
 @example('$(id) `id` \\ " !')
@@ -197,17 +171,3 @@ async def test_attempts_become_seldom_and_are_told(tmp_path: Path) -> None:
     assert pauses.seconds == [1.0, 2.0, 5.0, 10.0, 30.0, 30.0, 30.0]
     why = "there is no ssh on this machine: install an OpenSSH client"
     assert messages == [f"{why} · reconnecting{when}" for when in (" in 30 s", " in 18 s", "")]
-
-
-async def test_a_fault_of_ours_surfaces_in_the_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A programming error in the background is raised by a poll, and polling goes on."""
-
-    async def broken(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("sparktop.sources.ssh.SshLink.start", broken)
-    source = SshSource(NodeTarget("n", "ssh", ssh="spark"))
-    await source.poll(1.0)
-    with pytest.raises(ZeroDivisionError):
-        await source.poll(1.0)
-    await source.close()

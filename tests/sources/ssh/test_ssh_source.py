@@ -118,17 +118,6 @@ async def test_the_real_agent_answers_and_leaves_nothing_behind(server: Sshd, tm
     assert identity.boot_id
 
 
-async def test_ssh_itself_is_gone_after_closing(server: Sshd) -> None:
-    """Closing waits until ssh has ended; a closed source is not polled again."""
-    async with ssh_source(server) as source:
-        await sample_of(source)
-        assert source._link is not None
-        process = source._link._process
-    assert process.returncode is not None
-    with pytest.raises(RuntimeError, match="closed"):
-        await source.poll(1.0)
-
-
 async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_path: Path) -> None:
     """A viewer that is killed cannot tidy up: the end of its pipe is enough."""
     program = (
@@ -156,16 +145,6 @@ async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_pa
     await process.ended()
 
 
-async def test_a_wrong_key_is_told_as_that(server: Sshd, tmp_path: Path) -> None:
-    """A key that the server does not know is refused, and no password is prompted for."""
-    other = server.make_key(f"other-{tmp_path.name}")
-    options = server.options("wrong", IdentityFile=str(other))
-    async with ssh_source(server, options=options) as source:
-        failure = await failure_of(source)
-    assert failure.kind is FailureKind.UNAUTHORIZED
-    assert "spark accepts no key of ours (publickey): put one into its authorized_keys" in failure.message
-
-
 async def test_an_unknown_host_key_is_never_taken(server: Sshd, tmp_path: Path) -> None:
     """A host that is not known stays unknown: nothing is written, and the line says what to run."""
     known = tmp_path / "known_hosts"
@@ -180,33 +159,15 @@ async def test_an_unknown_host_key_is_never_taken(server: Sshd, tmp_path: Path) 
     assert known.read_bytes() == b""
 
 
-async def test_a_changed_host_key_is_told_with_the_remedy(server: Sshd, tmp_path: Path) -> None:
-    """Another key than before is refused with the command that ssh itself names."""
-    other = server.make_key(f"changed-{tmp_path.name}").with_suffix(".pub")
-    known = tmp_path / "known"
-    known.write_text(server.known_as(other), encoding="utf-8")
-    options = server.options("changed", UserKnownHostsFile=str(known))
-    async with ssh_source(server, options=options) as source:
-        failure = await failure_of(source)
-    assert failure.kind is FailureKind.HOST_KEY
-    assert "spark has another host key than before: if that is right, run `ssh-keygen " in failure.message
-
-
-@pytest.mark.parametrize("stuck", ["", "trap : TERM; "])
-@pytest.mark.parametrize("may_send", [False, True])
 async def test_a_command_that_hangs_is_ended_there(
-    server: Sshd,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stuck: str,
-    may_send: bool,  # noqa: FBT001 - a case
+    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a connection does not reach it, yet it is ended and named, also if a reader can be sent."""
     for name in ("_RUN", "_FIND_PYTHON"):
         monkeypatch.setattr(ssh_remote, name, getattr(ssh_remote, name).replace(f"-k 1 {START_S}", "-k 1 1"))
     pids = shlex.quote(str(tmp_path / "pids"))
-    command = plain_script(tmp_path, f"{stuck}echo $$ >> {pids}; while :; do sleep 0.1; done")
-    target = NodeTarget("n", "ssh", ssh="spark", command=command, ssh_bundle=may_send)
+    command = plain_script(tmp_path, f"trap : TERM; echo $$ >> {pids}; while :; do sleep 0.1; done")
+    target = NodeTarget("n", "ssh", ssh="spark", command=command, ssh_bundle=True)
     source = SshSource(target, ssh_options=server.options())
     try:
         failure = await failure_of(source)
@@ -231,12 +192,9 @@ async def test_a_command_that_hangs_is_ended_there(
             FailureKind.VERSION,
             "sparktop 9.1 there answers sparktop.node/9",
         ),
-        ("yes garbage", FailureKind.MALFORMED, 'prints something else than answers: "garbage"'),
-        ("head -c 5000000 /dev/zero", FailureKind.MALFORMED, "prints something else than answers"),
         ("echo boom >&2; exit 3", FailureKind.ENDED, "ended with status 3: boom"),
-        ("exit 0", FailureKind.ENDED, "ended with status 0"),
     ],
-    ids=["old", "newer", "garbage", "zeros", "boom", "nothing"],
+    ids=["old", "newer", "boom"],
 )
 async def test_each_other_end_is_told_in_plain_words(
     text: str, kind: FailureKind, words: str, server: Sshd, tmp_path: Path

@@ -109,9 +109,8 @@ class World:
         return [one.message for one in snapshot.events] + [one.message for one in snapshot.alerts]
 
 
-@pytest.mark.parametrize("ttl_s", [3.0, 4.5, 5.0, 10.0, 15.0, 30.0])
-@pytest.mark.parametrize("says_age", [False, True])
-def test_a_cached_page_is_marked_and_its_rates_are_exact(ttl_s: float, says_age: bool) -> None:  # noqa: FBT001 - a case
+@pytest.mark.parametrize(("ttl_s", "says_age"), [(4.5, False), (15.0, True)])
+def test_a_cached_page_is_marked_and_its_rates_are_exact(ttl_s: float, *, says_age: bool) -> None:
     """Its period is named, tokens are counted from change to change, and the server just works."""
     world = World(ttl_s, says_age=says_age)
     world.run(4 * ttl_s + 2)
@@ -143,54 +142,24 @@ def test_the_mark_is_on_every_form() -> None:
     assert (shown[0]["page_note"], shown[0]["page_every_s"]) == (words, pytest.approx(5.0))
 
 
-def several(tokens: float, running: int, cpu_s: float | None) -> bytes:
-    """Return a page of several API servers of vLLM, without CPU time."""
-    del cpu_s
-    return vllm_page(tokens, running, None)
-
-
 @pytest.mark.parametrize(
     "world",
     [
         World(),
-        World(running=0, hung_at=1000.0),
         World(page_of=sglang_page),
-        World(page_of=several),
         World(interval_s=5.0),
-        World(cpu_per_s=0.0),
-        World(says_age=True),
         World(step_s=3.2, running=8),
-        World(step_s=8.6, running=2),
     ],
-    ids=[
-        "busy",
-        "idle",
-        "sglang",
-        "several",
-        "slow polls",
-        "little CPU",
-        "varnish that keeps nothing",
-        "steps of prefill",
-        "long steps of prefill",
-    ],
+    ids=["busy", "sglang", "slow polls", "steps of prefill"],
 )
 def test_a_live_page_is_not_marked(world: World) -> None:
     """A busy, an idle, and a server whose page changes once in many steps."""
-    for _ in range(30):
+    for _ in range(12):
         assert world.run(5.0).page_note is None
 
 
-@pytest.mark.parametrize("page_of", [sglang_page, several])
-def test_an_age_is_enough(page_of: PageOf) -> None:
-    """Pages without CPU time are marked where the cache says their age."""
-    view = World(5.0, page_of=page_of, says_age=True).run(60.0)
-    assert view.page_note == "the page changes every 5 s"
-    assert view.generation_tps == pytest.approx(TPS, rel=0.01 if page_of is several else 0.2)
-
-
-@pytest.mark.parametrize("ttl_s", [0.0, 5.0, 15.0])
-@pytest.mark.parametrize("says_age", [False, True])
-def test_a_hang_is_seen_nevertheless(ttl_s: float, says_age: bool) -> None:  # noqa: FBT001 - a case
+@pytest.mark.parametrize(("ttl_s", "says_age"), [(0.0, False), (15.0, True)])
+def test_a_hang_is_seen_nevertheless(ttl_s: float, *, says_age: bool) -> None:
     """The time without progress of an engine that hangs is measured through a cache as well."""
     world = World(ttl_s, says_age=says_age)
     world.run(100.0)
@@ -200,23 +169,3 @@ def test_a_hang_is_seen_nevertheless(ttl_s: float, says_age: bool) -> None:  # n
     assert view.progress is not None
     assert 121.0 <= view.progress.seconds <= 122.0 + 2.5 * ttl_s
     assert (view.page_note is not None) == (ttl_s > 0)
-
-
-def test_a_page_that_is_live_again_is_not_marked_any_more() -> None:
-    """When the cache goes, the mark goes with the next polls, and rates stay right."""
-    world = World(5.0)
-    assert world.run(60.0).page_note is not None
-    world.ttl_s = 0.0
-    view = world.run(30.0)
-    assert view.page_note is None
-    assert view.generation_tps == pytest.approx(TPS, rel=0.01)
-
-
-def test_a_cached_page_of_a_server_that_becomes_idle_says_so() -> None:
-    """A server without requests is idle behind a cache as well, and no event is made of it."""
-    world = World(5.0)
-    world.run(60.0)
-    world.running, world.hung_at = 0, world.at
-    world.run(60.0)
-    assert world.view.state is BackendState.IDLE
-    assert world.messages() == []

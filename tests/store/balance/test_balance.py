@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import random
-from datetime import timedelta
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import verdict
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
+from sparktop.model.engine import LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
-from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import BackendTarget, RouterTarget, Watch
-from sparktop.store import SourceKey, Store
-from sparktop.store.balance import LOOKED_AT_S, MOST_AT_ONCE
-from tests.store.fed_traces import EPOCH, START, Look, Pair, lane, looks
+from sparktop.model.snapshot import LimitKind, Snapshot
+from sparktop.model.targets import RouterTarget
+from sparktop.panels.group.panel import balance_band, evidence_screen
+from sparktop.panels.parts.graph import TimeWindow
+from sparktop.panels.parts.text import row_text
+from sparktop.report import markdown
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.text_snapshot import render
+from sparktop.store import SourceKey
+from tests.store.fed_traces import NAMES, START, Look, Pair, lane, lives, looks
 
 pytestmark = pytest.mark.long
 
@@ -38,10 +45,9 @@ def flat(seconds: float, load: float = 8.0, hz: float = 4.0, tokens: float = 1e6
     ]
 
 
-@pytest.mark.parametrize("every", [1, 4])
-def test_a_swing_is_named_told_once_and_held(every: int) -> None:
-    """At 4 Hz and at 1 Hz there are a verdict with period, one event with reason and hint, and one alert."""
-    seen = last(Pair(), "leastbusy-c16", every=every, life_s=3.6)
+def test_a_swing_is_named_told_once_and_held() -> None:
+    """At 1 Hz there are a verdict with period, one event with reason and hint, and one alert."""
+    seen = last(Pair(), "leastbusy-c16", every=4, life_s=3.6)
     (found,) = seen.balance
     assert (found.word, found.group, found.backends) == (Is.OSCILLATING, "proxy", ("spark-a", "spark-b"))
     assert 5.0 <= (found.period_s or 0) <= 6.5
@@ -78,10 +84,8 @@ def test_a_swing_ends() -> None:
 @pytest.mark.parametrize(
     ("trace", "life_s", "word"),
     [
-        ("shuffle-c16", 3.6, Is.UNKNOWN),
         ("leastbusy-c2", 1.5, Is.UNKNOWN),
         ("shuffle-c64", 13.0, Is.BALANCED),
-        ("leastbusy-warm-c64", 13.0, Is.BALANCED),
     ],
 )
 def test_good_loads_are_no_news(trace: str, life_s: float, word: Is) -> None:
@@ -111,16 +115,6 @@ def told_by_router(pair: Pair, **facts: object) -> None:
     deployments = tuple(Deployment(f"d-{name}", f"http://{name}:8000/v1", "m") for name in pair.backends)
     sample = RouterSample(pair.at, LITELLM, alive=True, deployments=deployments)
     pair.store.accept(PROXY, replace(sample, **facts))  # type: ignore[arg-type]  # fields by name
-
-
-def test_where_cooldowns_are_off_errors_are_not_blamed() -> None:
-    """A router that says it never takes a backend out cannot have done so."""
-    pair = Pair()
-    told_by_router(pair, cooldowns_disabled=True)
-    found = cooled(pair)
-    assert found.word is Is.OSCILLATING
-    assert "cooldowns" not in (found.cause or "")
-    assert found.errors["spark-b"] >= 5
 
 
 def test_the_router_counts_failures_that_backends_do_not() -> None:
@@ -177,21 +171,6 @@ def test_lanes_of_one_server_are_a_group() -> None:
     assert seen.alerts[0].id == "balance:spark lanes:oscillating"
 
 
-def test_lanes_of_servers_in_a_group_are_judged_after_the_group() -> None:
-    """Two servers of two lanes each, one model: the group comes first, and their polls follow the group."""
-    pair = Pair(router=None)
-    for name in pair.backends:
-        pair.tell(name, lane("0", 1.0, 0.0, 1.0), lane("1", 1.0, 0.0, 1.0))
-    seen = pair.look()
-    assert [(one.group, one.lanes_of, one.within) for one in seen.balance] == [
-        ("m", None, None),
-        ("spark-a lanes", "spark-a", "m"),
-        ("spark-b lanes", "spark-b", "m"),
-    ]
-    assert [view.lanes_balance for view in seen.backends] == list(seen.balance[1:])
-    assert pair.store.judged_together() == (("spark-a", "spark-b"),)
-
-
 def test_lanes_that_swing_within_an_even_group_are_named() -> None:
     """The group stays balanced; the verdict on the lanes is worse, so it is the snapshot's verdict."""
     pair = Pair()
@@ -224,17 +203,6 @@ def test_backends_of_one_model_are_a_group_and_strangers_are_not() -> None:
     assert found.strategy is None
 
 
-def test_a_group_is_judged_every_five_seconds_whoever_looks() -> None:
-    """Between two evaluations the same judgement is shown; without evaluations no poll is hastened."""
-    pair = Pair()
-    shown = [one.balance[0] for one in pair.play(flat(30, hz=1.0))]
-    changes = sum(one is not other for one, other in pairwise(shown))
-    assert changes == 6  # one of them right after the first loads
-    assert pair.store.judged_together() == (("spark-a", "spark-b"),)
-    pair.at += LOOKED_AT_S + 1
-    assert pair.store.judged_together() == ()
-
-
 def test_snapshots_change_nothing_of_the_judgement() -> None:
     """With many snapshots a second or none, verdicts, events and alerts are the same at the same times."""
     often, never = Pair(), Pair()
@@ -253,28 +221,6 @@ def test_snapshots_change_nothing_of_the_judgement() -> None:
     assert (one.balance, one.events, one.alerts) == (other.balance, other.events, other.alerts)
 
 
-def test_many_groups_take_turns() -> None:
-    """Forty pairs are judged within seconds, but not in a single step, which would stall the screen."""
-    names = [f"{group}-{side}" for group in range(40) for side in "ab"]
-    watch = Watch(
-        backends=tuple(BackendTarget(name, f"http://{name}:8000") for name in names),
-        routers=tuple(
-            RouterTarget(f"r{group}", f"http://r{group}:4000", backends=(f"{group}-a", f"{group}-b"))
-            for group in range(40)
-        ),
-    )
-    at = START
-    store = Store(watch, clock=lambda: at, now=lambda: EPOCH + timedelta(seconds=at - START))
-    counts = []
-    for _ in range(6):
-        store.judge()
-        counts.append(len(store.snapshot().balance))
-        at += 1.0
-    assert counts[0] == MOST_AT_ONCE // 2
-    assert counts == sorted(counts)
-    assert counts[-1] == 40
-
-
 def test_a_router_that_sends_nearly_all_to_one_is_named() -> None:
     """In bursts with pauses the load never settles: the backends' counters show who got the requests."""
     pair, dice, burst = Pair(), random.Random(3), 0  # noqa: S311 - not a secret
@@ -290,3 +236,245 @@ def test_a_router_that_sends_nearly_all_to_one_is_named() -> None:
     assert found.requests is not None
     assert found.reasons[0].startswith("spark-a got 94 % of the requests (")
     assert seen.alerts[0].id == "balance:proxy:uneven"
+
+
+# Prefill and decode workers, a sweep of this program's own, and failures that are not counted.
+
+WORKERS = ("p1", "p2", "d1", "d2")
+WORKER_LIFE_S, PROMPT, ANSWER = 4.0, 2048.0, 200.0
+
+
+def worked(seconds: float) -> Snapshot:
+    """Feed four workers behind one router: 2 and 0 requests at the prefill ones, 14 and 14 at the others."""
+    pair = Pair(router=RouterTarget("pd", "http://p:4000", "round-robin", WORKERS), backends=WORKERS)
+    load: Mapping[str, float] = {"p1": 2.0, "p2": 0.0, "d1": 14.0, "d2": 14.0}
+    for step in range(int(seconds)):
+        pair.at = START + step
+        ended = 3.0 * step
+        for name in WORKERS:
+            prefill = name.startswith("p")
+            lane = LaneSample(
+                "0",
+                running=load[name],
+                waiting=0.0,
+                prompt_tokens=PROMPT * ended if prefill else 0.0,
+                generation_tokens=ended if prefill else ANSWER * ended,
+                finished={"length": ended},
+                e2e=lives(int(ended), WORKER_LIFE_S),
+            )
+            pair.tell(name, lane)
+        pair.store.judge()
+    return pair.store.snapshot()
+
+
+def test_workers_are_judged_within_their_role() -> None:
+    """Idle prefill workers do not count as starved beside decode workers: each kind is a group of its own."""
+    seen = worked(120)
+    assert [(one.group, one.backends, one.router) for one in seen.balance] == [
+        ("pd prefill", ("p1", "p2"), "pd"),
+        ("pd decode", ("d1", "d2"), "pd"),
+    ]
+    assert {one.word for one in seen.balance} <= {Is.BALANCED, Is.IDLE, Is.UNKNOWN}
+    assert seen.alerts == ()
+    told = json.loads(json.dumps(to_json(seen)))["backends"]
+    assert [one["role"] for one in told] == ["prefill", "prefill", "decode", "decode"]
+
+
+def swinging(pair: Pair) -> Snapshot:
+    return [*pair.play(looks("leastbusy-c16"), life_s=3.6)][-1]
+
+
+def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
+    """While this program loads the router the swing is shown, and no alert or event comes of it."""
+    pair = Pair()
+    with pair.store.loaded_from_here(frozenset({"proxy"})):
+        seen = swinging(pair)
+        assert (seen.balance[0].word, seen.alerts, seen.events) == (Is.OSCILLATING, (), ())
+    pair.at += 61
+    seen = swinging(pair)
+    assert [one.id for one in seen.alerts] == ["balance:proxy:oscillating"]
+
+
+# Servers of one model that no known router joins: their loads are described, and nothing warns.
+
+TURN_S, LOAD, OWNER_LIFE_S = 30.0, 8.0, 12.0
+
+
+def owners(seconds: float, hz: float = 2.0) -> list[Look]:
+    """Return two owners' loads: each has 8 requests on its own server for 30 s, then the other one has."""
+    tokens = [0.0, 0.0]
+    made: list[Look] = []
+    for step in range(int(seconds * hz)):
+        busy = int(step / hz / TURN_S) % 2
+        tokens[busy] += LOAD * 64.0 / OWNER_LIFE_S / hz
+        loads = (LOAD * (busy == 0), LOAD * (busy == 1))
+        made.append(Look(step / hz, loads, (0.0, 0.0), (tokens[0], tokens[1])))
+    return made
+
+
+@pytest.fixture(scope="module")
+def taking_turns() -> list[Snapshot]:
+    """Play ten minutes of the two owners to a store that knows no router."""
+    return [*Pair(router=None).play(owners(600), life_s=OWNER_LIFE_S, snapshot_every_s=5.0)]
+
+
+def test_owners_that_take_turns_raise_no_alarm(taking_turns: list[Snapshot]) -> None:
+    """Ten minutes of opposite loads without a router give a description, no bad verdict, alert or event."""
+    words = {one.word for seen in taking_turns for one in seen.balance}
+    assert words == {Is.UNKNOWN, Is.UNEVEN}
+    assert {seen.alerts for seen in taking_turns} == {()}
+    assert taking_turns[-1].events == ()
+
+
+def test_the_same_loads_behind_a_router_are_a_swing() -> None:
+    """With a known router the very same loads are an oscillation, with an alert."""
+    seen = [*Pair().play(owners(200), life_s=OWNER_LIFE_S, snapshot_every_s=5.0)][-1]
+    (found,) = seen.balance
+    assert (found.word, found.router, found.bad) == (Is.OSCILLATING, "proxy", True)
+    assert [one.id for one in seen.alerts] == ["balance:proxy:oscillating"]
+
+
+def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -> None:
+    """JSON, text, Markdown, the band and the evidence agree: a description without a warning."""
+    seen = taking_turns[-1]
+    (found,) = json.loads(json.dumps(to_json(seen)))["balance"]
+    assert (found["verdict"], found["router"], found["hint"]) == ("uneven", None, None)
+    assert "balance of m: uneven · no router known" in render(seen, 100)
+    row = next(line for line in markdown.render(seen).splitlines() if "uneven" in line)
+    assert [cell.strip() for cell in row.split("|")[1:4]] == ["`m`", "`none`", "uneven"]
+    band = [row_text(row) for row in balance_band(seen.balance[0], seen, 80, 4, TimeWindow(seen.at, 60.0))]
+    assert "│ uneven since " in band[1]
+    assert "no router known" in band[1] + band[2]
+    evidence = [row_text(row) for row in evidence_screen(seen.balance[0], seen, 80, 22)]
+    turns = next(row for row in evidence if "Do they fill and empty in turns?" in row)
+    assert turns.startswith("│ ✓ ")
+
+
+# Weights that are meant, and routers that the requests do not pass, judged by the store.
+
+LIFE_S = 5.0
+
+
+def played(
+    pair: Pair,
+    seconds: int,
+    parts: tuple[float, float],
+    requests: float,
+    sample: RouterSample | None = None,
+) -> list[Snapshot]:
+    """Return snapshots of two servers that get random requests at the ratio `parts`, `requests` at once."""
+    dice = random.Random(repr(parts))  # noqa: S311 - repeatable chance, no secret
+    ends: list[list[float]] = [[], []]
+    done = [0, 0]
+    shown: list[Snapshot] = []
+    for second in range(seconds):
+        pair.at = START + second
+        for index in (0, 1):
+            over = [end for end in ends[index] if end <= pair.at]
+            done[index] += len(over)
+            ends[index] = [end for end in ends[index] if end > pair.at]
+        while sum(map(len, ends)) < requests:
+            (index,) = dice.choices((0, 1), parts)
+            ends[index].append(pair.at + LIFE_S * dice.uniform(0.5, 1.5))
+        for index, name in enumerate(NAMES):
+            held = float(len(ends[index]))
+            pair.tell(name, lane("0", held, 0.0, 64.0 * done[index], life_s=LIFE_S))
+        if sample is not None:
+            pair.store.accept(SourceKey.router("proxy"), replace(sample, at=pair.at), 2.0)
+        shown.append(pair.look())
+    return shown
+
+
+def balance(shown: Snapshot) -> Balance:
+    """Return the only group's balance."""
+    (found,) = shown.balance
+    return found
+
+
+def test_weights_of_the_configuration_are_no_fault() -> None:
+    """Loads at the ratio of the weights are balanced, and the ratio is among the reasons."""
+    weights = {NAMES[0]: 3.0, NAMES[1]: 1.0}
+    router = RouterTarget("proxy", "http://p:4000", "simple-shuffle", NAMES, weights=weights)
+    shown = played(Pair(router), 150, (3.0, 1.0), 40)
+    assert {balance(one).word for one in shown} <= {BalanceWord.UNKNOWN, BalanceWord.BALANCED}
+    assert not any(one.alerts for one in shown)
+    assert "weights 3 : 1, as the router has them" in balance(shown[-1]).reasons
+
+
+def test_a_steady_ratio_becomes_information() -> None:
+    """First it is uneven, and never starved; after ten minutes the question is whether it is meant."""
+    shown = played(Pair(), 640, (9.0, 1.0), 40)
+    words = {balance(one).word for one in shown}
+    assert BalanceWord.STARVED not in words
+    assert BalanceWord.OSCILLATING not in words
+    last = balance(shown[-1])
+    assert last.word is BalanceWord.BALANCED
+    assert any(": 1 for 10 min: meant?" in reason for reason in last.reasons)
+    assert not shown[-1].alerts
+
+
+def test_a_router_that_the_requests_do_not_pass_is_not_blamed() -> None:
+    """Its own counts stand still: neither an alert, nor a hint on its strategy, nor a limit names it."""
+    counts = RouterSample(0.0, LITELLM, alive=True, answered={"spark-a": 5.0, "spark-b": 5.0})
+    shown = played(Pair(), 150, (9.0, 1.0), 40, counts)
+    last = shown[-1]
+    assert not any(one.alerts for one in shown)
+    assert balance(last).router is None
+    assert balance(last).hint is None
+    assert "by its own counts their requests do not pass proxy" in balance(last).reasons
+    assert LimitKind.ROUTER not in {view.limited_by.kind for view in last.backends if view.limited_by}
+
+
+def test_few_requests_have_a_lasting_word_that_hides_nothing() -> None:
+    """With five requests on two servers the balance says who has how many, and the top line stays calm."""
+    last = played(Pair(), 120, (1.0, 1.0), 5)[-1]
+    found = balance(last)
+    assert found.word is BalanceWord.UNKNOWN
+    assert found.title == "too few requests to judge"
+    assert found.reasons[1].startswith("now spark-a ")
+    words = verdict(last).words
+    assert "balance not known yet" not in words
+    assert words.endswith("proxy: too few requests to judge")
+
+
+# The picture of a group that is polled four times a second: a swing of seconds at its full height.
+
+PERIOD_S = 5.0
+TOP = 32.0
+
+
+def swing(at: float) -> float:
+    """Return the load of the first of two backends at a time: it rises and falls linearly."""
+    phase = at / PERIOD_S % 1.0
+    return TOP * (2 * phase if phase < 0.5 else 2 - 2 * phase)
+
+
+def swings(values: list[float | None]) -> int:
+    """Count the tops: rises from below a sixth to above five sixths."""
+    sides = [value > TOP / 2 for value in values if value is not None and abs(value - TOP / 2) > TOP / 3]
+    return sum(later and not earlier for earlier, later in pairwise(sides))
+
+
+# The top line, the panels and the alerts say the same of a group that swings.
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_no_client_is_blamed_under_a_verdict_on_the_router(*, counts: bool) -> None:
+    """While the balance oscillates, no panel says client; the router is named where it counts requests."""
+    pair = Pair(RouterTarget("proxy", "http://p:4000", "least-busy", NAMES))
+    swinging = 0
+    trace = looks("leastbusy-c16")
+    for shown in pair.play(trace, life_s=3.5):
+        look = next(one for one in reversed(trace) if one.at <= pair.at - 1000.0)
+        answers = {server: tokens / 64 for server, tokens in zip(NAMES, look.tokens, strict=True)}
+        sample = RouterSample(pair.at, LITELLM, alive=True, answered=answers if counts else None)
+        pair.store.accept(SourceKey.router("proxy"), sample, 2.0)
+        (found,) = shown.balance or (None,)
+        if found is None or found.word is not BalanceWord.OSCILLATING:
+            continue
+        swinging += 1
+        assert "oscillating" in verdict(shown).words
+        kinds = {view.limited_by.kind for view in shown.backends if view.limited_by is not None}
+        assert not kinds & {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
+        assert counts or LimitKind.ROUTER not in kinds
+    assert swinging >= 5

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.engine import EngineSample
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Scrape
-from sparktop.model.snapshot import Snapshot
+from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.panels.group.graphs import balance_axis, group_lines, group_slots, newest
 from sparktop.store import SourceKey, Store
-from tests.store.fed_traces import lane
+from tests.store.fed_traces import START, Pair, lane
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY_S, LOOK_S, POLL_S = 15.0, 75.0, 0.25
@@ -75,22 +77,53 @@ def test_a_prometheus_that_stops_is_the_reason_why_nothing_is_known() -> None:
     assert (last.word, last.reasons) == (BalanceWord.UNKNOWN, ("no new samples through main",))
 
 
-def test_the_sum_of_the_rates_has_all_servers_in_it_when_a_look_begins() -> None:
-    """All rates are known although the samples of the closer look come between two scrapes."""
-    rates = {one.at: one.totals.generation_tps.value for one in watched(ENDED + 60)}
-    assert {round(rate or 0.0) for at, rate in rates.items() if at > 60} == {1000}
+# A backend that is polled four times an interval: rates, windows and graphs stay the same.
 
 
-def test_the_page_of_a_group_shows_the_newest_sample_of_each_server() -> None:
-    """Before, during and after a closer look, samples count for two and a half scrapes, and no longer."""
-    for shown in watched(ENDED + 60)[60:]:
-        assert None not in current_values(shown), shown.at
-    assert set(current_values(watched(160.0, stops_s=106.0)[-1])) == {None}
+def feed(pair: Pair, at: float) -> BackendView:
+    """Feed a page of a server that makes 100 tokens and 2 requests a second, in steps of 50 ms."""
+    pair.at = START + at
+    steps = round(20 * at)
+    lane = LaneSample(
+        "0",
+        running=2.0,
+        waiting=0.0,
+        generation_tokens=100.0 * at,
+        prompt_tokens=1000.0 * at,
+        finished={"stop": 2.0 * at},
+        step_tokens=Histogram((8.0, float("inf")), (float(steps), float(steps)), 5.0 * steps),
+    )
+    pair.tell("spark-a", lane)
+    return pair.store.snapshot().backends[0]
 
 
-def current_values(shown: Snapshot) -> list[float | None]:
-    """Return the running requests of each server and the tokens/s of the group, as its page has them."""
-    (balance,) = shown.balance
-    lines = group_lines(balance, shown.backends)
-    drawn = group_slots(balance, lines, balance_axis(balance, lines, shown, 60), 60)
-    return [*map(newest, drawn.running), drawn.rate(drawn.group_tps)]
+def times(hz: float, begin: float, end: float) -> list[float]:
+    return [begin + index / hz for index in range(round((end - begin) * hz))]
+
+
+def test_rates_are_the_same_at_any_pace() -> None:
+    """From 1 Hz to 4 Hz, to 2 Hz and back: after two intervals no rate is ever lost or wrong."""
+    pair = Pair()
+    paces = [*times(1, 0, 15), *times(4, 15, 40), *times(2, 40, 55), *times(1, 55, 80)]
+    for at in paces:
+        view = feed(pair, at)
+        if at >= 2:
+            assert view.generation_tps_1s == pytest.approx(100.0)
+            assert view.generation_tps == pytest.approx(100.0)
+            assert view.requests_per_s == pytest.approx(2.0)
+            assert view.tokens_per_step == pytest.approx(5.0)
+        if at >= 6:
+            assert view.step_ms == pytest.approx(50.0)
+
+
+def test_a_failure_between_quick_looks_is_drawn() -> None:
+    """A gap is a gap at any pace, and the first answer after it closes it at once."""
+    pair = Pair()
+    for at in times(4, 0, 2.25):
+        feed(pair, at)
+    pair.at = START + 2.25
+    pair.give("spark-a", Failure(FailureKind.TIMEOUT, "no answer", pair.at))
+    view = feed(pair, 2.5)
+    assert [value for _, value in view.history.running] == [2, 2, 2, None, 2]
+    assert view.load is not None
+    assert [value for _, value in view.load.running] == [2] * 9 + [None, 2]

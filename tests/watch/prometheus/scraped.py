@@ -14,7 +14,8 @@ from aiohttp import web
 from sparktop.agent.exposition import page as agent_page
 from sparktop.model.node import CpuReading, GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.targets import PrometheusTarget, Watch
-from sparktop.store import Store
+from sparktop.sources.source import Reading
+from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import PrometheusFeed
 from tests.prometheus.prometheus_server import configured_prometheus
 
@@ -82,15 +83,16 @@ class Pages:
     """Pages of one HTTP server by path, each a target of a Prometheus."""
 
     def __init__(self) -> None:
-        self.text: dict[str, str] = {}
-        """A page by its name; one that is removed answers with an error."""
+        self.text: dict[str, str | Callable[[], str]] = {}
+        """A page, or what makes it, by its name; one that is removed answers with an error."""
         self.targets: dict[str, list[dict[str, object]]] = {}
         """`static_configs` by job."""
         self.place = ""
 
-    def add(self, job: str, instance: str, page: str, **labels: str) -> str:
+    def add(self, job: str, instance: str, page: str | Callable[[], str], **labels: str) -> str:
         """Serve a page as a target of this job, with these labels; return its name."""
-        name = f"{job}-{len(self.text)}"
+        name = "-".join([labels.get("scene", ""), job, instance])
+        name = f"{name}-{len(self.text)}" if name in self.text else name
         self.text[name] = page
         more = {"instance": instance, "__metrics_path__": f"/{name}", **labels}
         self.targets.setdefault(job, []).append({"targets": [self.place], "labels": more})
@@ -113,7 +115,7 @@ async def pages() -> AsyncIterator[Pages]:
         text = found.text.get(request.match_info["name"])
         if text is None:
             return web.Response(status=503)
-        return web.Response(text=text, content_type="text/plain")
+        return web.Response(text=text if isinstance(text, str) else text(), content_type="text/plain")
 
     app = web.Application()
     app.router.add_get("/{name}", answer)
@@ -155,12 +157,25 @@ async def look_until(
 
 
 @asynccontextmanager
-async def watched(url: str, **settings: object) -> AsyncIterator[tuple[PrometheusFeed, Store]]:
-    """Yield a feed on the server at `url`, and the store that it feeds."""
+async def watched(
+    url: str, scene: str = "", *, readings: list[tuple[str, Reading]] | None = None, **settings: object
+) -> AsyncIterator[tuple[PrometheusFeed, Store]]:
+    """Yield a feed on the pages of a scene at `url` (all without one), and the store that it feeds.
+
+    `readings` gets what is delivered, with the names of the sources.
+    """
+    only = f'scene="{scene}"' if scene else ""
+    settings = {"selector": only, "machine_selector": only, **settings}
     target = PrometheusTarget("main", url, **settings)  # type: ignore[arg-type]  # any settings of the target
     clock = asyncio.get_running_loop().time
     store = Store(Watch(prometheus=(target,), source="test"), clock=clock)
-    feed = PrometheusFeed(target, store, store.accept, clock=clock)
+
+    def deliver(key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+        if readings is not None:
+            readings.append((key.name, reading))
+        store.accept(key, reading, took_ms)
+
+    feed = PrometheusFeed(target, store, deliver, clock=clock)
     try:
         yield feed, store
     finally:
@@ -170,3 +185,25 @@ async def watched(url: str, **settings: object) -> AsyncIterator[tuple[Prometheu
 def known_nodes(store: Store) -> list[str]:
     """Return the names of the nodes with a sample."""
     return [one.name for one in store.snapshot().nodes if one.sample is not None]
+
+
+def one_machine(found: Pages, **labels: str) -> None:
+    """Serve two servers of one model, one of them with its machine."""
+    found.add("vllm", "spark-1:8000", VLLM, **labels)
+    found.add("vllm", "spark-2:8000", VLLM, **labels)
+    found.add("dcgm", "spark-1:9400", dcgm_page("spark-1"), **labels)
+    found.add("node", "spark-1:9100", node_page("spark-1"), **labels)
+
+
+def is_complete(store: Store) -> bool:
+    """Return whether wall, group and machine of `one_machine` are there, with figures."""
+    shown = store.snapshot()
+    (view,) = shown.fleets
+    servers = view.fleet.servers if view.fleet else ()
+    machines = view.fleet.nodes if view.fleet else ()
+    return (
+        [one.running is not None for one in servers] == [True, True]
+        and [one.running is not None for one in shown.backends] == [True, True]
+        and [one.gpu_percent for one in machines] == [96]
+        and known_nodes(store) == ["spark-1"]
+    )

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.engines import read_page
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Balance
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.sources.source import Reading
@@ -96,15 +96,6 @@ async def test_all_servers_are_polled_and_the_feed_pauses() -> None:
     assert all(one.closed for one in scene.polled)
 
 
-async def test_the_verdict_of_a_closer_look_stays_as_an_event() -> None:
-    """After it, samples of a Prometheus are too slow to show it again."""
-    scene = Scene()
-    suspicious(scene, Balance("g", NAMES, BalanceWord.OSCILLATING, reasons=("a swing of 6 s",)))
-    scene.through.look_closer("g")
-    await asyncio.gather(*scene.tasks)
-    assert scene.notes()[-1] == "closer look at g ended: oscillating; a swing of 6 s"
-
-
 def test_replicas_of_ray_are_not_polled_directly() -> None:
     """All those of a node are on one page: a poll would give each the figures of all."""
     scene = Scene()
@@ -113,15 +104,6 @@ def test_replicas_of_ray_are_not_polled_directly() -> None:
     said = scene.through.look_closer("g")
     assert said == "g cannot be polled directly: Ray has all replicas of a node on one page"
     assert not scene.tasks
-
-
-def test_a_wanted_group_is_passed_on_to_every_feed() -> None:
-    """The user gets a message."""
-    wanted: list[str] = []
-    through = Through(Store(Watch(source="test")), cast("Any", None), cast("Any", None), cast("Any", None))
-    through.feeds = cast("Any", [SimpleNamespace(want=wanted.append)] * 2)
-    assert through.want("m3") == "reads m3 sample by sample"
-    assert wanted == ["m3", "m3"]
 
 
 async def test_an_address_that_cannot_be_reached_is_named() -> None:
@@ -172,18 +154,3 @@ async def test_auto_polls_the_worst_suspect_once_in_ten_minutes() -> None:
     assert len(scene.tasks) == 2
     await asyncio.gather(*scene.tasks)
     assert scene.paused == [("c", "d"), (), ("a", "b"), ()]
-
-
-async def test_auto_leaves_other_groups_alone_and_names_what_it_cannot_reach() -> None:
-    """A group without `closer = "auto"` is left alone; an unreachable server is named, none delivered."""
-    ask, auto = Scene(closer="ask"), Scene(closer="auto", fails="b")
-    for scene in (ask, auto):
-        suspicious(scene, Balance("g", NAMES, BalanceWord.UNEVEN, sample_hz=1 / 15))
-        scene.through.look_at_suspect(0.0)
-    await asyncio.gather(*ask.tasks, *auto.tasks)
-    assert ask.tasks == []
-    assert auto.delivered == []
-    assert auto.notes() == ["cannot be polled directly: http://b:8000: nothing listens there"]
-    suspicious(auto, Balance("g", NAMES, sample_hz=1 / 15))
-    auto.through.look_at_suspect(2 * AUTO_AGAIN_S)
-    assert len(auto.tasks) == 1

@@ -1,0 +1,270 @@
+"""Herds: how unevenly the requests of each moment are split, compared with random routing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.analysis.balance import rules
+from sparktop.analysis.balance.judge import judge, look, measure
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
+from sparktop.analysis.balance.rules import MUTUAL
+from sparktop.analysis.balance.swings import f_tail, find_herds, find_swing
+from sparktop.model.balance import Arrivals, Balance
+from sparktop.model.balance import BalanceWord as Is
+from tests.analysis.balance.routed_load import Scene, simulate
+
+pytestmark = pytest.mark.long
+
+HERD_LIFE_S = 8.0
+HERD_SECONDS = 120
+Choose = Callable[[float], int]
+"""Gives the backend of a request from the time at which it comes."""
+
+
+def herd_tracks(
+    choose: Choose, *, backends: int = 2, rate: float = 4.0, every_s: float = 1.0
+) -> list[LoadTrack]:
+    """Build tracks for `rate` requests a second that last `LIFE_S`, of backends that count requests."""
+    born = [(number / rate, choose(number / rate)) for number in range(int(HERD_SECONDS * rate))]
+    times = [every_s * look for look in range(int(HERD_SECONDS / every_s) + 1)]
+    return [
+        LoadTrack(
+            f"s{index}",
+            times,
+            [
+                float(sum(here == index and at - HERD_LIFE_S < since <= at for since, here in born))
+                for at in times
+            ],
+            [0.0] * len(times),
+            arrived=[float(sum(here == index and since <= at for since, here in born)) for at in times],
+        )
+        for index in range(backends)
+    ]
+
+
+def coins(seed: int, backends: int = 2) -> Choose:
+    dice = random.Random(seed)  # noqa: S311 - repeatable chance
+
+    def choose(at: float) -> int:
+        assert at >= 0
+        return dice.randrange(backends)
+
+    return choose
+
+
+def old_counts(at: float) -> int:
+    """Return the same one of two backends for all requests of a lifetime, then the other one."""
+    return int(at / HERD_LIFE_S) % 2
+
+
+def found(tracks: Sequence[LoadTrack], life_s: float | None = HERD_LIFE_S) -> Arrivals | None:
+    return find_herds(tracks, float(HERD_SECONDS), float(HERD_SECONDS), 1.0, life_s)
+
+
+def told(tracks: Sequence[LoadTrack]) -> Arrivals:
+    arrivals = found(tracks)
+    assert arrivals is not None
+    return arrivals
+
+
+def test_coin_tosses_have_a_spread_of_1() -> None:
+    """Under random routing the mean spread of 25 runs is 1, and no run is significant."""
+    seen = [told(herd_tracks(coins(seed))) for seed in range(25)]
+    assert sum(one.spread for one in seen) / len(seen) == pytest.approx(1.0, abs=0.1)
+    assert min(one.chance for one in seen) > 1e-3
+    assert seen[0].piece_s == HERD_LIFE_S / 2
+
+
+def test_herds_are_far_beyond_chance() -> None:
+    """Lifetimes that go to each backend in turn are herds of both, and the verdict is "oscillating"."""
+    tracks = herd_tracks(old_counts)
+    arrivals = told(tracks)
+    assert arrivals.spread > 5
+    assert arrivals.chance < 1e-20
+    assert arrivals.least_herds >= 5
+    assert judge(GroupLoad("g", tracks, HERD_LIFE_S), float(HERD_SECONDS)).word is Is.OSCILLATING
+
+
+def herding(strategy: str | None, errors: int | None = 0) -> Balance:
+    """Judge least-busy on counts 2 s old with varied lengths: no rule but that on herds detects the swing."""
+    seen = simulate(Scene("lag", 32, 5, "log-normal", 8.0, 2.0, 76.0, 0, 2.0))
+    tracks = [replace(track, errors=errors) for track in seen.tracks]
+    return judge(GroupLoad("g", tracks, seen.e2e_s, length_variation=0.8, strategy=strategy), 75.0)
+
+
+def test_the_sentence_and_the_advice_rest_on_the_counts() -> None:
+    """The sentence has the counts; the cause needs counted failures and a router that reads loads."""
+    balance = herding("least-busy")
+    arrivals = balance.arrivals
+    assert arrivals is not None
+    assert balance.word is Is.OSCILLATING
+    said = balance.reasons[0]
+    assert said.startswith("requests that arrive together go to one backend: in ")
+    assert (
+        f"in {arrivals.herds} of {arrivals.pieces} intervals of 3.3 s one got far more than its share; "
+        in said
+    )
+    assert said.endswith(f"({arrivals.requests} requests)") or f"({arrivals.requests} requests); " in said
+    assert (balance.cause or "").startswith("herding: ")
+    assert "simple-shuffle" in (balance.hint or "")
+    assert herding("simple-shuffle").cause is None
+    assert herding("least-busy", errors=None).cause is None
+
+
+def test_a_server_that_begins_anew_makes_no_herd() -> None:
+    """A restarted server, whose counts begin at 0 again, causes no herd."""
+    tracks = herd_tracks(coins(8))
+    arrived = list(tracks[0].arrived or [])
+    fallen = [count if index < 60 else count - arrived[60] for index, count in enumerate(arrived)]
+    anew = LoadTrack("s0", tracks[0].times_s, tracks[0].running, tracks[0].waiting, arrived=fallen)
+    assert told([anew, tracks[1]]).spread < 2.0
+
+
+# Convoys: how evenly requests are split with all of them present, compared with half of them present.
+
+CONVOY_LIFE_S = 4.0
+CONVOY_SECONDS = 60
+
+
+def convoy_tracks(columns: Sequence[Sequence[float]]) -> list[LoadTrack]:
+    """Build tracks from loads sampled at the same times, at 1 Hz."""
+    return [
+        LoadTrack(f"s{index}", [float(at) for at in range(len(column))], list(column), [0.0] * len(column))
+        for index, column in enumerate(columns)
+    ]
+
+
+def grid_of(columns: Sequence[Sequence[float]]) -> LoadGrid:
+    found = lay_out(convoy_tracks(columns), float(len(columns[0]) - 1), 600.0)
+    assert found is not None
+    return found
+
+
+def by_turns(size: int = 8, seed: int = 1) -> list[list[float]]:
+    """Return two convoys, each present for 3 to 5 s and absent for 1 or 2 s, without a constant period."""
+    dice = random.Random(seed)  # noqa: S311 - repeatable chance
+    columns: list[list[float]] = []
+    for _ in range(2):
+        column = [0.0] * dice.randint(0, 4)
+        while len(column) < CONVOY_SECONDS:
+            column += [float(size)] * dice.randint(3, 5) + [float(dice.randint(0, 1))] * dice.randint(1, 2)
+        columns.append(column[:CONVOY_SECONDS])
+    return columns
+
+
+def by_chance(seed: int, clients: int = 16) -> list[list[float]]:
+    """Return loads of requests that come and go alike, each sent to a random backend."""
+    dice = random.Random(seed)  # noqa: S311 - repeatable chance
+    rows: list[tuple[float, float]] = []
+    there = [-1] * clients
+    left = [dice.randint(0, 5) for _ in there]
+    for _ in range(CONVOY_SECONDS):
+        for client in range(clients):
+            left[client] -= 1
+            if left[client] <= 0:
+                away = there[client] >= 0
+                there[client] = -1 if away else dice.randrange(2)
+                left[client] = dice.randint(1, 2) if away else dice.randint(3, 5)
+        rows.append((float(there.count(0)), float(there.count(1))))
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "above", "below", "tail"),
+    [
+        (3.3258, 5, 10, 0.05),
+        (1.0, 7, 7, 0.5),
+        (0.0, 3, 3, 1.0),
+    ],
+)
+def test_the_tail_of_f_is_that_of_the_tables(ratio: float, above: int, below: int, tail: float) -> None:
+    """Upper tails of the F distribution equal those of published tables."""
+    assert f_tail(ratio, above, below) == pytest.approx(tail, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
+    """Two convoys without a constant period are called oscillating, by the rule on convoys."""
+    columns = by_turns(seed=seed)
+    found = judge(GroupLoad("g", convoy_tracks(columns), CONVOY_LIFE_S), CONVOY_SECONDS - 1.0)
+    assert found.word is Is.OSCILLATING
+    assert (found.confidence or 0.0) > 0.5
+    assert found.convoys is not None
+    grid = grid_of(columns)
+    assert rules.holds(rules.convoys, measure(look(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)))
+
+
+def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
+    """In none of 60 windows does random routing meet the rule, though its total also falls to half."""
+    compared = 0
+    for seed in range(60):
+        grid = grid_of(by_chance(seed))
+        figures = look(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)
+        compared += figures.convoys is not None
+        assert not rules.holds(rules.convoys, measure(figures))
+    assert compared > 30
+
+
+# Load that comes and goes at one backend alone is not a swing: in a swing, loads move against each other.
+
+HZ = 4.0
+SECONDS = 120.0
+STEPS = range(int(SECONDS * HZ))
+
+
+def tracks_of(columns: Sequence[Sequence[float]]) -> list[LoadTrack]:
+    return [
+        LoadTrack(f"s{index}", [at / HZ for at in range(len(column))], list(column), [0.0] * len(column))
+        for index, column in enumerate(columns)
+    ]
+
+
+def bursts(every_s: float, lasts_s: float, height: float, first_s: float = 0.0) -> list[float]:
+    """Return repeated bursts of `height` requests for `lasts_s` seconds; the last ones end one by one."""
+    found = []
+    for step in STEPS:
+        since = (step / HZ - first_s) % every_s
+        left = min(1.0, max(0.0, (1.25 * lasts_s - since) / (0.25 * lasts_s)))
+        found.append(float(round(height * left)) if step / HZ >= first_s else 0.0)
+    return found
+
+
+def judged(columns: Sequence[Sequence[float]], life_s: float | None) -> Balance:
+    return judge(GroupLoad("proxy", tracks_of(columns), life_s), SECONDS)
+
+
+def mutual(columns: Sequence[Sequence[float]]) -> float | None:
+    tracks = tracks_of(columns)
+    grid = lay_out(tracks, tracks[0].times_s[-1], SECONDS)
+    assert grid is not None
+    swing = find_swing(grid, [slot for slot, total in enumerate(grid.totals) if total >= 0], None)
+    return None if swing is None else swing.mutual
+
+
+@pytest.mark.parametrize(
+    ("every_s", "lasts_s", "height", "life_s"),
+    [(8.0, 4.0, 32.0, None), (15.0, 5.0, 12.0, 5.0), (20.0, 14.0, 80.0, 10.0)],
+)
+def test_regular_bursts_to_one_are_no_swing(
+    every_s: float, lasts_s: float, height: float, life_s: float | None
+) -> None:
+    """A periodic job that always goes to the same backend, with the other one idle, is not a swing."""
+    found = judged([bursts(every_s, lasts_s, height), [0.0] * len(STEPS)], life_s)
+    assert found.word is not Is.OSCILLATING
+    assert found.swing is not None
+    assert found.swing.mutual in {None, 0.0}
+
+
+def test_bursts_that_go_to_each_in_turn_are_a_swing() -> None:
+    """Bursts that go to both backends in turn are a swing, with pauses between them or not."""
+    one, other = bursts(15.0, 6.0, 32.0), bursts(15.0, 6.0, 32.0, 7.5)
+    found = judged([one, other], 7.0)
+    assert found.word is Is.OSCILLATING
+    assert found.swing is not None
+    assert (found.swing.mutual or 0.0) > 2 * MUTUAL
+    pauses = judged([bursts(24.0, 6.0, 32.0, 7.5), bursts(24.0, 6.0, 32.0, 19.5)], 10.0)
+    assert pauses.word is Is.OSCILLATING

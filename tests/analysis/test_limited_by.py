@@ -1,0 +1,354 @@
+"""The limit of servers with known figures, and the reason where no limit can be named."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
+from sparktop.analysis.limited_by import limited_by, step_cost
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.snapshot import Limit, LimitKind, SpeedState
+from tests.analysis.looks import Served, machine
+
+UNEVEN = Balance("proxy", ("server-1", "server-2"), BalanceWord.UNEVEN, BalanceWord.UNEVEN, router="proxy")
+
+
+def judged(served: Served, **known: object) -> Limit:
+    """Return the verdict on a server on one busy GPU, with further evidence from `known`."""
+    evidence = Evidence(**{"looks": served.looks(), "machines": (machine(),), **known})  # type: ignore[arg-type]  # the tests name the fields
+    found = limited_by(evidence)
+    assert found is not None
+    return found
+
+
+def peer(**load: float) -> tuple[Peer, ...]:
+    """Return the other server of a group, with 16 slots."""
+    return (Peer("server-2", Served(**load).looks(), 16),)
+
+
+FULL = Served(running=16, waiting=9)
+ROUTED = {"slots": 16, "router": "proxy", "routed": True}
+PINNED = machine(clock=712.0, speed=SpeedState("slow clock", "712 of 3003 MHz at 96 % load, 16 W"))
+Is = LimitKind
+CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
+    "full slots, room in the KV cache": (
+        Served(running=16, waiting=9, kv_percent=41.0),
+        {"slots": 16},
+        Is.SLOTS,
+        "16 of 16 run, 9 wait; KV cache 41 %; room for about 21 more of this length",
+    ),
+    "no room for the next request: 4 % are free, 12 % are needed": (
+        Served(running=8, waiting=5, kv_percent=96.0),
+        {"slots": 64},
+        Is.KV,
+        "12.0 % each: about 8 of this length fit",
+    ),
+    "steps as long for 24 requests as for 8": (
+        Served(swing=16),
+        {"slots": 48},
+        Is.BANDWIDTH,
+        "32 of 48 slots are free: twice the requests give about 2.0 × the tok/s",
+    ),
+    "prompts take 60 % of the time": (Served(prompt_tokens=3000.0), {}, Is.PREFILL, ""),
+    "an idle GPU and a full core": (
+        Served(),
+        {"machines": (machine(gpu=40.0, core=99.0),)},
+        Is.CPU,
+        "one is 99 % used, the GPU is busy only 40 % of the time",
+    ),
+    "a pinned clock comes before the slots that it fills": (
+        FULL,
+        {"slots": 16, "machines": (PINNED,)},
+        Is.POWER,
+        "",
+    ),
+    "a busy link between the ranks": (
+        Served(),
+        {"machines": (machine(link=0.6), machine("spark-2", link=0.6)), "spans": 2},
+        Is.NETWORK,
+        "rocep1s0f0 of spark-1 carries 7.5 of 12.5 GB/s on average",
+    ),
+    "a router that leaves a server idle": (
+        FULL,
+        {**ROUTED, "split": UNEVEN, "peers": peer(running=1)},
+        Is.ROUTER,
+        "25 requests here while server-2 has 1; even would be 13 each",
+    ),
+    "too few requests for a balance: no culprit": (
+        Served(running=7),
+        {**ROUTED, "split": replace(UNEVEN, word=BalanceWord.UNKNOWN), "peers": peer(running=1)},
+        Is.UNKNOWN,
+        "uneven: 7 requests here while server-2 has 1",
+    ),
+    "a client that pauses": (
+        Served(running=0, swing=3),
+        {"machines": (machine(gpu=30.0),)},
+        Is.CLIENT,
+        "none waits",
+    ),
+    "flat steps, machine not watched: a CPU makes them too": (
+        Served(swing=16),
+        {"machines": ()},
+        Is.UNKNOWN,
+        "not known whether its GPU waits: watch its machine",
+    ),
+    "full slots, machine not watched: a low clock fills them too": (
+        FULL,
+        {"slots": 16, "machines": ()},
+        Is.UNKNOWN,
+        "slots, or a low clock (watch its machine): 16 of 16 run, 9 wait; KV cache 30 %",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_server_has_its_limit(case: str) -> None:
+    """The kind, and what the line says of it: only what is known of the server and its machine."""
+    served, known, kind, said = CASES[case]
+    found = judged(served, **known)
+    assert found.kind is kind
+    assert said in f"{found.line}; {found.hint}"
+
+
+def preempting(at_second: int, kv_percent: float = 89.7) -> tuple[Look, ...]:
+    """Return polls of a vLLM server that preempts the last of 8 requests and has not counted it yet."""
+    looks = Served(running=8, kv_percent=84.6, prompt_tokens=0.0).looks()
+    return tuple(
+        look._replace(finished=0.0)
+        if index < at_second
+        else look._replace(running=7.0, waiting=1.0, for_capacity=1.0, kv_percent=kv_percent, finished=0.0)
+        for index, look in enumerate(looks)
+    )
+
+
+@pytest.mark.parametrize(("share", "limits"), [(0.012, False), (0.6, True)])
+def test_the_servers_own_time_of_prompts_replaces_an_estimate(share: float, limits: bool) -> None:  # noqa: FBT001 - a case
+    """Whatever steps and tokens suggest, the seconds that the server counts for prompts decide."""
+    counted = Served(prompt_tokens=3000.0, per_prompt_s=0.0002 if not limits else 0.0).looks()
+    looks = tuple(look._replace(prefilled_s=share * (look.at - 100.0)) for look in counted)
+    found = limited_by(Evidence(looks, machines=(machine(),)))
+    assert found is not None
+    assert (found.kind is LimitKind.PREFILL) is limits
+    if limits:
+        assert found.value == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize("routed", [None, False])
+@pytest.mark.parametrize("word", [BalanceWord.UNEVEN, BalanceWord.UNKNOWN, BalanceWord.IDLE])
+def test_no_router_is_blamed_without_evidence_that_the_requests_pass_it(
+    word: BalanceWord, *, routed: bool | None
+) -> None:
+    """What is not known to pass the router is stated as uneven, whatever the verdict on the balance."""
+    peer = Peer("server-2", Served(running=1).looks(), 16)
+    known = {"split": replace(UNEVEN, word=word, word_now=word), "peers": (peer,), "router": "proxy"}
+    found = judged(Served(running=7), slots=16, routed=routed, **known)
+    assert (found.kind, found.words) == (LimitKind.UNKNOWN, "uneven: 7 requests here while server-2 has 1")
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "user"),
+    [((), "another program"), (("server-2",), "server-2"), (("server-2", "server-3"), "other servers")],
+)
+def test_a_gpu_that_is_busy_without_its_server_works_for_others(
+    neighbours: tuple[str, ...], user: str
+) -> None:
+    """If the GPU of an idle server is busy, the reason states that it works for others."""
+    found = judged(Served(running=0), machines=(machine(gpu=97.0),), neighbours=neighbours)
+    assert found.kind is LimitKind.CLIENT
+    assert found.reason == f"no request in the last 30 s, the GPU is 97 % busy with {user}"
+
+
+def long_prompt(idle_s: int, prefill_s: int, *, kv_per_s: float = 0.2) -> tuple[Look, ...]:
+    """Return polls of a server that is idle for `idle_s` seconds and then computes one prompt."""
+    return tuple(
+        Look(
+            100.0 + second,
+            running=float(second >= idle_s),
+            waiting=0.0,
+            kv_percent=max(0, second - idle_s) * kv_per_s,
+            steps=0.0,
+            generated=500.0,
+            prompted=900.0,
+            finished=3.0,
+        )
+        for second in range(idle_s + prefill_s + 1)
+    )
+
+
+@pytest.mark.parametrize(("idle_s", "prefill_s"), [(40, 5), (40, 20), (40, 60), (0, 12)])
+def test_one_long_prompt_is_prefill_from_its_first_seconds_on(idle_s: int, prefill_s: int) -> None:
+    """A growing KV cache without new tokens is prefill, however long the server was idle before."""
+    found = judged(Served(), looks=long_prompt(idle_s, prefill_s))
+    assert found.kind is LimitKind.PREFILL
+    assert found.reason == (
+        f"no token in the last {prefill_s} s while the KV cache fills: prompts are computed"
+    )
+    unseen = judged(Served(), looks=long_prompt(idle_s, prefill_s), machines=())
+    assert unseen.kind is LimitKind.UNKNOWN
+    assert unseen.reason.startswith(
+        "prefill compute, or a low clock (watch its machine): no token in the last"
+    )
+
+
+@pytest.mark.parametrize(
+    ("at_second", "reason"),
+    [(50, "90 % used, 1 preemption in 30 s"), (20, "90 % used by 7 requests, 10 % free; 1 wait")],
+)
+def test_a_preemption_is_seen_before_it_is_reported(at_second: int, reason: str) -> None:
+    """A request that goes from running to waiting counts as preempted, and later as one without room."""
+    found = judged(Served(), looks=preempting(at_second), kv_capacity_tokens=5000.0)
+    assert (found.kind, found.reason) == (LimitKind.KV, reason)
+
+
+# Every clause of a sentence on a server's limit is a condition that held.
+
+WINDOW_S = 30.0
+TOO_LITTLE = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
+
+phases = st.lists(
+    st.tuples(st.integers(1, 20), st.sampled_from([0, 0, 1, 2, 7, 8]), st.sampled_from([0, 0, 0, 1, 2, 6])),
+    min_size=1,
+    max_size=6,
+)
+"""(seconds, running, waiting) of successive phases of a server."""
+
+
+def looks_of(parts: list[tuple[int, int, int]], kv: float = 30.0) -> tuple[Look, ...]:
+    """Return a poll each second of a server that goes through these phases, and is in the last one now."""
+    counts = [(running, waiting) for seconds, running, waiting in parts for _ in range(seconds)]
+    counts = ([counts[0]] * 60 + counts)[-60:]
+    made, found = 0.0, []
+    for second, (running, waiting) in enumerate(counts):
+        made += 20.0 * running
+        totals = {"generated": made, "prompted": made / 4, "steps": 20.0 * second, "finished": made / 100}
+        found.append(
+            Look(100.0 + second, float(running), float(waiting), float(waiting), kv, preempted=0.0, **totals)
+        )
+    return tuple(found)
+
+
+@st.composite
+def evidences(draw: st.DrawFn) -> Evidence:
+    """Draw everything that a limit is judged by."""
+    looks = looks_of(draw(phases))
+    word = draw(st.sampled_from([None, *BalanceWord]))
+    split = None
+    if word is not None:
+        window_s = draw(st.sampled_from([10.0, 60.0]))
+        split = Balance("proxy", ("a", "b"), word, word, router="proxy", window_s=window_s, needed_s=60.0)
+    machine = Machine("spark-1", tuple(MachineLook(look.at) for look in looks))
+    if draw(st.booleans()):
+        gpu, core = draw(st.sampled_from([20.0, 97.0])), draw(st.sampled_from([None, 30.0, 99.0]))
+        machine = Machine("spark-1", tuple(MachineLook(look.at, gpu, 2400.0, core) for look in looks))
+    return Evidence(
+        looks,
+        slots=draw(st.sampled_from([None, 8])),
+        machines=draw(st.sampled_from([(), (machine,)])),
+        router=None if split is None else "proxy",
+        routed=draw(st.sampled_from([None, False, True])),
+        held_back=draw(st.sampled_from([None, 0.0, 12.0])),
+        slow_router=draw(st.sampled_from([None, "it answers in 406 ms, 60 ms before"])),
+        split=split,
+        peers=() if split is None else (Peer("b", looks_of(draw(phases)), 8),),
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(evidences())
+def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
+    """What a sentence says of requests, of the GPU, of cores and of the router is so."""
+    found = limited_by(evidence)
+    if found is None:
+        return
+    window = [look for look in evidence.looks if look.at >= evidence.looks[-1].at - WINDOW_S - 0.5]
+    last, machine_looks = window[-1], [one for machine in evidence.machines for one in machine.looks]
+    words = found.words
+    if "none waits" in words or "nothing waits" in words:
+        assert not any(look.waiting for look in window)
+    if (now := re.search(r"(\d+) wait now", words)) is not None:
+        assert last.waiting == float(now[1])
+    if (share := re.search(r"no request runs in (\d+) % of the time", words)) is not None:
+        assert round(100 * sum(look.running == 0 for look in window) / len(window)) == int(share[1])
+    if (run := re.search(r"(\d+) of (\d+) run, (\d+) wait", words)) is not None:
+        assert max(look.running or 0.0 for look in window) == float(run[1])
+        assert any(look.waiting for look in window)
+    if "no CPU core is full" in words:
+        assert machine_looks
+        assert all(one.core_percent is not None for one in machine_looks)
+    if "requests are still in proxy" in words:
+        assert evidence.held_back == 12.0
+    if "is slow" in words:
+        assert evidence.slow_router is not None
+
+
+@settings(max_examples=120, deadline=None)
+@given(evidences())
+def test_who_sends_too_little_does_so_now(evidence: Evidence) -> None:
+    """No client is blamed at a server that queues or is full, nor for a pause that is over."""
+    found = limited_by(evidence)
+    if found is None:
+        return
+    window = [look for look in evidence.looks if look.at >= evidence.looks[-1].at - WINDOW_S - 0.5]
+    last = window[-1]
+    if found.kind in TOO_LITTLE:
+        assert not last.waiting
+        assert any(look.running == 0 for look in window[-11:])
+        assert evidence.slots is None or (last.running or 0.0) < evidence.slots
+    if found.kind is LimitKind.CLIENT_OR_ROUTER:
+        assert evidence.router is not None
+
+
+@settings(max_examples=120, deadline=None)
+@given(evidences())
+def test_a_limit_never_contradicts_the_balance(evidence: Evidence) -> None:
+    """A router is blamed for a split only by its own counts and with a bad verdict; else no one is."""
+    found = limited_by(evidence)
+    split = evidence.split
+    if found is None or split is None:
+        return
+    blames = (
+        found.kind is LimitKind.ROUTER and "still in" not in found.reason and "is slow" not in found.reason
+    )
+    if blames:
+        assert evidence.routed is True
+        assert split.word.bad
+    if split.word in {BalanceWord.OSCILLATING, BalanceWord.STARVED}:
+        assert found.kind not in TOO_LITTLE
+
+
+def test_the_router_says_where_its_requests_are() -> None:
+    """Twelve requests inside the router, none at its servers: the router; without its counts, either."""
+    looks = looks_of([(20, 1, 0), (3, 0, 0), (20, 1, 0), (5, 0, 0)])
+    calm = Balance("proxy", ("a", "b"), BalanceWord.IDLE, BalanceWord.IDLE, router="proxy")
+    evidence = Evidence(looks, slots=8, router="proxy", split=calm)
+    found = limited_by(evidence)
+    assert found is not None
+    assert found.title == "limited by client or router"
+    found = limited_by(replace(evidence, held_back=12.0, slow_router="it answers in 406 ms, 60 ms before"))
+    assert found is not None
+    assert found.kind is LimitKind.ROUTER
+    assert found.reason.endswith(
+        "12 requests are still in proxy; proxy is slow: it answers in 406 ms, 60 ms before"
+    )
+    found = limited_by(replace(evidence, held_back=0.0))
+    assert found is not None
+    assert found.kind is LimitKind.CLIENT
+
+
+# The regression of step times recovers the coefficients that the polls were made with.
+
+
+def test_the_three_coefficients_are_found() -> None:
+    """The coefficients are found: 30 ms a step, 2 ms for each request, 0.1 ms for each prompt token."""
+    made = Served(swing=16, fixed_s=0.03, per_token_s=0.002, per_prompt_s=0.0001, prompt_tokens=2000.0)
+    cost = step_cost(made.looks())
+    assert cost is not None
+    assert cost.fixed_s == pytest.approx(0.03, rel=0.02)
+    assert cost.per_token_s == pytest.approx(0.002, rel=0.02)
+    assert cost.per_prompt_s == pytest.approx(0.0001, rel=0.02)
+    assert cost.prompt_share == pytest.approx(0.2, rel=0.05)

@@ -1,0 +1,198 @@
+"""The time for which an engine has held requests without progress."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.analysis.stall import (
+    BLIND_S,
+    FACT_S,
+    LONGEST_STEP_S,
+    QUIET_S,
+    WAITING_HELD_S,
+    GpuWork,
+    Standstill,
+    StandstillClock,
+    judge_standstill,
+    power_limits,
+)
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.event import Progress
+
+MOVING = LaneSample("0", running=3.0, waiting=1.0, kv_cache_percent=12.5, generation_tokens=900.0)
+
+
+def clock_of(
+    *lanes: LaneSample | tuple[LaneSample, ...], step_s: float = 1.0, engine: str = "vllm"
+) -> tuple[StandstillClock, list[float]]:
+    """Feed a clock with samples of these lanes; return it and its seconds after each sample."""
+    clock = StandstillClock()
+    seconds: list[float] = []
+    for index, lane in enumerate(lanes):
+        several = lane if isinstance(lane, tuple) else (lane,)
+        clock.note(EngineSample(at=index * step_s, engine=engine, lanes=several), 2.5 * step_s)
+        seconds.append(clock.seconds)
+    return clock, seconds
+
+
+def test_any_counter_is_progress() -> None:
+    """Tokens, finished requests, KV blocks of a chunk or a histogram: any increase restarts the time."""
+    steps = [
+        MOVING,
+        MOVING,
+        replace(MOVING, kv_cache_percent=12.5000001),
+        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
+        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
+        replace(
+            MOVING,
+            kv_cache_percent=12.5000001,
+            finished={"stop": 1.0},
+            step_tokens=Histogram((float("inf"),), (1.0,), 4.0),
+        ),
+    ]
+    _, seconds = clock_of(*steps)
+    assert seconds == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+
+
+def test_an_idle_engine_never_stands_still() -> None:
+    """Without requests the time stays 0, and it begins at 0 with the first request."""
+    idle = replace(MOVING, running=0.0, waiting=0.0)
+    _, seconds = clock_of(*[idle] * 50, *[MOVING] * 5)
+    assert seconds == [0.0] * 51 + [1.0, 2.0, 3.0, 4.0]
+
+
+def test_waiting_requests_alone_are_held_after_a_minute() -> None:
+    """Waiting requests alone count after a minute, so that a short queue does not."""
+    queue = replace(MOVING, running=0.0, waiting=4.0)
+    _, seconds = clock_of(*[queue] * 12, step_s=10.0)
+    begun = int(WAITING_HELD_S / 10.0)
+    assert seconds == [0.0] * (begun + 1) + [10.0 * index for index in range(1, 12 - begun)]
+
+
+def test_one_of_several_ranks_may_hang() -> None:
+    """Each rank is measured on its own: one may hang while the other progresses."""
+    other = [replace(MOVING, lane="1", generation_tokens=float(index)) for index in range(40)]
+    clock, seconds = clock_of(*[(MOVING, one) for one in other])
+    assert seconds == [float(index) for index in range(40)]
+    assert clock.lane is not None
+    assert clock.lane.lane == "0"
+
+
+def test_a_rank_of_sglang_at_rest_is_no_standstill() -> None:
+    """Any rank of SGLang makes progress for all; a constant number of running requests may be outdated."""
+    other = [replace(MOVING, lane="1", generation_tokens=float(index)) for index in range(40)]
+    _, seconds = clock_of(*[(MOVING, one) for one in other], engine="sglang")
+    assert set(seconds) == {0.0}
+    rest = (replace(MOVING, waiting=0.0), replace(MOVING, lane="1", waiting=0.0))
+    clock, _ = clock_of(*[rest] * 200, engine="sglang")
+    assert clock.may_be_stale
+    alone, _ = clock_of(*[replace(MOVING, waiting=0.0)] * 20, engine="sglang")
+    assert alone.may_be_stale
+    alone, _ = clock_of(*[replace(MOVING, waiting=0.0)] * 50, engine="sglang")
+    assert not alone.may_be_stale
+
+
+def test_what_the_http_side_counts_is_no_progress() -> None:
+    """Aborts, errors, refusals, looked-up images, times of aborted requests, numbers of requests are none."""
+    ended = Histogram((float("inf"),), (9.0,), 80.0)
+    hung = replace(MOVING, finished={"stop": 5.0, "abort": 0.0}, e2e=ended)
+    noise = [
+        replace(
+            hung,
+            running=float(3 - index % 2),
+            waiting=float(index % 3),
+            finished={"stop": 5.0, "abort": float(index), "error": float(index), "failure": float(index)},
+            media_cache_queries=float(index),
+            counts={"refused": float(index), "http_5xx": float(index)},
+            e2e=Histogram((float("inf"),), (9.0 + index,), 80.0 + index),
+        )
+        for index in range(40)
+    ]
+    _, seconds = clock_of(*noise)
+    assert seconds == [float(index) for index in range(40)]
+
+
+def test_prompts_that_arrive_are_no_progress_where_the_http_side_counts_them() -> None:
+    """A counter of prompt tokens counts unless the page's reader says that it grows on arrival."""
+    for at_arrival, expected in ((frozenset({"prompt_tokens"}), 19.0), (frozenset[str](), 0.0)):
+        clock = StandstillClock()
+        for index in range(20):
+            lane = replace(MOVING, prompt_tokens=100.0 * index)
+            clock.note(EngineSample(float(index), "x", (lane,), counted_at_arrival=at_arrival), 2.5)
+        assert clock.seconds == expected
+
+
+def test_requests_that_wait_while_none_runs_have_a_time() -> None:
+    """From their first sample on, whether the engine sleeps or not; a request that runs ends it."""
+    queue = replace(MOVING, running=0.0, waiting=4.0)
+    clock, _ = clock_of(*[replace(queue, asleep=True)] * 21)
+    assert (clock.waited_s, clock.seconds, clock.stood_s) == (20.0, 0.0, 20.0)
+    clock, _ = clock_of(*[queue] * 21, MOVING)
+    assert clock.waited_s == 0.0
+    assert clock.went_on
+
+
+# Progress of an engine with requests: what is a long step, and what is stuck.
+
+SPINNING = GpuWork(19.0, 96.0, 2400.0, 30.0, 35.0)
+BLOCKED = GpuWork(13.0, 0.0, 208.0, 30.0, 35.0)
+SLOW_CLOCK = GpuWork(16.0, 96.0, 711.0, 30.0, 35.0)
+BETWEEN = GpuWork(32.0, 96.0, 2400.0, 30.0, 35.0)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        ((SPINNING,), QUIET_S),
+        ((BETWEEN,), BLIND_S),
+        ((SLOW_CLOCK,), BLIND_S),
+        ((SPINNING, BETWEEN), BLIND_S),
+        ((), BLIND_S),
+    ],
+)
+def test_quiet_gpus_shorten_the_time_until_a_verdict(
+    gpus: tuple[GpuWork, ...], expected: tuple[float, float]
+) -> None:
+    """The shorter times apply only if all GPUs are quiet at a normal clock."""
+    words = [
+        judge_standstill(Standstill(seconds, made_token=True, gpus=gpus))
+        for seconds in (FACT_S - 1, FACT_S, expected[0] - 1, expected[0], expected[1] - 1, expected[1])
+    ]
+    assert words == [
+        Progress.MOVING,
+        Progress.STILL,
+        Progress.STILL,
+        Progress.SUSPECT,
+        Progress.SUSPECT,
+        Progress.STUCK,
+    ]
+
+
+@pytest.mark.parametrize("seconds", [130.0, 5000.0])
+def test_an_excuse_or_a_start_is_never_a_verdict(seconds: float) -> None:
+    """Compiling, swapping and warming up are never called stuck, whatever NCCL reports."""
+    quiet = Standstill(seconds, made_token=True, gpus=(SPINNING,), ranks_apart="rank 1 lags")
+    assert judge_standstill(replace(quiet, excuse="a kernel is compiled")) is Progress.STILL
+    assert judge_standstill(replace(quiet, made_token=False)) is Progress.STILL
+    assert judge_standstill(quiet) is Progress.STUCK
+
+
+def test_gpus_at_rest_are_evidence_only_if_the_processes_are_known() -> None:
+    """A GPU at rest counts only if processes are known, because it may wait for a compiler or a core."""
+    resting = Standstill(130.0, made_token=True, gpus=(BLOCKED,), processes_known=False)
+    assert judge_standstill(resting) is Progress.STILL
+    assert judge_standstill(replace(resting, processes_known=True)) is Progress.STUCK
+    assert judge_standstill(replace(resting, gpus=(SPINNING, BLOCKED))) is Progress.STUCK
+    busy = replace(resting, processes_known=True, core_busy=True)
+    assert judge_standstill(busy) is Progress.LONG_STEP
+    assert judge_standstill(replace(busy, seconds=LONGEST_STEP_S)) is Progress.SUSPECT
+
+
+def test_limits_of_power_are_learned() -> None:
+    """Limits of power need 60 values of each kind; usual values of a GB10 give its known limits."""
+    assert power_limits([60.0] * 59, [10.0] * 100) == (None, None)
+    assert power_limits([60.0] * 60, [10.0] * 59) == (60.0, None)
+    quiet, busy = power_limits([45.0 + index % 40 for index in range(400)], [12.0] * 400)
+    assert quiet == pytest.approx(49.0, abs=1)
+    assert busy == pytest.approx(38.0, abs=1)

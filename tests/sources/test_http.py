@@ -1,0 +1,228 @@
+"""Facts about GETs over kept-alive connections, against real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import threading
+import time
+import zlib
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.failure import FailureKind
+from sparktop.net.client import Request, Response, SharedSession
+from sparktop.net.failure import AnswerError, server_words
+from sparktop.net.once import UnreadReplyError, get, open_client
+from sparktop.net.parser import BrokenAnswerError, HttpAnswer
+from tests.sources.conftest import RawServer, Serve, answer
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[SharedSession]:
+    shared = SharedSession()
+    shared.join()
+    yield shared
+    await shared.leave()
+
+
+async def send(session: SharedSession, request: Request | str, deadline_s: float = 5.0) -> Response:
+    """Send one GET."""
+    asked = Request(request, "server:80") if isinstance(request, str) else request
+    return await session.get(asked, deadline_s=deadline_s, clock=time.monotonic, cap_bytes=100_000)
+
+
+async def test_name_servers_that_do_not_answer_hold_up_nothing_else(
+    session: SharedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that read files stay free, and the end of the program waits for no thread."""
+    answered = threading.Event()
+
+    def hang(host: str, port: int, **_: int) -> list[object]:
+        answered.wait()
+        raise socket.gaierror(socket.EAI_AGAIN, f"{host}:{port}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    before = set(threading.enumerate())
+    try:
+        asked = (send(session, f"http://spark{number}/", 0.05) for number in range(100))
+        failures = await asyncio.gather(*asked, return_exceptions=True)
+        assert {getattr(one, "kind", one) for one in failures} == {FailureKind.DNS}
+        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
+        async with asyncio.timeout(300):
+            assert await asyncio.to_thread(int, "1") == 1
+        waiting = asyncio.create_task(send(session, "http://spark0/"))
+        await asyncio.sleep(0)
+    finally:
+        answered.set()
+    with pytest.raises(AnswerError) as caught:
+        await waiting
+    assert caught.value.kind is FailureKind.DNS
+
+
+# Single GETs: one table of failures, and the status where only the body is unusable.
+
+LOCKED = answer(b"x", "401 Unauthorized", "Content-Encoding: br")
+CUT = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nab"
+
+
+async def wait_for_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Accept and never answer."""
+    await reader.read()
+    writer.close()
+
+
+async def ask(server: RawServer, key: str | None = None) -> int:
+    async with open_client(secure=False) as client:
+        reply = await get(client, f"{server.url}/x", where="spark-a:80", deadline_s=0.2, api_key=key)
+    return reply.status
+
+
+async def test_a_redirect_of_the_last_slash_is_followed(serve: Serve) -> None:
+    """Discovery and the doctor find a page that is mounted at /x/, as the monitor does."""
+    server = await serve({"/x": answer(b"", "307 Away", "Location: /x/"), "/x/": answer(b"page")})
+    assert (await ask(server), server.paths) == (200, ["/x", "/x/"])
+
+
+@pytest.mark.parametrize(("reply", "status"), [(LOCKED, 401), (CUT, 200)], ids=["packed", "cut"])
+async def test_an_unreadable_body_keeps_the_status(serve: Serve, reply: bytes, status: int) -> None:
+    """A server that wants a key is known by its status, whatever it writes below."""
+    with pytest.raises(UnreadReplyError) as raised:
+        await ask(await serve(reply))
+    assert raised.value.status == status
+
+
+async def test_without_headers_there_is_no_status(serve: Serve) -> None:
+    """The failure of a silent server is one line that names it."""
+    with pytest.raises(AnswerError, match="spark-a:80") as raised:
+        await ask(await serve(wait_for_the_end))
+    assert (raised.value.kind, type(raised.value)) == (FailureKind.TIMEOUT, AnswerError)
+
+
+# An HTTP answer's body comes out whole however it was framed, packed and split.
+
+
+def read(*reads: bytes) -> tuple[HttpAnswer, bytes]:
+    answer = HttpAnswer()
+    return answer, b"".join(answer.feed(piece) for piece in reads)
+
+
+def chunked(body: bytes, sizes: list[int]) -> bytes:
+    out, at = b"", 0
+    for size in sizes:
+        piece = body[at : at + size]
+        at += size
+        if piece:
+            out += b"%X;note=1\r\n%s\r\n" % (len(piece), piece)
+    if body[at:]:
+        out += b"%x\r\n%s\r\n" % (len(body[at:]), body[at:])
+    return out + b"0\r\nX-Trailer: 1\r\n\r\n"
+
+
+@given(
+    st.binary(max_size=200),
+    st.lists(st.integers(1, 30), max_size=10),
+    st.lists(st.integers(0, 1000), max_size=15),
+    st.sampled_from(["", "gzip", "deflate"]),
+    st.sampled_from(["chunked", "length", "close"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_any_framing_and_split_gives_the_body(
+    body: bytes, sizes: list[int], cuts: list[int], packing: str, framing: str
+) -> None:
+    """Chunked, with a length or up to the close; plain or packed; cut anywhere: the same body."""
+    packed = {"": body, "gzip": gzip.compress(body), "deflate": zlib.compress(body)}[packing]
+    head = b"HTTP/1.1 200 OK\r\n" + (f"Content-Encoding: {packing}\r\n".encode() if packing else b"")
+    if framing == "chunked":
+        head, sent = head + b"Transfer-Encoding: chunked\r\n", chunked(packed, sizes)
+    elif framing == "length":
+        head, sent = head + b"Content-Length: %d\r\n" % len(packed), packed
+    else:
+        sent = packed
+    whole = b"HTTP/1.1 100 Continue\r\n\r\n" + head + b"\r\n" + sent
+    places = sorted({cut % (len(whole) + 1) for cut in cuts})
+    answer, found = read(*(whole[a:b] for a, b in zip([0, *places], [*places, len(whole)], strict=True)))
+    assert found == body
+    assert answer.status == 200
+    assert answer.done == (framing != "close")
+    assert answer.close()
+    assert answer.reusable == (framing != "close")
+
+
+@pytest.mark.parametrize(
+    ("said", "reusable"),
+    [
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", False),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore", False),
+    ],
+)
+def test_connections_are_used_again_only_when_both_agree(said: bytes, reusable: bool) -> None:  # noqa: FBT001 - a table
+    """`Connection: close`, HTTP/1.0 and bytes after the body end a connection."""
+    answer, _ = read(said)
+    answer.feed(b"")
+    assert answer.done
+    assert answer.reusable == reusable
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 5000,
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000,
+    ],
+)
+def test_what_is_no_answer_is_refused(said: bytes) -> None:
+    """Other protocols, broken numbers, unknown encodings and heads without an end are refused."""
+    with pytest.raises(BrokenAnswerError):
+        read(said)
+
+
+# What is quoted of a server's error never repeats the key that it was sent.
+
+KEY = "sk-a/B+c=0123 456?ü"
+RAW = KEY.encode()
+
+
+ECHOES = [
+    KEY,
+    KEY.upper(),
+    KEY[::-1],
+    quote(KEY, safe=""),
+    quote(KEY, safe="").lower(),
+    "".join(f"%{byte:02X}" for byte in RAW),
+    RAW.hex(),
+    *(
+        encode(before + RAW + b"..").decode()
+        for encode in (b64encode, urlsafe_b64encode)
+        for before in (b"", b"a", b"ab", b"user:")
+    ),
+]
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+def test_an_echo_of_the_key_is_masked(echo: str) -> None:
+    """Plain, percent-encoded, as hexadecimal digits, in base64 at any offset, and backwards."""
+    said = server_words(f"bad key {echo} given".encode(), KEY)
+    assert said.startswith("bad key ")
+    assert "…" in said
+    assert "0123" not in said
+    assert "3210" not in said
+    assert b64encode(RAW).decode()[4:12] not in said
+
+
+def test_other_words_stay() -> None:
+    """A short key does not tear holes into what the server says."""
+    assert server_words(b'{"error": {"message": "no such model"}}', "key-of-the-server") == "no such model"

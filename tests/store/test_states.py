@@ -1,0 +1,173 @@
+"""The state word beside the figures of a backend: never of another window without saying so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.router import Scrape
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.simulation.calibration import SOLO
+from sparktop.store import SourceKey
+from stage.limited import LengthsDraw, LimitedRun, Setting, Users
+
+World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
+
+
+def look(world: World, at: float, running: float, waiting: float, tokens: float) -> BackendView:
+    """Feed a sample and return the backend as it is shown then."""
+    lane = LaneSample("0", running=running, waiting=waiting, generation_tokens=tokens)
+    view: BackendView = world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
+    return view
+
+
+def test_idle_never_stands_beside_a_rate(world: World) -> None:
+    """After twenty seconds of work it is idle as soon as the rate beside the state is 0, and not before."""
+    words: list[tuple[str, bool]] = []
+    for second in range(45):
+        busy = 5 <= second < 25
+        tokens = 128.0 * min(20, max(0, second - 4))
+        view = look(world, 1000 + second, 2.0 if busy else 0.0, 0.0, tokens)
+        words.append((view.state_text, bool(view.generation_tps)))
+    assert all(not moving for word, moving in words if word.startswith("idle"))
+    assert {word for word, _ in words[35:]} == {"idle"}
+    assert (words[24][0], words[30][0], words[40][0]) == ("bored", "was bored", "idle")
+
+
+def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
+    """Tokens flow although no sample has a running request."""
+    for second in range(12):
+        view = look(world, 1000 + second, 0.0, 0.0, 128.0 * second)
+    assert view.generation_tps == pytest.approx(128.0)
+    assert (view.state, view.state_text) == (BackendState.BORED, "was bored")
+    assert "too short" in view.state_rule
+
+
+def test_queueing_beside_nothing_waiting_says_that_it_was(world: World) -> None:
+    """If requests wait in two samples of three, the state holds, and is shown as past while none waits."""
+    seen = set()
+    for second in range(24):
+        view = look(world, 1000 + second, 4.0, float(second % 3 > 0), 100.0 * second)
+        if second >= 10:
+            seen.add((view.state_text, view.waiting))
+    assert seen == {("queueing", 1.0), ("was queueing", 0.0)}
+
+
+def test_preemptions_between_two_scrapes_make_a_state(make_world: Callable[..., World]) -> None:
+    """A scrape every 15 s: one sample in the window of the state; a counter's first value says nothing."""
+    world = make_world(
+        Watch(backends=(BackendTarget("b", "http://b:8000", scrape=Scrape("prometheus", 15.0)),))
+    )
+    words: list[str] = []
+    for number, count in enumerate((500.0, 500.0, 503.0, 503.0)):
+        at = 1000.0 + 15 * number
+        lane = LaneSample("0", running=9.0, waiting=0.0, preemptions=count)
+        view = world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
+        words.append(f"{view.state_text}: {view.state_rule}" if number == 2 else view.state_text)
+    assert words == ["busy", "busy", "preempting: 3 preemptions in the last 15 s", "busy"]
+
+
+# The store's verdicts on limits: when they are judged, when they change, and when there is none.
+
+LENGTHS = LengthsDraw(200, 300)
+
+
+@pytest.fixture
+def full() -> LimitedRun:
+    """Return a server of 8 slots with 20 users."""
+    return LimitedRun(Setting(replace(SOLO, max_num_seqs=8), Users(20, LENGTHS)), 1)
+
+
+def of(run: LimitedRun) -> Limit | None:
+    (view,) = run.store.snapshot().backends
+    return view.limited_by
+
+
+def test_a_verdict_needs_some_seconds(full: LimitedRun) -> None:
+    """At first there is none, and then it stands in the view of the backend."""
+    assert full.play(5) == (None,)
+    (found,) = full.play(25)
+    assert found is not None
+    assert found.kind is LimitKind.SLOTS
+    assert found.line.startswith("limited by slots, last 25 s: 8 of 8 run, 12 wait; KV cache 1 %; room for ")
+
+
+def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:
+    """Its last verdict does not count any more."""
+    full.play(30)
+    full.store.accept(SourceKey.backend("server-1"), Failure(FailureKind.REFUSED, "refused", 30.5), 1.0)
+    (view,) = full.store.snapshot().backends
+    assert view.limited_by is None
+
+
+@pytest.mark.parametrize(("running", "waiting", "stays"), [(0, 1, True), (0, 3, False)])
+def test_the_limit_by_a_client_stays_while_a_lone_request_begins(
+    running: float, waiting: float, *, stays: bool
+) -> None:
+    """A poll that meets a request before its first step does not end the verdict; a queue does."""
+    run = LimitedRun(Setting(SOLO, Users(0, LENGTHS, per_s=1e-6)), 1)
+    run.play(40)
+    limit = of(run)
+    assert limit is not None
+    assert limit.kind is LimitKind.CLIENT
+    lane = LaneSample("0", running=running, waiting=waiting)
+    run.store.accept(SourceKey.backend("server-1"), EngineSample(40.5, "vllm", (lane,)), 1.0)
+    assert (of(run) is not None) == stays
+
+
+# What the store makes of engines that report less than vLLM, or later.
+
+
+def sample(at: float, *lanes: LaneSample, note: str | None = None) -> EngineSample:
+    return EngineSample(at, "any", lanes, models=("m",), note=note)
+
+
+def test_the_server_s_own_rate_is_the_live_one(world: World) -> None:
+    """Where tokens are counted at the end of requests, the live rate is the gauge, summed over lanes."""
+    lanes = [
+        LaneSample(name, generation_tokens=0.0, generation_tps_gauge=gauge, per_finished_request=True)
+        for name, gauge in (("0", 40.0), ("1", 2.5))
+    ]
+    for second in range(3):
+        view = world.feed(sample(1000 + second, *lanes))
+    assert (view.generation_tps, view.generation_tps_1s) == (0.0, 42.5)
+    assert view.history.generation_tps.peak(0.0) == 42.5
+
+
+def test_a_gauge_that_outlives_its_traffic_is_not_believed(world: World) -> None:
+    """SGLang keeps its last rate for 30 s: where its counter moves with the tokens, a still one overrules."""
+    moving = LaneSample("0", generation_tokens=0.0, generation_tps_gauge=50.0)
+    for second in range(5):
+        view = world.feed(sample(1000 + second, replace(moving, generation_tokens=60.0 * second)))
+    assert view.generation_tps_1s == 50.0
+    for second in range(5, 17):
+        view = world.feed(sample(1000 + second, replace(moving, generation_tokens=240.0)))
+    assert (view.generation_tps, view.generation_tps_1s) == (0.0, 0.0)
+
+
+def test_a_server_without_figures_is_unknown_in_its_own_words(world: World) -> None:
+    """No load figure gives no state but "unknown", with the source's note as the rule; nothing becomes 0."""
+    view = world.feed(sample(1000, LaneSample("0"), note="1 model loaded; no figures"))
+    assert (view.state, view.state_rule) == (BackendState.UNKNOWN, "1 model loaded; no figures")
+    assert (view.running, view.generation_tps, view.kv_cache_percent, view.generation_tokens) == (None,) * 4
+    assert view.model == "m"
+    assert view.ok
+
+
+def test_a_mean_without_buckets_is_a_mean_without_quantiles(world: World) -> None:
+    """llama.cpp reports a sum and a count: the mean of the window is known, its quantiles are not."""
+    for second in range(3):
+        tokens = 100.0 * second
+        lane = LaneSample("0", itl=Histogram((math.inf,), (tokens,), tokens * 0.03))
+        view = world.feed(sample(1000 + second, lane))
+    assert view.itl.mean_s == pytest.approx(0.03)
+    assert (view.itl.count, view.itl.p50, view.itl.p99) == (200.0, None, None)
+    assert view.itl.note is not None
+    assert "only a mean" in view.itl.note
