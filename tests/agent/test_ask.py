@@ -23,11 +23,8 @@ def test_query_and_line_say_the_same() -> None:
     "query",
     [
         {"since": "abc"},
-        {"since": ""},
         {"since": "nan"},
-        {"since": "inf"},
         {"interval_s": "-inf"},
-        {"interval_s": "1e999"},
         {"processes": "perhaps"},
         {"since": "\x1b[31m" + "9" * 5000},
     ],

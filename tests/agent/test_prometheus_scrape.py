@@ -18,7 +18,7 @@ from tests.agent.agent_process import running
 from tests.prometheus.prometheus_server import Prometheus, prometheus
 from tests.sources.installed import installed
 
-SECONDS = float(os.environ.get("SPARKTOP_SCRAPE_SECONDS", "60"))
+SECONDS = float(os.environ.get("SPARKTOP_SCRAPE_SECONDS", "12"))
 """How long it is scraped, once a second."""
 MOST_MISSED = 9
 """Scrapes that the window may lack: Prometheus looks for targets every 5 s, and the machine may be busy."""

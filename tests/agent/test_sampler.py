@@ -38,23 +38,16 @@ async def samples(sampler: Sampler, ask: Ask | None = None) -> tuple[NodeSample,
     return found
 
 
-async def test_nothing_is_read_before_somebody_asks(
-    sampler: Sampler, machine: FakeMachine, timers: Timers
-) -> None:
-    """Without a request the agent reads nothing, and its machine's identity is unknown."""
-    await timers.advance(3600.0)
-    assert machine.taken == []
-    assert sampler.resting
-    assert sampler.identity == NodeIdentity()
-
-
 async def test_samples_are_taken_for_a_minute_after_the_last_request(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
-    """After a request, one sample a second is taken for a minute, then none until the next request."""
+    """Nothing is read before a request; after it one sample a second for a minute, then none."""
+    await timers.advance(3600.0)
+    assert (machine.taken, sampler.identity) == ([], NodeIdentity())
+    begun = timers.now
     await samples(sampler)
     await timers.advance(3600.0)
-    assert machine.taken == [5000.0 + second for second in range(int(REST_S) + 1)]
+    assert machine.taken == [begun + second for second in range(int(REST_S) + 1)]
     assert sampler.resting
     (sample,) = await samples(sampler)
     assert sample.at == timers.now

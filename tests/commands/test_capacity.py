@@ -22,14 +22,9 @@ from sparktop.sweep.run.forecast import plan_sentences
     ("words", "message"),
     [
         (["--arrivals", "poisson"], "--arrivals goes with --rate"),
-        (["--workload", "chat", "--rate"], "--workload goes with --agents"),
-        (["--pp", "64"], "--pp goes with --rate or --concurrency"),
         (["--slo", "ttft_p90_ms=1", "--preset", "mlperf-llama3.1-8b"], "give one of them"),
         (["--preset", "mlperf-gpt-oss-120"], "did you mean 'mlperf-gpt-oss-120b'"),
-        (["--preset", "mlperf-mixtral"], "mlperf-gpt-oss-120b"),
         (["--slo", "output_tps=600"], "does not limit single requests"),
-        (["--agents", "--rate"], "not allowed with"),
-        (["--most", "0"], "--most"),
         (["--workload", "nonsense"], "there is no workload 'nonsense'"),
     ],
 )

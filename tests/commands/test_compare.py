@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from sparktop.cli import main
 from sparktop.graphics.cells import cell_width
 from sparktop.sweep.compare.series import load_reference
-from sparktop.sweep.result.store import save, sweeps_folder
+from sparktop.sweep.result.store import save
 from tests.sweep.made_results import made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"
@@ -101,32 +100,12 @@ def test_results_of_all_tools_stand_side_by_side(capsys: pytest.CaptureFixture[s
     assert "role-only" not in out  # figures are computed from the detailed file, not read from its summary
 
 
-def test_the_list_has_references_and_stored_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
-    """The list has references and stored sweeps, with the names in the files."""
-    folder = sweeps_folder(os.environ)
-    folder.mkdir(parents=True)
-    save(folder / "20260322T180405Z-x.json", made_sweep())
-    (folder / "20260323T180405Z-y.json").touch()
-    code, out, _ = printed(capsys, "--list")
-    assert code == 0
-    lines = out.splitlines()
-    assert [line.split()[0] for line in lines[:4]][2] == TOPOLOGIES
-    assert lines[4].endswith("2026-03-22 18:04  a  done")
-    assert "is empty" in lines[5]
-    code, out, _ = printed(capsys, "--list", str(folder / "20260322T180405Z-x.json"))
-    assert out == "a  sparktop 1.0  m  c2\n"
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ([], "nothing to compare"),
         (["/none.json"], "/none.json: cannot be read: No such file or directory"),
-        (["ref:none"], "no reference 'none'"),
         ([TOPOLOGIES, "--baseline", "sollo"], "nothing here is called 'sollo': did you mean 'solo'?"),
-        ([TOPOLOGIES, "--same", "solo", "solo"], "--same needs two different names"),
-        ([TOPOLOGIES, "--format", "xml"], "invalid choice"),
-        ([str(RESULTS)], "cannot be read: Is a directory"),
         ([str(RESULTS / "llama-benchy-0.4.0-progress.jsonl")], "is the progress of a run"),
     ],
 )

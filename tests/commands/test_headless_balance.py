@@ -66,12 +66,10 @@ def watched(name: str, hz: int, form: str = "json", *, glance: bool = False) -> 
     ("name", "hz"),
     [
         ("leastbusy-c16-b", 4),
-        ("leastbusy-c16-b", 2),
         ("leastbusy-c16-b", 1),
         ("cooldown-c64", 1),
         ("shuffle-c16", 4),
         ("leastbusy-c2", 4),
-        ("leastbusy-warm-c64", 1),
     ],
 )
 def test_the_headless_word_is_right(name: str, hz: int) -> None:

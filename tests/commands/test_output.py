@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.commands.output import check_file, tell, write_file
+from sparktop.commands.output import tell, write_file
 from sparktop.errors import OutputError
 
 
@@ -36,15 +36,6 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
         write_file(path, "new")
     assert path.read_text(encoding="utf-8") == "old"
     assert [one.name for one in tmp_path.iterdir()] == ["x.json"]
-
-
-@pytest.mark.parametrize(
-    ("name", "why"), [("", "is a folder"), ("none/x", "there is no folder"), ("a\0b", "null")]
-)
-def test_an_impossible_place_is_told_early(tmp_path: Path, name: str, why: str) -> None:
-    """A folder, a place in a missing folder and an invalid name are refused before anything is watched."""
-    with pytest.raises(OutputError, match=why):
-        check_file(tmp_path / name)
 
 
 def test_messages_are_clean_lines(capsys: pytest.CaptureFixture[str]) -> None:

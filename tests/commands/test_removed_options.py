@@ -13,11 +13,8 @@ from sparktop.cli import main
         ("--follow FILE", "--follow was removed: watch the servers while it runs"),
         ("sweep http://127.0.0.1:1 --preset prefix-cache", "prefix-cache was removed: --depth 0,4k"),
         ("sweep --users 4", "--users was removed: --agents N --workload chat"),
-        ("sweep --users 4 --think 9", "--users was removed"),
         ("capacity a --users", "--users was removed: --agents --workload chat"),
-        ("replay A --compare B", "--compare was removed: sparktop report FILE"),
         ("snapshot --from A --compare B C", "--compare was removed: sparktop report FILE"),
-        ("snapshot --compare=B", "--compare was removed: sparktop report FILE"),
     ],
 )
 def test_a_removed_option_names_what_remains(

@@ -68,14 +68,6 @@ def test_the_last_sweep_is_the_newest_with_a_measured_level(
     assert err.count("\n") == 1
 
 
-def test_nothing_stored_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If nothing is stored, the message names the folder and the remedy."""
-    assert main(["report"]) == 2
-    found = capsys.readouterr().err
-    assert str(folder) in found
-    assert "make one with sparktop sweep" in found
-
-
 def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.CaptureFixture[str]) -> None:
     """Results of other tools are written in all formats but llama-benchy's; `--target` is for sweeps."""
     beginnings = {
@@ -93,17 +85,6 @@ def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.
         for words in (["--format", "llama-benchy"], ["--target", "a"]):
             assert main(["report", source, *words]) == 2
             assert "for results of sparktop sweep" in capsys.readouterr().err
-
-
-def test_further_sources_stand_beside_the_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Further sources are shown beside the first one; CSV and JSON hold one sweep only."""
-    path, table = str(stored(folder, made_sweep())), "ref:spark-topologies-2026-03"
-    assert main(["report", path, table]) == 0
-    assert "## Beside `" in capsys.readouterr().out
-    assert main(["report", str(RESULTS / "llama-benchy-0.4.0-c16.json"), table]) == 0
-    assert "theirs and ours" in capsys.readouterr().out
-    assert main(["report", path, table, "--format", "csv"]) == 2
-    assert "holds one sweep" in capsys.readouterr().err
 
 
 def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
@@ -17,8 +16,6 @@ from sparktop.errors import UnreachableError
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
-from sparktop.model.series import HistoryTable, Series
-from sparktop.model.snapshot import BackendHistory, BackendView, NodeHistory, NodeView, Snapshot
 from sparktop.model.targets import ARGUMENTS, BackendTarget, EventSettings, NodeTarget, Watch
 from sparktop.store import SourceKey, SourceKind, Store
 
@@ -146,21 +143,6 @@ def test_after_an_interrupt_the_report_is_partial(
     assert json.loads(out)["nodes"][0]["ok"] is True
     assert err == "sparktop: interrupted: the report is of what was seen until then\n"
     assert calls == ["start", "stop"]
-
-
-def history(points: int) -> Series:
-    made = HistoryTable(("value",))
-    for at in range(points):
-        made.append(float(at), {})
-    return made.series()["value"]
-
-
-def seen(backend_points: int, node_points: int, failure: Failure | None = None) -> Snapshot:
-    backend = BackendView(
-        "b", "", "g", failure=failure, history=BackendHistory(running=history(backend_points))
-    )
-    node = NodeView("n", "local", history=NodeHistory(cpu_percent=history(node_points)))
-    return Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 0.0, 1.0, 2.0, nodes=(node,), backends=(backend,))
 
 
 @pytest.mark.parametrize(("seconds", "sends"), [(None, False), (10.0, False), (60.0, True)])

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from sparktop.cli import main
 from sparktop.commands.sweep import targets as sweep_targets
-from sparktop.commands.sweep.command import chosen_format, counts
+from sparktop.commands.sweep.command import chosen_format
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
-from sparktop.commands.sweep.targets import choose_targets, named_target
-from sparktop.errors import UsageError
+from sparktop.commands.sweep.targets import choose_targets
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Load, TargetKind
@@ -36,10 +35,7 @@ WATCH = Watch(
     ("words", "message"),
     [
         (["--preset", "topolgy"], "did you mean 'topology'"),
-        (["--slo", "speed=3"], "no figure 'speed'"),
         (["-c", "1,0"], "whole number"),
-        (["-c", "1,,2"], "whole number"),
-        (["--target", "nourl"], "NAME=URL"),
         (["--order", "abba", "--duration", "5", "127.0.0.1:1"], "--runs"),
         (["--format", "llama-benchy", "127.0.0.1:1", "127.0.0.1:2"], "holds one target"),
         (["10.0.0.1:9750"], "agent"),
@@ -128,27 +124,11 @@ async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: 
     assert "rival" not in {one.name for one in everything.targets}
 
 
-async def test_one_word_twice_is_one_target() -> None:
-    """A target that is named twice is measured once."""
-    chosen = await choose_targets(["spark-a", "spark-a"], [], WATCH, None)
-    assert len(chosen.targets) == 1
-
-
-def test_pairs_and_lists_are_read() -> None:
-    """The URL of NAME=URL may contain "="; numbers keep their order, each once."""
-    assert named_target("a = http://h:1/x=y") == ("a", "http://h:1/x=y")
-    assert counts(100)("4,1,4") == (4, 1)
-    with pytest.raises(UsageError, match="NAME=URL"):
-        named_target("=http://h:1")
-
-
 @pytest.mark.parametrize(
     ("asked", "file", "is_terminal", "form"),
     [
         ("csv", "x.dat", True, "csv"),
         (None, "x.md", False, "md"),
-        (None, "x.csv", False, "csv"),
-        (None, "x.html", True, "html"),
         (None, "x.SVG", False, "svg"),
         (None, "x.out", True, "json"),
         (None, None, True, "md"),
@@ -216,18 +196,6 @@ def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
     assert "sparktop: a line [31m\n" in told
     assert told.count("\r\x1b[K") == 3
     assert all(len(part) < 40 for part in told.replace("\x1b[K", "").split("\r"))
-
-
-def test_messages_on_a_terminal_are_wrapped_at_words() -> None:
-    """Messages on a terminal are wrapped between words."""
-    screen = io.StringIO()
-    line = SweepLine(live=True, width=40, stream=screen)
-    words = "3 runs show differences between targets from +21 % on, if equal runs differ by 6.5 %"
-    line.hear(Notice(words))
-    rows = screen.getvalue().split("\r\x1b[K")[1].splitlines()
-    assert " ".join(row.strip() for row in rows) == f"sparktop: {words}"
-    assert len(rows) == 3
-    assert max(map(len, rows)) <= 40
 
 
 def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:

@@ -36,12 +36,9 @@ def test_agents_follow_their_workload() -> None:
     ("words", "message"),
     [
         ("--agents 2 -c 4", "one axis: give -c or --agents"),
-        ("--agents 2 --rate 1", "one axis: give --rate or --agents"),
         ("--workload coder", "--workload goes with --agents"),
         ("--agents 2 --workload codder", "did you mean 'coder'"),
         ("--agents 2 --pp 9", "leave out --pp"),
-        ("--agents 2 --mode steady", "leave out --mode"),
-        ("--agents 2 --requests 9", "leave out --requests"),
         ("--agents 2 --slo ttft_p90_ms=900", "leave out --agents"),
     ],
 )
@@ -49,14 +46,6 @@ def test_options_that_contradict_each_other_are_one_line(words: str, message: st
     """Contradicting options are reported in one line that names what to leave out."""
     with pytest.raises(UsageError, match=message):
         _plan(*words.split())
-
-
-def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line each, with the levels and lengths, and nothing is sent."""
-    assert main(["sweep", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("quick ") and "c = 1, 4, 16 and on to 256" in line for line in lines)
-    assert len(lines) > 5
 
 
 @pytest.mark.parametrize(

@@ -16,23 +16,13 @@ pytestmark = pytest.mark.outside
     ("words", "message"),
     [
         (["--trace", TRACE, "--rate", "2"], "give --rate or --trace, not both"),
-        (["--trace", TRACE, "-c", "4"], "give -c or --trace, not both"),
-        (["--trace", TRACE, "--agents", "2"], "give --agents or --trace, not both"),
         (["--trace", TRACE, "--pp", "64"], "has its own lengths: leave out --pp"),
-        (["--trace", TRACE, "--tg", "64"], "has its own lengths: leave out --tg"),
-        (["--trace", TRACE, "--depth", "0,64"], "has its own lengths: leave out --depth"),
-        (["--trace", TRACE, "--duration", "60"], "--trace-range: leave out --duration"),
-        (["--trace", TRACE, "--mode", "burst"], "leave out --mode"),
-        (["--trace", TRACE, "--arrivals", "trains"], "leave out --arrivals"),
-        (["--trace", TRACE, "--longest"], "leave out --longest"),
         (["--trace", TRACE, "--slo", "ttft_p90_ms=9", "127.0.0.1:1"], "leave out --trace"),
         (["--trace", TRACE, "--trace-range", "9..5"], "--trace-range: '9..5' is empty"),
         (["--trace", TRACE, "--trace-range", "1000..2000"], "no request in the chosen part"),
-        (["--trace", TRACE, "--trace-speed", "0"], "--trace-speed"),
         (["--trace", TRACE, "--trace-format", "azure"], "mooncake.jsonl, line 1: no column"),
         (["--trace-speed", "2"], "--trace-speed goes with --trace"),
         (["--trace", "/nowhere/x.jsonl"], "/nowhere/x.jsonl: cannot be read: No such file"),
-        (["--trace", "/"], "/: cannot be read: Is a directory"),
     ],
 )
 def test_what_cannot_be_replayed_is_exit_2(
@@ -50,9 +40,7 @@ def test_what_cannot_be_replayed_is_exit_2(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is empty"),
         (b"\x00\x01\x02", "line 1: NUL bytes"),
-        (b"TIMESTAMP,ContextTokens,GeneratedTokens\n", "only a header"),
         (b'{"timestamp": 5, "input_length": 9}\n', "line 1: no field 'output_length'"),
         (
             b"".join(b'{"timestamp": %d, "input_length": 9, "output_length": 1}\n' % at for at in (9, 5)),

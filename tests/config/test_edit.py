@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
@@ -71,6 +71,7 @@ PLACES = [one.place for one in (*ALERTS, *STATES, *GUARD)]
 
 
 @given(st.dictionaries(st.sampled_from(PLACES), st.floats(0.1, 1e6), min_size=1))
+@settings(max_examples=25)
 def test_the_example_file_takes_any_values(values: dict[Place, Value]) -> None:
     """In the example file, each value is set, all other settings stay, and no comment is lost."""
     before = default_toml()

@@ -16,8 +16,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.router import Deployment, RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.ui.options import Configured
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
 LOCKED = Failure(FailureKind.UNAUTHORIZED, "HTTP 401\x1b[2J", 1.0)
 NODES = (
@@ -94,14 +93,10 @@ def test_what_was_found_comes_back_from_the_file() -> None:
     [
         "# DGX OS 7",
         "# vllm 0.32.0, m url = 1",
-        "#slots = 8",
         "# It did not answer: HTTP 401 [2J",
-        '#api_key_env = "VLLM_API_KEY"',
         "# The machine 10.0.0.9 is not watched. Over ssh nothing has to be installed there.",
         '#ssh = "10.0.0.9"',
-        "# litellm, least-busy",
         "# Not watched: https://example.org/v1 [[nodes]]",
-        '#api_key_env = "LITELLM_KEY"',
     ],
 )
 def test_comments_say_what_is_known_and_what_to_fill_in(line: str) -> None:
@@ -126,14 +121,3 @@ def test_a_file_is_not_overwritten_and_needs_a_name(tmp_path: Path) -> None:
         write_found(Watch(), str(path), 0.1)
     with pytest.raises(UsageError, match=r"takes FILE.toml, not '10.0.0.1:8000': TARGETs stand before it$"):
         write_found(Watch(), "10.0.0.1:8000", 0.1)
-
-
-def test_the_menu_writes_into_the_usual_place_once(tmp_path: Path) -> None:
-    """The menu writes the user's own file, with its folder, unless the file exists."""
-    configured = Configured(Watch(source=ARGUMENTS), lambda _: None, {"HOME": str(tmp_path)})
-    first = configured.write_found(BACKENDS, SNAPSHOT)
-    path = tmp_path / ".config" / "sparktop" / "sparktop.toml"
-    text = path.read_text(encoding="utf-8")
-    assert (first, text) == ("written: ~/.config/sparktop/sparktop.toml", found_toml(BACKENDS, SNAPSHOT))
-    assert "exists; sparktop --write-config - prints" in configured.write_found((), SNAPSHOT)
-    assert path.read_text(encoding="utf-8") == text

@@ -18,18 +18,10 @@ WRITTEN = st.sampled_from(
     ("text", "name"),
     [
         ("q", "q"),
-        ("Q", "Q"),
-        ("7", "7"),
         ("/", "slash"),
-        ("+", "plus"),
-        ("F5", "f5"),
         ("Space", "space"),
-        ("shift+tab", "shift+tab"),
         ("ctrl+x", "ctrl+x"),
-        ("Ctrl+X", "ctrl+x"),
         ("ctrl++", "ctrl+plus"),
-        ("alt+/", "alt+slash"),
-        ("ctrl+shift+x", "ctrl+shift+x"),
         ("shift+a", "A"),
     ],
 )
@@ -59,11 +51,9 @@ def test_a_moved_entry_has_its_new_key_alone() -> None:
     [
         ({"freeze": "t"}, "'freeze' cannot be 't': 'theme' has it"),
         ({"freeze": "J"}, None),
-        ({"freeze": "j"}, "'freeze' cannot be 'j': 'next' has it"),
         ({"freeze": "x", "zoom": "x"}, "'freeze' cannot be 'x': 'zoom' has it"),
         ({"freeze": "ctrl+q"}, "'freeze' cannot be 'ctrl+q': it always quits"),
         ({"freeze": "ctrl+m"}, "'freeze' cannot be 'ctrl+m': it is the same as 'enter' to a terminal"),
-        ({"freeze": "ctrl+["}, "'freeze' cannot be 'ctrl+[': it is the same as 'escape' to a terminal"),
         ({"freeze": "pause"}, "'freeze' is not a key: write one like 'Q', 'f5', 'space' or 'ctrl+x'"),
     ],
 )

@@ -31,7 +31,7 @@ def test_gauges_and_machines_of_a_hang() -> None:
     """In a hang the gauges do not change; the GPU spins at low power and normal clock, without traffic."""
     rehearsal = Rehearsal(nodes=4, scenario=SCENARIOS["hang-a"])
     first = rehearsal.play(60).snapshot()
-    later = rehearsal.play(120).snapshot()
+    later = rehearsal.play(40).snapshot()
     one, other = first.backends[0], later.backends[0]
     assert one.running
     assert (one.running, one.waiting, one.kv_cache_percent) == (

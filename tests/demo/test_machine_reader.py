@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from sparktop.demo.machine import MOST_LEAK_BYTES, SLOW_MHZ, Machine, MachineHeat, MachineReader, node_sample
-from sparktop.hardware.kernel_file import link_bits_per_s
+from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine, SimulatedRequest
-from sparktop.simulation.thermal import AMBIENT_C, BARE_W
+from sparktop.simulation.thermal import AMBIENT_C
 from tests.demo.quick_engines import Clock
 
 GIB = 2**30
@@ -60,54 +55,6 @@ def test_a_loaded_machine_warms_up_and_slows_down(clock: Clock) -> None:
     assert late.throttle_reasons == ("software thermal",)
     assert (late.throttled_percent["software thermal"] or 0) > 0
     assert late.limit_margin_c == 94 - late.temperature_c
-
-
-def test_without_an_engine_its_memory_is_free(clock: Clock) -> None:
-    """Without an engine 83 GiB are free, its process is gone, and the GPU draws 4 W."""
-    bench = Bench(clock)
-    before = bench.load(4, 10)
-    bench.reader.attach(None)
-    after = bench.load(0, 600)
-    assert after.memory.available_bytes is not None
-    assert before.memory.available_bytes is not None
-    assert after.memory.available_bytes - before.memory.available_bytes > 82 * GIB
-    assert [one.name for one in before.gpus[0].processes or ()] == ["VLLM::EngineCore", "Xorg"]
-    assert [one.name for one in after.gpus[0].processes or ()] == ["Xorg"]
-    assert after.gpus[0].power_w == BARE_W
-
-
-def test_a_power_fault_pins_clock_and_power_and_says_nothing(clock: Clock) -> None:
-    """Under load a power fault pins the clock at 712 MHz and 15 to 18 W, without a reason or heat."""
-    gpu = Bench(clock, machine=Machine(slow_clock=True)).load(32, 200).gpus[0]
-    assert gpu.sm_clock_mhz == pytest.approx(SLOW_MHZ, abs=4)
-    assert 15 <= (gpu.power_w or 0) <= 18
-    assert (gpu.utilization_percent, gpu.throttle_reasons) == (97, ())
-
-
-def test_a_leak_takes_headroom_until_it_ends(clock: Clock) -> None:
-    """A leak lowers the headroom at its rate up to a limit; the parts of the memory bar still add up."""
-    machine = Machine(leak_bytes_per_s=0.1 * GIB, leak_from_s=clock.now + 10)
-    bench = Bench(clock, machine=machine)
-    start, later, end = (bench.load(4, seconds).memory for seconds in (10, 60, 400))
-    assert start.headroom_bytes is not None
-    assert later.headroom_bytes is not None
-    assert end.headroom_bytes is not None
-    assert start.headroom_bytes - later.headroom_bytes == pytest.approx(6 * GIB, rel=0.1)
-    assert start.headroom_bytes - end.headroom_bytes == pytest.approx(MOST_LEAK_BYTES, rel=0.1)
-    assert end.headroom_bytes < 8 * GIB
-    assert sum(part.size_bytes for part in end.parts) == end.total_bytes
-    assert min(part.size_bytes for part in end.parts) >= 0
-
-
-def test_the_simulated_bus_is_what_the_hardware_reader_makes_of_its_link(tmp_path: Path) -> None:
-    """A simulated PCIe Gen5 x4 link has the rate that the hardware reader computes from /sys."""
-    (tmp_path / "current_link_speed").write_text("32.0 GT/s PCIe\n", encoding="ascii")
-    (tmp_path / "current_link_width").write_text("4\n", encoding="ascii")
-    read = link_bits_per_s(str(tmp_path))
-    ports = [link for link in node_sample(0.0, 0.5).network if link.kind == "rdma"]
-    assert ports
-    assert all(port.bus_bits_per_s == pytest.approx(read, rel=0.001) for port in ports)
-    assert all(port.bus_bits_per_s == pytest.approx(100.8e9) for port in ports)
 
 
 def test_a_start_shows_its_phases(clock: Clock) -> None:

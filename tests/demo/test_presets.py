@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from sparktop.demo.command import demo_sweeps, make_watch
+from sparktop.demo.command import demo_sweeps
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sweep.plan.presets import make_plan
 from stage.sweep import RehearsedSweep
@@ -54,30 +51,3 @@ def test_what_a_scenario_compares(
         concurrency,
         lengths,
     )
-
-
-@pytest.mark.outside
-def test_the_help_says_that_the_load_makes_way() -> None:
-    """`sparktop demo --help` states that the load makes way, and names the keys."""
-    command = [sys.executable, "-m", "sparktop", "demo", "--help"]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - ourselves
-    assert "makes way" in said
-    assert "f5" in said
-
-
-def test_a_watch_of_a_cluster_has_them() -> None:
-    """The viewer of a cluster gets its presets."""
-
-    class Running:
-        """Replaces a running cluster."""
-
-        nodes = ()
-        targets = BACKENDS
-        routers = ROUTERS
-        rivals = RIVALS
-        scenario = "oscillation"
-
-    watch = make_watch(Running())  # type: ignore[arg-type]  # only these are read
-    assert [one.name for one in watch.sweeps] == ["router", "topologies"]
-    assert watch.sweeps[1].targets == ("proxy", "simple-shuffle", "spark-a")
-    assert watch.sweep_routers == RIVALS

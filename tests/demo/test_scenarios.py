@@ -8,10 +8,8 @@ import pytest
 
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.commands import demo as demo_command
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.snapshot import Snapshot
-from sparktop.simulation.routers import STRATEGIES
 from stage.rehearsal import Rehearsal
 
 pytestmark = pytest.mark.long
@@ -92,12 +90,6 @@ def test_the_faulty_clock_is_seen() -> None:
     words = [node.speed.word if node.speed else None for node in snapshot.nodes]
     assert words[1] == "slow clock"
     assert words[0] != "slow clock"
-
-
-def test_the_words_of_the_command_line_are_the_simulations() -> None:
-    """Scenarios and strategies of the command line are those of the simulation, the default first."""
-    assert list(SCENARIOS) == list(demo_command.SCENARIOS)
-    assert tuple(STRATEGIES) == demo_command.STRATEGIES
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -14,11 +14,9 @@ from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
-from sparktop.demo.load import MARKED, Driver, GivingWay, Visitors
-from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.demo.load import Driver, GivingWay, Visitors
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.simulation.routers import make_router
-from tests.demo.quick_engines import QUICK, live_engine
+from tests.demo.quick_engines import live_engine
 
 pytestmark = pytest.mark.outside
 
@@ -26,9 +24,7 @@ PATIENCE_S = 100.0
 LONG_S = 1e6
 MODEL = "openai/gpt-oss-120b"
 SCENARIO = replace(SCENARIOS["oscillation"], load=3, prompt_tokens=50, output_tokens=8)
-BODY = {"model": MODEL, "prompt": "a", "max_tokens": 3, "ignore_eos": True}
-ENDLESS = BODY | {"max_tokens": 4000, "stream": True}
-SLOW = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
+ENDLESS = {"model": MODEL, "prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
 
 
 @pytest.fixture
@@ -71,13 +67,6 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def written(heard: int) -> bytes:
-    try:
-        return os.read(heard, 4096)
-    except BlockingIOError:
-        return b""
-
-
 async def test_the_load_pauses_for_a_stranger_and_comes_back(
     http: aiohttp.ClientSession, pipe: tuple[int, int]
 ) -> None:
@@ -96,36 +85,3 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
             stranger.close()
         await until(lambda: driver.totals.done >= before + 6)
     assert (driver.totals.failed, driver.totals.broken_off) == (0, 0)
-
-
-async def test_the_proxy_tells_own_requests_from_others(
-    http: aiohttp.ClientSession, pipe: tuple[int, int]
-) -> None:
-    """A marked request stays marked through the proxy; an unmarked one is reported by proxy and server."""
-    heard, told = pipe
-    visitors = Visitors(told)
-    async with AsyncExitStack() as stack:
-        backend = await stack.enter_async_context(served(live_engine(time.monotonic), visitors))
-        proxy = Proxy(
-            [Upstream("spark-a", backend)], make_router("round-robin", 1), model=MODEL, visitors=visitors
-        )
-        front = await stack.enter_async_context(TestServer(proxy.application()))
-        url = str(front.make_url("/v1/completions"))
-        async with http.post(url, json=BODY, headers=MARKED) as answer:
-            assert answer.status == 200
-            await answer.read()
-        async with http.get(front.make_url("/v1/models")) as answer:
-            await answer.read()
-        assert written(heard) == b""
-        async with http.post(url, json=BODY) as answer:
-            await answer.read()
-        found = b""
-
-        def all_told() -> bool:
-            nonlocal found
-            found += written(heard)
-            return len(found) == 4
-
-        await until(all_told)
-    assert found[:2] == b"++"
-    assert found.count(b"-") == 2

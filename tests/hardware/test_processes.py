@@ -160,9 +160,7 @@ def test_processor_use_is_of_the_time_between_readings(engines: Path) -> None:
 
 def test_a_process_is_recognised_when_it_gets_its_title(engines: Path) -> None:
     """A process is recognised once it has its title, seconds after its start; a finished compiler is gone."""
-    process(
-        engines, 102, "/usr/bin/python3", "-c", "spawn_main()", parent=100
-    )
+    process(engines, 102, "/usr/bin/python3", "-c", "spawn_main()", parent=100)
     process(engines, 103, "/usr/local/cuda/bin/cicc", "-v")
     reader = workloads(engines)
     assert [one.pid for one in reader.read(0.0).processes] == [100, 101]

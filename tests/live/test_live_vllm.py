@@ -21,7 +21,6 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparktop.engines import read_page, vllm
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView, Latency
@@ -201,22 +200,6 @@ def records(servers: list[str]) -> dict[str, Record]:
     return asyncio.run(observe(servers))
 
 
-def replay(records: dict[str, Record]) -> dict[str, Record]:
-    """Return records of the same pages, parsed again and accepted by a new store."""
-    clock = 0.0
-    watch = watch_of(["http://127.0.0.1"] * len(records))
-    again = {
-        name: Record(record.polled, record.fetched, version=record.version)
-        for name, record in records.items()
-    }
-    store = WitnessedStore(watch, again, lambda: clock)
-    for name, record in records.items():
-        for answer in record.polled:
-            clock = answer.at
-            store.accept(SourceKey.backend(name), read_page(answer.body, at=answer.at))
-    return again
-
-
 def compare(records: dict[str, Record]) -> list[Row]:
     return [row for name, record in records.items() for row in rows_of(name, record)]
 
@@ -354,39 +337,3 @@ def test_the_load_was_one_that_shows(records: dict[str, Record]) -> None:
     assert max(view.waiting or 0 for view in full) >= 2
     assert max(view.running or 0 for view in easy) >= 3
     assert all(record.views[-1].generation_tps for record in records.values())
-
-
-BROKEN = {
-    "running": "waiting",
-    "waiting": "running",
-    "generation_tokens": "prompt_tokens",
-    "prompt_tokens_computed": "generation_tokens",
-    "kv_cache_percent": "running",
-    "preemptions": "generation_tokens",
-    "ttft": "e2e",
-}
-"""Fields, and those whose names they get instead."""
-
-
-def test_a_broken_mapping_shows_as_a_deviation(
-    records: dict[str, Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the names of two metrics are exchanged the figures differ; otherwise they agree."""
-    assert [row for row in compare(replay(records)) if not row.holds] == []
-    fields = {name: (names, reading) for name, names, reading in vllm._FIELDS}
-    histograms = dict(vllm._HISTOGRAMS)
-    for name, other in BROKEN.items():
-        with monkeypatch.context() as patch:
-            exchanged = [
-                (known, *(fields[other] if known == name else (names, reading)))
-                for known, names, reading in vllm._FIELDS
-            ]
-            patch.setattr(vllm, "_FIELDS", tuple(exchanged))
-            patch.setattr(
-                vllm,
-                "_HISTOGRAMS",
-                tuple((one, histograms[other] if one == name else names) for one, names in vllm._HISTOGRAMS),
-            )
-            wrong = [row.quantity for row in compare(replay(records)) if not row.holds]
-        sys.stdout.write(f"broken {name}: {', '.join(dict.fromkeys(wrong))}\n")
-        assert wrong, f"{name} read from {other}'s name went unnoticed"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,14 +25,6 @@ def late(*told: float) -> list[tuple[float, dict[str, float | None]]]:
     return [(at, {"a": 10 * at}) for at in told]
 
 
-def test_a_late_point_stands_in_its_place() -> None:
-    """Late points are inserted between earlier ones, and replace none."""
-    made = table((1, 1.0), (2, 2.0), (5, 5.0))
-    made.insert(late(0, 2, 3, 4, 6), apart_s=0)
-    assert points(made) == [(0, 0), (1, 1), (2, 2), (3, 30), (4, 40), (5, 5), (6, 60)]
-    assert [value for _, value in made.series()["b"]] == [None] * 7
-
-
 def test_a_snapshot_does_not_see_what_comes_late() -> None:
     """A series taken before late points were inserted does not change."""
     made = table((1, 1.0), (3, 3.0))
@@ -51,20 +42,6 @@ def test_a_gap_that_late_points_disprove_goes() -> None:
     made = table((1, 1.0), (2.5, None), (4.5, None))
     made.insert(late(5, 6), apart_s=1.75)
     assert points(made) == [(1, 1), (2.5, None), (4.5, None), (5, 50), (6, 60)]
-
-
-def test_a_gap_at_the_end_stays() -> None:
-    """Late points before the last failure do not remove it."""
-    made = table((1, 1.0), (5, None))
-    made.insert(late(2, 3), apart_s=100)
-    assert points(made) == [(1, 1), (2, 20), (3, 30), (5, None)]
-
-
-def test_a_late_point_at_the_time_of_a_gap_takes_its_place() -> None:
-    """A late point at the time of a gap replaces it."""
-    made = table((1, 1.0), (2, None), (9, 9.0))
-    made.insert(late(2), apart_s=0)
-    assert points(made) == [(1, 1), (2, 20), (9, 9)]
 
 
 def test_what_is_older_than_a_full_history_is_dropped() -> None:
@@ -101,17 +78,6 @@ def test_a_history_is_always_in_order_and_keeps_its_values(
         assert {at: dict(after)[at] for at in batch if at not in kept} == {
             at: 10 * at for at in batch if at not in kept
         }
-
-
-@pytest.mark.parametrize("capacity", [5, 100])
-def test_late_points_give_what_points_in_order_give(capacity: int) -> None:
-    """If every second point comes late the series is the same, also where old points are dropped."""
-    ordered = table(*((float(at), 10.0 * at) for at in range(40)), capacity=capacity)
-    mixed = HistoryTable(("a", "b"), capacity)
-    for at in range(1, 40, 2):
-        mixed.append(float(at), {"a": 10.0 * at})
-        mixed.insert(late(at - 1), apart_s=0)
-    assert points(mixed) == points(ordered)
 
 
 def test_points_after_all_others_replace_no_page() -> None:

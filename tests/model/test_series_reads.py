@@ -39,23 +39,6 @@ def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> 
     assert len(table.series()["a"]) == capacity
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.none() | st.floats(allow_nan=False), min_size=1, max_size=30))
-def test_a_packed_page_reads_as_before(values: list[float | None]) -> None:
-    """Packing keeps every bit of times and values, and gaps; packing twice changes nothing."""
-    table = HistoryTable("ab", 30)
-    for at, value in enumerate(values):
-        table.append(at / 3, {"a": value})
-    series = table.series()["a"]
-    before = list(series)
-    for page in table._pages:
-        page.pack()
-        page.pack()
-    assert list(series) == before
-    assert len(series) == len(values)
-    assert list(table.series()["b"]) == [(at / 3, None) for at in range(len(values))]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

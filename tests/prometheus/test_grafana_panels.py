@@ -41,12 +41,9 @@ import pytest
 
 from sparktop.demo.command import DemoCluster
 from sparktop.model.snapshot import Quantile
-from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.parts.figures import latency_row, quantile_text
-from sparktop.store import SourceKey, Store, figures
 from tests.prometheus.comparison import Answer, Row, ask, judge, table
 from tests.prometheus.instants import any_instants, matched_instants
-from tests.prometheus.panels import Kind
 from tests.prometheus.prometheus_server import Prometheus, prometheus
 from tests.prometheus.recording import Poll, load, record
 from tests.prometheus.scripted_servers import SCRIPTS, scripted_servers
@@ -161,41 +158,3 @@ def test_the_scripted_servers_showed_every_word(simulated: Run) -> None:
     assert {"no traffic", "near"} <= whys["stops"]
     assert "too few" in whys["few"]
     assert whys["idle"] <= {"no traffic", "near"}
-
-
-def replay(polls: list[Poll]) -> list[Poll]:
-    """Return the same samples with the views of a fresh store."""
-    clock = 0.0
-    store = Store(Watch(backends=(BackendTarget("again", "http://127.0.0.1"),)), clock=lambda: clock)
-    again: list[Poll] = []
-    for poll in polls:
-        clock = poll.sample.at
-        store.accept(SourceKey.backend("again"), poll.sample)
-        again.append(Poll(poll.wall_s, poll.sample, store.snapshot().backends[0]))
-    return again
-
-
-@pytest.mark.parametrize(
-    ("constant", "seconds", "kinds"),
-    [
-        ("RATE_WINDOW_S", 15.0, {Kind.RATE}),
-        ("RATE_WINDOW_S", 5.0, {Kind.RATE}),
-        ("LATENCY_WINDOW_S", 30.0, {Kind.MEAN, Kind.QUANTILE}),
-    ],
-)
-def test_another_window_shows_as_a_deviation(
-    simulated: Run, monkeypatch: pytest.MonkeyPatch, constant: str, seconds: float, kinds: set[Kind]
-) -> None:
-    """The same samples over a window of another length do not agree; over the right one they do."""
-    moving = [name for name in simulated.polls if name not in SCRIPTS]
-    assert (
-        wrong({name: judge(name, simulated.answers[name], replay(simulated.polls[name])) for name in moving})
-        == []
-    )
-    monkeypatch.setattr(figures, constant, seconds)
-    found = wrong(
-        {name: judge(name, simulated.answers[name], replay(simulated.polls[name])) for name in moving}
-    )
-    names = dict.fromkeys(row.answer.panel.name for row in found)
-    sys.stdout.write(f"{constant} {seconds:g}: {len(found)} beyond tolerance: {', '.join(names)}\n")
-    assert {row.answer.panel.kind for row in found} == kinds

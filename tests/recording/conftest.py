@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sparktop.model.instant import Instant
+from sparktop.model.snapshot import Snapshot
 from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
+from sparktop.report.json_snapshot import to_json
 
 START_S = 1_764_000_000.0
 FRAMES, A_FRAME = 4, 40
@@ -51,6 +54,11 @@ def read(path: Path, data: bytes) -> tuple[list[Record], FrameReader]:
     with path.open("rb") as file:
         reader = FrameReader(file.fileno())
         return [located.record for located in reader.records()], reader
+
+
+def comparable(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the JSON of a snapshot without what describes the viewer itself."""
+    return {name: value for name, value in to_json(snapshot).items() if name not in {"self", "sparktop"}}
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from sparktop.model.instant import Instant
 from sparktop.model.router import Fleet, FleetServer, Scrape
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
@@ -33,13 +31,6 @@ def test_the_wall_is_read_as_it_was_recorded() -> None:
     assert read.servers[0] == servers[0]
     assert read.servers[1].name == "b"
     assert (read.every_s, read.note) == (15.0, "partial answer")
-
-
-def test_a_wall_larger_than_a_record_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tens of thousands of servers do not end a recording."""
-    monkeypatch.setattr("sparktop.recording.records.MAX_BODY_BYTES", 100)
-    fleet = Fleet(99.0, 15.0, (FleetServer("a", "http://a", "g"),) * 20)
-    assert record_of(NOW, Call(Change.ACCEPT, (SourceKey.prometheus("main"), fleet, None))) is None
 
 
 def test_targets_are_recorded_without_secrets() -> None:

@@ -37,7 +37,7 @@ def test_a_file_cut_at_any_byte_of_its_last_records_loses_no_complete_one(made: 
         assert reader.damage == []
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(60))
 def test_no_change_of_bytes_makes_a_false_record(made: Made, tmp_path: Path, seed: int) -> None:
     """Flipped, changed, lost and added bytes cost at most the rest of the frames that they touch."""
     rng = random.Random(seed)  # noqa: S311 - dice of a test
@@ -67,7 +67,7 @@ def test_no_change_of_bytes_makes_a_false_record(made: Made, tmp_path: Path, see
     assert len(found) == len(made.records) or reader.damage or reader.open_frame
 
 
-@pytest.mark.parametrize("step", [1, 7, 1000])
+@pytest.mark.parametrize("step", [1, 1000])
 def test_a_growing_file_is_followed_through_every_torn_header_and_block(
     made: Made, tmp_path: Path, step: int
 ) -> None:

@@ -32,7 +32,7 @@ HOSTILE: tuple[Json, ...] = (
     {},
     [[[[]]]],
 )
-FILES = 40
+FILES = 20
 
 
 @pytest.fixture(scope="module")

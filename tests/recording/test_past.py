@@ -1,24 +1,29 @@
-"""Kept snapshots: how many, how far apart, and which one is found."""
+"""Kept snapshots: how many, how far apart, compressed, in temporary files, and which one is found."""
 
 from __future__ import annotations
 
+import errno
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from sparktop.model.event import Event, Severity
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.recording.past import (
-    BUDGET_BYTES,
-    FEW_SOURCES,
     KEPT_MANY_S,
-    MANY_SCRAPED,
     MANY_SOURCES,
-    SOURCE_BYTES,
+    Chapter,
     Past,
+    Picture,
+    Spool,
+    Stored,
 )
+from sparktop.report.json_snapshot import to_json
+from stage.rehearsal import Rehearsal
 from tests.recording.conftest import instant
 
 
@@ -60,20 +65,6 @@ def test_the_newest_are_close_together_and_all_are_bounded() -> None:
     assert set(gaps[:-430]) == {5.0}
 
 
-def test_many_sources_are_kept_farther_apart() -> None:
-    """With 128 servers the same time is covered by fewer pictures, within the budget of memory."""
-    past = filled(2000, backends=128)
-    assert 200 < len(past) <= BUDGET_BYTES / SOURCE_BYTES / 128 + 2
-    oldest, newest = past.oldest, past.newest
-    assert oldest is not None
-    assert newest is not None
-    assert newest.at - oldest.at > 1790
-    picture = past.at(1000.0)
-    assert picture is not None
-    assert 990 < picture.at <= 1000.0
-    assert len(picture.snapshot.backends) == 128
-
-
 def test_a_fleet_goes_back_ten_minutes() -> None:
     """Of many servers only the newest pictures are kept, and the oldest is not older than necessary."""
     past = filled(1500, backends=MANY_SOURCES + 1)
@@ -103,32 +94,6 @@ def test_pictures_share_the_answers_of_a_prometheus() -> None:
         assert [view.fleet for view in picture.snapshot.fleets] == [answers[at // 15]]
     packed = {id(fleet) for chapter in past._sparse for fleet in chapter._fleets}
     assert len(packed) == len(answers)
-
-
-def test_many_scraped_servers_go_back_ten_minutes() -> None:
-    """Their answers alone fill the memory that is allowed."""
-    servers = tuple(FleetServer(f"s{at}", f"http://s{at}", "g") for at in range(MANY_SCRAPED + 1))
-    fleets = (FleetView("main", "http://p", Fleet(0.0, 15.0, servers)),)
-    past = Past()
-    for at in range(0, 1500, 3):
-        past.add(replace(snapshot(float(at)), fleets=fleets))
-    oldest = past.oldest
-    assert oldest is not None
-    assert oldest.at == 1497 - KEPT_MANY_S
-
-
-def test_sources_that_are_found_later_change_no_order() -> None:
-    """Pictures of few sources and those of more stand in one order of time, and all can be shown."""
-    past = filled(10)
-    for at in range(10, 20):
-        past.add(snapshot(at, backends=FEW_SOURCES + 1))
-    for at in range(20, 30):
-        past.add(snapshot(at, backends=1))
-    assert [one.at for one in past.stamps] == [float(at) for at in range(30)]
-    for at, count in ((5, 2), (15, FEW_SOURCES + 1), (25, 1)):
-        picture = past.at(at)
-        assert picture is not None
-        assert (picture.at, len(picture.snapshot.backends)) == (at, count)
 
 
 def test_a_moment_is_found_by_either_clock() -> None:
@@ -164,3 +129,69 @@ def test_events_are_found_in_both_directions() -> None:
         for at, way in ((199, -1), (150, -1), (121, -1), (100, 1), (121, 1), (150, 1))
     ]
     assert [one and one.at for one in steps] == [150, 121, None, 121, 150, None]
+
+
+def test_compressed_pictures_have_the_same_figures() -> None:
+    """All that a report says of a snapshot, every point of its histories, times and load."""
+    rehearsal = Rehearsal(nodes=2)
+    pictures = [Picture(rehearsal.play(5).snapshot()) for _ in range(4)]
+    chapter = Chapter(pictures)
+    found = chapter.pictures()
+    assert [to_json(one.snapshot) for one in found] == [to_json(one.snapshot) for one in pictures]
+    for read, written in zip(found, pictures, strict=True):
+        ours, theirs = read.snapshot.backends[0], written.snapshot.backends[0]
+        assert list(ours.history.running) == list(theirs.history.running)
+        nodes = read.snapshot.nodes[1], written.snapshot.nodes[1]
+        assert list(nodes[0].history.power_w) == list(nodes[1].history.power_w)
+    assert [(one.at, one.wall, one.generation_tps) for one in chapter.stamps] == [
+        (one.at, one.wall, one.generation_tps) for one in pictures
+    ]
+
+
+HOUR_S = 3600
+
+
+class FullDisk(Spool):
+    """A spool on a disk without room."""
+
+    def store(self, data: bytes) -> Stored:
+        """Raise what a full disk raises."""
+        raise OSError(errno.ENOSPC, f"no room for {len(data)} bytes")
+
+
+def hour(spool: Spool | None, *, backends: int = 1, every_s: float = 1.0) -> Past:
+    """Return the pictures of an hour of servers with one history, moved to `spool` each minute."""
+    past, table = Past(), HistoryTable(BackendHistory.__struct_fields__)
+    for tick in range(int(HOUR_S / every_s)):
+        at = tick * every_s
+        table.append(at, {"running": at / 7, "waiting": float(tick % 3)})
+        history = BackendHistory(**table.series("running", "waiting"))
+        views = tuple(BackendView(f"b{one}", "http://h", "g", history=history) for one in range(backends))
+        past.add(Snapshot(instant(at).wall, at, 1.0, 0.5, backends=views))
+        if spool is not None and at % 60 == 0:
+            past.move(spool)
+    return past
+
+
+def test_moved_pictures_are_as_they_were(tmp_path: Path) -> None:
+    """Figures and every point of the histories, at each of the stored moments."""
+    moved, kept = hour(Spool(tmp_path)), hour(None)
+    assert [one.at for one in moved.stamps] == [one.at for one in kept.stamps]
+    for place in range(0, len(kept), 40):
+        ours, theirs = moved._picture(place), kept._picture(place)
+        assert ours is not None
+        assert theirs is not None
+        assert to_json(ours.snapshot) == to_json(theirs.snapshot)
+        for name in ("running", "waiting", "generation_tps"):
+            assert list(getattr(ours.snapshot.backends[0].history, name)) == list(
+                getattr(theirs.snapshot.backends[0].history, name)
+            )
+
+
+def test_on_a_full_disk_pictures_stay_in_memory() -> None:
+    """Rewinding goes on as without a file."""
+    past, kept = hour(FullDisk(Path("/nowhere"))), hour(None)
+    assert [one.at for one in past.stamps] == [one.at for one in kept.stamps]
+    first = past.at(0.0)
+    assert first is not None
+    assert len(first.snapshot.backends[0].history.running) == 900

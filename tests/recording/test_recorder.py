@@ -167,17 +167,8 @@ def test_a_value_that_cannot_be_written_costs_only_its_own_record(tmp_path: Path
     assert (run.problems, reader.damage) == ([], [])
 
 
-def test_a_second_writer_is_refused(tmp_path: Path) -> None:
-    """Two processes must not write into one file."""
-    first = RecordingFile(tmp_path / "a")
-    with pytest.raises(OutputError, match="another process writes this recording"):
-        RecordingFile(tmp_path / "a")
-    first.close()
-    RecordingFile(tmp_path / "a").close()
-
-
 def test_another_file_is_not_overwritten(tmp_path: Path) -> None:
-    """A text, a folder, a device and a link are refused and stay as they are."""
+    """A text, a folder, a device, a link and what another process writes are refused and stay as they are."""
     (tmp_path / "text").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "text")
     for name in ("text", "link", "."):
@@ -185,6 +176,10 @@ def test_another_file_is_not_overwritten(tmp_path: Path) -> None:
             RecordingFile(tmp_path / name)
     with pytest.raises(OutputError, match="regular file"):
         RecordingFile(Path(os.devnull))
+    own = RecordingFile(tmp_path / "a")
+    with pytest.raises(OutputError, match="another process writes this recording"):
+        RecordingFile(tmp_path / "a")
+    own.close()
     assert (tmp_path / "text").read_text() == "mine"
 
 

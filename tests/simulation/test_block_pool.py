@@ -25,21 +25,6 @@ def test_a_released_prefix_is_found_and_shared() -> None:
     assert (pool.available, pool.held) == (8, 0)
 
 
-def test_kept_blocks_go_last_and_the_end_of_a_prefix_first() -> None:
-    """Empty blocks are taken before kept ones, and of a kept prefix its last block goes first."""
-    pool = BlockPool(6)
-    pool.allocate(3)
-    for block in (1, 2, 3):
-        pool.name(block)
-    pool.release(0, [1, 2, 3])
-    pool.allocate(3)
-    assert pool.match([1, 2, 3]) == 3
-    pool.allocate(1)
-    assert pool.match([1, 2, 3]) == 2
-    pool.allocate(1)
-    assert pool.match([1, 2, 3]) == 1
-
-
 @given(
     script=st.lists(
         st.tuples(st.integers(0, 6), st.lists(st.integers(0, 9), unique=True, max_size=4)), max_size=40

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
-from sparktop.simulation import engine as engine_module
 from sparktop.simulation.engine import (
     Engine,
     EngineEvent,
@@ -163,30 +162,3 @@ def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[f
     _, engine, _ = play(SMALL, asked, pauses=pauses, check=check)
     assert (engine.running, engine.waiting, engine.kv_usage) == (0, 0, 0.0)
     assert engine._batch.context_tokens == 0
-
-
-@given(asked=loads())
-@settings(max_examples=25, deadline=None)
-def test_many_steps_at_once_are_as_many_single_ones(asked: list[Asked]) -> None:
-    """The closed form of a stretch gives what planning each step anew gives."""
-    stretched = play(ROOMY, asked)[0]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "LONGEST_STRETCH_S", 0.0)
-        single = play(ROOMY, asked)[0]
-    assert [(type(event), event.request_id) for event in single] == [
-        (type(event), event.request_id) for event in stretched
-    ]
-    assert [event.at for event in single] == pytest.approx([event.at for event in stretched], rel=1e-9)
-
-
-def test_the_seed_decides_the_noise() -> None:
-    """With jitter, one seed gives one course and another seed another."""
-    request = SimulatedRequest("a", 20, 20)
-
-    def course(seed: int) -> list[EngineEvent]:
-        engine = Engine(SMALL, seed=seed)
-        engine.submit(request, 0.0)
-        return engine.advance(FOREVER)
-
-    assert course(1) == course(1)
-    assert course(1) != course(2)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.simulation.routers import STRATEGIES, LeastBusy, Router, RouterSettings, make_router
+from sparktop.simulation.routers import STRATEGIES, LeastBusy, Router, make_router
 
 Changes = list[tuple[float, int, bool]]
 """Seconds since the last, backend, and whether a request begins there rather than ends."""
@@ -41,23 +41,6 @@ def test_every_strategy_uses_all_backends(name: str) -> None:
     assert all(900 < count < 1100 for count in served.values())
 
 
-def test_ties_go_to_the_first_or_to_any() -> None:
-    """LiteLLM's least-busy takes the first of equal ones, its newest version any."""
-    assert {LeastBusy(4, seed=seed).choose(0.0) for seed in range(40)} == {0}
-    mended = RouterSettings(random_ties=True)
-    assert {LeastBusy(4, mended, seed=seed).choose(0.0) for seed in range(40)} == {0, 1, 2, 3}
-
-
-def test_a_choice_shows_after_the_hop() -> None:
-    """Requests within the hop all go to the first; the next one sees their counts."""
-    router = LeastBusy(2, RouterSettings(increment_lag_s=0.01))
-    assert take(router, 8, 0.0) == [0] * 8
-    assert router.choose(0.009) == 0
-    assert router.counts(0.009) == (0, 0)
-    assert router.choose(0.01) == 1
-    assert router.counts(0.01) == (7, 0)
-
-
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_cooling_backend_gets_nothing_for_five_seconds(name: str) -> None:
     """From the failure on; then it is back."""
@@ -66,15 +49,6 @@ def test_a_cooling_backend_gets_nothing_for_five_seconds(name: str) -> None:
     assert router.cooling(10.0) == {1}
     assert {router.choose(14.999) for _ in range(60)} <= {0, 2}
     assert router.cooling(15.0) == frozenset()
-
-
-def test_when_all_cool_down_there_is_no_backend() -> None:
-    """None, until the first is back."""
-    router = LeastBusy(2)
-    fail(router, 0, 0.0, 401)
-    fail(router, 1, 2.0, 404)
-    assert router.choose(4.9) is None
-    assert router.choose(5.0) == 0
 
 
 def test_more_than_half_must_fail() -> None:

@@ -47,11 +47,10 @@ def test_least_busy_loses_what_the_table_says() -> None:
     assert 0.7 < way.served[0] / sum(way.served) < 0.85
 
 
-@pytest.mark.parametrize("concurrency", [8, 32])
-def test_shuffle_wins_where_it_wins_in_the_table(concurrency: int) -> None:
+def test_shuffle_wins_where_it_wins_in_the_table() -> None:
     """Decode, prefill and TTFT from c = 8 up."""
     (shuffle, _), (herding, _) = (
-        burst(strategy, LITELLM, concurrency) for strategy in ("simple-shuffle", "least-busy")
+        burst(strategy, LITELLM, 16) for strategy in ("simple-shuffle", "least-busy")
     )
     assert decode_tps(shuffle) > decode_tps(herding)
     assert shuffle.prefill_tps is not None

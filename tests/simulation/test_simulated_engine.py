@@ -17,9 +17,7 @@ from sparktop.simulation.engine import (
     EngineProfile,
     RequestTimeline,
     SimulatedRequest,
-    StepCost,
 )
-from sparktop.simulation.thermal import NodeThermal
 
 Maker = Callable[..., EngineProfile]
 FOREVER = 1e6
@@ -139,45 +137,3 @@ def test_what_can_never_run_is_refused(profile: Maker) -> None:
         engine.submit(ask("b"), 6.0)
     with pytest.raises(ValueError, match="have passed"):
         engine.cancel("a", 6.0)
-
-
-def test_the_next_event_is_where_the_next_event_is(profile: Maker) -> None:
-    """Going from one announced time to the next misses nothing, and only what makes no token is silent."""
-    whole, stepped = Engine(profile()), Engine(profile())
-    for engine in (whole, stepped):
-        engine.submit(ask("a", 70, 4), 0.0)
-        engine.submit(ask("b", 8, 9), 0.05)
-    events: list[EngineEvent] = []
-    silent = 0
-    while (at := stepped.next_event_at()) is not None:
-        told = stepped.advance(at)
-        assert all(event.at == at for event in told)
-        silent += not told
-        events += told
-    assert events == whole.advance(FOREVER)
-    # The wake-up, and the first chunk of a prompt in two.
-    assert silent == 2
-
-
-def test_a_slow_node_sets_the_pace(profile: Maker) -> None:
-    """Of two nodes, one with its clock pinned at a quarter: computing takes four times as long."""
-    cost = StepCost(0.0, 0.5, 0.0, 0.001, 0.0, 0.0)
-    slow = NodeThermal()
-    slow.pinned_mhz = 2405.0 / 4
-    engine = Engine(profile(cost=cost, nodes=2), nodes=[NodeThermal(), slow])
-    engine.submit(ask("a", 8, 1), 0.0)
-    assert first_at(engine.advance(FOREVER), "a") == pytest.approx(WAKE + 4 * 0.008)
-
-
-def test_work_warms_its_node_and_rest_cools_it(profile: Maker) -> None:
-    """Under lasting load the node draws more and gets warmer, and after it settles again."""
-    engine = Engine(profile())
-    (node,) = engine.nodes
-    cold_c = node.temperature_c(0.0)
-    for number in range(8):
-        engine.submit(ask(str(number), 8, 900), 0.0)
-    engine.advance(20.0)
-    assert node.power_w() > 35.0
-    assert node.temperature_c(20.0) > cold_c + 5.0
-    engine.advance(2000.0)
-    assert node.temperature_c(2000.0) == pytest.approx(cold_c, abs=0.1)

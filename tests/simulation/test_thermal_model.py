@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from sparktop.simulation.thermal import (
     IDLE_CLOCK_MHZ,
     REFERENCE_CLOCK_MHZ,
@@ -21,24 +17,6 @@ def test_lasting_load_ends_between_84_and_90_degrees() -> None:
         node = NodeThermal()
         node.draw(0.0, power_w)
         assert 84 <= node.temperature_c(HOUR_S) <= 90
-
-
-@given(cuts=st.lists(st.floats(0.0, 300.0), max_size=10))
-@settings(max_examples=40, deadline=None)
-def test_drawing_the_same_in_pieces_changes_nothing(cuts: list[float]) -> None:
-    """Temperature and energy after 300 s do not depend on how often the same power was stated."""
-    whole, pieces = NodeThermal(), NodeThermal()
-    whole.draw(0.0, 60.0)
-    for at in sorted(cuts):
-        pieces.draw(at, 60.0)
-        # The part before the first statement was idle.
-        if at == min(cuts):
-            whole = NodeThermal()
-            whole.draw(at, 60.0)
-    if not cuts:
-        pieces.draw(0.0, 60.0)
-    assert pieces.temperature_c(300.0) == pytest.approx(whole.temperature_c(300.0))
-    assert pieces.energy_j(300.0) == pytest.approx(whole.energy_j(300.0))
 
 
 def test_the_clock_sags_only_when_hot_and_sleeps_when_idle() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import EndReason, LoadMode
 from sparktop.model.sweep import LevelKey, SweepStatus
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.plan.plan import Guard, Load, Plan
-from sparktop.sweep.view.levels import result_key
 from stage.sweep import Halt, RehearsedSweep
 
 pytestmark = pytest.mark.long
@@ -111,21 +109,3 @@ async def test_the_guard_stops_it() -> None:
     engines = sweep.rehearsal.time.engines
     assert not any(engine.in_flight for engine in engines)
     assert sum(engine.tally.ended[EndReason.ABORT] for engine in engines) == 8
-
-
-async def test_an_engine_over_two_machines_can_be_swept() -> None:
-    """In the scenario of tensor parallelism, a level has both machines of a server."""
-    sweep = RehearsedSweep(scenario=SCENARIOS["tp2"], backends=1)
-    await sweep.play(plan_of(sweep, "spark-a", concurrency=(4,), tg=96))
-    assert sweep.result is not None
-    (level,) = sweep.result.targets[0].levels
-    assert result_key("spark-a", level, 64) == LevelKey("spark-a", 4, 64)
-    assert set(level.hardware) == {"spark-a", "spark-b"}
-
-
-def test_there_is_nothing_to_see_before_one_was_played() -> None:
-    """A picture of no sweep is an error, not an empty picture."""
-    sweep = RehearsedSweep()
-    assert sweep.result is None
-    with pytest.raises(RuntimeError, match="no sweep"):
-        sweep.view()

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.demo.engine_requests import (
-    Asked,
     RefusedError,
     read_body,
     read_completion,
@@ -18,42 +17,10 @@ from sparktop.demo.engine_requests import (
 LENGTH = 100
 
 
-def completion(**body: object) -> Asked:
-    return read_completion({"prompt": "one two", **body}, chat=False, max_model_len=LENGTH)
-
-
 def refusal(body: dict[str, object], *, chat: bool = False) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
         read_completion(body, chat=chat, max_model_len=LENGTH)
     return caught.value
-
-
-def test_everything_that_is_asked_for_is_kept() -> None:
-    """Each parameter that vLLM knows reaches the engine."""
-    asked = completion(
-        max_tokens=7,
-        min_tokens=3,
-        ignore_eos=True,
-        stream=True,
-        stream_options={"include_usage": True},
-        return_token_ids=True,
-        cache_salt="s",
-        seed=5,
-        temperature=0.5,
-    )
-    expected = Asked(
-        chat=False,
-        prompt=asked.prompt,
-        max_tokens=7,
-        min_tokens=3,
-        ignore_eos=True,
-        stream=True,
-        include_usage=True,
-        return_token_ids=True,
-        cache_salt="s",
-        seed=5,
-    )
-    assert asked == expected
 
 
 def too_long(count: str, value: int) -> str:
@@ -68,22 +35,12 @@ def too_long(count: str, value: int) -> str:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"max_tokens": 0}, "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"),
         ({"min_tokens": 20}, "min_tokens must be less than or equal to max_tokens=16, got 20."),
-        ({"min_tokens": -1}, "min_tokens must be greater than or equal to 0, got -1."),
         ({"cache_salt": ""}, "Parameter 'cache_salt' must be a non-empty string if provided."),
         ({"prompt": [1, 10**9]}, "Token id 1000000000 is out of vocabulary"),
-        ({"prompt": ""}, "The decoder prompt cannot be empty"),
         ({"n": 2}, "the simulated engine gives one choice: n must be 1"),
-        ({"n": 0}, "the simulated engine gives one choice: n must be 1"),
-        ({"prompt": [1] * 150}, too_long("150", 150)),
         ({"prompt": [1] * 101}, too_long("at least 101", 101)),
-        ({"prompt": "a " * 200}, too_long("at least 101", 101)),
         ({"prompt": [1] * 100}, "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"),
-        (
-            {"prompt": [1] * 90, "max_tokens": 20, "min_tokens": 20},
-            "min_tokens must be less than or equal to max_tokens=10, got 20.",
-        ),
     ],
 )
 def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
@@ -114,7 +71,7 @@ KEYS = (
 
 
 @given(body=st.dictionaries(st.sampled_from(KEYS), VALUES), chat=st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=40)
 def test_any_object_is_read_or_refused(body: dict[str, object], *, chat: bool) -> None:
     """Any JSON object is refused, or gives a request that fits into the model's context."""
     try:

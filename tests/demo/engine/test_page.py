@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparktop.demo.engine_page import Families, HttpFigures, Ledger, engine_families, server_page
+from sparktop.demo.engine_page import HttpFigures, Ledger, server_page
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine, SimulatedRequest
-from stage.page import engine_page, exposition
+from stage.page import engine_page
 
 CAPTURES = Path(__file__).parent.parent.parent / "data" / "vllm-0.32"
 MODEL = "openai/gpt-oss-120b"
@@ -35,9 +33,9 @@ def real() -> dict[str, Metric]:
     return families((CAPTURES / "t010.prom").read_text(encoding="utf-8"))
 
 
-def played(profile_model: str = MODEL) -> tuple[Engine, Ledger]:
+def played() -> tuple[Engine, Ledger]:
     """Return an engine after twelve requests: ten have ended, one was aborted, one is still running."""
-    profile = replace(SOLO, model=profile_model)
+    profile = replace(SOLO, model=MODEL)
     ledger = Ledger(profile.max_model_len)
     engine = Engine(profile, seed=1, on_end=ledger.finished)
     for number in range(12):
@@ -135,18 +133,3 @@ def test_the_short_page_tells_viewers_the_same(page: str) -> None:
     whole = read_page(page.encode(), at=0.0, answer_ms=1.0)
     lanes = tuple(replace(lane, counts={}) for lane in whole.lanes)
     assert replace(short, page_bytes=whole.page_bytes) == replace(whole, lanes=lanes)
-
-
-@pytest.mark.parametrize("value", [0, 7, -0.5, 1e-9, 1234567.0, 1.5e21, float("inf"), float("nan")])
-def test_the_text_is_the_prometheus_clients(value: float) -> None:
-    """The text equals that of the Prometheus client byte for byte, when written first and again."""
-    engine, ledger = played('a "quoted"\\ name\nin two\u2028 lines')
-    made = Metric("odd", "a \\ and\na second line", "counter")
-    made.add_sample("odd_total", {"zone": "z", "area": ""}, value)
-    made.add_sample("odd_total", {}, value)
-    found = [made, *engine_families(engine, ledger, 1.7e9)]
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Families(found))
-    wanted = generate_latest(registry)
-    assert exposition(found) == wanted
-    assert exposition(found) == wanted
