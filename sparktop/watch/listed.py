@@ -306,13 +306,13 @@ def listed(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     """Return what the files below a home directory list; `env` is this process' environment if None."""
     folder = _jobs(home, os.environ if env is None else env)
     try:
-        yaml: Any = importlib.import_module("yaml")
+        importlib.import_module("yaml")
     except ImportError:
         return Listed(problems=(SPARKRUN_NO_YAML,) if any(folder.glob("*.yaml")) else ())
     problems: list[str] = []
     name = _default(home)
-    clusters = {path.stem: one for path, _, one in _files(home / CLUSTERS, yaml, problems, first=name)}
-    dated = [(_started_s(one, changed_s), one) for _, changed_s, one in _files(folder, yaml, problems)]
+    clusters = {path.stem: one for path, _, one in _files(home / CLUSTERS, problems, first=name)}
+    dated = [(_started_s(one, changed_s), one) for _, changed_s, one in _files(folder, problems)]
     jobs = [one for _, one in sorted(dated, key=lambda job: job[0], reverse=True)]
     backends: dict[str, BackendTarget] = {}
     for one in jobs:
@@ -338,7 +338,6 @@ def _jobs(home: Path, env: Mapping[str, str]) -> Path:
 
 def _files(
     folder: Path,
-    yaml: Any,  # noqa: ANN401 - a module that may be missing
     problems: list[str],
     *,
     first: str = "",
@@ -356,8 +355,8 @@ def _files(
         problems.append(f"{clean(folder, 120)}: {len(dated)} files; the newest {MOST_JOBS} are used")
     for changed_s, path in dated[:MOST_JOBS]:
         try:
-            table = _table(path, yaml)
-        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            table = _table(path)
+        except (OSError, ValueError, RecursionError):
             table = None  # an error may quote the file, which may hold a key
         if isinstance(table, dict):
             found.append((path, changed_s, table))
@@ -366,13 +365,13 @@ def _files(
     return found
 
 
-def _table(path: Path, yaml: Any) -> object:  # noqa: ANN401 - a module that may be missing
+def _table(path: Path) -> object:
     """Return what a YAML file holds; None where it is too large, or a pipe, which would be waited for."""
     if not path.is_file():
         return None
     with path.open("rb") as stream:
         body = stream.read(MOST_JOB_BYTES + 1)
-    return yaml.safe_load(body) if len(body) <= MOST_JOB_BYTES else None
+    return _yaml(body) if len(body) <= MOST_JOB_BYTES else None
 
 
 def _changed_s(path: Path) -> float:

@@ -1,4 +1,4 @@
-"""The limit of servers with known figures, and the reason where no limit can be named."""
+"""What limits a server, the sentence that says so, and the reason where no limit can be named."""
 
 from __future__ import annotations
 

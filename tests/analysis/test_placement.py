@@ -1,4 +1,4 @@
-"""Placement: which node a backend runs on, and which backend owns the processes on a GPU."""
+"""Where backends run, which deployments are which backends, and which workers prefill or decode."""
 
 from __future__ import annotations
 

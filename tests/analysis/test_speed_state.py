@@ -1,4 +1,4 @@
-"""Speed: the state of a GPU, with its cause and fix."""
+"""The speed of a GPU with its cause and fix, the limit by bandwidth, and the phases of a start."""
 
 from __future__ import annotations
 
@@ -206,17 +206,6 @@ def start_until(
 def test_a_start_goes_through_its_phases(second: float, phase: int) -> None:
     """The growth of GPU memory shows which phase a start is in."""
     assert PHASES[start_until(second).step] == PHASES[phase]
-
-
-def test_without_gpu_the_engines_process_and_its_memory_count() -> None:
-    """On a CPU, the resident memory of the engine's process replaces GPU memory."""
-    clock = StartClock(START, START + 1)
-    clock.note(Look(START + 1, GIB // 2, on_gpu=False))
-    first = clock.step
-    clock.note(Look(START + 3, GIB // 2, on_gpu=False, has_engine=True))
-    second = clock.step
-    clock.note(Look(START + 5, 3 * GIB, on_gpu=False, has_engine=True))
-    assert (first, second, clock.step) == (0, 1, 2)
 
 
 def past(

@@ -1,4 +1,4 @@
-"""The state of a backend, and the sentence with its reason."""
+"""The state of a backend, the verdict line that is read first, and groups of hundreds of servers."""
 
 from __future__ import annotations
 
@@ -219,25 +219,6 @@ def test_without_an_alert_the_states_are_counted(
     """Without an alert the states are counted; before the first answer it does not say "all well"."""
     found = shown(backends=(BackendView("a", "http://a:1", "g", state=state, waiting=waiting),))
     assert (found.severity, found.words) == (severity, words)
-
-
-@pytest.mark.parametrize(
-    ("waiting", "running", "words"),
-    [
-        ((4.0, 0.0), 2.0, "only a has a queue"),
-        ((4.0, 0.0), 16.0, "a is full: 16 of 16 slots run"),
-        ((4.0, 1.0), 16.0, "longest queue: 4 at a"),
-    ],
-)
-def test_a_queue_has_its_place_and_no_number_twice(
-    waiting: tuple[float, ...], running: float, words: str
-) -> None:
-    """Of waiting requests the line states where or why, because the header has their number."""
-    views = tuple(
-        BackendView(name, "http://a:1", "g", state=BackendState.BUSY, waiting=wait, running=running, slots=16)
-        for name, wait in zip("ab", waiting, strict=True)
-    )
-    assert shown(backends=views).words == words
 
 
 def test_a_swing_without_an_alert_is_not_well() -> None:

@@ -1,4 +1,4 @@
-"""The reader of the text format, compared with prometheus_client on pages with many special cases."""
+"""The reader of the text format, its histograms, and pages that are followed from poll to poll."""
 
 from __future__ import annotations
 

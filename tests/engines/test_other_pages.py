@@ -1,4 +1,4 @@
-"""The metrics pages of SGLang, llama.cpp, TensorRT-LLM and TGI, field by field."""
+"""The metrics pages of other engines and of the servers around them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from sparktop.engines import PageError, engine_of, read_page
+from sparktop.engines import PageError, read_page
 from sparktop.engines.router_pages import read_router_page
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
-from sparktop.model.failure import FailureKind
 
 Page = Callable[[str], bytes]
 
@@ -107,70 +106,6 @@ def test_an_idle_sglang_without_other_pools_has_an_empty_cache() -> None:
     body = "".join(f'sglang:{name}{{model_name="m"}} 0.0\n' for name in gauges)
     (lane,) = read_page(body.encode(), at=0).lanes
     assert (lane.kv_cache_percent, lane.gauges) == (0.0, {})
-
-
-def test_llamacpp_of_new_builds(read: Callable[[str], EngineSample]) -> None:
-    """Newer builds do not report the KV cache: it is unknown, not 0."""
-    assert figures(read("llamacpp/builds-without-kv.prom").lanes[0]) == {
-        "lane": "0",
-        "running": 4.0,
-        "waiting": 46.0,
-        "prompt_tokens": 9876540.0,
-        "prompt_tokens_computed": 9876540.0,
-        "prefill_seconds": 4123.5,
-        "decode_seconds": 37037.1,
-        "generation_tokens": 1234570.0,
-        "engine_work": 400123.0,
-        "per_finished_request": True,
-        "itl": (1234570.0, 37037.1, 1234570.0, math.inf),
-    }
-
-
-def test_trtllm(read: Callable[[str], EngineSample]) -> None:
-    """TensorRT-LLM: time per token is per request, the capacity is blocks times block size."""
-    sample = read("trtllm/prometheus.prom")
-    assert sample.models == ("tiny",)
-    assert figures(sample.lanes[0]) == {
-        "lane": "0",
-        "running": 6.0,
-        "waiting": 3.0,
-        "kv_cache_percent": 40.0,
-        "kv_capacity_tokens": 131072.0,
-        "prompt_tokens": 5000.0,
-        "prompt_tokens_computed": 3500.0,
-        "prompt_tokens_cached": 1500.0,
-        "generation_tokens": 2100.0,
-        "per_finished_request": True,
-        "prefix_cache_hit_percent": 30.0,
-        "spec_draft_tokens": 900.0,
-        "spec_accepted_tokens": 600.0,
-        "gauges": {"paused": 1.0},
-        "finished": {"length": 12.0, "stop": 30.0},
-        "ttft": (42.0, 1.75, 41.0, 0.04),
-        "tpot": (42.0, 0.625, 40.0, 0.025),
-        "e2e": (42.0, 31.5, 40.0, 1.0),
-        "queue": (42.0, 0.5, 42.0, 0.3),
-        "prefill": (42.0, 0.875, 42.0, 0.025),
-        "decode": (42.0, 29.0, 42.0, 0.8),
-    }
-
-
-def test_tgi(read: Callable[[str], EngineSample]) -> None:
-    """TGI: counters without `_total` are read, failures are one number, and the KV cache is unknown."""
-    assert figures(read("tgi/metrics.prom").lanes[0]) == {
-        "lane": "0",
-        "running": 4.0,
-        "waiting": 2.0,
-        "prompt_tokens": 25000.0,
-        "generation_tokens": 2050.0,
-        "engine_work": 2144.0,
-        "per_finished_request": True,
-        "finished": {"success": 40.0, "failure": 5.0},
-        "itl": (40.0, 1.125, 39.0, 0.0333),
-        "tpot": (40.0, 1.125, 39.0, 0.0333),
-        "e2e": (40.0, 91.5, 38.0, 2.8763),
-        "queue": (40.0, 0.375, 30.0, 0.0001),
-    }
 
 
 @pytest.mark.parametrize(
@@ -279,16 +214,6 @@ def test_a_worker_of_dynamo_alone_has_no_running_requests(read_family: Read) -> 
     )
 
 
-def test_an_lmcache_server_runs_no_requests(read_family: Read) -> None:
-    """An LMCache server has no running requests; older counter names are read, missing counts are unknown."""
-    sample = read_family("lmcache-server")
-    assert (sample.engine, sample.start_time) == ("lmcache", 1788750000.0)
-    (lane,) = sample.lanes
-    assert lane.running is None
-    assert lane.counts == {"lmcache_hits": 28000.0, "lmcache_lookups": 30000.0, "lmcache_evicted": 12.0}
-    assert lane.gauges == {"lmcache_used": 31.0, "lmcache_local_bytes": 3.4e10}
-
-
 def test_triton_counts_each_request_once(read_family: Read) -> None:
     """Of a Triton ensemble only the engine's model is counted; times in microseconds become seconds."""
     sample = read_family("triton")
@@ -313,38 +238,6 @@ def test_sglang_in_a_role_has_queues_of_its_own(read_family: Read) -> None:
         "kv_transfers": 20.0,
         "kv_transfer_bytes": pytest.approx(5e8),
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "title"),
-    [
-        ("router-dynamo", "Dynamo's frontend"),
-        ("router-dynamo-stages", "Dynamo's frontend"),
-        ("router-stack", "production-stack's router"),
-        ("router-epp", "llm-d's endpoint picker"),
-    ],
-)
-def test_the_page_of_a_router_is_not_one_of_an_engine(
-    name: str, title: str, page: Callable[[str], bytes]
-) -> None:
-    """A router's page is not that of an engine, as its prefix or label shows, whatever is configured."""
-    body = page(f"families/{name}.prom")
-    for engine in ("auto", "vllm"):
-        with pytest.raises(PageError, match=title) as caught:
-            read_page(body, at=1.0, engine=engine)
-        assert caught.value.kind is FailureKind.ROUTER
-    with pytest.raises(PageError):
-        engine_of(body)
-
-
-def test_the_servers_of_production_stack_are_its_deployments(page: Callable[[str], bytes]) -> None:
-    """Servers of production-stack are its deployments, healthy or not; the queue is unknown."""
-    found = read_router_page(page("families/router-stack.prom"))
-    assert found is not None
-    assert found.deployments is not None
-    assert [one.address for one in found.deployments] == [f"http://10.0.0.{n}:8000" for n in (7, 8, 9)]
-    assert found.sent == {"http://10.0.0.7:8000": 5.0, "http://10.0.0.8:8000": 2.0}
-    assert (found.in_flight, found.queued) == (7.0, None)
 
 
 @pytest.mark.parametrize("value", ["NaN", "-1"])

@@ -1,10 +1,9 @@
-"""A page that is not a metrics page is named in one line; no other error than `PageError` occurs."""
+"""What is no page is named in one line; JSON in place of pages; names of several engines."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparktop.engines import ENGINES, PageError, read_page
 from sparktop.engines.tables import RUNNING, names_beside
-from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
@@ -43,57 +42,6 @@ def test_what_is_no_metrics_page_is_named(body: bytes, looks_like: str) -> None:
     assert error.message == clean(error.message) == str(error)
 
 
-@pytest.mark.parametrize(
-    ("engine", "words"),
-    [
-        ("vllm", "no vllm: name on the metrics page: vLLM has none with --disable-log-stats"),
-        ("auto", "metrics of a Python program: no engine figures"),
-    ],
-)
-def test_a_server_without_statistics_is_up_with_metrics_disabled(
-    page: Callable[[str], bytes], engine: str, words: str
-) -> None:
-    """VLLM with --disable-log-stats is not down; its flag is named only where it is known to be vLLM."""
-    error = error_of(page("vllm-names/disable-log-stats.prom"), engine)
-    assert (error.kind, error.message) == (FailureKind.METRICS_DISABLED, words)
-
-
-@pytest.mark.parametrize(
-    ("lines", "title"),
-    [
-        (b"go_info 1\nlitellm_requests_metric_total 5\n", "LiteLLM"),
-        (b'node_cpu_seconds_total{cpu="0"} 5\n', "node_exporter"),
-        (b"DCGM_FI_DEV_GPU_UTIL 5\n", "dcgm-exporter"),
-        (b"my_own_app_total 5\n", "another program (my_...)"),
-    ],
-)
-def test_the_metrics_of_another_program_are_named(lines: bytes, title: str) -> None:
-    """Metrics of a program that is no engine are said to be that, with no word about an engine's options."""
-    error = error_of(b"python_info 1\n" + lines, "vllm")
-    assert error.kind is FailureKind.OTHER_PROGRAM
-    assert error.message == f"metrics of {title}: no engine figures"
-
-
-@pytest.mark.parametrize(
-    ("line", "title"),
-    [
-        (b'sglang:num_running_reqs{model_name="m"} 3', "SGLang"),
-        (b"llamacpp:requests_processing 1", "llama.cpp"),
-        (b"tgi_batch_current_size 4", "TGI"),
-        (b"trtllm_num_requests_running 2", "TensorRT-LLM"),
-    ],
-)
-def test_each_engine_is_recognised_by_its_names(line: bytes, title: str) -> None:
-    """One sample suffices to recognise an engine, and none is taken for that of another engine."""
-    body = b"# HELP python_info x\npython_info 1\n" + line + b"\n"
-    sample = read_page(body, at=0)
-    assert ENGINES[sample.engine].title == title
-    assert sample.lanes[0].running == int(line[-1:])
-    error = error_of(body, "vllm")
-    assert error.kind is FailureKind.UNSUPPORTED
-    assert error.message == f"a page of {title}, not of vLLM as configured"
-
-
 def test_an_unknown_engine_is_refused_in_one_clean_line() -> None:
     """An unknown engine is refused in one line, with its name cleaned."""
     error = error_of(b"vllm:num_requests_running 1\n", "v\x1b[2Jllm")
@@ -114,41 +62,9 @@ def test_random_bytes_raise_nothing_but_page_errors(body: bytes) -> None:
 
 # JSON responses: the model lists of Ollama and OpenAI servers, and the identities of all engines.
 
-# The shape of /api/ps in Ollama's docs/api.md.
-LOADED = {
-    "models": [
-        {
-            "name": "mistral:latest",
-            "model": "mistral:latest",
-            "size": 5137025024,
-            "digest": "2ae6f6dd7a3dd734790bbbf58b8909a606e0e7e97e94b7604e0aa7ae4490e6d8",
-            "details": {"parent_model": "", "format": "gguf", "family": "llama", "parameter_size": "7.2B"},
-            "expires_at": "2024-06-04T14:38:31.83753-07:00",
-            "size_vram": 5137025024,
-        },
-        {"name": "gemma3:4b", "model": "gemma3:4b", "size": 1, "size_vram": 0},
-    ]
-}
-
 
 def json_page(found: object, engine: str) -> EngineSample:
     return read_page(json.dumps(found).encode(), at=12.5, answer_ms=3.25, engine=engine)
-
-
-def test_ollama_tells_what_is_loaded_and_no_figure() -> None:
-    """Ollama's loaded models are read; load, tokens and latencies are unknown, as a note says."""
-    sample = json_page(LOADED, "ollama")
-    assert sample.models == ("gemma3:4b", "mistral:latest")
-    assert sample.lanes == (LaneSample("0"),)
-    assert (sample.engine, sample.at, sample.answer_ms) == ("ollama", 12.5, 3.25)
-    assert sample.note == "2 models loaded; Ollama does not report how many requests run"
-
-
-def test_ollama_with_nothing_loaded_is_there() -> None:
-    """Ollama without a loaded model is available, with a note and no figures."""
-    sample = json_page({"models": None}, "ollama")
-    assert (sample.models, sample.lanes) == ((), (LaneSample("0"),))
-    assert sample.note == "no model is loaded; Ollama does not report how many requests run"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""vLLM's pages: real ones compared with prometheus_client, and each generation of names."""
+"""vLLM's pages: real ones, each generation of names, lanes, figures that few servers report."""
 
 from __future__ import annotations
 

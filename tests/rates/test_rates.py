@@ -1,9 +1,8 @@
-"""Quantiles and means from buckets."""
+"""Quantiles, means and rates over windows and lanes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -27,8 +26,7 @@ from sparktop.rates import (
 )
 from sparktop.store.backend import BackendTrack
 from sparktop.sweep.run.server_side import server_point
-
-MakeHistogram = Callable[..., Histogram]
+from tests.store.conftest import observe
 
 _bounds = st.lists(st.floats(0.001, 1000), min_size=1, max_size=12, unique=True).map(
     lambda finite: (*sorted(finite), math.inf)
@@ -59,10 +57,10 @@ def reference_quantile(share: float, buckets: list[tuple[float, float]]) -> floa
 @given(_bounds, _observations, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 @settings(max_examples=60)
 def test_a_quantile_is_that_of_prometheus(
-    make_histogram: MakeHistogram, bounds: tuple[float, ...], seconds: list[float], share: float
+    bounds: tuple[float, ...], seconds: list[float], share: float
 ) -> None:
     """Inside the buckets and in the last one ours is histogram_quantile; in the first it is marked."""
-    histogram = make_histogram(seconds, bounds)
+    histogram = observe(seconds, bounds)
     expected = reference_quantile(share, list(zip(histogram.bounds, histogram.cumulative, strict=True)))
     ours = histogram_quantile(histogram, share)
     if math.isnan(expected):
@@ -79,22 +77,22 @@ def test_a_quantile_is_that_of_prometheus(
 @given(st.lists(_observations, min_size=1, max_size=4), _bounds)
 @settings(max_examples=40)
 def test_merged_lanes_are_the_observations_together(
-    make_histogram: MakeHistogram, lanes: list[list[float]], bounds: tuple[float, ...]
+    lanes: list[list[float]], bounds: tuple[float, ...]
 ) -> None:
     """Lanes with the same bounds merge to what all their observations in one histogram would be."""
-    merged = merge([make_histogram(lane, bounds) for lane in lanes])
-    together = make_histogram([seconds for lane in lanes for seconds in lane], bounds)
+    merged = merge([observe(lane, bounds) for lane in lanes])
+    together = observe([seconds for lane in lanes for seconds in lane], bounds)
     assert merged is not None
     assert (merged.bounds, merged.cumulative) == (together.bounds, together.cumulative)
     assert merged.sum == pytest.approx(together.sum)
 
 
-def test_lanes_merge_over_the_bounds_all_have(make_histogram: MakeHistogram) -> None:
+def test_lanes_merge_over_the_bounds_all_have() -> None:
     """A bound that one lane lacks is left out of the merged histogram: its count is unknown there."""
     merged = merge(
         [
-            make_histogram([0.3, 0.7], (0.1, 0.5, 1.0, math.inf)),
-            make_histogram([0.2, 3.0], (0.25, 0.5, 2.0, math.inf)),
+            observe([0.3, 0.7], (0.1, 0.5, 1.0, math.inf)),
+            observe([0.2, 3.0], (0.25, 0.5, 2.0, math.inf)),
         ]
     )
     assert merged is not None
@@ -102,20 +100,20 @@ def test_lanes_merge_over_the_bounds_all_have(make_histogram: MakeHistogram) -> 
     assert merged.cumulative == (2, 4)
 
 
-def test_few_observations_give_a_mean_and_no_quantile(make_histogram: MakeHistogram) -> None:
+def test_few_observations_give_a_mean_and_no_quantile() -> None:
     """Four observations give no quantile, five do."""
-    four = histogram_latency(make_histogram([0.3] * 4), 60.0)
-    five = histogram_latency(make_histogram([0.3] * 5), 60.0)
+    four = histogram_latency(observe([0.3] * 4), 60.0)
+    five = histogram_latency(observe([0.3] * 5), 60.0)
     assert (four.p50, four.count) == (None, 4)
     assert four.mean_s == pytest.approx(0.3)
     assert five.p50 is not None
     assert (four.note, five.note) == (None, None)
 
 
-def test_the_edges_say_that_they_are_edges(make_histogram: MakeHistogram) -> None:
+def test_the_edges_say_that_they_are_edges() -> None:
     """In the first bucket all that is known is "less", beyond the last finite bound "more"."""
-    low = histogram_latency(make_histogram([0.01] * 9), 60.0)
-    high = histogram_latency(make_histogram([7.0] * 9), 60.0)
+    low = histogram_latency(observe([0.01] * 9), 60.0)
+    high = histogram_latency(observe([7.0] * 9), 60.0)
     assert low.p50 == Quantile(0.1, below=True)
     assert high.p50 == Quantile(1.0, above=True)
 

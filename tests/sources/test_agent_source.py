@@ -92,16 +92,6 @@ async def test_a_restarted_node_begins_anew(serve: Serve, watch: Make) -> None:
     assert source.identity.boot_id == "c"
 
 
-async def test_nothing_new_is_asked_again_when_it_is_due(serve: Serve, watch: Make, waits: Waits) -> None:
-    """An answer without a sample is not a failure: the next one is due an interval after the last."""
-    server = await scripted(serve, reply(9000.0, 8999.9), reply(9000.4), reply(9001.0, 9000.9))
-    source = watch(server.url)
-    await sample_of(source)
-    await sample_of(source)
-    assert waits.seconds == [pytest.approx(0.52)]
-    assert len(server.heads) == 3
-
-
 async def test_an_agent_that_takes_no_samples_any_more_is_a_failure(serve: Serve, watch: Make) -> None:
     """If no new sample can come before the deadline, the failure has the age of the newest one."""
     server = await scripted(serve, reply(9000.0, 9000.0), replace(reply(9040.0), interval_s=100.0))

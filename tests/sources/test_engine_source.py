@@ -1,4 +1,4 @@
-"""Facts about watching one inference server over HTTP, against real sockets."""
+"""Watching one inference server over HTTP: its page, its identity, its health, other servers on its port."""
 
 from __future__ import annotations
 
@@ -312,32 +312,6 @@ async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve
     }
 
 
-@pytest.mark.parametrize(
-    "metrics",
-    [
-        answer(b"", "404 Not Found"),
-        answer(b"# TYPE litellm_requests counter\nlitellm_requests 1\n"),
-    ],
-    ids=["absent", "litellm's"],
-)
-async def test_a_litellm_is_a_router_not_a_generic_server(serve: Serve, metrics: bytes) -> None:
-    """Whatever its metrics page does, its own route says what it is; `/health` is never asked."""
-    table = {
-        "/metrics": metrics,
-        "/v1/models": answer(b'{"data": [{"id": "gpt"}]}'),
-        "/health/liveliness": answer(b'"I\'m alive!"'),
-    }
-    server: RawServer = await serve(table)
-    source = EngineSource(server.target())
-    for _ in range(3):
-        reading = await source.poll(2.0)
-        assert isinstance(reading, Failure)
-        assert reading.kind is FailureKind.ROUTER
-        assert "[[routers]]" in reading.message
-    await source.close()
-    assert "/health" not in server.paths
-
-
 async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, clock: FakeClock) -> None:
     """Neither while it answers, nor while it loads: `/health` and `/health_generate` make it generate."""
     table = {"/metrics": answer(SGLANG_PAGE)}
@@ -368,3 +342,35 @@ async def test_a_silent_name_server_has_words_of_its_own(monkeypatch: pytest.Mon
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.DNS
     assert found.message == "no DNS answer for spark-a.lan:8000 in 0.05 s: check DNS or use its IP address"
+
+
+async def test_another_server_on_the_port_is_found_out_again(serve: Serve) -> None:
+    """Where the known route is gone, one poll fails and the next asks all; the identity is the new one."""
+    table = {
+        "/api/ps": answer(b'{"models": [{"name": "mistral"}]}'),
+        "/api/version": answer(b'{"version": "1.2.3"}'),
+    }
+    source = EngineSource((await serve(table)).target())
+    assert (await poll(source)).engine == "ollama"
+    table.clear()
+    table.update(vllm())
+    assert (await fail(source)).kind is FailureKind.NOT_FOUND
+    assert (await poll(source)).engine == "vllm"
+    await source.close()
+    assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
+
+
+async def test_a_list_of_models_is_looked_behind_every_10_s(serve: Serve, clock: FakeClock) -> None:
+    """A server that begins to report figures, or another one with the same model, is found after 10 s."""
+    table = {"/v1/models": vllm()["/v1/models"]}
+    server = await serve(table)
+    source = EngineSource(server.target(), clock=clock)
+    await poll(source)
+    table.update(vllm())
+    asked = len(server.paths)
+    clock.now += 9.9
+    assert (await poll(source)).engine == "openai"
+    assert server.paths[asked:] == ["/v1/models"]
+    clock.now += 0.1
+    assert (await poll(source)).engine == "vllm"
+    await source.close()

@@ -1,15 +1,11 @@
-"""Facts about GETs over kept-alive connections, against real sockets."""
+"""HTTP: bodies in any framing, one table of failures, and no key in what is quoted."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import socket
-import threading
-import time
 import zlib
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 import pytest
@@ -17,54 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.failure import FailureKind
-from sparktop.net.client import Request, Response, SharedSession
 from sparktop.net.failure import AnswerError, server_words
 from sparktop.net.once import UnreadReplyError, get, open_client
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from tests.sources.conftest import RawServer, Serve, answer
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[SharedSession]:
-    shared = SharedSession()
-    shared.join()
-    yield shared
-    await shared.leave()
-
-
-async def send(session: SharedSession, request: Request | str, deadline_s: float = 5.0) -> Response:
-    """Send one GET."""
-    asked = Request(request, "server:80") if isinstance(request, str) else request
-    return await session.get(asked, deadline_s=deadline_s, clock=time.monotonic, cap_bytes=100_000)
-
-
-async def test_name_servers_that_do_not_answer_hold_up_nothing_else(
-    session: SharedSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Threads that read files stay free, and the end of the program waits for no thread."""
-    answered = threading.Event()
-
-    def hang(host: str, port: int, **_: int) -> list[object]:
-        answered.wait()
-        raise socket.gaierror(socket.EAI_AGAIN, f"{host}:{port}")
-
-    monkeypatch.setattr(socket, "getaddrinfo", hang)
-    before = set(threading.enumerate())
-    try:
-        asked = (send(session, f"http://spark{number}/", 0.05) for number in range(100))
-        failures = await asyncio.gather(*asked, return_exceptions=True)
-        assert {getattr(one, "kind", one) for one in failures} == {FailureKind.DNS}
-        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
-        async with asyncio.timeout(300):
-            assert await asyncio.to_thread(int, "1") == 1
-        waiting = asyncio.create_task(send(session, "http://spark0/"))
-        await asyncio.sleep(0)
-    finally:
-        answered.set()
-    with pytest.raises(AnswerError) as caught:
-        await waiting
-    assert caught.value.kind is FailureKind.DNS
-
 
 # Single GETs: one table of failures, and the status where only the body is unusable.
 
@@ -153,23 +105,6 @@ def test_any_framing_and_split_gives_the_body(
     assert answer.done == (framing != "close")
     assert answer.close()
     assert answer.reusable == (framing != "close")
-
-
-@pytest.mark.parametrize(
-    ("said", "reusable"),
-    [
-        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", False),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", False),
-        (b"HTTP/1.1 204 No Content\r\n\r\n", True),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore", False),
-    ],
-)
-def test_connections_are_used_again_only_when_both_agree(said: bytes, reusable: bool) -> None:  # noqa: FBT001 - a table
-    """`Connection: close`, HTTP/1.0 and bytes after the body end a connection."""
-    answer, _ = read(said)
-    answer.feed(b"")
-    assert answer.done
-    assert answer.reusable == reusable
 
 
 @pytest.mark.parametrize(

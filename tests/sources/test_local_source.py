@@ -1,4 +1,4 @@
-"""Facts about this machine as a source: a slow or hanging driver costs a sample, never the loop."""
+"""This machine as a source: a slow or hanging driver costs a sample, never the loop."""
 
 from __future__ import annotations
 
@@ -96,24 +96,6 @@ async def test_a_hung_read_is_a_timeout_and_piles_nothing_up(source: LocalSource
     await wait_for(running.result)
     assert isinstance(await source.poll(AMPLE_S), NodeSample)
     assert len(driver.threads) == 1
-
-
-async def test_closing_does_not_wait_for_a_hanging_driver(
-    source: LocalSource, driver: SlowDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The thread is a daemon and is left behind; the library is given back should the driver ever answer."""
-    monkeypatch.setattr("sparktop.sources.local._CLOSING_S", SHORT_S)
-    driver.free.clear()
-    await source.poll(SHORT_S)
-    await source.close()
-    thread = source._thread
-    assert thread is not None
-    assert thread.is_alive()
-    assert thread.daemon
-    driver.free.set()
-    await wait_for(thread.join)
-    assert not thread.is_alive()
-    assert driver.opened == 0
 
 
 # Long answers are read in a thread, one after the other, and short ones at once.

@@ -12,14 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.doctor.check import Status
-from sparktop.doctor.network import open_network
-from sparktop.doctor.servers import check_router
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.targets import BackendTarget, RouterTarget
+from sparktop.model.targets import BackendTarget
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.router import RouterSource
 from tests.sources.conftest import HEALTHY_PAGE, Serve, answer
 from tests.sweep.stream_server import StreamServer
 from tests.watch.prometheus.certificates import make_certificates
@@ -82,23 +78,6 @@ async def test_a_backend_is_polled_with_its_own_authority(
     assert known.lanes[0].running == 3.0
     assert isinstance(unreadable, Failure)
     assert "holds no certificate" in unreadable.message
-
-
-async def test_a_router_is_read_with_its_own_authority(serve: Serve, certificates: dict[str, Path]) -> None:
-    """Monitor and doctor check a router's certificate against its `tls_ca`."""
-    server = await serve({"/health/liveliness": answer(b'"I\'m alive!"')})
-    async with behind_tls(server.port, certificates) as url, open_network(secure=True) as network:
-        checked, polled = [], []
-        for tls_ca in (None, str(certificates["ca"])):
-            target = RouterTarget("r", url, tls_ca=tls_ca)
-            source = RouterSource(target)
-            polled.append(await source.poll(5.0))
-            await source.close()
-            checked.append({one.status for one in await check_router(target, network)})
-    assert isinstance(polled[0], Failure)
-    assert not isinstance(polled[1], Failure)
-    assert Status.FAIL in checked[0]
-    assert Status.FAIL not in checked[1]
 
 
 @pytest.mark.process

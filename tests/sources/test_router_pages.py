@@ -1,4 +1,4 @@
-"""What a router reports of cooldowns and failures, in its settings and on its own metrics page."""
+"""What routers report on pages of their own: failures, cooldowns, queues."""
 
 from __future__ import annotations
 
@@ -84,31 +84,6 @@ async def test_counters_are_asked_every_ten_seconds(serve: Serve, clock: FakeClo
     assert server.paths.count(METRICS) == 2
     assert (first.failures, first.cooldowns, first.refusals) == ({"spark-1": 5, "spark-2": 1}, 4, 9)
     assert second.failures == first.failures
-
-
-@pytest.mark.parametrize(
-    ("values", "cooldown_s", "disabled"),
-    [
-        ({"cooldown_time": 0.5}, 0.5, None),
-        ({"cooldown_time": None, "disable_cooldowns": True}, None, True),
-        ({"cooldown_time": True, "disable_cooldowns": 1}, None, None),
-        ({"cooldown_time": 1e300}, None, None),
-    ],
-)
-async def test_settings_tell_of_cooldowns(
-    serve: Serve,
-    clock: FakeClock,
-    values: dict[str, object],
-    cooldown_s: float | None,
-    *,
-    disabled: bool | None,
-) -> None:
-    """For how long and whether at all; a value of another kind is unknown."""
-    server = await serve(table(**values))
-    source = router(server, clock)
-    sample = await poll(source)
-    await source.close()
-    assert (sample.cooldown_s, sample.cooldowns_disabled) == (cooldown_s, disabled)
 
 
 # Routers other than LiteLLM over HTTP: only their metrics page is requested.

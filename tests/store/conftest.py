@@ -82,13 +82,3 @@ def make_world() -> Callable[..., World]:
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-@pytest.fixture(scope="session")
-def make_page() -> Callable[..., EngineSample]:
-    return page
-
-
-@pytest.fixture(scope="session")
-def make_histogram() -> Callable[..., Histogram]:
-    return observe

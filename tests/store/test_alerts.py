@@ -1,4 +1,4 @@
-"""Alerts: when they are raised, when they clear, that they do not flap."""
+"""Alerts of servers and machines: when they are raised, when they clear, that they do not flap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of the store: alerts that begin and end with their values, restarts, steps of the wall clock."""
+"""Events: alerts that begin and end, what flaps, states that last, processes that end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over all servers: each once, whether it is polled, on the wall of a Prometheus, or both."""
+"""Servers through a Prometheus: each counts once, old samples are no figures."""
 
 from __future__ import annotations
 

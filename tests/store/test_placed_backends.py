@@ -1,4 +1,4 @@
-"""Backends and nodes together: where backends run, whose processes are whose, and how long steps take."""
+"""Backends and nodes together: where backends run, how long steps take, how servers start."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from sparktop.model.node import NodeIdentity
 from sparktop.model.ranks import RanksAnswer, RanksReading, RanksView, RanksWord
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
 from tests.hardware.ras.examples import answer
 from tests.store.conftest import START, World, page
@@ -100,23 +99,3 @@ def test_a_failed_query_is_shown_and_does_not_make_the_backend_fail(stuck: World
         RanksWord.FAILED,
         "spark-a: nothing listens",
     )
-
-
-def test_json_has_the_verdict_and_each_rank(stuck: World) -> None:
-    """Scripts get the verdict, the ranks behind and ahead, and all counts."""
-    for second in (31, 36, 41):
-        asked(stuck, "lags-by-one", second)
-    backends = to_json(stuck.snapshot())["backends"]
-    assert isinstance(backends, list)
-    found = backends[0]["ranks"]
-    assert (found["verdict"], found["behind"], found["ahead"], found["nccl"]) == (
-        "ranks diverged",
-        1,
-        0,
-        "2.30.7",
-    )
-    ranks = found["communicators"][2]["ranks"]
-    assert [(one["machine"], one["launched"]["AllReduce"]) for one in ranks] == [
-        ("spark-a", 27911),
-        ("spark-b", 27910),
-    ]

@@ -12,11 +12,10 @@ from sparktop.model.router import Sum
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey
-from sparktop.store.event_log import EVENTS_KEPT
+from tests.store.conftest import page
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]
-MakePage = Callable[..., EngineSample]
 
 TWO = Watch(backends=(BackendTarget("b", "http://b:8000"), BackendTarget("c", "http://c:8000")))
 
@@ -57,10 +56,10 @@ def test_totals_are_over_backends_that_answer(make_world: MakeWorld) -> None:
     assert (totals.running, totals.waiting.value, totals.generation_tps.value) == (Sum(4, 1, 2), None, None)
 
 
-def test_lanes_add_up(world: World, make_page: MakePage) -> None:
+def test_lanes_add_up(world: World) -> None:
     """Running and waiting are sums, the cache's share is weighed by room; a silent lane: unknown."""
     view = world.feed(
-        make_page(
+        page(
             1000,
             LaneSample("0", running=2, kv_cache_percent=90, kv_capacity_tokens=1000, finished={"stop": 1}),
             LaneSample("1", running=3, kv_cache_percent=10, kv_capacity_tokens=3000, finished={"stop": 2}),
@@ -68,7 +67,7 @@ def test_lanes_add_up(world: World, make_page: MakePage) -> None:
     )
     assert (view.running, view.waiting, view.kv_cache_percent, view.kv_capacity_tokens) == (5, None, 30, 4000)
     assert view.finished == {"stop": 3}
-    view = world.feed(make_page(1001, LaneSample("0", running=2, kv_cache_percent=90), LaneSample("1")))
+    view = world.feed(page(1001, LaneSample("0", running=2, kv_cache_percent=90), LaneSample("1")))
     assert (view.running, view.kv_cache_percent) == (None, None)
     assert [lane.running for lane in view.lanes] == [2, None]
 
@@ -99,33 +98,3 @@ def test_targets_can_be_added_and_removed(world: World) -> None:
     world.store.remove(SourceKey.backend("b"))
     assert [view.name for view in world.snapshot().backends] == ["new"]
     assert world.snapshot().alerts == ()
-
-
-def test_memory_stays_bounded(world: World) -> None:
-    """Once the history is full, nothing grows, through failures and restarts."""
-
-    def lengths() -> tuple[int, ...]:
-        track = world.store._tracks.backends["b"]
-        history = track.view.history
-        return (
-            len(track._window),
-            len(track._held),
-            len(history.running),
-            len(world.store._events),
-            len(track._lineage.left_behind),
-        )
-
-    def run(start: int, seconds: int) -> None:
-        for at in range(start, start + seconds):
-            phase = at % 20
-            if phase in (15, 16, 17):
-                world.fail(at)
-            else:
-                world.feed(running(at, 1.0, waiting=1.0, generation_tokens=float(phase * 10)))
-
-    run(1000, 1000)
-    before = lengths()
-    run(2000, 400)
-    assert lengths() == before
-    assert before[3] <= EVENTS_KEPT
-    assert before[0] < 100

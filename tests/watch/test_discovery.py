@@ -1,9 +1,8 @@
-"""Facts about TARGET arguments and about finding what listens on a host."""
+"""TARGET arguments, what listens on a host, and servers that a router names."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 
 import pytest
 
@@ -53,20 +52,6 @@ def test_a_port_or_url_is_a_backend(text: str, name: str, url: str) -> None:
 def test_the_agents_port_or_page_is_a_node(text: str, name: str, url: str) -> None:
     """A TARGET on the agent's port, or that ends in the agent's page, is a machine behind its agent."""
     assert parse_target(text) == NodeTarget(name, via="agent", url=url)
-
-
-@pytest.mark.parametrize(
-    ("text", "host"),
-    [
-        ("spark-a", "spark-a"),
-        ("192.168.100.11", "192.168.100.11"),
-        ("[::1]", "::1"),
-        ("fe80::1%eth0", "fe80::1%eth0"),
-    ],
-)
-def test_a_host_is_to_be_discovered(text: str, host: str) -> None:
-    """A TARGET without a port is a host whose usual ports are tried."""
-    assert parse_target(text) == host
 
 
 @pytest.mark.parametrize(
@@ -191,17 +176,6 @@ async def test_a_server_that_never_answers_is_asked_once(serve: Serve) -> None:
     found = await look(serve, server, answer_timeout_s=0.1)
     assert "not an inference server" in found.notes[0]
     assert server.connections == 2  # the first only to see that something listens
-
-
-async def test_an_unknown_name_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line says that the host name does not resolve."""
-
-    def unknown(*_: object, **__: object) -> None:
-        raise OSError
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    found = await discover(["spark-x\x1b"])
-    assert found == Found(notes=("spark-x: the host name does not resolve; is it right?",))
 
 
 # Servers that a router names: which may be asked, and under which name.

@@ -1,4 +1,4 @@
-"""The monitor: from targets to readings in the store."""
+"""The monitor: from targets to readings in the store; routers, nodes, memory that falls."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import MemoryReading, MemorySample, NodeSample
+from sparktop.model.node import MemoryReading, NodeSample
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.sources.source import Reading, Source
-from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.store import SourceKey, Store
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
     DISCOVER_AGAIN_S,
-    EVERY_S,
     REMOTE_S,
     WINDOW_S,
     MemoryFall,
-    MemoryWatch,
     Monitor,
 )
 from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
@@ -110,62 +108,11 @@ async def test_a_target_that_is_a_router_is_watched_as_one() -> None:
 
 # The monitor and groups: a faster pace while a balance is judged, and servers that a router names.
 
-PAIR = tuple(BackendTarget(name, f"http://{name}:8000") for name in "ab")
-PROXY = RouterTarget("proxy", "http://10.0.0.9:4000", backends=("a", "b"))
-
 
 def loaded(at: float, load: float = 8.0) -> EngineSample:
     return EngineSample(
         at, "vllm", (LaneSample("0", running=load, waiting=0.0),), models=("m",), answer_ms=2.0
     )
-
-
-@dataclass
-class Paced:
-    """A started monitor of two backends, and readings handed to it as its poll groups would."""
-
-    watch: Watch = field(default_factory=lambda: Watch(backends=PAIR, routers=(PROXY,)))
-    at: float = field(default_factory=lambda: time.monotonic() + 60.0)
-
-    def __post_init__(self) -> None:
-        self.store = Store(self.watch, clock=lambda: self.at)
-        self.monitor = Monitor(self.watch, self.store, ways=FakeWays(), sleep=Sleeper())
-
-    @property
-    def quickened(self) -> dict[str, int]:
-        """Return the polls per interval of all quickened backends."""
-        return {
-            name: looks for group in self.monitor._backend_groups for name, looks in group.quickened.items()
-        }
-
-    def pass_time(self, seconds: int, *, load: float = 8.0, judging: bool = True) -> None:
-        """Deliver a reading of each backend a second, and judge as the monitor's timer does."""
-        for _ in range(seconds):
-            self.at += 1.0
-            for target in PAIR:
-                self.monitor._deliver(SourceKind.BACKEND, target.name, loaded(self.at, load), 2.0)
-            if judging:
-                self.store.judge()
-
-
-async def test_a_loaded_group_that_is_judged_is_polled_four_times_a_second() -> None:
-    """The pace rises with the load, falls after it, and a new interval starts over."""
-    paced = Paced()
-    await paced.monitor.start()
-    paced.pass_time(8)
-    assert paced.quickened == {"a": 4, "b": 4}
-    assert [group.interval_s for group in paced.monitor._backend_groups] == [1.0]
-    paced.pass_time(14, load=0.0)
-    assert paced.quickened == {}
-    paced.pass_time(8)
-    assert paced.quickened == {"a": 4, "b": 4}
-    paced.monitor.set_interval(2.0)
-    assert paced.quickened == {}
-    paced.pass_time(2)
-    assert paced.quickened == {}
-    paced.pass_time(8)
-    assert paced.quickened == {"a": 8, "b": 8}
-    await paced.monitor.stop()
 
 
 @dataclass
@@ -239,27 +186,6 @@ async def test_servers_that_a_router_names_are_watched_where_they_answer() -> No
     assert ways.asked.count("http://10.0.0.1:8000") == 2
     await monitor.stop()
     assert all(source.closed for source in ways.made)
-
-
-@pytest.mark.outside
-async def test_a_router_behind_a_router_is_watched_as_one() -> None:
-    """What a router lists may be another router: it becomes one, also with a configuration file."""
-    watch = Watch(routers=(RouterTarget("proxy", "http://10.0.0.9:4000"),), source="sparktop.toml")
-    ways = ListingWays(deployments=LISTED[:2], answering={"http://10.0.0.1:8000"})
-    ways.fronts.add("http://10.0.0.2:8000")
-    store = WatchedStore(watch)
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: len([one for one in store.snapshot().routers if one.ok]) == 2)
-    ways.answering.clear()  # a page that was one server's turns out to be forwarded
-    ways.fronts.add("http://10.0.0.1:8000")
-    await store.until(lambda: len(store.snapshot().routers) == 3)
-    seen = store.snapshot()
-    await monitor.stop()
-    assert seen.backends == ()
-    assert {one.url for one in seen.routers} == {
-        f"http://10.0.0.{n}:{p}" for n, p in ((9, 4000), (1, 8000), (2, 8000))
-    }
 
 
 async def test_a_config_that_names_backends_is_kept_to() -> None:
@@ -392,41 +318,6 @@ def test_steep_is_what_uses_up_all_within_a_minute() -> None:
     assert fall((0, 60), (2, 40), (4, 39.9)).is_steep
     assert not fall((0, 60), (2, 40), (4, 40), (2 + WINDOW_S, 40), (4 + WINDOW_S, 40)).is_steep
     assert fall((0, 1), (2, 0)).is_steep
-
-
-class FallingSource(FakeSource):
-    """A machine whose quick readings fall by 5 GiB each, down to a level."""
-
-    def __init__(self, levels: Sequence[float]) -> None:
-        """Read these levels in turn, then repeat the last."""
-        super().__init__("n", lambda: NodeSample(0.0), None)
-        self.levels, self.at = list(levels), 10.0
-
-    async def read_memory(self, last: MemoryReading) -> MemorySample:  # noqa: ARG002 - the protocol's
-        """Read the next level, a second later."""
-        self.at += 1.0
-        return MemorySample(self.at, memory(self.levels.pop(0) if len(self.levels) > 1 else self.levels[0]))
-
-
-async def test_a_local_node_is_read_until_the_fall_ends() -> None:
-    """One reading after another while it falls; the end is reached soon after."""
-    found: list[MemorySample] = []
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    watch = MemoryWatch(lambda _, one: found.append(one), sleep)
-    source = FallingSource([30, 20, 10, 5])
-    assert not watch.add("n", source, NodeSample(8.0, memory=memory(60)))
-    assert not watch.add("n", source, NodeSample(10.0, memory=memory(40)))
-    (task,) = watch._reading.values()
-    await task
-    assert not watch.falling
-    assert [one.memory.headroom_bytes for one in found[:4]] == [level * GIB for level in (30, 20, 10, 5)]
-    assert 5 < len(found) < 15
-    assert set(slept) == {EVERY_S}
-    await watch.stop()
 
 
 async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:

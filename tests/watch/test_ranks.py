@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
@@ -136,39 +136,6 @@ def test_a_server_that_may_be_loading_is_never_asked_about(kind: FailureKind | N
         words = watching.asker.ask("b")
         await asyncio.gather(*watching.tasks)
         assert (bool(node.asked_at), "is not asked" in words) == (asks, not asks)
-
-    run(work)
-
-
-@pytest.mark.parametrize(("name", "why"), [("other", "has not answered"), ("nobody", "not watched")])
-def test_what_cannot_be_asked_about_says_why(name: str, why: str) -> None:
-    """A server that never answered may be loading; another name is unknown."""
-
-    async def work() -> None:
-        watching = Watching(Node("spark-a", found("healthy")))
-        await asyncio.sleep(5)
-        assert why in watching.asker.ask(name)
-        assert watching.tasks == []
-
-    run(work)
-
-
-def test_without_a_key_only_an_engine_that_seems_stuck_is_asked_about_and_seldom() -> None:
-    """After five minutes (its GPUs are not seen), and ten minutes later: then one more answer is enough."""
-
-    async def work() -> None:
-        node = Node("spark-a", found("lags-by-one"))
-        watching = Watching(node)
-        loop = asyncio.get_running_loop()
-        asked: Sequence[float] = node.asked_at
-        for second in range(1000):
-            watching.store.judge()
-            watching.asker.ask_suspects(loop.time())
-            if second == 200:
-                assert asked == []
-            await asyncio.sleep(1.0)
-        assert len(asked) == 4
-        assert asked[3] - asked[0] >= 600
 
     run(work)
 

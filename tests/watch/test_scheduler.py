@@ -1,4 +1,4 @@
-"""Facts about the poll scheduler, on a clock that moves only when the test says so."""
+"""The poll scheduler and how often groups are polled, on a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from sparktop.sources.source import Reading
 from sparktop.watch.scheduler import (
     BUDGET_SHARE,
     LOADED_FOR_S,
-    MOST_QUICK,
     LoadCadence,
     PollGroup,
     affordable_hz,
@@ -154,17 +153,6 @@ async def test_a_suspended_machine_makes_no_burst(clock: FakeClock) -> None:
         assert source.asked == [0.0, 1.0, 18001.25]
         await clock.advance(1.0)
     assert source.asked == [0.0, 1.0, 18001.25, 18002.0]
-
-
-@pytest.mark.parametrize(("interval_s", "deadline_s"), [(0.25, 2.0), (3.0, 6.0), (60.0, 10.0)])
-async def test_the_deadline_follows_the_interval(
-    clock: FakeClock, interval_s: float, deadline_s: float
-) -> None:
-    """A poll may take two intervals, at least 2 s and at most 10 s."""
-    source = ScriptedSource(clock)
-    async with running(group_of(clock, source, interval_s=interval_s), clock):
-        pass
-    assert source.deadlines == [deadline_s]
 
 
 class SlowSource(ScriptedSource):
@@ -304,51 +292,12 @@ def test_no_instant_is_missed_or_taken_twice(interval_s: float, steps: list[floa
 
 # A poll group with some sources polled several times an interval, on a clock that a test moves.
 
-BEGIN = 1200.0
-
-
-class NotingSource:
-    """Notes when it was asked; answers at once, unless it is down or hangs."""
-
-    def __init__(self, clock: FakeClock, name: str, *, takes_s: float = 0.0) -> None:
-        self.name = name
-        self.asked: list[float] = []
-        self.down = False
-        self.takes_s = takes_s
-        self._clock = clock
-
-    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - the protocol's
-        """Note the time and answer."""
-        self.asked.append(round(self._clock() - BEGIN, 6))
-        if self.takes_s:
-            await self._clock.sleep(self.takes_s)
-        if self.down:
-            return Failure(FailureKind.REFUSED, "nothing listens", self._clock())
-        return EngineSample(self._clock(), "vllm", (LaneSample("0"),))
-
-    async def close(self) -> None:
-        """Do nothing: there is nothing to close."""
-
-
-@asynccontextmanager
-async def playing(clock: FakeClock, *sources: NotingSource) -> AsyncIterator[PollGroup]:
-    group = PollGroup(
-        "group", sources, 1.0, lambda *_: None, clock=clock, sleep=clock.sleep, jitter=lambda: 0.0
-    )
-    task = asyncio.ensure_future(group.run())
-    await clock.settle()
-    try:
-        yield group
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
 
 async def test_quickened_sources_share_instants_with_the_others(clock: FakeClock) -> None:
     """At 4 Hz and 2 Hz beside 1 Hz: equal parts of the interval, all together at its begin."""
-    a, b, c = (NotingSource(clock, name) for name in "abc")
-    async with playing(clock, a, b, c) as group:
+    a, b, c = (ScriptedSource(clock, name) for name in "abc")
+    group = group_of(clock, a, b, c)
+    async with running(group, clock):
         await clock.advance(1.0)
         group.quicken({"a": 4, "b": 2, "stranger": 8})
         assert group.quickened == {"a": 4, "b": 2}
@@ -362,8 +311,9 @@ async def test_quickened_sources_share_instants_with_the_others(clock: FakeClock
 @pytest.mark.parametrize("at", [0.1, 0.25, 0.9])
 async def test_changing_the_pace_never_loses_or_repeats_an_instant(clock: FakeClock, at: float) -> None:
     """Whenever the pace rises and falls, each whole second is asked once, on the second."""
-    a, b = NotingSource(clock, "a"), NotingSource(clock, "b")
-    async with playing(clock, a, b) as group:
+    a, b = ScriptedSource(clock, "a"), ScriptedSource(clock, "b")
+    group = group_of(clock, a, b)
+    async with running(group, clock):
         await clock.advance(2.0 + at)
         group.quicken({"a": 4})
         await clock.advance(3.0)
@@ -438,14 +388,3 @@ def test_no_pace_is_ever_beyond_four_a_second_or_its_budget_for_long(
         group.pass_time(1, load=20.0, answer_ms=seconds[-1][1])
     for looks in group.cadence.decide([PAIR], group.at, interval_s).values():
         assert looks / interval_s * seconds[-1][1] / 1000 <= BUDGET_SHARE + 1e-9
-
-
-def test_a_fleet_is_not_polled_four_times_a_second_as_a_whole() -> None:
-    """The first groups are; the others keep the interval, whatever their load."""
-    group, groups = Group(), [tuple(f"{number}-{part}" for part in range(8)) for number in range(40)]
-    for _ in range(round(LOADED_FOR_S) + 2):
-        group.at += 1.0
-        for name in (one for names in groups for one in names):
-            group.answer(name, 8.0, 2.0)
-        paces = group.cadence.decide(groups, group.at, 1.0)
-    assert paces == {name: 4 for names in groups[: MOST_QUICK // 8] for name in names}

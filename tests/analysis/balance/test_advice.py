@@ -1,4 +1,4 @@
-"""Causes and hints are given only with evidence, in the expected words."""
+"""What a verdict says beside its word: causes, hints, losses, who is away; and when it changes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, look, measure
-from sparktop.analysis.balance.load_grid import GroupLoad, GroupPace, LoadGrid, LoadTrack, group_pace, lay_out
-from sparktop.analysis.balance.spread import follow_lead, follow_turns
+from sparktop.analysis.balance.load_grid import GroupLoad, GroupPace, LoadTrack, group_pace, lay_out
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.store.balance_groups import BalanceWatch
@@ -320,21 +319,6 @@ def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
 LIFE_S = 6.0
 
 
-def tracks_of(*columns: Sequence[float], hz: float = 2.0) -> list[LoadTrack]:
-    """Build tracks from loads sampled at the same times."""
-    return [
-        LoadTrack(f"s{index}", [at / hz for at in range(len(column))], list(column), [0.0] * len(column))
-        for index, column in enumerate(columns)
-    ]
-
-
-def grid(*columns: Sequence[float]) -> LoadGrid:
-    tracks = tracks_of(*columns)
-    found = lay_out(tracks, tracks[0].times_s[-1], 600.0)
-    assert found is not None
-    return found
-
-
 def convoys(dice: random.Random, samples: int = 160) -> list[list[float]]:
     """Return two convoys of 24 requests on four backends; each moves to an empty one after 9 to 15 s."""
     at, until = [0, 1], [20, 27]
@@ -346,29 +330,6 @@ def convoys(dice: random.Random, samples: int = 160) -> list[list[float]]:
                 until[convoy] = index + dice.randint(18, 30)
         rows.append([24.0 if one in at else 0.0 for one in range(4)])
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def test_a_burst_that_decays_empties_each_backend_once_at_most() -> None:
-    """A load that decays from one backend to an even split has no period and is not a swing."""
-    first = [max(16.0, 64.0 - index) for index in range(160)]
-    rest = [(64 - load) / 3 for load in first]
-    tracks = tracks_of(first, rest, rest, rest)
-    assert follow_turns(grid(first, rest, rest, rest), range(160)).most <= 1
-    assert Is.OSCILLATING not in {judge(GroupLoad("g", tracks, LIFE_S), at).word for at in (60.0, 79.5)}
-
-
-def test_convoys_that_tie_swing_without_a_lead_or_a_rhythm() -> None:
-    """Two equal convoys on four backends are oscillating, without any lead change or rhythm."""
-    columns = convoys(random.Random(5))  # noqa: S311 - repeatable chance
-    load, seen = GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns)
-    found = measure(look(load, seen, 48.0))
-    assert follow_lead(seen, range(160), 0.5).changes == 0
-    assert (rules.holds(rules.rhythm, found), rules.holds(rules.turns, found)) == (False, True)
-    found = judge(load, 79.5)
-    assert found.word is Is.OSCILLATING
-    assert found.period_s is not None
-    assert found.reasons[0].startswith("loads go from half above their share to half below it, or back, ")
-    assert f"there and back in {found.period_s:.0f} s" in found.reasons[0]
 
 
 def test_two_requests_a_backend_can_swing() -> None:

@@ -1,4 +1,4 @@
-"""Verdicts on loads that are scraped slowly: what they need, and that none states a swing or a period."""
+"""What can be judged of loads that are scraped slowly, and of the numbers of requests."""
 
 from __future__ import annotations
 

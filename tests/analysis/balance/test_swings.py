@@ -1,4 +1,4 @@
-"""Herds: how unevenly the requests of each moment are split, compared with random routing."""
+"""Herds, convoys and bursts: what counts as a swing, and what is chance or one-sided."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, look, measure
@@ -15,7 +14,6 @@ from sparktop.analysis.balance.rules import MUTUAL
 from sparktop.analysis.balance.swings import f_tail, find_herds, find_swing
 from sparktop.model.balance import Arrivals, Balance
 from sparktop.model.balance import BalanceWord as Is
-from tests.analysis.balance.routed_load import Scene, simulate
 
 pytestmark = pytest.mark.long
 
@@ -87,32 +85,6 @@ def test_herds_are_far_beyond_chance() -> None:
     assert arrivals.chance < 1e-20
     assert arrivals.least_herds >= 5
     assert judge(GroupLoad("g", tracks, HERD_LIFE_S), float(HERD_SECONDS)).word is Is.OSCILLATING
-
-
-def herding(strategy: str | None, errors: int | None = 0) -> Balance:
-    """Judge least-busy on counts 2 s old with varied lengths: no rule but that on herds detects the swing."""
-    seen = simulate(Scene("lag", 32, 5, "log-normal", 8.0, 2.0, 76.0, 0, 2.0))
-    tracks = [replace(track, errors=errors) for track in seen.tracks]
-    return judge(GroupLoad("g", tracks, seen.e2e_s, length_variation=0.8, strategy=strategy), 75.0)
-
-
-def test_the_sentence_and_the_advice_rest_on_the_counts() -> None:
-    """The sentence has the counts; the cause needs counted failures and a router that reads loads."""
-    balance = herding("least-busy")
-    arrivals = balance.arrivals
-    assert arrivals is not None
-    assert balance.word is Is.OSCILLATING
-    said = balance.reasons[0]
-    assert said.startswith("requests that arrive together go to one backend: in ")
-    assert (
-        f"in {arrivals.herds} of {arrivals.pieces} intervals of 3.3 s one got far more than its share; "
-        in said
-    )
-    assert said.endswith(f"({arrivals.requests} requests)") or f"({arrivals.requests} requests); " in said
-    assert (balance.cause or "").startswith("herding: ")
-    assert "simple-shuffle" in (balance.hint or "")
-    assert herding("simple-shuffle").cause is None
-    assert herding("least-busy", errors=None).cause is None
 
 
 def test_a_server_that_begins_anew_makes_no_herd() -> None:

@@ -1,4 +1,4 @@
-"""Figures of machines: what each exporter reports, joined; what none reports is unknown."""
+"""Machines through a Prometheus: exporters joined, servers placed, figures in their units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group through a Prometheus that is polled directly for a while: its verdicts before, then and after."""
+"""Groups and servers that are polled faster for a while: verdicts, rates and gaps."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 
@@ -17,6 +17,7 @@ from tests.sources.prometheus.api_server import Answering, api, matrix, scalar, 
 
 GAUGE = next(iter(RUNNING))
 TOKENS = "vllm:generation_tokens_total"
+EVERY_S = 15.0
 
 
 class Scraped:
@@ -30,22 +31,12 @@ class Scraped:
         self.age_s = age_s
         self.ages: dict[str, float] = {}
         """The age of the newest samples by job, where it is not `age_s`."""
-        self.dead: set[str] = set()
-        self.unseen: set[str] = set()
-        """Instances whose gauges have no sample in the past five minutes, only in the past hour."""
-        self.never: set[str] = set()
-        """Instances that were never scraped."""
         self.queries: list[str] = []
         self.refusal: web.Response | None = None
-        self.warnings: Sequence[str] = ()
         self.ahead_s = 0.0
         """Seconds that its clock is ahead."""
         self.is_new = False
         """Whether no series is two scrapes old."""
-        self.samples, self.every_s = 3, 15.0
-        """Samples of each server, and the seconds between two of them."""
-        self.up_age_s: float | None = None
-        """The age of the newest sample of `up`; None for that of all series."""
         self.behind: Sequence[str] = ()
         """URLs of the servers behind a router."""
 
@@ -71,36 +62,25 @@ class Scraped:
         if query.startswith(("count(", "max(timestamp(")):
             return self._of_up(query, now)
         if query.startswith("count by"):
-            hidden = self.never if "last_over_time" in query else self.never | self.unseen
-            return vector(*(({"__name__": GAUGE, **one}, "1") for one in self._without(hidden)))
+            return vector(*(({"__name__": GAUGE, **one}, "1") for one in self.labels))
         if '__name__=~"up"' in query:
-            down = "== 0" in query
-            return vector(
-                *(
-                    (self._up(one), "0" if one["instance"] in self.dead else "1")
-                    for one in self.labels
-                    if not down or one["instance"] in self.dead
-                )
-            )
+            up = () if "== 0" in query else self.labels
+            return vector(*((self._up(one), "1") for one in up))
         if query.endswith("s]"):
             return self._raw(query, now)
-        live = self._without(self.never | self.unseen)
-        values = (str(now - self._age_s(one)) if "timestamp" in query else "2" for one in live)
-        return vector(*zip(map(self._up, live), values, strict=True), warnings=self.warnings)
+        values = (str(now - self._age_s(one)) if "timestamp" in query else "2" for one in self.labels)
+        return vector(*zip(map(self._up, self.labels), values, strict=True))
 
     def _age_s(self, labels: Mapping[str, str]) -> float:
         return self.ages.get(labels["job"], self.age_s)
 
     def _of_up(self, query: str, now: float) -> web.Response:
         if query.startswith("max"):
-            return vector(({}, str(now - (self.age_s if self.up_age_s is None else self.up_age_s))))
+            return vector(({}, str(now - self.age_s)))
         return vector() if self.is_new else vector(({}, "7"))
 
-    def _without(self, instances: Collection[str]) -> list[dict[str, str]]:
-        return [one for one in self.labels if one["instance"] not in instances]
-
     def _raw(self, query: str, now: float) -> web.Response:
-        backs = [self.every_s * back for back in reversed(range(self.samples))]
+        backs = (2 * EVERY_S, EVERY_S, 0.0)
         asked = [
             (one, [now - self._age_s(one) - back for back in backs])
             for one in self.labels
@@ -124,7 +104,7 @@ async def watched(
         target = PrometheusTarget("main", url, group_by=group_by)
         store = Store(Watch(prometheus=(target,), source="test"))
         feed = PrometheusFeed(target, store, store.accept)
-        feed.pace.every_s = 15.0
+        feed.pace.every_s = EVERY_S
         try:
             yield feed, store
         finally:

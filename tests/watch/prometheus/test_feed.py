@@ -1,4 +1,4 @@
-"""The feed of a Prometheus: samples reach the store as pages, faults as one line; refusals slow it down."""
+"""The feed of a Prometheus: samples reach the store, faults are one line, refusals slow it down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 import pytest
 from aiohttp import web
 
-from sparktop.analysis.state import scraped_state
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
@@ -22,50 +21,6 @@ from tests.watch.prometheus.made_up import Scraped, watched
 pytestmark = pytest.mark.outside
 A_MINUTE_S = 60.0
 """More than a busy machine adds to an age, less than what a wrong clock does."""
-
-
-async def test_servers_are_found_and_their_samples_have_their_own_times() -> None:
-    """One query gives rates over three scrapes, the age of the newest sample, the group, and the wall."""
-    async with watched(Scraped(3)) as (feed, store):
-        await feed.look()
-        shown = store.snapshot()
-        assert [one.name for one in shown.backends] == ["h:0", "h:1", "h:2"]
-        one = shown.backends[0]
-        assert (one.running, one.group, one.ok) == (3, "m0", True)
-        assert one.scrape is not None
-        assert (one.scrape.source, one.scrape.every_s) == ("main", 15.0)
-        assert one.generation_tps == pytest.approx(1.0, abs=0.1)
-        assert one.age_s is not None
-        assert 2.9 < one.age_s < A_MINUTE_S
-        (view,) = shown.fleets
-        assert view.ok
-        assert view.fleet is not None
-        assert [(each.name, each.running, scraped_state(each)) for each in view.fleet.servers][:1] == [
-            ("h:0", 3, "bored")
-        ]
-        assert view.by_rows
-        assert shown.totals.running.value == 9
-        rates = [each.generation_tps or 0.0 for each in shown.backends]
-        assert shown.totals.generation_tps.value == pytest.approx(sum(rates))
-        assert view.age_s is not None
-        assert 2.9 < view.age_s < A_MINUTE_S
-
-
-async def test_up_0_is_dead() -> None:
-    """The server of a failed scrape is unreachable, its neighbour is not; the wall knows it, too."""
-    scraped = Scraped(2)
-    scraped.dead = {"h:1"}
-    async with watched(scraped) as (feed, store):
-        await feed.look()
-        shown = store.snapshot()
-        assert [one.failure is not None for one in shown.backends] == [False, True]
-        failure = shown.backends[1].failure
-        assert failure is not None
-        assert failure.message == "main cannot scrape it (up is 0)"
-        fleet = shown.fleets[0].fleet
-        assert fleet is not None
-        assert [scraped_state(one) for one in fleet.servers] == ["bored", "unreachable"]
-        assert fleet.servers[1].running is None
 
 
 async def test_a_late_prometheus_says_so() -> None:
@@ -302,25 +257,3 @@ async def test_a_prometheus_that_has_just_started_is_not_one_without_servers() -
         assert shown.fleets[0].ok
         assert len(shown.backends) == 2
         assert not shown.events
-
-
-async def test_a_server_that_is_down_at_the_start_is_unreachable() -> None:
-    """It is known by its samples of the past hour; names and groups are as with those that are up."""
-    scraped = Scraped(3)
-    scraped.dead = scraped.unseen = {"h:1"}
-    async with watched(scraped) as (feed, store):
-        for _ in range(2):
-            await feed.look()
-            feed.find_again()
-        shown = store.snapshot()
-        assert [(one.name, one.group, one.ok) for one in shown.backends] == [
-            ("h:0", "m0", True),
-            ("h:1", "m0", False),
-            ("h:2", "m0", True),
-        ]
-        fleet = shown.fleets[0].fleet
-        assert fleet is not None
-        assert [one.down for one in fleet.servers] == [False, True, False]
-        scraped.dead, scraped.unseen = set(), set()
-        await feed.look()
-        assert all(one.ok for one in store.snapshot().backends)
