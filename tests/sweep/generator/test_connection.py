@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
-from sparktop.sweep.generator.connection import Connection, ConnectionPool, Inbox, resolve
+from sparktop.sweep.generator.connection import ConnectionPool, resolve
 from sparktop.sweep.generator.wire import WorkerTarget
 
 pytestmark = pytest.mark.outside
@@ -63,17 +62,6 @@ async def test_reads_are_heard_in_order() -> None:
     server.close()
 
 
-async def test_why_connections_do_not_open() -> None:
-    """The reasons of the failed ones are returned, and the others are available."""
-    server, url = await listen(lambda _, writer: writer.close())
-    server.close()
-    await server.wait_closed()
-    pool = ConnectionPool(await resolve(WorkerTarget(url), 0.0), 5.0)
-    errors = await pool.fill(3)
-    assert [type(error) for error in errors] == [ConnectionRefusedError] * 3
-    assert pool.connect_ms == []
-
-
 async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) -> None:
     """TLS with a certificate that cannot be verified does not open; a trusted one carries requests."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -98,23 +86,3 @@ async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) 
     await noting.ended.wait()
     assert len(pool.connect_ms) == 1
     server.close()
-
-
-@pytest.mark.parametrize(("age_s", "parsed"), [(0.0, 16), (1.0, 40)])
-async def test_sockets_are_read_again_before_all_is_parsed(
-    monkeypatch: pytest.MonkeyPatch, age_s: float, parsed: int
-) -> None:
-    """Of many reads a part is passed on in one iteration of the loop, all of them if they are old."""
-    now = perf_counter()
-    monkeypatch.setattr("sparktop.sweep.generator.connection.perf_counter", lambda: now)
-    inbox = Inbox()
-    connection = Connection(inbox)
-    connection.reader = noting = Noting()
-    at = now - age_s
-    for number in range(40):
-        inbox.add(connection, at, b"%d" % number)
-    await asyncio.sleep(0)
-    assert len(noting.reads) == parsed
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert noting.reads == [(at, b"%d" % number) for number in range(40)]

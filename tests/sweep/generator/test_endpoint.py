@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.generator.connection import Endpoint, EndpointError, resolve
+from sparktop.sweep.generator.connection import EndpointError, resolve
 from sparktop.sweep.generator.wire import WorkerTarget
 
 
@@ -47,9 +47,3 @@ async def test_what_cannot_be_used_is_told(url: str, key: str | None, word: str)
         await resolve(WorkerTarget(url, api_key=key), 0.0)
     assert caught.value.failure.word == word
     assert caught.value.failure.message.isprintable()
-
-
-def test_line_ends_in_a_path_stay_in_the_path() -> None:
-    """A path is quoted, so that no URL can add a field to the head."""
-    endpoint = Endpoint("w", "h", "", (), None, None, "h:1")
-    assert endpoint.head("GET", "/x", 0).count(b"\r\n\r\n") == 1

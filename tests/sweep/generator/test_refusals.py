@@ -11,7 +11,6 @@ from sparktop.sweep.generator.refusals import faulty_fields, is_too_long, stated
 FIELDS = frozenset({"cache_salt", "ignore_eos", "min_tokens", "stream_options", "max_tokens"})
 
 TOO_LONG = {
-    "vllm": ("This model's maximum context length is 4096 tokens. However, you requested 5100 tokens", 4096),
     "vllm-0.32": (
         (
             "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context "
@@ -19,18 +18,7 @@ TOO_LONG = {
         ),
         8192,
     ),
-    "vllm-prompt": (
-        "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that",
-        4096,
-    ),
     "sglang": ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", 4096),
-    "sglang-total": (
-        (
-            "Requested token count exceeds the model's maximum context length of 32768 tokens. You requested "
-            "a total of 40000 tokens"
-        ),
-        32768,
-    ),
     "tgi": (
         (
             "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 "
@@ -38,23 +26,11 @@ TOO_LONG = {
         ),
         4096,
     ),
-    "tgi-inputs": ("Input validation error: `inputs` must have less than 4095 tokens. Given: 5000", 4095),
     "trtllm": (
         (
             "The sum of prompt length (9000.0), query length (0) max_tokens (100) should not exceed "
             "max_seq_len (4096)"
         ),
-        4096,
-    ),
-    "trtllm-default": (
-        (
-            "`default_max_tokens` (-904) must be greater than 0, `default_max_tokens` = max_seq_len (4096) - "
-            "prompt_len (5000)"
-        ),
-        4096,
-    ),
-    "trtllm-executor": (
-        "Prompt length (5000) exceeds maximum input length (4096). Set log level to info",
         4096,
     ),
     "lm-studio": (
@@ -64,27 +40,12 @@ TOO_LONG = {
         ),
         4096,
     ),
-    "lm-studio-short": ("Context size has been exceeded.", None),
     "llama.cpp": (
         "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
         4096,
     ),
-    "llama.cpp-old": (
-        "the request exceeds the available context size. try increasing the context size",
-        None,
-    ),
-    "deepinfra": ("Requested input length 39818 exceeds maximum input length 32767", 32767),
     "anthropic": ("prompt is too long: 120000 tokens > 100000 maximum", 100_000),
     "commas": ("maximum context length is 131,072 tokens, however you requested 140,000", 131_072),
-    "narrow-blank": ("exceeds the context window of 32 768 tokens", 32_768),
-    "tabby": ("Prompt length 5000 is greater than max_seq_len 4096", 4096),
-    "litellm": (
-        (
-            "ContextWindowExceededError: litellm.BadRequestError: This model's maximum context length is "
-            "8192 tokens"
-        ),
-        8192,
-    ),
 }
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, LoadMode, RequestStarted
-from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget, decode_command, encode_line
-from sparktop.sweep.plan.traces import TraceChoice, TraceFormat
+from sparktop.sweep.generator.wire import OpenLoop
+from sparktop.sweep.plan.traces import TraceChoice
 from tests.sweep.conftest import InProcess, Loaded
 from tests.sweep.stream_server import Asked, Behave
 
@@ -108,19 +106,6 @@ async def test_a_conversation_goes_on_after_a_refusal(in_process: InProcess) -> 
     assert len(reasons) == 5
 
 
-async def test_a_server_that_stalls_shows_it_from_the_due_time(in_process: InProcess) -> None:
-    """With one request at a time the others wait in the client, and keep the time at which they were due."""
-
-    async def behave(asked: Asked) -> None:
-        await asyncio.sleep(0.15)
-        await asked.stream()
-
-    choice = TraceChoice(str(DATA / "mooncake.jsonl"), speed=100.0)
-    found = starts(await replay(in_process, choice, behave, concurrency=1))
-    waits = sorted(one.at - one.due for one in found.values() if one.due is not None)
-    assert waits[-1] > 0.5
-
-
 async def test_a_cancelled_replay_ends_at_once(in_process: InProcess) -> None:
     """Requests that are not due yet are not sent."""
     begun = asyncio.Event()
@@ -136,13 +121,3 @@ async def test_a_cancelled_replay_ends_at_once(in_process: InProcess) -> None:
     in_process.client.cancel()
     loaded = await running
     assert len(starts(loaded)) <= 1
-
-
-def test_the_command_survives_the_pipe() -> None:
-    """The process gets the file, the part and the speed."""
-    choice = TraceChoice("a.jsonl", TraceFormat.MOONCAKE, 2.0, 10.0)
-    load = RunLoad("r", WorkerTarget("http://x"), 512, 100, 10, open_loop=ARRIVALS, trace=choice)
-    assert decode_command(encode_line(load)) == load
-    unknown = replace(load, trace=replace(choice, form=None, to_s=20.0))
-    assert decode_command(encode_line(unknown)) == unknown
-    assert json.loads(encode_line(unknown))

@@ -97,12 +97,7 @@ async def test_a_prompt_holds_exactly_what_the_server_answered(in_process: InPro
     starts = {messages[0]["content"][:400] for messages in memory.conversations}
     assert len(starts) == 1, "all conversations share their start"
     assert {body["cache_salt"] for body in in_process.server.bodies} == {"salt"}
-
-
-async def test_conversations_grow_and_follow_their_scripts(in_process: InProcess) -> None:
-    """Human and tool calls come as scripted, roles take turns, and answers have an exact length."""
-    memory = _Memory()
-    loaded = await _run(in_process, ConversationLoad(SMALL, "1", 1.0), behave=memory.behave)
+    # Human and tool calls come as scripted, roles take turns, and answers have an exact length.
     calls = _calls(loaded)
     assert {call.start for _, call in calls if call.turn % 3} == {CallStart.TOOL}
     assert {call.start for _, call in calls if call.turn % 3 == 0} == {CallStart.HUMAN}
@@ -115,7 +110,7 @@ async def test_conversations_grow_and_follow_their_scripts(in_process: InProcess
 
 
 async def test_prompts_have_the_length_of_their_script(in_process: InProcess) -> None:
-    """The server's count is the expected one plus the template, and the next prompt builds on it."""
+    """The server's count is the expected one plus the template; a call comes its pause after the answer."""
     loaded = await _run(in_process, ConversationLoad(SMALL, "1", 1.0), concurrency=1)
     ends = {end.request_id: end for end in loaded.ends}
     for (before, _), (start, call) in pairwise(_calls(loaded)):
@@ -125,6 +120,12 @@ async def test_prompts_have_the_length_of_their_script(in_process: InProcess) ->
             assert call.new_tokens == 30
         if not call.turn:
             assert start.prompt_tokens == 190
+    late = [
+        start.at - ends[before.request_id].at - (0.01 if call.start is CallStart.TOOL else 0.05)
+        for (before, _), (start, call) in pairwise(_calls(loaded)[1:])
+    ]
+    assert min(late) >= -0.002
+    assert len(late) > 10
 
 
 async def test_warm_up_calls_come_first_and_are_not_measured(in_process: InProcess) -> None:
@@ -140,18 +141,6 @@ async def test_warm_up_calls_come_first_and_are_not_measured(in_process: InProce
     assert all(ends[start.request_id].ok for start, call in calls if call.measured)
 
 
-async def test_pauses_follow_the_script(in_process: InProcess) -> None:
-    """A call comes its pause after the answer before, and not earlier."""
-    loaded = await _run(in_process, ConversationLoad(SMALL, "1", 1.0), concurrency=1)
-    ends = {end.request_id: end.at for end in loaded.ends}
-    late = []
-    for (before, _), (start, call) in pairwise(_calls(loaded)[1:]):
-        pause_s = 0.01 if call.start is CallStart.TOOL else 0.05
-        late.append(start.at - ends[before.request_id] - pause_s)
-    assert min(late) >= -0.002
-    assert len(late) > 10
-
-
 async def test_a_context_beyond_the_limit_is_compacted(in_process: InProcess) -> None:
     """The prompt shrinks to the shared start, a summary and the new text; the call says so."""
     memory = _Memory()
@@ -163,7 +152,7 @@ async def test_a_context_beyond_the_limit_is_compacted(in_process: InProcess) ->
     assert memory.check() > 10
 
 
-@pytest.mark.parametrize("limit", [None, 150])
+@pytest.mark.parametrize("limit", [None, 150], ids=["refused", "known"])
 async def test_a_refused_long_context_ends_its_conversation(in_process: InProcess, limit: int | None) -> None:
     """Refused or known not to fit: the conversation ends with its reason, and a new one begins."""
 

@@ -10,13 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.sweep.generator.prompts import (
-    ADJECTIVES,
-    ADVERBS,
     FILLER,
     NOUNS,
-    VERBS,
     Book,
-    Kind,
     Passage,
     PromptMaker,
     PromptTokens,
@@ -37,7 +33,7 @@ def book() -> Book:
     st.integers(100, 3000),
     st.integers(0, 10**6),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_cost_of_a_prompt_is_the_length_asked_for(
     overhead: int, costs: dict[str, int], length: int, number: int
 ) -> None:
@@ -52,13 +48,13 @@ def test_the_cost_of_a_prompt_is_the_length_asked_for(
 def test_prompts_of_a_run_differ_from_the_start() -> None:
     """The first line holds the request's number, so that no two prompts share their first block of tokens."""
     maker = PromptMaker(book(), PromptTokens())
-    prompts = [maker.prompt(64, number, "run")[0] for number in range(2000)]
-    assert len({tuple(prompt.split()[:4]) for prompt in prompts}) == 2000
+    prompts = [maker.prompt(64, number, "run")[0] for number in range(500)]
+    assert len({tuple(prompt.split()[:4]) for prompt in prompts}) == 500
     assert all(prompt.isascii() and prompt.isprintable() for prompt in prompts)
 
 
 @given(st.integers(0, 400), st.sampled_from([0, 3, 12]), st.integers(0, 10**9), st.text(max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_order_of_a_passage_holds_the_same_words(cut: int, names: int, number: int, salt: str) -> None:
     """The same pieces, first and last in their places, and the first line all names."""
     parts = list(zip(book().kinds, book().pieces, strict=True))[:cut]
@@ -72,13 +68,3 @@ def test_every_order_of_a_passage_holds_the_same_words(cut: int, names: int, num
     if names:
         assert sorted(SPLIT.findall(text)[:names]) == sorted(f" {word}" for word in NOUNS[:names])
         assert SPLIT.findall(text)[0] != SPLIT.findall(other)[0]
-
-
-def test_words_change_places_with_their_kind_only() -> None:
-    """Sentences keep their frame: an article stays where it was, a noun becomes a noun."""
-    parts = list(zip(book().kinds, book().pieces, strict=True))[:300]
-    shuffled = SPLIT.findall(Passage([], parts, "", 0).prompt(1, "x")[0])
-    sorts = {Kind.NOUN: NOUNS, Kind.ADJECTIVE: ADJECTIVES, Kind.VERB: VERBS, Kind.ADVERB: ADVERBS}
-    for (kind, piece), word in zip(parts, shuffled, strict=True):
-        assert word == piece if kind is Kind.FIXED else word.strip() in sorts[kind]
-    assert shuffled != [piece for _, piece in parts]

@@ -102,7 +102,7 @@ def seen(stream: TokenStream, live: int) -> tuple[object, ...]:
     CHANGES,
     st.booleans(),
 )
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_stream_is_read_alike_with_and_without_forms(
     shape: dict[str, bool],
     chunks: list[tuple[Any, ...]],

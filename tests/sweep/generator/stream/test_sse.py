@@ -56,7 +56,7 @@ def pieces_of(stream: bytes, cuts: list[int]) -> list[bytes]:
     st.lists(st.integers(0, 10_000), max_size=12),
     st.sampled_from([b"", b"\xef\xbb\xbf"]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_split_gives_the_events_of_the_standard(
     parts: list[tuple[list[bytes], bytes]], cuts: list[int], mark: bytes
 ) -> None:

@@ -52,13 +52,6 @@ def test_one_token_a_chunk_is_what_the_total_at_the_end_says() -> None:
     assert parts(found) == ([2.0, 3.0, 4.0], [1, 1, 1], TokenSource.USAGE, 3)
 
 
-@pytest.mark.parametrize("delta", [CALL, {"function_call": {"arguments": "{"}}, {"reasoning": "hm"}])
-def test_parts_of_a_tool_call_are_tokens(delta: dict[str, Any]) -> None:
-    """Arguments arrive in `tool_calls`, formerly in `function_call`, without any content."""
-    found = counted([event(WORD)], [event(delta)], [event(delta)], [event(None, total=3)])
-    assert parts(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 3)
-
-
 def test_a_finish_event_is_the_end_token_if_it_comes_a_step_later() -> None:
     """The token that ends a text has no text of its own; its step took as long as any other."""
     ending = [event({}, finish="stop"), event(None, total=4)]
@@ -77,13 +70,6 @@ def test_chunks_with_an_empty_text_are_tokens_if_the_total_says_so() -> None:
     assert parts(found)[:2] == ([4.0, 5.0], [1, 1])
     both = counted([empty], [event(WORD)], [event({}, finish="stop"), event(None, total=3)])
     assert parts(both)[:2] == ([1.0, 2.0, 3.0], [1, 1, 1])
-
-
-def test_a_total_that_no_reading_of_the_chunks_gives_places_nothing_more() -> None:
-    """Eight tokens in three chunks: what came is kept as it came, what is missing has no place."""
-    found = counted([event(WORD)], [event(WORD)], [event(WORD, finish="stop")], [event(None, total=8)])
-    assert parts(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 8)
-    assert found.hidden_before == 0
 
 
 def test_running_totals_count_whatever_a_chunk_shows() -> None:
@@ -141,19 +127,6 @@ def test_ids_that_hold_back_a_part_are_not_the_whole() -> None:
     assert both.hidden_before == 6
 
 
-def test_both_ends_are_known_where_the_first_event_comes_with_the_first_token() -> None:
-    """Eight tokens from second 1 to second 8, two of them shown: the pace of the whole answer is known."""
-    silent: list[Mapping[str, Any]] = []
-    ending = [event({}, finish="stop"), event(None, total=8)]
-    reads = ([event(ROLE)], silent, [event(WORD)], silent, [event(WORD)], silent, silent, ending)
-    found = counted(*reads, first_event_is_token=True)
-    assert parts(found) == ([1.0, 3.0, 5.0, 8.0], [1, 1, 1, 1], TokenSource.USAGE, 8)
-    assert found.spans_all
-    assert found.answer_from == 1
-    unknown = counted(*reads)
-    assert (list(unknown.times), unknown.spans_all) == ([3.0, 5.0], False)
-
-
 def test_a_first_event_long_before_the_first_chunk_is_no_token() -> None:
     """Two tokens are missing after twelve seconds at a pace of one second: the request was waiting."""
     silent: list[Mapping[str, Any]] = []
@@ -172,13 +145,6 @@ def test_hidden_tokens_under_running_totals_begin_with_the_first_event() -> None
     assert parts(found) == ([1.0, 5.0, 6.0, 7.0], [1, 4, 1, 1], TokenSource.CHUNK_USAGE, 7)
     assert found.hidden_before == 0
     assert counted(*reads).hidden_before == 4
-
-
-def test_a_live_count_shows_no_burst_of_hidden_tokens() -> None:
-    """The first chunk counts forty hidden tokens; a graph of tokens a second gets one."""
-    stream = TokenStream()
-    assert stream.feed(1.0, raw(event(WORD, total=41))) == 1
-    assert stream.feed(2.0, raw(event(WORD, total=44))) == 3
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
