@@ -90,7 +90,7 @@ def test_welchs_interval_by_hand() -> None:
 RUNS = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=6).map(tuple)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(RUNS, RUNS)
 def test_a_ratio_the_other_way_round_is_its_inverse(
     first: tuple[float, ...], second: tuple[float, ...]

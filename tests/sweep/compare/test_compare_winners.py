@@ -49,12 +49,12 @@ def names_any(found: ComparisonResult) -> bool:
     )
 
 
-@pytest.mark.parametrize("runs", [1, 2, 3, 5])
+@pytest.mark.parametrize("runs", [1, 3])
 def test_alike_targets_rarely_get_a_winner_anywhere_in_a_table(runs: int) -> None:
-    """Of 40 tables of 42 rows at most 5: were each row tested alone at 5 %, 35 would name one."""
+    """Of 20 tables of 42 rows at most 3: were each row tested alone at 5 %, 17 would name one."""
     luck = random.Random(runs)  # noqa: S311 - made values
-    tables = [compare([drawn("a", luck, runs), drawn("b", luck, runs)]) for _ in range(40)]
-    assert sum(map(names_any, tables)) <= (0 if runs == 1 else 5)
+    tables = [compare([drawn("a", luck, runs), drawn("b", luck, runs)]) for _ in range(20)]
+    assert sum(map(names_any, tables)) <= (0 if runs == 1 else 3)
 
 
 def test_a_real_difference_is_still_found_by_three_runs() -> None:
@@ -62,7 +62,7 @@ def test_a_real_difference_is_still_found_by_three_runs() -> None:
     luck = random.Random(7)  # noqa: S311 - made values
     rows = [
         row
-        for _ in range(15)
+        for _ in range(8)
         for row in compare([drawn("a", luck, 3), drawn("b", luck, 3, 1.2)]).rows
         if row.metric == "decode_tps"
     ]
@@ -179,13 +179,13 @@ def test_lengths_that_are_alike_share_a_row() -> None:
 
 
 def test_before_and_after_has_one_error_rate_too() -> None:
-    """Two sweeps of one server: of 30 differences at most 4 show a change; a real one is shown."""
+    """Two sweeps of one server: of 15 differences at most 2 show a change; a real one is shown."""
     luck = random.Random(11)  # noqa: S311 - made values
     shown = [
         any(row.significant for row in difference(drawn("a", luck, 3), drawn("a", luck, 3)).rows)
-        for _ in range(30)
+        for _ in range(15)
     ]
-    assert sum(shown) <= 4
+    assert sum(shown) <= 2
     after = difference(drawn("a", luck, 3), drawn("a", luck, 3, 1.4))
     assert sum(row.better is True for row in after.rows if row.title == "Decode") >= 6
     assert all((row.low_percent or 0) > 0 for row in after.rows if row.significant)

@@ -28,12 +28,8 @@ def test_a_reference_names_its_source_and_means_its_figures(name: str) -> None:
     ("name", "target", "load", "metric", "value"),
     [
         ("spark-topologies-2026-03", "simple-shuffle", Load(64, 1024, 128), "decode_tps", 567.9),
-        ("spark-topologies-2026-03", "least-busy", Load(8, 1024, 128), "ttft_ms", 1232),
         ("gx10-concurrency-first", "gx10-patched", Load(256), "peak_tps", 1024),
-        ("gx10-concurrency-first", "vanilla-canonical", Load(256), "prefill_tps", 6629),
         ("spark-dgx-benchmark", "spark-interactive", Load(1, 105, 256), "e2e_ms", 8030),
-        ("spark-dgx-benchmark", "spark-batch-scaling", Load(16), "output_tps", 183.4),
-        ("spark-dgx-benchmark", "spark-long-context", Load(1, 39026), "decode_tps", 14.1),
         ("spark-vllm-blog", "spark-tuned", Load(64), "e2e_ms", 16_400),
     ],
 )

@@ -7,17 +7,15 @@ import math
 from xml.etree import ElementTree as ET
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.colors.mixing import contrast
-from sparktop.model.sweep import LimitLine
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
 from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
 from tests.sweep.formats.full_results import full_sweep
-from tests.sweep.made_results import made_level, made_series, made_sweep
+from tests.sweep.made_results import made_series
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -64,23 +62,6 @@ def test_marked_levels_are_hollow_and_limits_are_drawn() -> None:
     assert any(text and text.startswith("hollow: ") for text in words)
 
 
-def test_a_limit_for_one_request_is_a_short_line_at_its_concurrency() -> None:
-    """At 48 requests at once the limit of one request means nothing: no line crosses the curves."""
-    result = made_sweep(("a", [made_level(1), made_level(4), made_level(48)]))
-    plots = sweep_plots(result)
-    limit = LimitLine("decode_tps", "one request", 3.0, concurrency=1)
-    wide = LimitLine("decode_tps", "all requests", 3.0)
-    lengths = []
-    for one in (limit, wide):
-        decode = replace(plots[0], limits=(one,))
-        drawing = next(iter(curve_drawings(series_of(result), (), (decode,))))
-        # The first is the sign in the legend.
-        path = [part.get("d") or "" for part in of_class(parsed(drawing), "limit") if part.get("d")][-1]
-        (x1, _), (x2, _) = (place.split() for place in path.removeprefix("M").split("L"))
-        lengths.append(float(x2) - float(x1))
-    assert 0 < lengths[0] < lengths[1] / 3
-
-
 def test_requests_are_dots_and_runs_are_bars() -> None:
     """A dot for each request, a bar for each run with the share of each server."""
     scatter, split = request_drawings(full_sweep())
@@ -94,7 +75,7 @@ def test_requests_are_dots_and_runs_are_bars() -> None:
     assert [one.text for one in of_class(root, "label")] == ["alpha", "omega"]
 
 
-@pytest.mark.parametrize("name", ['<script>"&', "a|b", "\x1b[31mred", "\u202eevil", "x" * 300])
+@pytest.mark.parametrize("name", ['<script>"&', "\x1b[31mred\u202eevil"])
 def test_a_hostile_name_is_text(name: str) -> None:
     """No part of it is markup, moves a terminal's cursor or reverses the text."""
     series = made_series(name, {1: (10, 11, 12), 4: (30, 31, 32)})

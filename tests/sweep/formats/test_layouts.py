@@ -118,7 +118,7 @@ def simulated() -> Callable[[str], list[Series]]:
     return run
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", ["quick", "wide"])
 def test_a_run_of_any_preset_has_every_layout(name: str, simulated: Callable[[str], list[Series]]) -> None:
     """Same heads as the published tables; rows wherever the preset has such levels."""
     first, second = simulated(name)

@@ -110,18 +110,3 @@ def test_a_published_table_stands_beside_the_sweep() -> None:
     assert re.search(r"^\| Source +\| Concurrency \| Theirs \(tok/s\) \| +`mine` \|$", plain, re.MULTILINE)
     assert re.search(r"^\| `solo` +\| +c1 \| +57\.5 \| 4\.0 \(−93\.1 %\) \|$", plain, re.MULTILINE)
     assert "<svg" not in plain
-
-
-def test_markdown_of_a_large_sweep_fits_a_forum_post() -> None:
-    """32,000 characters is what Discourse takes."""
-    result = full_sweep()
-    levels = tuple(
-        level.model_copy(update={"concurrency": concurrency})
-        for level, concurrency in zip(result.targets[0].levels * 3, (1, 2, 4, 8, 16, 32, 64), strict=False)
-    )
-    targets = tuple(
-        target.model_copy(update={"name": f"{target.name}-{number}", "levels": levels})
-        for number in range(2)
-        for target in result.targets
-    )
-    assert len(sweep_report(result.model_copy(update={"targets": targets}), "md")) < 32_000

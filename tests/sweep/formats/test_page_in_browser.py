@@ -39,8 +39,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: (folder / f"{name}.html").as_uri() for name in texts}
 
 
-@pytest.mark.parametrize("name", ["sweep", "table"])
-@pytest.mark.parametrize("width", [375, 1280])
+@pytest.mark.parametrize(("name", "width"), [("sweep", 375), ("table", 1280)])
 async def test_a_report_is_whole_at_every_width(reports: dict[str, str], name: str, width: int) -> None:
     """The console is empty, nothing else is requested, nothing overflows, and plots have legible text."""
     async with chromium() as new_tab:

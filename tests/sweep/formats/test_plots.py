@@ -18,23 +18,11 @@ def test_three_figures_are_drawn_against_concurrency() -> None:
     assert "\x1b" not in text
 
 
-def test_colour_is_asked_for() -> None:
-    """Escapes are written only if colour is requested."""
-    assert "\x1b[" in plots(TOPOLOGIES[:1], colour=True)
-
-
 def test_one_level_is_no_curve() -> None:
     """A single level gives no curve, nor does a series without levels."""
     assert plots([made_series("a", {1: (10.0,)})]) == ""
     assert plots([]) == ""
     assert plots([Series("a", (), "f", "t")]) == ""
-
-
-def test_output_is_drawn_where_decode_is_unknown() -> None:
-    """A closed loop of another tool has that only; beside decode it would say the same twice."""
-    alone = made_series("a", {1: (10.0,), 2: (20.0,)}, "output_tps")
-    assert "Output (tok/s)" in plots([alone])
-    assert "Output (tok/s)" not in plots([alone, made_series("b", {1: (10.0,), 2: (20.0,)})])
 
 
 def test_names_in_a_plot_are_clean_and_short() -> None:

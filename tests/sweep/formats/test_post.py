@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.sweep.compare.joined import NamedResult, joined
 from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
@@ -66,7 +65,7 @@ def routed_sweep(
     )
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 6])
+@pytest.mark.parametrize("count", [1, 6])
 def test_a_post_is_short_and_each_paragraph_is_one_line(count: int) -> None:
     """Tables of many targets lose levels in the middle, not the first or the last."""
     levels = [simulated_level(one, 100, 4, 3) for one in LEVELS]
@@ -120,26 +119,6 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
     assert "cooldown" in cost
 
 
-def test_a_router_is_held_against_the_server_of_its_own_file_first() -> None:
-    """Two files have the same names: each router is compared with the server measured beside it."""
-    first, other = routed_sweep(), routed_sweep(step=0.2)
-    other = other.model_copy(update={"targets": (other.targets[0], slower(other.targets[1]))})
-    post = post_of(joined([NamedResult("before", first), NamedResult("after", other)]))
-    cost = next(one for one in paragraphs(post) if "reaches" in one)
-    assert "At c2 to c4, `proxy@before` (LiteLLM, least-busy) reaches 33 % of " in cost
-    assert "like `alpha@before`" in cost
-    assert "like `alpha@after`" in cost
-    only = other.model_copy(update={"targets": other.targets[:1]})
-    post = post_of(joined([NamedResult("before", first), NamedResult("after", only)]))
-    assert "`proxy@after` (LiteLLM, least-busy) reaches" in post
-
-
-def slower(target: TargetResult) -> TargetResult:
-    """Return the target with levels that decode twice as slowly as in `routed_sweep`."""
-    levels = tuple(made_level(concurrency, step=0.2) for concurrency in (1, 2, 4))
-    return target.model_copy(update={"levels": levels})
-
-
 def test_doubts_name_their_levels() -> None:
     """Whoever sees a "?" in the table finds the level beside its reason."""
     fast = [made_level(at, step=0.2) for at in (2, 4)]
@@ -173,27 +152,6 @@ def test_a_published_table_with_the_same_name_stands_beside() -> None:
     page = sweep_report(result, "svg", beside=load_reference("spark-topologies-2026-03").series)
     assert "cluster-tp2 (ref)" in page
     assert "solo (ref)" not in page
-
-
-def test_a_published_table_that_does_not_fit_is_said_to_be_left_out() -> None:
-    """If a table has another load or none of the names of the targets, the post says that it is left out."""
-    beside = load_reference("spark-topologies-2026-03").series
-    other = post_of(made_sweep(("cluster-tp2", [made_level(2)])), beside=beside)
-    assert "left out: other load, 1,024 tokens in, 128 out." in other
-    strange = post_of(made_sweep(("mine", [made_level(2)])), beside=beside)
-    assert "`ref:spark-topologies-2026-03` left out: none of its targets, `solo`, " in strange
-
-
-def test_long_commands_are_continued() -> None:
-    """No line of a command is wider than a forum's block, and no option stands apart from its value."""
-    names = [f"target-{number}" for number in range(6)]
-    result = made_sweep(*((name, [made_level(2)]) for name in names))
-    post = post_of(result)
-    lines = post.split("```sh\n")[1].split("\n```")[0].splitlines()
-    assert len(lines) > 1
-    assert all(len(line) <= 93 for line in lines)
-    assert all(line.endswith(" \\") for line in lines[:-1])
-    assert not any(line.split()[-2].startswith("--") for line in lines[:-1] if len(line.split()) > 1)
 
 
 def test_an_anonymous_post_names_nothing_of_the_site() -> None:

@@ -80,26 +80,6 @@ def test_results_are_listed_by_their_start_whatever_their_names(shelf: Shelf) ->
     assert shelf.listed() == ["a.json", "b.json", "c.json"]
 
 
-def test_only_changed_files_are_read_again(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second scan reads new and changed files only."""
-    shelf.keep("a.json")
-    shelf.keep("b.json", days=1)
-    shelf.listed()
-    read: list[str] = []
-    real = History._read_row
-
-    def noted(self: History, key: str, stamp: tuple[int, int]) -> object:
-        read.append(key)
-        return real(self, key, stamp)
-
-    monkeypatch.setattr(History, "_read_row", noted)
-    assert shelf.listed() == ["b.json", "a.json"]
-    assert read == []
-    shelf.keep("a.json", written=NOW - timedelta(hours=1))
-    assert shelf.listed() == ["b.json", "a.json"]
-    assert read == ["a.json"]
-
-
 def test_an_unreadable_file_is_a_row_that_says_why(shelf: Shelf) -> None:
     """Its line names what is wrong, without the folder that all have in common."""
     (shelf.folder / "x.json").write_text('{"schema": "sparktop.sweep/99"}')
@@ -173,8 +153,6 @@ def test_a_file_that_cannot_be_removed_is_a_line(shelf: Shelf, monkeypatch: pyte
     [
         ("llama-benchy-0.4.0-c16.json", "llama-benchy 0.4.0", datetime(2026, 11, 21, 10, 17, 54, tzinfo=UTC)),
         ("aiperf-0.13.0-c16.json", "aiperf 0.13.0", None),
-        ("guidellm-0.8.1-c16.json", "guidellm 0.8.1", datetime(2026, 11, 21, 10, 18, 54, tzinfo=UTC)),
-        ("vllm-bench-serve-0.32-c16-detailed.json", "vllm bench serve", None),
     ],
 )
 def test_files_of_other_tools_are_brought_in(
@@ -197,16 +175,6 @@ def test_files_of_other_tools_are_brought_in(
     assert series.tool == tool
     shelf.history.delete([key])
     assert shelf.listed() == ["a.json"]
-
-
-def test_the_same_file_twice_is_one(shelf: Shelf) -> None:
-    """A file that was brought in already is not copied again; another of the same name gets a number."""
-    first = shelf.history.import_file(RESULTS / "aiperf-0.13.0-c16.json")
-    assert shelf.history.import_file(RESULTS / "aiperf-0.13.0-c16.json") == first
-    other = shelf.folder / "elsewhere" / "aiperf-0.13.0-c16.json"
-    other.parent.mkdir()
-    other.write_bytes((RESULTS / "guidellm-0.8.1-c16.json").read_bytes())
-    assert shelf.history.import_file(other) == "imported/aiperf-0.13.0-c16-2.json"
 
 
 def test_a_pasted_table_is_brought_in(shelf: Shelf, tmp_path: Path) -> None:
@@ -251,22 +219,6 @@ def test_a_wrong_file_is_not_brought_in(shelf: Shelf, tmp_path: Path, text: str,
         shelf.history.import_file(Path("~nobody-has-this-name/x.json"))
 
 
-def test_a_result_without_levels_cannot_be_compared(shelf: Shelf) -> None:
-    """It opens, but a comparison says in a line that there is nothing."""
-    shelf.keep("a.json", targets=())
-    shelf.listed()
-    assert shelf.history.source("a.json").view().rows == ()
-    with pytest.raises(UsageError, match="nothing to compare"):
-        shelf.history.series("a.json")
-
-
-def test_an_unfinished_sweep_says_so_when_opened(shelf: Shelf) -> None:
-    """What is done of it is shown, with the words that it may be running."""
-    shelf.keep("run.json", status=None, finished_at=None, written=NOW)
-    shelf.listed()
-    assert "may be running in another sparktop" in shelf.history.source("run.json").view().words
-
-
 def named(*names: str) -> Sequence[Series]:
     return [made_series(name, {2: (1.0, 2.0)}) for name in names]
 
@@ -278,8 +230,6 @@ def named(*names: str) -> Sequence[Series]:
         ("ab", "ba", ["aa", "bb"]),
         ("ab", "bc", ["bb", "ac"]),
         ("a", "bc", ["ab", "ac"]),
-        ("ab", "a", ["aa"]),
-        ("ab", "c", ["ac", "bc"]),
     ],
 )
 def test_targets_of_two_results_pair_up(before: str, after: str, pairs: list[str]) -> None:

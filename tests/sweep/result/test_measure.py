@@ -13,14 +13,10 @@ from sparktop.model.load import (
     EndReason,
     FirstToken,
     Level,
-    LevelEnded,
-    LevelStarted,
     LoadEvent,
     LoadMode,
     RequestEnded,
     RequestStarted,
-    RunEnded,
-    RunStarted,
     Tokens,
     TokenSource,
 )
@@ -36,7 +32,6 @@ from sparktop.sweep.result.measure import (
     pure_decode_tps,
     requests_per_s,
     run_duration_s,
-    split_levels,
     sustained_tps,
     total_tps,
 )
@@ -270,25 +265,6 @@ def test_of_a_context_what_was_counted_is_subtracted(depth: int) -> None:
     assert level.prefill_tps is not None
     assert level.prefill_tps.mean == pytest.approx(40 / 2.0)
     assert (level.asked_prompt_tokens, level.counted_prompt_tokens) == (depth + 40, 340)
-
-
-def test_levels_are_told_apart() -> None:
-    """Each level gets its own requests; one whose end was never written still counts."""
-    one, two = Level("x", 1, 8, 8), Level("x", 2, 8, 8)
-    events: list[LoadEvent] = [
-        LevelStarted(0.0, one),
-        RunStarted(0.0, 0),
-        *request("a", 0.0, (1.0,)),
-        RunEnded(1.0, 0),
-        LevelEnded(1.0, one),
-        LevelStarted(2.0, two),
-        RunStarted(2.0, 0),
-        *request("b", 2.0, (3.0,)),
-    ]
-    found = [
-        (level, [trace.request_id for trace in collect(inside)]) for level, inside in split_levels(events)
-    ]
-    assert found == [(one, ["a"]), (two, ["b"])]
 
 
 # Multiples of 1/64 s: shifted and scaled by powers of two they stay exact, and ties stay ties.

@@ -53,22 +53,20 @@ def judged(shape: str, share: float, pattern: str, seed: int) -> OpenLoopResult:
     return found
 
 
-@pytest.mark.parametrize("shape", SATURATED_PER_S)
-@pytest.mark.parametrize("pattern", ["poisson", "bursty"])
+@pytest.mark.parametrize(("shape", "pattern"), [("solo", "bursty"), ("tp2", "poisson")])
 def test_a_server_that_keeps_up_is_not_unstable(shape: str, pattern: str) -> None:
     """At 30 to 75 % of the rate that it can serve, no seed and pattern makes a server unstable."""
-    for seed in range(100, 106):
-        for share in (0.3, 0.6, 0.75):
+    for seed in range(100, 103):
+        for share in (0.3, 0.75):
             found = judged(shape, share, pattern, seed)
             assert not found.unstable, (seed, share)
             assert found.ttft_growth is None
 
 
-@pytest.mark.parametrize("shape", SATURATED_PER_S)
-@pytest.mark.parametrize("pattern", ["poisson", "bursty"])
+@pytest.mark.parametrize(("shape", "pattern"), [("solo", "bursty"), ("tp2", "poisson")])
 def test_a_server_that_gets_too_much_is_unstable(shape: str, pattern: str) -> None:
     """At twice its rate the queue grows with every arrival that it cannot serve."""
-    for seed in range(100, 106):
+    for seed in range(100, 102):
         found = judged(shape, 2.0, pattern, seed)
         assert found.unstable, seed
         assert found.ttft_growth is not None
@@ -79,14 +77,12 @@ def test_a_server_that_gets_too_much_is_unstable(shape: str, pattern: str) -> No
         assert found.unanswered > 0
 
 
-@pytest.mark.parametrize("shape", SATURATED_PER_S)
-def test_a_server_that_answers_hardly_any_request_is_unstable(shape: str) -> None:
+def test_a_server_that_answers_hardly_any_request_is_unstable() -> None:
     """At eight times its rate the ages of those without a token, smaller for later ones, hide no growth."""
-    for seed in range(100, 103):
-        found = judged(shape, 8.0, "poisson", seed)
-        assert found.unstable, seed
-        assert found.ttft_growth is not None
-        assert 5.0 < found.ttft_growth < 9.0
+    found = judged("solo", 8.0, "poisson", 100)
+    assert found.unstable
+    assert found.ttft_growth is not None
+    assert 5.0 < found.ttft_growth < 9.0
 
 
 def test_rates_and_requests_in_flight_are_counted() -> None:

@@ -7,7 +7,6 @@ import pytest
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted
 from sparktop.sweep.result.level import PHASES, cached_tokens, phases
 from sparktop.sweep.result.measure import RequestTrace, collect
-from sparktop.sweep.result.results import TracePlan
 
 
 def replayed(count: int, gap_s: float = 1.0, cached: int | None = None) -> list[RequestTrace]:
@@ -51,11 +50,3 @@ def test_cached_tokens_are_summed_over_answers() -> None:
     """A request without a count counts as 0, unless none has one."""
     assert cached_tokens(replayed(3, cached=32)) == (150, 64)
     assert cached_tokens(replayed(3)) == (150, None)
-
-
-def test_the_part_of_a_file_is_written_as_an_option() -> None:
-    """The words of the plan name the part and the speed; the whole file needs no part."""
-    part = TracePlan(name="a.csv", speed=2.0, from_s=600.0, requests=1234)
-    assert part.words == "a.csv, 600.. s at 2×, 1,234 requests"
-    assert TracePlan(name="a.csv", to_s=90.5).span == "0..90.5"
-    assert TracePlan(name="a.csv").words == "a.csv"

@@ -13,7 +13,6 @@ from sparktop.model.load import (
     RequestStarted,
     ResponseStarted,
     Tokens,
-    TokenSource,
 )
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace, collect
@@ -71,16 +70,6 @@ def test_tokens_hidden_before_the_first_chunk_withhold_ttft_alone() -> None:
     assert trace.hides_tokens
 
 
-def test_a_token_that_cannot_move_a_figure_by_a_hundredth_withholds_nothing() -> None:
-    """One of 201 tokens is unseen: at 5 ms a token after a first one at 1 s, that is half a percent."""
-    chunks = [Tokens("a", 11.0 + 0.005 * number) for number in range(200)]
-    trace = one(*chunks, ended(201))
-    assert trace.unplaced == 1
-    assert trace.ttft_s == pytest.approx(1.0)
-    assert trace.tpot_s == pytest.approx(0.005)
-    assert not trace.hides_tokens
-
-
 def test_the_pace_is_known_where_both_ends_are() -> None:
     """Eleven tokens in ten seconds, three of them seen: a token a second, and no gap between two is known."""
     chunks = (FirstToken("a", 11.0), Tokens("a", 14.0), Tokens("a", 21.0))
@@ -93,19 +82,3 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
     assert found.decode_tps is not None
     assert found.decode_tps.mean == pytest.approx(1.0)
     assert (found.pure_decode_tps, found.itl_ms, found.tokens.hidden) == (None, None, 8)
-
-
-def test_the_means_of_runs_are_over_the_same_gaps_as_the_mean_beside_them() -> None:
-    """Of two requests one has no count of its chunks: its gaps are in neither figure."""
-    events: list[LoadEvent] = [
-        RequestStarted("a", 10.0),
-        *(FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0)),
-        RequestEnded("a", 13.0, EndReason.STOP, generated_tokens=3, token_source=TokenSource.USAGE),
-        RequestStarted("b", 10.0),
-        *(FirstToken("b", 11.0), Tokens("b", 14.0), Tokens("b", 17.0)),
-        RequestEnded("b", 17.0, EndReason.STOP, token_source=TokenSource.CHUNKS),
-    ]
-    found = level_result(Level("x", 2, 7, 3), collect(events))
-    for latency in (found.itl_ms, found.tpot_ms):
-        assert latency is not None
-        assert (latency.mean, latency.run_means) == (1000.0, (1000.0,))

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.sweep import Value
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.table import columns_for
@@ -78,23 +77,6 @@ async def test_an_answer_is_the_same_from_its_file() -> None:
     row = stored.rows[0]
     assert columns[0].text(row) == f"{search.tried[0].holds_percent:.0f} %"
     assert f"{columns[1].text(row)} " in f"{search.tried[0].bars[0].value} "
-
-
-def test_a_rate_is_decided_by_the_requests_that_met_all_limits() -> None:
-    """With the interval of their share."""
-    together = ConditionResult(
-        condition="all", needed_percent=95.0, met_percent=93.0, interval_percent=(86.0, 97.0), requests=100
-    )
-    late = ConditionResult(condition="ttft_p95_ms ≤ 2000", figure="ttft_p95_ms", limit=2000.0, value=None)
-    probe = ProbeResult(value=3.1, holds=False, certain=False, conditions=(late, together))
-    found = CapacityResult(
-        load=LoadKind.RATE,
-        conditions=("ttft_p95_ms ≤ 2000",),
-        answers={"spark": CapacityAnswer(fails=3.1, probes=(probe,))},
-    )
-    (plot,) = condition_plots(found)
-    assert (plot.unit, [one.value for one in plot.limits]) == ("%", [95.0])
-    assert plot.lines[0].points[0].value == Value(93.0, 86.0, 97.0)
 
 
 def test_points_that_miss_the_condition_have_the_colour_of_failing() -> None:

@@ -10,7 +10,7 @@ from sparktop.sweep.result.results import (
     ProbeResult,
     RanOut,
 )
-from sparktop.sweep.view.capacity import answer_words, met_words
+from sparktop.sweep.view.capacity import answer_words
 
 AFTER_TOOL = ConditionResult(
     condition="ttft_tool_p90_ms ≤ 2000",
@@ -51,12 +51,6 @@ def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
         "best estimate 9 agents; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure: 8 hold, 11 do "
         "not; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
     )
-
-
-def test_an_answer_that_moved_down_says_so() -> None:
-    """The words name the number that held at first."""
-    answer = CapacityAnswer(holds=9, fails=10, complete=True, moved_from=11, probes=(FAILING,))
-    assert "11 agents held at first, but not in a later run" in _words(answer)
 
 
 def test_none_all_and_unfinished() -> None:
@@ -125,25 +119,3 @@ def test_a_level_that_is_not_certain_to_fail_probably_does() -> None:
     assert _words(sure).startswith("9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); ")
     rate = _words(unsure, AGENTS.model_copy(update={"load": LoadKind.RATE}))
     assert "; 10 /s probably fail (80 % by all levels): " in rate
-
-
-def test_a_condition_that_is_met_says_by_how_many() -> None:
-    """Beside how many must: a value beside its limit reads as a pass."""
-    one = ConditionResult(
-        condition="stream_tps ≥ 15",
-        needed_percent=90.0,
-        met_percent=91.0,
-        interval_percent=(73.1, 97.2),
-        requests=67,
-    )
-    assert met_words(one) == ", 91 % of 67 requests met it (needs 90 %)"
-    assert met_words(one.model_copy(update={"met_percent": None})) == ""
-
-
-def test_several_limits_at_the_border_are_all_named_as_the_marks_of_the_levels_do() -> None:
-    """One cause at the level that fails, another one above: both, with their loads."""
-    ran_out = RAN_OUT.model_copy(update={"elsewhere": {"decode compute": (9.0, 12.0)}})
-    answer = CapacityAnswer(holds=9, fails=10, complete=True, ran_out=ran_out, probes=(FAILING,))
-    assert f"limited by {RAN_OUT.kind} at 10 ({RAN_OUT.evidence}), by decode compute at 9 and 12" in _words(
-        answer
-    )

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import LoadKind
 from sparktop.sweep.result.results import (
     AgentsResult,
     Latency,
     LevelResult,
-    PlanResult,
     Requests,
     TargetResult,
 )
 from sparktop.sweep.run.agents import conversation_doubts
 from sparktop.sweep.terms.definitions import FEW_CALLS
-from sparktop.sweep.view.result import plan_words
 from sparktop.sweep.view.words import (
     conversation_facts,
     conversation_sentence,
 )
-
-
-@pytest.mark.parametrize(
-    ("plan", "words"),
-    [
-        (PlanResult(load=LoadKind.AGENTS, workload="coder", duration_s=600), "coder, 600 s each"),
-        (PlanResult(load=LoadKind.AGENTS), "?"),
-    ],
-)
-def test_a_plan_says_what_agents_do(plan: PlanResult, words: str) -> None:
-    """Agents have a workload, and levels a duration."""
-    assert plan_words(plan.model_copy(update={"mode": LoadMode.AGENTS, "runs": 1})) == words
 
 
 def latency(p50: float, p90: float | None = None, count: int = 40) -> Latency:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from sparktop.model.sweep import LevelKey, Rank
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, load_reference, series_of
-from sparktop.sweep.history import found_rows, stored_row
 from sparktop.sweep.result.results import Holds, LevelResult, Rate, ServerSide, SloResult, Validity
-from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.difference import difference
-from sparktop.sweep.view.levels import result_rows, stored_evidence
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view, topologies
 from tests.sweep.made_results import made_level, made_series, made_sweep
@@ -55,22 +49,6 @@ def test_marks_put_the_gravest_first() -> None:
     assert "a CUDA graph of 8" in marks[-1].message
 
 
-def test_bunched_choices_are_a_reason() -> None:
-    """If the order of choices is not chance, the level says so even without a judged window."""
-    test = {"word": "bunched", "sentence": "a 16, b 32: 3 stretches"}
-    level = made_level().model_copy(update={"validity": (), "balance": {"runs_test": test}})
-    assert [mark.word for mark in marks_of(level)] == ["one server at a time"]
-    fair = level.model_copy(update={"balance": {"runs_test": {**test, "word": "random"}}})
-    assert marks_of(fair) == ()
-
-
-def test_the_best_of_a_column_and_what_cannot_be_told_from_it() -> None:
-    """218 is the best; 217 with the same spread is not shown to be worse; 100 is."""
-    result = made_sweep(("a", (rated(1, 99, 100, 101), rated(4, 216, 217, 218), rated(8, 217, 218, 219))))
-    ranks = [row.ranks.get("decode_tps") for row in result_rows(result)]
-    assert ranks == [None, Rank.LEVEL, Rank.BEST]
-
-
 @pytest.fixture
 def table() -> tuple[Series, ...]:
     """Return the four topologies of the published table."""
@@ -106,13 +84,6 @@ def test_references_lie_over_the_curves_with_their_definitions() -> None:
     assert lines[1].definition is not None
 
 
-def test_the_roofline_is_a_line_on_decode() -> None:
-    """55 tokens a second that are half of the limit give a limit of 110."""
-    level = rated(1, 55).model_copy(update={"roofline_percent": 50.0})
-    plots = {one.metric: one for one in sweep_plots(made_sweep(("a", (level, rated(2, 80)))))}
-    assert [(one.value, one.upright) for one in plots["decode_tps"].limits] == [(110.0, False)]
-
-
 def test_conditions_are_lines_on_their_curves() -> None:
     """What was wanted lies across TTFT; what was found stands upright in every plot."""
     slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to={"a": Holds(concurrency=6, interval=(6, 8))})
@@ -131,17 +102,6 @@ def test_the_verdict_names_the_best_level_with_its_interval() -> None:
     )
 
 
-def test_stored_evidence_draws_what_the_file_keeps_and_says_what_is_missing() -> None:
-    """The bars are drawn; a note says that waiting was not reported."""
-    evidence = stored_evidence(made_sweep(), LevelKey("a", 2, 100))
-    assert evidence is not None
-    assert [len(one.bars) for one in evidence.timelines] == [2, 2, 2]
-    assert evidence.timelines[0].bars[0].first_token_s == pytest.approx(1.0)
-    assert "no server reports its prefill time" in evidence.timelines[0].notes[0]
-    assert ("Requests", "6 ok, 0 failed, 0 cancelled") in evidence.facts
-    assert stored_evidence(made_sweep(), LevelKey("a", 3, 100)) is None
-
-
 def test_a_shown_change_has_its_verdict() -> None:
     """Twice as fast at c4 and the same at c1 is said in one sentence."""
     before = made_series("x", {1: (50.0, 51.0, 49.0), 4: (100.0, 101.0, 99.0)})
@@ -154,20 +114,3 @@ def test_a_shown_change_has_its_verdict() -> None:
     assert low is not None
     assert high is not None
     assert low < 100 < high
-
-
-def test_levels_of_one_side_only_have_no_change() -> None:
-    """A level that the other one lacks is shown, not compared."""
-    found = difference(made_series("x", {1: (50.0,)}), made_series("x", {2: (60.0,)}))
-    assert [(row.before is None, row.after is None, row.percent) for row in found.rows] == [
-        (False, True, None),
-        (True, False, None),
-    ]
-    assert found.verdict == "the two have no level in common"
-
-
-def test_all_words_of_a_search_must_occur() -> None:
-    """Name, targets and status are searched, whatever their case."""
-    rows = [stored_row(StoredSweep(Path("1.json"), made_sweep(preset="quick")))]
-    assert found_rows(rows, "QUICK done") == rows
-    assert found_rows(rows, "quick day") == []

@@ -28,8 +28,9 @@ def opened(name: str) -> ForeignView:
     return ForeignView(read_file(RESULTS / name), title="theirs")
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 36), (200, 50)])
+@pytest.mark.parametrize(
+    ("name", "size"), [*((name, (80, 24)) for name in FILES), (FILES[0], (60, 16)), (FILES[0], (200, 50))]
+)
 def test_each_tools_file_fills_the_screen(name: str, size: tuple[int, int]) -> None:
     """The one level is a row with its state; rows are whole at every size."""
     source = opened(name)
@@ -40,10 +41,9 @@ def test_each_tools_file_fills_the_screen(name: str, size: tuple[int, int]) -> N
     assert "imported from" in text
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_what_its_file_does_not_tell_is_unknown(name: str) -> None:
+def test_what_its_file_does_not_tell_is_unknown() -> None:
     """There are no tracks, percentiles or requests; the reason stands in place of the timeline."""
-    source = opened(name)
+    source = opened(FILES[0])
     view = source.view()
     assert source.result is None
     assert (view.live, view.elapsed_s, view.status) == (None, None, SweepStatus.DONE)
@@ -93,9 +93,7 @@ def test_definitions_stand_beside_the_figures() -> None:
         ({"benchmarks": [{"start_time": 1795256334}]}, datetime(2026, 11, 21, 10, 18, 54, tzinfo=UTC)),
         ([{"date": "20261121-100458"}], datetime(2026, 11, 21, 10, 4, 58).astimezone(UTC)),
         ({"date": "20261399-100458"}, None),
-        ({"start_time": 5}, None),
         ({"benchmarks": [{"start_time": 1e30}]}, None),
-        ([], None),
     ],
 )
 def test_the_time_of_a_run_is_read_where_its_tool_wrote_it(data: object, moment: datetime | None) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
 from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
-from sparktop.sweep.plan.plan import Load, SloCondition
+from sparktop.sweep.plan.plan import Load
 from sparktop.sweep.run.progress import Phase, PhaseChanged, RunTold, SweepEnded
-from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS
 from tests.sweep.made_results import made_level, made_sweep
-from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep, plan_of
+from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep
 
 STRANGE = Level("nobody", 9, 7, 1)
 
@@ -50,15 +48,6 @@ def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
     assert view.words == "spark-a, c = 2: run 2 of 3"
     assert view.left is not None
     assert (view.left.least_s, view.left.most_s) == pytest.approx((23.0, 59.0))
-
-
-def test_a_level_that_is_measured_again_says_so(played: PlayedSweep) -> None:
-    """A run beyond those of the plan is none of three, and a running sweep is never all done."""
-    played.level("spark-a", 2, runs=3)
-    played.run("spark-a", Load(100, 2), 4, upto_s=1.0)
-    view = played.view.view()
-    assert view.words == "spark-a, c = 2: measured again, run 5"
-    assert view.share is None or view.share < 1
 
 
 def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
@@ -143,15 +132,6 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
     assert view.words == "cancelled: cancelled; 1 level kept"
 
 
-def test_a_target_that_fails_is_left_out(played: PlayedSweep) -> None:
-    """Its levels say so when the sweep is over."""
-    failed = made_sweep(("spark-a", (made_level(1), made_level(2))), ("proxy", ()))
-    targets = (failed.targets[0], failed.targets[1].model_copy(update={"error": "refused"}))
-    played.view.take(SweepEnded(failed.model_copy(update={"targets": targets})))
-    states = {one.key.target: one.state for one in played.view.view().levels}
-    assert states["proxy"] is LevelState.LEFT_OUT
-
-
 def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
     """Starts, first tokens, ends and servers are those played; waiting is what prefill leaves over."""
     played.level("proxy", 2)
@@ -169,20 +149,6 @@ def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
     assert {one.backends for one in evidence.timelines} == {BACKENDS}
 
 
-def test_the_batch_of_a_measured_level_is_that_of_its_file() -> None:
-    """In evidence and comparison, the exact batch replaces that of the samples."""
-    exact = dict.fromkeys(BACKENDS, 2.75)
-    level = made_level(2).model_copy(update={"busy_batch": exact})
-    played = PlayedSweep(made_sweep(("proxy", [level]), ("spark-a", [made_level(2)])))
-    played.whole()
-    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
-    assert evidence is not None
-    assert {one.name: one.busy_batch for one in evidence.shares} == exact
-    compared = played.view.view().topologies
-    assert compared is not None
-    assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", exact)]
-
-
 def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
     """After ten hours the axis has a thousand slots at most, and holds all of it."""
     played.view.look(played.snapshot())
@@ -194,17 +160,6 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
     assert live is not None
     assert live.count <= MOST_SLOTS
     assert live.count * live.step_s == pytest.approx(36_000, rel=0.01)
-
-
-def test_a_search_lists_levels_as_it_finds_them() -> None:
-    """It is unknown beforehand which levels a search for conditions will make."""
-    result = made_sweep(("spark-a", (made_level(1),)))
-    plan = replace(plan_of(result), slo=(SloCondition("ttft_p90_ms", 2000.0),))
-    view = LiveView(plan)
-    assert view.view().levels == ()
-    assert view.view().share is None
-    view.take(PhaseChanged(Phase.RUNNING, "spark-a", Load(100, 3), 0, 36))
-    assert [(one.key.concurrency, one.runs) for one in view.view().levels] == [(3, 36)]
 
 
 def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:

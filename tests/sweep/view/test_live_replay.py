@@ -12,7 +12,7 @@ from sparktop.panels.sweep.screen import now_rows
 from sparktop.sweep.plan.plan import Plan, SweepTarget, loads
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.plan.traces import find_replay
-from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, ProgressFold, RecentRates
+from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, ProgressFold
 from sparktop.sweep.view.live import LiveView
 
 TRACE = Path(__file__).parents[2] / "data" / "traffic" / "mooncake.jsonl"
@@ -63,17 +63,3 @@ def test_the_line_of_the_command_says_the_same() -> None:
     line = progress_line(now, chosen.trace.measured_s)
     assert "1 min of 11 min 15 s · 2.0 /s sent, 1.0 /s completed · 3 in flight" in line
     assert "of 11 min" not in progress_line(now)
-
-
-def test_rates_need_a_few_seconds() -> None:
-    """The first seconds of a run say nothing, a new run starts from zero, a request that is resent is one."""
-    rates = RecentRates()
-    assert rates.per_s(5.0) is None
-    for event in events(10):
-        rates.take(event)
-    assert rates.per_s(104.0) is None
-    assert rates.per_s(110.0) == (2.0, 1.0)
-    rates.take(RequestStarted("again", 109.0, resent=True))
-    assert rates.per_s(110.0) == (2.0, 1.0)
-    rates.take(RunStarted(111.0, 1))
-    assert rates.per_s(117.0) == (0.0, 0.0)

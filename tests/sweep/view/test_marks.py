@@ -22,10 +22,8 @@ def queued(limit: LimitSide | None) -> LevelResult:
     ("kind", "word"),
     [
         ("slots", "waits for slots"),
-        ("KV cache", "waits for KV cache"),
         ("prefill compute", "waits for prefill"),
         ("memory bandwidth", "requests waited"),
-        ("unknown", "requests waited"),
     ],
 )
 def test_the_first_label_says_what_requests_waited_for(kind: str, word: str) -> None:

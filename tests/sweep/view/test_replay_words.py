@@ -20,8 +20,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
     TracePlan,
 )
-from sparktop.sweep.view.difference import Compared, labelled
-from sparktop.sweep.view.result import plan_words, result_view
+from sparktop.sweep.view.result import result_view
 
 TRACE = TracePlan(name="day.csv", path="day.csv", form="azure", speed=2.0, requests=400)
 
@@ -82,14 +81,6 @@ def test_the_latencies_of_two_targets_on_one_trace_are_compared() -> None:
     assert "c0" not in report
 
 
-def test_two_replays_of_one_trace_are_before_and_after() -> None:
-    """The latencies from the due time decide, with the interval of the change."""
-    before, after = (series_of(result(a=level(ms)))[0] for ms in (500, 400))
-    found = labelled(Compared("monday", (before,)), before, Compared("tuesday", (after,)), after)
-    assert "TTFT due" in found.verdict
-    assert "20 %" in found.verdict
-
-
 def test_a_target_that_does_not_keep_up_is_named_first_of_all() -> None:
     """It has no latency to compare; each target's own answer is shown."""
     headline = result_view(result(a=level(500), b=level(400, unstable=True))).headline
@@ -113,8 +104,3 @@ def test_requests_beyond_the_context_are_no_lack_of_speed() -> None:
     headline = result_view(result(a=short, b=level(500))).headline
     assert headline is not None
     assert headline.startswith("a: keeps up with 2.5 /s of day.csv (")
-
-
-def test_the_plan_in_words_names_file_speed_and_requests() -> None:
-    """Its means of lengths would say little."""
-    assert plan_words(result(a=level(500)).plan) == "day.csv at 2×, 400 requests, 3 runs"

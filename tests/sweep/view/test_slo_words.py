@@ -20,10 +20,8 @@ def said(holds: Holds, *conditions: str) -> str:
 @pytest.mark.parametrize(
     ("concurrency", "interval", "words"),
     [
-        (6, (6, 6), "holds to c = 6 and no further"),
         (6, (6, 8), "holds to c = 6, surely not beyond 8 (more runs narrow this)"),
         (6, (6, None), "holds to c = 6 at least: no level failed for sure"),
-        (None, (None, 0), "holds at no concurrency"),
         (
             None,
             (None, 3),
@@ -58,22 +56,11 @@ def test_a_throughput_out_of_reach_is_said_with_the_most_measured() -> None:
     )
 
 
-def test_conditions_that_exclude_each_other_are_said_with_both_bounds() -> None:
-    """What one takes and the other allows."""
-    none = Holds(concurrency=None, interval=(16, 18), from_concurrency=None, from_interval=(57, 64))
-    assert "hold never all at once: some need c ≥ 57, others c ≤ 18" in said(
-        none, "output_tps ≥ 600", "e2e_p90_ms ≤ 9"
-    )
-
-
 @pytest.mark.parametrize(
     ("condition", "words"),
     [
         ("ttft_p90_ms ≤ 2000", "first token p90 ≤ 2 s"),
-        ("ttft_tool_p90_ms ≤ 500", "first token after a tool p90 ≤ 500 ms"),
         ("stream_tps ≥ 15", "≥ 15 tok/s each"),
-        ("stream_tps_p50 ≥ 15.5", "≥ 15.5 tok/s each (p50)"),
-        ("decode_tps ≥ 1200", "decode ≥ 1,200 tok/s"),
         ("anything else", "anything else"),
     ],
 )

@@ -18,7 +18,7 @@ from sparktop.panels.sweep.topology import difference_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load
 from sparktop.sweep.formats.report import comparison_markdown
-from sparktop.sweep.view.difference import _of_first_token, difference
+from sparktop.sweep.view.difference import difference
 from tests.sweep.made_results import made_series
 
 
@@ -45,9 +45,7 @@ def row(
     [
         (row(3.8, -0.8, 8.6), NO_DIFFERENCE),
         (row(19.0, 0.1, 40.0), NOT_CERTAIN),
-        (row(-13.0, -25.0, -0.4), NOT_CERTAIN),
         (row(0.6, 0.2, 1.0), WITHIN_NOISE),
-        (row(-0.6, -1.0, -0.2), WITHIN_NOISE),
         (row(31.0, 26.0, 37.0, significant=True), None),
     ],
 )
@@ -65,16 +63,6 @@ def test_the_reason_stands_below_the_headline() -> None:
     assert "▸ decode: not certain at 1 level" in rows[1]
     assert "not certain: so many rows" in rows[2]
     assert any("+0.1 % to +40 %" in one and "not certain" in one for one in rows[3:])
-
-
-def test_the_headline_names_where_the_time_to_the_first_token_changed() -> None:
-    """A shorter time is better; levels without a significant change are not named."""
-    times = [
-        replace(row(percent, -50.0, 50.0, significant=sure), title="TTFT", more_is_better=False)
-        for percent, sure in ((-16.0, True), (-45.0, True), (2.0, False))
-    ]
-    assert _of_first_token(times, lengths=False) == "; TTFT: better at c4 (−16 % to −45 %)"
-    assert _of_first_token(times[2:], lengths=False) == ""
 
 
 def test_results_of_other_lengths_are_not_compared() -> None:

@@ -143,12 +143,9 @@ def test_a_reference_gives_its_rule_only_alone(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ('{"benchmarks": [], "latency_mode": "none"}', "llama-benchy: it holds no level"),
-        ('{"aiperf_version": "1"}', "aiperf: no phase of it has a concurrency"),
-        ('{"benchmarks": [], "metadata": {"guidellm_version": "1"}}', "guidellm: no benchmark of it"),
         ('{"request_throughput": 1, "total_token_throughput": 2}', "--max-concurrency"),
         ('{"hello": 1}', "is JSON, but not a sparktop sweep"),
         ("[]", "is JSON, but not a sparktop sweep"),
-        ("null", "is JSON, but not a sparktop sweep"),
         ("{", "line 1, column 2"),
     ],
 )
@@ -206,7 +203,7 @@ def trimmed(name: str) -> Any:  # noqa: ANN401 - it may be any JSON
     return cut(captured(name))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(sorted(READERS)), st.data())
 def test_odd_values_anywhere_cost_a_figure_never_a_traceback(name: str, data: st.DataObject) -> None:
     """Any part of a file may be missing or of another type."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
-from sparktop.sweep.result.level import agents_result, measured_calls
+from sparktop.sweep.result.level import agents_result
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.terms.request_errors import request_failure
 
@@ -83,15 +82,6 @@ def test_tokens_from_the_cache_and_amplification() -> None:
     assert found.amplification == pytest.approx((4_000 - 1_792) / 1_080)
 
 
-def test_warm_up_calls_count_only_beside_the_servers_counters() -> None:
-    """What was not measured is part of the totals of the level, and of nothing else."""
-    warm = _call(7, -9.0, measured=False, cached=100)
-    found = agents_result([warm, *REQUEST], {0: (0.0, 30.0)})
-    assert found.calls == 4
-    assert (found.prompt_tokens_all, found.cached_tokens_all) == (5_000, 1_892)
-    assert measured_calls([warm, *REQUEST]) == REQUEST
-
-
 def test_conversations_that_fit_share_their_start_once() -> None:
     """(pool - shared) / (mean context - shared)."""
     found = agents_result(REQUEST, {0: (0.0, 30.0)}, shared_tokens=400)
@@ -120,17 +110,3 @@ def test_a_failed_call_ends_its_conversation_with_its_reason() -> None:
     found = agents_result([*REQUEST, failed, aborted], {0: (0.0, 30.0)})
     assert (found.ended_early, found.early, found.early_message) == (1, {"http:400": 1}, "too long")
     assert (found.calls, found.unanswered, found.conversations) == (6, 1, 2)
-
-
-def test_figures_are_those_of_all_runs() -> None:
-    """Two runs have twice the calls; times and shares are of both, not of the last."""
-    single = agents_result(REQUEST, {0: (0.0, 30.0)})
-    both = agents_result(
-        [*REQUEST, *(replace(one, run=1) for one in REQUEST)], {0: (0.0, 30.0), 1: (0.0, 30.0)}
-    )
-    assert (both.calls, both.conversations) == (2 * single.calls, 2 * single.conversations)
-    assert both.prompt_tokens_all == 2 * (single.prompt_tokens_all or 0)
-    assert both.request_ms is not None
-    assert single.request_ms is not None
-    assert both.request_ms.mean == single.request_ms.mean
-    assert (both.shares, both.in_flight_mean) == (single.shares, single.in_flight_mean)
