@@ -130,6 +130,17 @@ _MEANINGS = {
     ("sweeps", "extra_body"): "More fields of each request's body. Results keep no text of them.",
     ("sweeps", "headers"): "More headers of each request. Results keep their names alone.",
     ("sweeps", "timeout_s"): "Seconds that a request may wait for its first and each next token.",
+    ("sweeps", "longest"): "Measure the largest prompt length that fits, where a server refuses one.",
+    ("sweeps", "whole"): "Send context and prompt in one request.",
+    ("sweeps", "trace_format"): "Its format, if its first line does not tell.",
+    ("sweeps", "api"): "Which API is asked; otherwise chat.",
+    ("sweeps", "slo"): "Conditions: the sweep looks for the concurrencies under which all hold (`--slo`).",
+    ("sweeps", "seed"): "The seed of prompts and arrivals; otherwise a new one for each sweep.",
+    ("sweeps", "warmup"): "Whether an unmeasured run goes ahead of each level; otherwise true.",
+    (
+        "sweeps",
+        "max_error_share",
+    ): "Share of failed requests from which on the exit code is 1; otherwise 0.01.",
     ("models", "bytes_per_token_gb"): "GB of weights read for each token of one request: for the roofline.",
     (
         "models",

@@ -23,13 +23,13 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import LevelKey
-from sparktop.model.targets import SweepSettings
+from sparktop.model.targets import SweepSpec
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import Store
 from sparktop.sweep.history import History
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import Load, Plan, load_at
-from sparktop.sweep.plan.presets import Wishes, make_plan
+from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
 from sparktop.sweep.session import Stage, Sweeping
@@ -183,8 +183,8 @@ async def play() -> Played:
 async def at_work() -> RehearsedSweep:
     """Measure 2 and then 8 agents on one server; return the sweep, halted in the run of the second level."""
     sweep = RehearsedSweep(scenario=SCENARIOS["agents"])
-    preset = SweepSettings("agents", agents=(2, AGENTS), duration_s=AGENTS_S)
-    plan = make_plan(preset, [sweep.targets["spark-a"]], Wishes(seed=7))
+    preset = SweepSpec("agents", agents=(2, AGENTS), duration_s=AGENTS_S)
+    plan = make_plan(preset | SweepSpec(seed=7), [sweep.targets["spark-a"]])
     load = load_at(plan, LoadPoint(LoadKind.AGENTS, AGENTS), plan.pp)
     await sweep.play(plan, halt=Halt("spark-a", load, run=0, after_s=0.8 * AGENTS_S))
     return sweep
@@ -196,7 +196,7 @@ async def searches() -> tuple[RehearsedSweep, RehearsedSweep]:
     scenario = replace(SCENARIOS[DEFAULT_SCENARIO], profile=profile)
     running, done = (RehearsedSweep(scenario=scenario) for _ in range(2))
     target = running.targets["spark-a"]
-    plan = make_capacity_plan(default_capacity(), [target], Wishes(duration_s=SEARCH_S, seed=7))
+    plan = make_capacity_plan(default_capacity(), [target], SweepSpec(duration_s=SEARCH_S, seed=7))
     load = load_at(plan, LoadPoint(LoadKind.AGENTS, SEARCHED), plan.pp)
     await running.play(plan, halt=Halt("spark-a", load, run=0, after_s=0.8 * SEARCH_S))
     await done.play(plan)

@@ -17,7 +17,7 @@ from sparktop.commands.sweep.command import (
     add_timeout_option,
     ask_first,
     counts,
-    request_wishes,
+    own_settings,
     verdict,
 )
 from sparktop.commands.sweep.command import render as render_sweep
@@ -27,9 +27,8 @@ from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
     from sparktop.model.load import LoadKind
-    from sparktop.model.targets import GuardLimits
+    from sparktop.model.targets import GuardLimits, SweepSpec
     from sparktop.sweep.plan.plan import Capacity, Plan
-    from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
 
 FORMATS = ("txt", *SWEEP_FORMATS[:4])
@@ -226,26 +225,26 @@ def plan_of(arguments: argparse.Namespace, capacity: Capacity, chosen: Chosen, g
     """
     from sparktop.sweep.plan.capacity import make_capacity_plan  # late: as above
 
-    return make_capacity_plan(capacity, chosen.targets, _wishes(arguments), guard=guard)
+    return make_capacity_plan(capacity, chosen.targets, _spec(arguments), guard=guard)
 
 
-def _wishes(arguments: argparse.Namespace) -> Wishes:
+def _spec(arguments: argparse.Namespace) -> SweepSpec:
     import secrets  # late: as above
 
-    from sparktop.sweep.plan.conversations import find_conversations
-    from sparktop.sweep.plan.plan import Api
-    from sparktop.sweep.plan.presets import Wishes
+    from sparktop.model.targets import SweepSpec
 
-    return Wishes(
-        prompt_lengths=arguments.pp,
+    return SweepSpec(
+        prompt_lengths=arguments.pp or (),
         tg=arguments.tg,
         arrivals=arguments.arrivals,
-        conversations=None if arguments.workload is None else find_conversations(arguments.workload),
+        workload=arguments.workload,
         duration_s=arguments.duration,
-        api=Api(arguments.api) if arguments.api else None,
+        api=arguments.api,
         seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,
         max_error_share=arguments.max_errors,
-        **request_wishes(arguments),
+        prompts=arguments.prompts,
+        timeout_s=arguments.timeout_s,
+        **own_settings(arguments),
     )
 
 

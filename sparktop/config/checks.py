@@ -44,6 +44,7 @@ _LIMITS = {
 _NEEDED = {
     "workload": "agents",
     "arrivals": "rate",
+    "trace_format": "trace",
     "trace_speed": "trace",
     "trace_range": "trace",
 }

@@ -342,7 +342,9 @@ class SweepTable(Strict):
     pp: Count | None = None
     prompt_lengths: list[Count] = Field(default_factory=list)
     tg: Count | None = None
+    longest: bool = False
     depths: list[Depth] = Field(default_factory=list)
+    whole: bool = False
     runs: Count | None = None
     climb_to: Number | None = None
     more_runs: bool = False
@@ -355,12 +357,18 @@ class SweepTable(Strict):
     rate: Name | None = None
     arrivals: Name | None = None
     trace: FileName | None = None
+    trace_format: Literal["mooncake", "aiperf", "azure"] | None = None
     trace_speed: float | None = Field(default=None, ge=0.001, le=1000)
     trace_range: Name | None = None
     prompts: FileName | None = None
     extra_body: dict[str, JsonValue] = Field(default_factory=dict)
     headers: dict[str, str] = Field(default_factory=dict)
     timeout_s: float | None = Field(default=None, ge=0.1, le=86_400)
+    api: Literal["chat", "completions"] | None = None
+    slo: Name | None = None
+    seed: int | None = Field(default=None, ge=0, lt=2**31)
+    warmup: bool | None = None
+    max_error_share: float | None = Field(default=None, ge=0, le=1)
 
 
 class GuardTable(Strict):

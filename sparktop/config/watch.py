@@ -24,7 +24,7 @@ from sparktop.model.targets import (
     PrometheusTarget,
     RouterTarget,
     StateThresholds,
-    SweepSettings,
+    SweepSpec,
     ViewSettings,
     Watch,
 )
@@ -152,11 +152,11 @@ def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
     return _made(EventSettings, one, path, env, severity=Severity(one["severity"]), hook=hook)
 
 
-def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSettings:
+def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
     workload = one["workload"]
     is_file = workload is not None and workload.endswith(".toml")
     return _made(
-        SweepSettings,
+        SweepSpec,
         one,
         path,
         env,

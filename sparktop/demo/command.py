@@ -30,7 +30,7 @@ from sparktop.demo.scenario import (
 )
 from sparktop.ending import ENDING
 from sparktop.errors import OutputError, SparktopError
-from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch
+from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.model.text import reason_of
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, MODEL
 
@@ -391,14 +391,14 @@ def demo_sweeps(
     rivals: Sequence[RouterTarget] = (),
     *,
     scenario: str = DEFAULT_SCENARIO,
-) -> tuple[SweepSettings, ...]:
+) -> tuple[SweepSpec, ...]:
     """Return the demo's two sweeps: key f5 loads the router alone, f6 compares the scenario's targets.
 
     `rivals` are further routers for the comparison. Return () if there are no backends or no routers.
     """
     if not backends or not routers:
         return ()
-    router = SweepSettings(
+    router = SweepSpec(
         "router",
         targets=(routers[0].name,),
         concurrency=(1, 4, 16),
@@ -416,14 +416,14 @@ _AGENTS_S = 60.0
 """Seconds of a level of agents: some calls of each."""
 
 
-def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSettings:
+def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSpec:
     """Return the sweep that compares a scenario's targets, which are named by `servers` and `routers`.
 
     For most scenarios, the targets are all routers and the first server.
     """
     if scenario == "topologies":
         # As in spark-topologies-2026-03: its concurrency, lengths and columns.
-        return SweepSettings(
+        return SweepSpec(
             "topologies",
             targets=(servers[0], servers[-1], *routers),
             concurrency=(1, 2, 4, 8, 16, 32, 64),
@@ -432,7 +432,7 @@ def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...])
             duration_s=_LEVEL_S,
         )
     if scenario == "recipes":
-        return SweepSettings(
+        return SweepSpec(
             "recipes",
             targets=servers,
             concurrency=(1, 2, 4, 5, 8, 10, 16),
@@ -441,10 +441,10 @@ def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...])
             duration_s=_LEVEL_S,
         )
     if scenario == "agents":
-        return SweepSettings("agents at work", targets=servers[:1], agents=(2, 8), duration_s=_AGENTS_S)
+        return SweepSpec("agents at work", targets=servers[:1], agents=(2, 8), duration_s=_AGENTS_S)
     if scenario == "long-context":
         # Up to 39,000 as in spark-dgx-benchmark; the second server refuses prompts beyond its context.
-        return SweepSettings(
+        return SweepSpec(
             "long-context",
             targets=servers,
             concurrency=(1,),
@@ -452,7 +452,7 @@ def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...])
             tg=207,
             duration_s=_LEVEL_S,
         )
-    return SweepSettings(
+    return SweepSpec(
         "topologies",
         targets=(*routers, servers[0]),
         concurrency=(1, 8, 32),

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sparktop.model.event import Severity
 from sparktop.model.router import Scrape
@@ -221,14 +221,29 @@ class ModelFacts(Struct, frozen=True):
     is padded to the larger."""
 
 
-@hide_in_repr("extra_body", "headers")
-class SweepSettings(Struct, frozen=True):
-    """A preset of a sweep (load test) from the configuration file.
+AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "trace": ("trace_format", "trace_speed", "trace_range"),
+        "agents": ("workload",),
+        "rate": ("arrivals",),
+        "concurrency": ("climb_to",),
+    }
+)
+"""The settings of which a sweep has one, what varies from level to level, each with those that go with it."""
+_ENDS = ("runs", "more_runs", "duration_s", "requests", "mode")
+"""How the levels of an axis follow and end: settings without a meaning on another one."""
 
-    For fields that are None or empty, the defaults of `sparktop.sweep.plan.plan.Plan` hold.
+
+@hide_in_repr("extra_body", "headers")
+class SweepSpec(Struct, frozen=True):
+    """What somebody wants a sweep (load test) to be: a preset, the options of a command, an editor's fields.
+
+    All settings may be left open; `preset | options` lays one over another, and `make_plan` resolves them.
+    For settings that stay open, the defaults of `sparktop.sweep.plan.plan.Plan` hold.
     """
 
-    name: str
+    name: str = ""
+    """Name of the preset; empty for settings that are laid over one."""
     targets: tuple[str, ...] = ()
     """Names of backends and routers."""
     concurrency: tuple[int, ...] = ()
@@ -240,6 +255,8 @@ class SweepSettings(Struct, frozen=True):
     runs: int | None = None
     depths: tuple[int, ...] = ()
     """Tokens of context before each prompt, each combined with all other loads."""
+    whole: bool = False
+    """Whether context and prompt are one request, instead of one after the other."""
     climb_to: int | None = None
     """Highest concurrency to which the sweep goes on while tokens/s rise; None: it measures `concurrency`
     only."""
@@ -254,6 +271,8 @@ class SweepSettings(Struct, frozen=True):
     """ascending or abba."""
     trace: str | None = None
     """Path of a file with recorded traffic; it sets rate, lengths and duration."""
+    trace_format: str | None = None
+    """Format of that file; None: recognised from its first line."""
     trace_speed: float | None = None
     """2 replays twice as fast as recorded."""
     trace_range: str | None = None
@@ -275,6 +294,50 @@ class SweepSettings(Struct, frozen=True):
     """Further headers of each request."""
     timeout_s: float | None = None
     """Seconds that a request may wait for its first and each next token; None: the plan's own."""
+    slo: str | None = None
+    """Conditions of a search for the highest concurrency, such as "ttft_p90_ms=2000,stream_tps=15"."""
+    longest: bool = False
+    """Whether the largest length that fits is looked for where a server refuses a prompt length."""
+    api: str | None = None
+    """chat or completions."""
+    seed: int | None = None
+    warmup: bool | None = None
+    max_error_share: float | None = None
+    """Share (0 to 1) of failed requests above which the sweep counts as failed."""
+
+    @property
+    def axis(self) -> str | None:
+        """The name in `AXES` of what varies from level to level; None if it is left open."""
+        return next((name for name in AXES if getattr(self, name)), None)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that are not left open, by name."""
+        left_open = SweepSpec()
+        return {name: value for name, value in asdict(self).items() if value != getattr(left_open, name)}
+
+    def __or__(self, other: SweepSpec) -> SweepSpec:
+        """Return these settings with those of `other` laid over them.
+
+        Another axis drops this one and how its levels end; bodies and headers are joined.
+        """
+        given, dropped = other.given, set[str]()
+        axis = other.axis or ("concurrency" if other.mode else None)
+        if axis is not None and axis != (self.axis or "concurrency"):
+            dropped.update(AXES, *AXES.values(), _ENDS, ("name",) if axis == "trace" else ())
+        elif other.axis is not None:
+            dropped.update(AXES[other.axis])
+        if given.keys() & {"runs", "duration_s", "requests"}:
+            dropped.add("more_runs")
+        for name, replaced in (("runs", "requests"), ("prompt_lengths", "prompts")):
+            if name in given:
+                dropped.add(replaced)
+        kept = {name: value for name, value in self.given.items() if name not in dropped}
+        both = {name: {**kept[name], **given[name]} for name in _MAPPINGS if name in kept and name in given}
+        return SweepSpec(**{**kept, **given, **both})
+
+
+_MAPPINGS = ("extra_body", "headers")
 
 
 class GuardLimits(Struct, frozen=True):
@@ -359,7 +422,7 @@ class Watch(Struct, frozen=True):
     node_thresholds: NodeThresholds = NodeThresholds()
     models: Mapping[str, ModelFacts] = field(default_factory=lambda: _NO_MODELS)
     """`ModelFacts` by served model name."""
-    sweeps: tuple[SweepSettings, ...] = ()
+    sweeps: tuple[SweepSpec, ...] = ()
     """Presets of the load generator from the configuration."""
     guard: GuardLimits = GuardLimits()
     events: EventSettings = EventSettings()

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown
-from sparktop.model.targets import SweepSettings, Watch
+from sparktop.model.targets import SweepSpec, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.layout import PanelKey
 from sparktop.stopping import on_signals
@@ -112,7 +112,7 @@ class SweepDesk:
 
         return sweeps_folder(self.env)
 
-    def presets(self) -> dict[str, SweepSettings]:
+    def presets(self) -> dict[str, SweepSpec]:
         """Return every preset by name."""
         from sparktop.sweep.plan.presets import all_presets
 
@@ -128,7 +128,7 @@ class SweepDesk:
         """Start the countdown of preset `number`, on its own targets or else the selected panel's."""
         self._start(self.watch.sweeps[number], selected)
 
-    def _start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
+    def _start(self, preset: SweepSpec, selected: PanelKey | None) -> None:
         from sparktop.ui.screens.preset import PresetStart
 
         self._starter = self._starter or PresetStart(self)

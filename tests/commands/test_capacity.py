@@ -11,9 +11,9 @@ from sparktop.commands import capacity as command
 from sparktop.commands.arguments import Parser
 from sparktop.commands.capacity import capacity_of, kind_of
 from sparktop.model.load import LoadKind
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import SweepTarget
-from sparktop.sweep.plan.presets import Wishes
 from sparktop.sweep.run.forecast import plan_sentences
 
 
@@ -60,7 +60,7 @@ def test_what_is_searched_for() -> None:
 
 def test_the_plan_says_levels_time_and_end() -> None:
     """Before anything is sent, the plan states what is searched for, the levels, the duration and the end."""
-    plan = make_capacity_plan(default_capacity(), [SweepTarget("s", "http://127.0.0.1:1")], Wishes())
+    plan = make_capacity_plan(default_capacity(), [SweepTarget("s", "http://127.0.0.1:1")], SweepSpec())
     first, second = plan_sentences(plan, datetime(2026, 1, 2, 15, 0, tzinfo=UTC))
     assert first == (
         "how many agents (coder-quick)? The largest number for which first token p90 ≤ 2 s and ≥ 15 tok/s "

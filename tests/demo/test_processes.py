@@ -25,7 +25,7 @@ from sparktop.demo.command import DemoCluster, as_toml, demo_sweeps
 from sparktop.demo.scenario import KEY, KEY_VARIABLE, Plan
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
-from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch
+from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.sources.decode import decode
 
 pytestmark = pytest.mark.outside
@@ -173,7 +173,7 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     router = RouterTarget("proxy", "http://127.0.0.1:3", "least-busy", (name,), api_key=KEY)
     sweeps = (
         *demo_sweeps((backend,), (router,)),
-        SweepSettings(
+        SweepSpec(
             name,
             concurrency=(1, 4),
             prompt_lengths=(8, 16),
@@ -186,7 +186,7 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
             requests=100,
             order="abba",
         ),
-        SweepSettings("bare"),
+        SweepSpec("bare"),
     )
     watch = Watch(
         nodes=(node,),

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from sparktop.demo.scenario import Scenario
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import LevelKey
-from sparktop.model.targets import ModelFacts, SweepSettings, Watch
+from sparktop.model.targets import ModelFacts, SweepSpec, Watch
 from sparktop.panels.parts.text import row_text
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
@@ -32,7 +32,7 @@ from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import Clock, PlayedSweep
 
 SIZES = [(80, 24), (200, 50)]
-PRESET = SweepSettings(
+PRESET = SweepSpec(
     "quick", targets=("spark-a", "proxy"), concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3
 )
 EVENING = replace(PRESET, name="evening", targets=("spark-b",), key="f5")
@@ -132,7 +132,7 @@ class SweepStage:
         source: str = "config",
         backends: int = 2,
         router: bool = True,
-        sweeps: tuple[SweepSettings, ...] = (PRESET, EVENING),
+        sweeps: tuple[SweepSpec, ...] = (PRESET, EVENING),
         drop: bool = False,
         scenario: Scenario | None = None,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,8 @@ from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
+    from sparktop.model.targets import SweepSpec
     from sparktop.sweep.plan.plan import Plan, SweepTarget
-    from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
 
 
@@ -35,14 +35,94 @@ examples:
   sparktop sweep a --rate auto                  requests/s that it keeps up with
   sparktop sweep a --agents 1-4 --duration 5m   coding agents
   sparktop sweep a --prompts day.jsonl -c 4     your own prompts"""
+_PROMPTS_HELP = (
+    "your own prompts in place of made ones: JSON Lines with prompt, messages or conversations, or one "
+    "prompt a line of text"
+)
 _INTERRUPTED = 130
 _LEAST_PROMPT_SHARE = 0.5
 """Share of a prompt (0 to 1) that a server must count, so that its level is not as one that it refused."""
 
 
+class _Settings(argparse.Action):
+    """Stores the settings that the value of an option stands for, each under its own name."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002  # argparse passes it
+        namespace: argparse.Namespace,
+        values: Any,  # noqa: ANN401  # what `type` returns
+        option_string: str | None = None,  # noqa: ARG002  # as above
+    ) -> None:
+        for name, value in values.items():
+            setattr(namespace, name, value)
+
+
+def settings(
+    read: Callable[[str], Mapping[str, object]], **parts: tuple[str, Callable[[str], object] | None]
+) -> Callable[[str], Mapping[str, object]]:
+    """Return an argument type for `_Settings`: VALUE, which `read` takes, and any of `parts` after it.
+
+    A part is written ",NAME=TEXT", or ",NAME" if it has no function that reads a text.
+    """
+
+    def parse(text: str) -> Mapping[str, object]:
+        found: dict[str, object] = {}
+        while True:
+            rest, comma, part = text.rpartition(",")
+            name, sign, value = part.strip().partition("=")
+            if not comma or name not in parts or bool(sign) != (parts[name][1] is not None):
+                return {**read(text), **found}
+            setting, take = parts[name]
+            found[setting] = True if take is None else take(value)
+            text = rest
+
+    return typed(parse)
+
+
 def counts(most: int) -> Callable[[str], tuple[int, ...]]:
     """Return an argument type for argparse that accepts comma-separated integers from 1 to `most`."""
     return typed(lambda text: whole_numbers(text, 1, most))
+
+
+def _checked(text: str, prefix: str, parse: Callable[[str], object]) -> str:
+    """Return a text that `parse` accepts; what it raises begins with `prefix`."""
+    try:
+        parse(text)
+    except UsageError as error:
+        raise UsageError(f"{prefix}{error}") from None
+    return text
+
+
+def _rate(text: str) -> dict[str, object]:
+    from sparktop.sweep.plan.arrivals import rates_or_auto  # late: --help needs none
+
+    return {"rate": _checked(text, "", rates_or_auto)}
+
+
+def _arrivals(text: str) -> str:
+    from sparktop.sweep.plan.arrivals import parse_pattern  # late: as above
+
+    return _checked(text, "arrivals ", parse_pattern)
+
+
+def _part(text: str) -> str:
+    from sparktop.sweep.plan.traces import parse_range  # late: as above
+
+    return _checked(text, "", parse_range)
+
+
+def _form(text: str) -> str:
+    if text not in FORMAT_NAMES:
+        raise UsageError(f"format must be {', '.join(FORMAT_NAMES)}, not '{clean(text, 40)}'")
+    return text
+
+
+def _speed(text: str) -> float:
+    return number(_LEAST_SPEED, _MOST_SPEED)(text)
+
+
+_LEAST_SPEED, _MOST_SPEED = 0.001, 1000.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,61 +133,80 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="a backend or router of the configuration, a host, host:port or URL; with none, the "
-        "preset's targets, else all that the configuration holds, else this machine's usual ports",
+        help="a backend or router of the configuration, a host, host:port or URL, or NAME=URL; with none, "
+        "the preset's targets, else all that the configuration holds, else this machine's usual ports",
     )
-    _add_targets(parser.add_argument_group("targets"))
-    _add_levels(parser.add_argument_group("levels"))
-    for option in ("--users", "--think"):
-        refuse_removed(parser, option, "--agents N --workload chat are people who read and pause")
-    group = parser.add_argument_group("agents and recorded traffic")
-    add_shape_options(group)
-    add_trace_options(group)
-    group = parser.add_argument_group("what each request holds")
-    _add_lengths(group)
-    add_own_options(group)
-    _add_runs(parser.add_argument_group("how a level is measured"))
-    _add_output(parser.add_argument_group("when it stops, and output"))
-
-
-def _add_targets(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--target", action="append", default=[], metavar="NAME=URL", help="a target under a name of its own"
-    )
+    group = parser.add_argument_group("targets")
     group.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
     add_keys(group)
     group.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
-    group.add_argument("--api", choices=("chat", "completions"), help="default: chat")
     group.add_argument(
         "--yes",
         action="store_true",
         help="put load on targets that are neither here nor in the configuration",
     )
+    _add_levels(parser.add_argument_group("levels"))
+    _add_lengths(parser.add_argument_group("what each request holds"))
+    _add_runs(parser.add_argument_group("how a level is measured"))
+    _add_output(parser.add_argument_group("when it stops, and output"))
+    for option in ("--users", "--think"):
+        refuse_removed(parser, option, "--agents N --workload chat are people who read and pause")
+    for option, (_, keywords) in OLD_OPTIONS.items():
+        parser.add_argument(option, help=argparse.SUPPRESS, **keywords)
 
 
 def _add_levels(group: argparse._ActionsContainer) -> None:
-    group.add_argument("--preset", metavar="NAME", help="default: quick; --list shows all")
-    group.add_argument("--list", action="store_true", help="list the presets and end")
+    group.add_argument(
+        "--preset",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="settings by name (default: quick); without a name, list them with what each measures",
+    )
     group.add_argument(
         "-c",
         "--concurrency",
-        type=typed(lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
+        action=_Settings,
+        type=settings(
+            lambda text: dict(
+                zip(("concurrency", "climb_to"), climbing_numbers(text, 1, MOST_CONCURRENCY), strict=True)
+            )
+        ),
         metavar="N[,N…][..N]",
         help="requests at once, level by level; 1,4,16..256 goes on to at most 256 while tok/s rise",
     )
     group.add_argument(
         "--rate",
+        action=_Settings,
+        type=settings(_rate, arrivals=("arrivals", _arrivals)),
         metavar="R[,R…]",
         help="requests per second that arrive however many are in flight, level by level; 0.5..4 is one "
-        "level with a rising rate, auto looks for the highest rate that a target keeps up with",
+        "level with a rising rate, auto looks for the highest rate that a target keeps up with; "
+        ",arrivals=HOW after it: poisson (default), constant, bursty, trains, or gamma:B (less than 1 is "
+        "bursty)",
     )
     group.add_argument(
-        "--arrivals",
-        metavar="HOW",
-        help="with --rate: poisson (default), constant, bursty, trains, or gamma:B (B = 1 is poisson, less "
-        "is bursty)",
+        "--agents",
+        type=counts(MOST_CONCURRENCY),
+        metavar="N[,N…]",
+        help="conversations at the same time, level by level, with pauses for tools and people; the "
+        "server's answers become part of the next prompt",
     )
-    add_agents_option(group, counts(MOST_CONCURRENCY))
+    add_shape_options(group)
+    group.add_argument(
+        "--trace",
+        action=_Settings,
+        type=settings(
+            lambda text: {"trace": text},
+            format=("trace_format", _form),
+            speed=("trace_speed", _speed),
+            range=("trace_range", _part),
+        ),
+        metavar="FILE",
+        help="replay recorded traffic: each request when it was due, with its own lengths and repeated "
+        "beginnings of prompts; day.jsonl,speed=2,range=10m..1h is a part of it, twice as fast; formats: "
+        f"{', '.join(FORMAT_NAMES)}, recognised or as ,format=NAME",
+    )
     group.add_argument(
         "--slo",
         metavar="CONDITIONS",
@@ -118,31 +217,34 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
 
 def _add_lengths(group: argparse._ActionsContainer) -> None:
     """Add the options of the lengths of prompts, of context before them, and of answers."""
-    group.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens, as in 128,4k")
+    group.add_argument(
+        "--pp",
+        action=_Settings,
+        type=settings(
+            lambda text: {"prompt_lengths": whole_numbers(text, 1, MOST_TOKENS)}, longest=("longest", None)
+        ),
+        metavar="N[,N…]",
+        help="prompt tokens, as in 128,4k; 64k,longest also measures the largest that fits, if 64k does not",
+    )
     group.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
     group.add_argument(
-        "--longest",
-        action="store_true",
-        help="of a prompt length that a server refuses, find the largest that fits and measure it too",
-    )
-    group.add_argument(
         "--depth",
-        type=typed(lambda text: whole_numbers(text, 0, MOST_TOKENS)),
+        action=_Settings,
+        type=settings(lambda text: {"depths": whole_numbers(text, 0, MOST_TOKENS)}, whole=("whole", None)),
         metavar="N[,N…]",
         help="tokens of context before each prompt, as in 0,4k,16k: sent first, so that the prefix cache has "
-        "them",
+        "them; 0,4k,whole: context and prompt in one request",
     )
-    group.add_argument(
-        "--whole-prompt",
-        action="store_true",
-        help="with --depth: context and prompt in one request, nothing from the prefix cache",
-    )
+    group.add_argument("--prompts", metavar="FILE", help=_PROMPTS_HELP)
 
 
 def _add_runs(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--runs",
-        type=typed(lambda text: number_or_more(text, 1, MOST_RUNS)),
+        action=_Settings,
+        type=settings(
+            lambda text: dict(zip(("runs", "more_runs"), number_or_more(text, 1, MOST_RUNS), strict=True))
+        ),
         metavar="N[+]",
         help="runs of each level; 3+: more where these last less than 10 s",
     )
@@ -153,24 +255,20 @@ def _add_runs(group: argparse._ActionsContainer) -> None:
         help="requests of each level, in place of --runs; with --mode steady those of each run",
     )
     group.add_argument(
-        "--duration", type=seconds(LEAST_S, MOST_S), metavar="TIME", help="of each level, as in 90, 90s or 2m"
+        "--duration",
+        dest="duration_s",
+        type=seconds(LEAST_S, MOST_S),
+        metavar="TIME",
+        help="of each level, as in 90, 90s or 2m",
     )
     group.add_argument(
         "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
     )
-    add_timeout_option(group)
     group.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
     group.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
-    group.add_argument("--no-warm-up", action="store_true", help="leave out the run ahead of each level")
 
 
 def _add_output(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--max-errors",
-        type=number(0.0, 1.0),
-        metavar="SHARE",
-        help="failed requests from which on the exit code is 1 (default 0.01)",
-    )
     group.add_argument(
         "--no-guard",
         action="store_true",
@@ -179,6 +277,32 @@ def _add_output(group: argparse._ActionsContainer) -> None:
     )
     group.add_argument("--format", choices=FORMATS, dest="form", help="default: json, on a terminal md")
     group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
+
+
+_PRESET = "{} of [[sweeps]] in the configuration"
+OLD_OPTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "--list": ("--preset without a name", {"action": "store_const", "const": "", "dest": "preset"}),
+    "--target": ("TARGET written NAME=URL", {"action": "append", "default": []}),
+    "--arrivals": ("--rate R,arrivals=HOW", {"type": typed(_arrivals)}),
+    "--trace-format": ("--trace FILE,format=NAME", {"choices": FORMAT_NAMES}),
+    "--trace-speed": ("--trace FILE,speed=X", {"type": number(_LEAST_SPEED, _MOST_SPEED)}),
+    "--trace-range": ("--trace FILE,range=FROM..TO", {"type": typed(_part)}),
+    "--longest": ("--pp N,longest", {"action": "store_true"}),
+    "--whole-prompt": ("--depth N,whole", {"action": "store_true", "dest": "whole"}),
+    "--api": (_PRESET.format("api"), {"choices": ("chat", "completions")}),
+    "--extra-body": (_PRESET.format("extra_body"), {}),
+    "--header": (_PRESET.format("headers"), {"action": "append", "default": []}),
+    "--timeout": (_PRESET.format("timeout_s"), {"type": seconds(LEAST_S, MOST_S), "dest": "timeout_s"}),
+    "--max-errors": (
+        _PRESET.format("max_error_share"),
+        {"type": number(0.0, 1.0), "dest": "max_error_share"},
+    ),
+    "--no-warm-up": (
+        _PRESET.format("warmup = false"),
+        {"action": "store_const", "const": False, "dest": "warmup"},
+    ),
+}
+"""Options that --help leaves out, but scripts may have: the form in their place, and how each is read."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -191,46 +315,50 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: --help needs none of them.
     import asyncio
 
+    from msgspec.structs import replace
+
     from sparktop.commands.choice import configured_watch, target_keys
-    from sparktop.commands.sweep.targets import choose_targets, named_target
+    from sparktop.commands.sweep.targets import choose_targets, is_named, named_target
     from sparktop.logfile import open_log
+    from sparktop.model.load import LoadMode
     from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 
     open_log(os.environ)
-    if arguments.list:
-        return _list_presets(arguments.config)
+    watch = configured_watch(arguments.config, os.environ) or Watch()
+    if arguments.preset == "":
+        return _list_presets(watch.sweeps)
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
     if output is not None:
         check_file(output)
     form = chosen_format(arguments.form, output, is_terminal=sys.stdout is not None and sys.stdout.isatty())
-    wishes = wishes_of(arguments)
-    watch = configured_watch(arguments.config, os.environ) or Watch()
-    preset = find_preset(arguments.preset or DEFAULT, watch.sweeps)
-    named = [named_target(text) for text in arguments.target]
-    words = list(arguments.targets)
-    if not words and not named:
-        words = list(preset.targets)
-    given = [*arguments.targets, *(text for pair in named for text in pair)]
-    keys = target_keys(arguments.api_key_env, given, os.environ, targets=len(arguments.targets) + len(named))
-    chosen = asyncio.run(choose_targets(words, named, watch, arguments.model, keys))
+    spec = find_preset(arguments.preset or DEFAULT, watch.sweeps) | spec_of(arguments)
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
-    plan = make_plan(preset, chosen.targets, wishes, guard=guard)
+    plan = make_plan(spec, (), guard=guard)
+    if plan.mode is LoadMode.BURST and None not in {arguments.runs, arguments.requests}:
+        raise UsageError(
+            "--requests of a burst level decide how many runs it has: leave out --runs or --requests "
+            "(with --mode steady, --requests are those of each run)"
+        )
+    named = [named_target(text) for text in (*filter(is_named, arguments.targets), *arguments.target)]
+    words = [word for word in arguments.targets if not is_named(word)]
+    given = [*words, *(text for pair in named for text in pair)]
+    keys = target_keys(arguments.api_key_env, given, os.environ, targets=len(words) + len(named))
+    if not given:
+        words = list(spec.targets)
+    chosen = asyncio.run(choose_targets(words, named, watch, arguments.model, keys))
+    plan = replace(plan, targets=chosen.targets)
     if form == "llama-benchy":
         _check_llama_benchy(plan)
     ask_first(chosen.targets, is_sure=arguments.yes)
     return _make(plan, chosen, form, output)
 
 
-def _list_presets(config: str | None) -> int:
-    """Print the presets with what each measures, those of the configuration too; return the exit code 0."""
-    # Late: --help needs none of them.
-    from sparktop.commands.choice import configured_watch
-    from sparktop.model.targets import Watch
-    from sparktop.sweep.plan.presets import all_presets, preset_line
+def _list_presets(configured: Sequence[SweepSpec]) -> int:
+    """Print the presets with what each measures, the `configured` ones too; return the exit code 0."""
+    from sparktop.sweep.plan.presets import all_presets, preset_line  # late: as above
 
-    watch = configured_watch(config, os.environ) or Watch()
-    known = all_presets(watch.sweeps)
+    known = all_presets(configured)
     width = max(map(len, known))
     write_out("".join(f"{name:<{width}}  {preset_line(one)}\n" for name, one in known.items()))
     return 0
@@ -249,127 +377,72 @@ def _check_llama_benchy(plan: Plan) -> None:
     check_axis(plan.kind)
 
 
-def wishes_of(arguments: argparse.Namespace) -> Wishes:
-    """Return the settings that the arguments change in the preset; None stands for a missing argument.
+def spec_of(arguments: argparse.Namespace) -> SweepSpec:
+    """Return the settings that the arguments lay over the preset.
 
     Without --seed, draw a random seed, so that no server has the prompts in its cache.
 
     Raises:
-        UsageError: a condition of --slo cannot be used.
+        UsageError: options contradict each other or cannot be used.
     """
     import secrets  # late: as above
 
-    from sparktop.model.load import LoadMode
-    from sparktop.sweep.plan.plan import Api, Order
-    from sparktop.sweep.plan.presets import Wishes
-    from sparktop.sweep.plan.slo import parse_slo
+    from sparktop.model.targets import SweepSpec
 
-    concurrency, climb_to = arguments.concurrency or (None, None)
-    runs, more_runs = arguments.runs or (None, None)
-    return Wishes(
-        concurrency=concurrency,
-        climb_to=climb_to,
-        prompt_lengths=arguments.pp,
-        tg=arguments.tg,
-        depths=arguments.depth,
-        whole=True if arguments.whole_prompt else None,
-        runs=runs,
-        more_runs=more_runs,
-        arrivals=arguments.arrivals,
-        mode=LoadMode(arguments.mode) if arguments.mode else None,
-        duration_s=arguments.duration,
-        requests=arguments.requests,
-        order=Order(arguments.order) if arguments.order else None,
-        api=Api(arguments.api) if arguments.api else None,
-        seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,
-        warmup=False if arguments.no_warm_up else None,
-        slo=parse_slo(arguments.slo) if arguments.slo is not None else None,
-        longest=True if arguments.longest else None,
-        max_error_share=arguments.max_errors,
-        **axis_wishes(arguments),
-        **request_wishes(arguments),
-    )
+    values = vars(arguments) | own_settings(arguments)
+    values["seed"] = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
+    known = {name: values[name] for name in SweepSpec.__struct_fields__ if name in values}
+    spec = SweepSpec(**{name: one for name, one in known.items() if name != "targets" and one is not None})
+    _check_axis(spec)
+    return spec
 
 
-_AXES = {"concurrency": "-c", "rate": "--rate", "agents": "--agents", "trace": "--trace"}
-"""The options of which a sweep has one, by the name of the argument."""
-_NEEDS = {
-    "arrivals": ("rate", "give the requests per second"),
-    "workload": ("agents", "give their numbers"),
-    "trace_format": ("trace", "give the file"),
-    "trace_speed": ("trace", "give the file"),
-    "trace_range": ("trace", "give the file"),
+_OPTIONS = {
+    "concurrency": "-c",
+    "prompt_lengths": "--pp",
+    "depths": "--depth",
+    "duration_s": "--duration",
 }
-"""Options that go with an axis alone, and what to do."""
-_EXCLUDED: dict[str, dict[str, tuple[str, ...]]] = {
+"""The options that are called otherwise than their settings."""
+_EXCLUDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rate": {"--rate sends each request when it is due": ("mode",)},
     "agents": {
         "--agents sets how requests follow one another": ("mode",),
-        "--agents: the workload sets the lengths": ("pp", "tg"),
+        "--agents: the workload sets the lengths": ("prompt_lengths", "tg"),
     },
     "trace": {
-        "--trace: each request has its own lengths": ("pp", "tg", "depth", "longest"),
-        "--trace: choose a part of it with --trace-range": ("duration", "requests"),
+        "--trace: each request has its own lengths": ("prompt_lengths", "tg", "depths", "longest"),
+        "--trace: choose a part of it with ,range=FROM..TO": ("duration_s", "requests"),
         "--trace sends each request when it was due": ("mode", "arrivals"),
     },
+    "prompts": {"--prompts: each prompt has its own length": ("prompt_lengths",)},
 }
-"""Options that an axis leaves no room for, by the reason."""
+"""Settings that another one leaves no room for, by the reason."""
 
 
-def _check_axis(arguments: argparse.Namespace) -> None:
+def _check_axis(spec: SweepSpec) -> None:
     """Check that there is one axis at most, with the options that go with it.
 
     Raises:
         UsageError: options contradict each other.
     """
+    from sparktop.model.targets import AXES  # late: as above
 
-    def is_given(name: str) -> bool:
-        return getattr(arguments, name) not in {None, False}
+    def option(name: str) -> str:
+        return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
-    given = [name for name in _AXES if is_given(name)]
-    if len(given) > 1:
-        names = " or ".join(_AXES[name] for name in given)
-        raise UsageError(f"a sweep has one axis: give {names}, not both")
-    for reason, options in _EXCLUDED.get(given[0] if given else "", {}).items():
-        for option in filter(is_given, options):
-            raise UsageError(f"{reason}: leave out --{option}")
-    for name, (axis, advice) in _NEEDS.items():
-        if is_given(name) and axis not in given:
-            raise UsageError(f"--{name.replace('_', '-')} goes with {_AXES[axis]}: {advice}")
-
-
-def axis_wishes(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the plan settings of the axis that the options choose, by field name; a trace is read once.
-
-    Raises:
-        UsageError: options contradict each other, or a rate, the workload or the trace cannot be used.
-    """
-    from sparktop.model.load import LoadKind, LoadPoint  # late: --help needs none of them
-    from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
-    from sparktop.sweep.plan.conversations import DEFAULT, find_conversations
-    from sparktop.sweep.plan.traces import find_replay, parse_range
-
-    _check_axis(arguments)
-    for option, text, parse in (
-        ("--arrivals ", arguments.arrivals, parse_pattern),
-        ("--rate: ", arguments.rate, rates_or_auto),
-        ("--trace-range: ", arguments.trace_range, parse_range),
-    ):
-        try:
-            if text is not None:
-                parse(text)
-        except UsageError as error:
-            raise UsageError(f"{option}{error}") from None
-    if arguments.trace is not None:
-        part = arguments.trace_format, arguments.trace_speed, arguments.trace_range
-        return {"trace": find_replay(arguments.trace, *part)}
-    if arguments.agents is not None:
-        points = tuple(LoadPoint(LoadKind.AGENTS, count) for count in arguments.agents)
-        return {"points": points, "conversations": find_conversations(arguments.workload or DEFAULT)}
-    if arguments.rate is None:
-        return {}
-    points = rates_or_auto(arguments.rate)
-    return {"points": points} if points else {"find_knee": True}
+    given = spec.given
+    axes = [name for name in tuple(AXES)[::-1] if name in given]
+    if len(axes) > 1:
+        raise UsageError(f"a sweep has one axis: give {' or '.join(map(option, axes))}, not both")
+    for name, reasons in _EXCLUDED.items():
+        for reason, others in reasons.items() if name in given else ():
+            for other in filter(given.__contains__, others):
+                raise UsageError(f"{reason}: leave out {option(other)}")
+    for axis, parts in AXES.items():
+        for part in parts:
+            if part in given and axis not in given:
+                raise UsageError(f"{option(part)} goes with {option(axis)}")
 
 
 def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) -> str:
@@ -505,17 +578,6 @@ def _draw(result: SweepResult) -> None:
         return
 
 
-def add_agents_option(parser: argparse._ActionsContainer, numbers: Callable[[str], tuple[int, ...]]) -> None:
-    """Add the option for the numbers of agents, which `numbers` parses."""
-    parser.add_argument(
-        "--agents",
-        type=numbers,
-        metavar="N[,N…]",
-        help="conversations at the same time, level by level, with pauses for tools and people; the "
-        "server's answers become part of the next prompt",
-    )
-
-
 def add_shape_options(parser: argparse._ActionsContainer) -> None:
     """Add the option for what agents do."""
     parser.add_argument(
@@ -527,12 +589,7 @@ def add_shape_options(parser: argparse._ActionsContainer) -> None:
 
 def add_own_options(parser: argparse._ActionsContainer) -> None:
     """Add the options for own prompts, further fields of bodies, and headers."""
-    parser.add_argument(
-        "--prompts",
-        metavar="FILE",
-        help="your own prompts in place of made ones: JSON Lines with prompt, messages or conversations, or "
-        "one prompt a line of text",
-    )
+    parser.add_argument("--prompts", metavar="FILE", help=_PROMPTS_HELP)
     parser.add_argument(
         "--extra-body",
         metavar="JSON",
@@ -552,56 +609,23 @@ def add_timeout_option(parser: argparse._ActionsContainer) -> None:
     """Add the time limit of a request."""
     parser.add_argument(
         "--timeout",
+        dest="timeout_s",
         type=seconds(LEAST_S, MOST_S),
         metavar="TIME",
         help="a request that waits longer for its first or its next token has failed (default: 5m, then 1m)",
     )
 
 
-def request_wishes(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the plan settings that the options give, by field name; None for one that is not given.
+def own_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of what each request has of the user's own, by name.
 
     Raises:
-        UsageError: the file, the fields or a header cannot be used.
+        UsageError: the fields or a header cannot be used.
     """
-    from sparktop.sweep.plan.own_requests import (  # late: --help needs none
-        find_prompts,
-        parse_extra_body,
-        parse_headers,
-    )
-    from sparktop.sweep.plan.plan import patience
+    from sparktop.sweep.plan.own_requests import parse_extra_body, parse_headers  # late: --help needs none
 
+    body, headers = arguments.extra_body, arguments.header
     return {
-        "prompts": None if arguments.prompts is None else find_prompts(arguments.prompts),
-        "extra_body": None if arguments.extra_body is None else parse_extra_body(arguments.extra_body),
-        "headers": parse_headers(arguments.header) if arguments.header else None,
-        "timeouts": None if arguments.timeout is None else patience(arguments.timeout),
+        "extra_body": {} if body is None else parse_extra_body(body),
+        "headers": parse_headers(headers) if headers else {},
     }
-
-
-_LEAST_SPEED, _MOST_SPEED = 0.001, 1000.0
-
-
-def add_trace_options(parser: argparse._ActionsContainer) -> None:
-    """Add the options for a file of recorded traffic, its format, the speed, and the part to replay."""
-    parser.add_argument(
-        "--trace",
-        metavar="FILE",
-        help="replay recorded traffic: each request when it was due, with its own lengths and repeated "
-        "beginnings of prompts; see docs/measuring.md for the formats",
-    )
-    parser.add_argument(
-        "--trace-format", choices=FORMAT_NAMES, help="with --trace: default: recognised from its first line"
-    )
-    parser.add_argument(
-        "--trace-speed",
-        type=number(_LEAST_SPEED, _MOST_SPEED),
-        metavar="X",
-        help="with --trace: 2 is twice as fast as recorded (default 1)",
-    )
-    parser.add_argument(
-        "--trace-range",
-        metavar="FROM..TO",
-        help="with --trace: the part from FROM to TO seconds after its first request, as in 600..1200 or "
-        "10m..1h; one of them may be left out",
-    )

@@ -42,15 +42,21 @@ class _Place(Struct, frozen=True):
     is_configured: bool
 
 
+def is_named(word: str) -> bool:
+    """Return whether a TARGET is NAME=URL; a URL alone may have "=" after its host."""
+    name, sign, _ = word.partition("=")
+    return bool(sign) and not {"/", ":", "?"} & set(name)
+
+
 def named_target(text: str) -> tuple[str, str]:
-    """Parse the argument NAME=URL of --target into (name, URL).
+    """Parse a TARGET written NAME=URL into (name, URL).
 
     Raises:
         UsageError: the text is not NAME=URL, or the name has invisible characters or over 64 characters.
     """
     name, sign, url = (part.strip() for part in text.partition("="))
     if not sign or not name or not url or clean(name, 64) != name:
-        raise UsageError(f"--target {clean(text, 60)}: write NAME=URL, as in solo=http://127.0.0.1:8000")
+        raise UsageError(f"{clean(text, 60)}: write NAME=URL, as in solo=http://127.0.0.1:8000")
     return name, url
 
 

@@ -51,21 +51,24 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         return ""
     if result.capacity is not None:
         return _capacity_command(result, result.capacity, addresses=addresses)
-    words = ["sparktop", "sweep"]
-    for target in result.targets:
-        words += ["--target", f"{target.name}={target.url}"] if addresses else [target.name]
+    targets = (f"{one.name}={one.url}" if addresses else one.name for one in result.targets)
+    words = ["sparktop", "sweep", *targets]
     plan, slo = result.plan, result.slo
     conditions = slo.conditions if slo is not None else ()
     runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
     opens, agents = plan.mode is LoadMode.OPEN, plan.load is LoadKind.AGENTS
+    rates = "auto" if plan.find_knee else ",".join(plan.points)
     options = {
         "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
-        "--rate": ("auto" if plan.find_knee else ",".join(plan.points)) if opens else None,
-        "--arrivals": plan.arrivals,
+        "--rate": f"{rates},arrivals={plan.arrivals}"
+        if opens and plan.arrivals
+        else rates
+        if opens
+        else None,
         "--pp": ",".join(map(str, plan.bases or result.prompt_lengths())),
         "--tg": plan.tg,
-        "--depth": ",".join(map(str, plan.depths)),
+        "--depth": ",".join((*map(str, plan.depths), *(["whole"] if plan.bases else []))),
         "--mode": None if opens or agents else plan.mode.value,
         "--runs": f"{runs}+" if plan.more_runs else runs,
         "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
@@ -84,7 +87,6 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
     words += _headers(plan)
-    words += ["--whole-prompt"] if plan.bases else []
     return shlex.join([*words, *([] if plan.warmup or agents else ["--no-warm-up"])])
 
 
@@ -142,13 +144,13 @@ def _agent_options(plan: PlanResult) -> dict[str, str | None]:
 
 def _trace_options(trace: TracePlan) -> dict[str, str | None]:
     """Return the options that choose recorded traffic; it sets the rate, the lengths and the duration."""
-    return {
-        **dict.fromkeys(("--rate", "--arrivals", "--pp", "--tg", "--duration")),
-        "--trace": trace.path or trace.name,
-        "--trace-format": trace.form,
-        "--trace-speed": None if trace.speed in {None, 1.0} else f"{trace.speed:g}",
-        "--trace-range": trace.span,
+    parts = {
+        "format": trace.form,
+        "speed": None if trace.speed in {None, 1.0} else f"{trace.speed:g}",
+        "range": trace.span,
     }
+    words = [trace.path or trace.name, *(f"{name}={text}" for name, text in parts.items() if text)]
+    return {**dict.fromkeys(("--rate", "--pp", "--tg", "--duration")), "--trace": ",".join(words)}
 
 
 # Writes the answer of a capacity search as text: a sentence, and a line for each level.

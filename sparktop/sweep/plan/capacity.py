@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
-from sparktop.model.targets import GuardLimits
+from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import DEFAULT, Wishes, find_preset, make_plan
+from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 from sparktop.sweep.plan.slo import SHARES, parse_condition, parts_of
 
 DEFAULT_CONDITIONS = "ttft_p90_ms=2000,stream_tps=15"
@@ -180,7 +180,7 @@ WORKLOADS = ("coder-quick", "chat")
 def make_capacity_plan(
     capacity: Capacity,
     targets: Sequence[SweepTarget],
-    wishes: Wishes,
+    spec: SweepSpec,
     *,
     guard: GuardLimits | None = None,
 ) -> Plan:
@@ -190,16 +190,15 @@ def make_capacity_plan(
         UsageError: settings contradict each other, or two targets have the same name.
     """
     kind = capacity.kind
-    capacity = replace(capacity, fixed_workload=wishes.conversations is not None)
-    wishes = replace(wishes, runs=1, duration_s=wishes.duration_s or default_seconds(kind))
-    if kind is LoadKind.CONCURRENCY:
-        wishes = replace(wishes, concurrency=(1,), mode=LoadMode.STEADY)
-    else:
-        wishes = replace(wishes, points=(LoadPoint(kind, 1),))
-    if kind is LoadKind.AGENTS and wishes.conversations is None:
-        wishes = replace(wishes, conversations=find_conversations(WORKLOADS[0]))
+    capacity = replace(capacity, fixed_workload=spec.workload is not None)
     # One level stands for all: it has the settings that all have, and these are checked.
-    plan = make_plan(find_preset(DEFAULT), targets, wishes, guard=guard)
+    level = {
+        LoadKind.CONCURRENCY: SweepSpec(concurrency=(1,), mode=LoadMode.STEADY.value),
+        LoadKind.RATE: SweepSpec(rate="1"),
+        LoadKind.AGENTS: SweepSpec(agents=(1,), workload=WORKLOADS[0]),
+    }[kind]
+    usual = level | SweepSpec(runs=1, duration_s=default_seconds(kind))
+    plan = make_plan(find_preset(DEFAULT) | usual | spec, targets, guard=guard)
     return replace(plan, points=(), concurrency=(), climb_to=None, capacity=capacity, preset=NAME)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError
 from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.load import LoadMode
-from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.model.text import clean, reason_of
 from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
-from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, Wishes, make_plan
-from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, Replay, find_replay, parse_range
+from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget
+from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, make_plan, replay_of
+from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, Replay, parse_range
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number, number_or_more, seconds, whole_number, whole_numbers
 
@@ -135,7 +135,7 @@ def shown_fields(draft: Draft) -> tuple[str, ...]:
     return fields if draft.depth.strip() else tuple(name for name in fields if name != "context")
 
 
-def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits) -> Draft:
+def draft_of(preset: SweepSpec, targets: tuple[str, ...], guard: GuardLimits) -> Draft:
     """Return the editor's fields filled from a preset, with `targets` selected and the limits of `guard`.
 
     Settings that the preset leaves open get the defaults of a plan.
@@ -161,6 +161,10 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
         duration=_shown(duration_s),
         requests=_shown(preset.requests),
         mode=LoadMode.STEADY.value if steady else LoadMode.BURST.value,
+        context=SENT_TOGETHER if preset.whole else SENT_BEFORE,
+        warmup=preset.warmup is not False,
+        slo=preset.slo or "",
+        api=preset.api or plan.api.value,
         order=preset.order or plan.order.value,
         headroom=_shown(guard.min_headroom_gib),
         gpu=_shown(guard.max_gpu_c),
@@ -168,18 +172,12 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
     return _with_axis(filled, preset)
 
 
-def kind_of(preset: SweepSettings) -> DraftKind:
+def kind_of(preset: SweepSpec) -> DraftKind:
     """Return the kind of load of a preset."""
-    if preset.trace is not None:
-        return DraftKind.TRACE
-    if preset.rate is not None:
-        return DraftKind.RATE
-    if preset.agents:
-        return DraftKind.AGENTS
-    return DraftKind.CONCURRENCY
+    return DraftKind[(preset.axis or "concurrency").upper()]
 
 
-def _with_axis(draft: Draft, preset: SweepSettings) -> Draft:
+def _with_axis(draft: Draft, preset: SweepSpec) -> Draft:
     """Return `draft` with the fields filled that only its kind of load has."""
     match draft.kind:
         case DraftKind.RATE:
@@ -192,13 +190,14 @@ def _with_axis(draft: Draft, preset: SweepSettings) -> Draft:
                 trace=preset.trace or "",
                 trace_speed=_shown(preset.trace_speed or 1.0),
                 trace_range=preset.trace_range or "",
+                trace_format=preset.trace_format or AUTO_FORMAT,
             )
         case _:
             levels = preset.concurrency or Plan(()).concurrency
             return replace(draft, concurrency=_climbing(levels, preset.climb_to))
 
 
-def with_preset(draft: Draft, preset: SweepSettings, guard: GuardLimits, known: Collection[str]) -> Draft:
+def with_preset(draft: Draft, preset: SweepSpec, guard: GuardLimits, known: Collection[str]) -> Draft:
     """Return `draft` with its fields filled from another preset; model and API stay as they are.
 
     If the preset names targets that are among the `known` names, these are selected; otherwise the selected
@@ -234,7 +233,7 @@ def with_mode(draft: Draft, mode: str) -> Draft:
     return changed
 
 
-def is_changed(draft: Draft, preset: SweepSettings | None, guard: GuardLimits) -> bool:
+def is_changed(draft: Draft, preset: SweepSpec | None, guard: GuardLimits) -> bool:
     """Return whether the fields differ from those that the preset would fill; True without a preset.
 
     Targets, model and API are not compared, nor fields without effect on the kind of load.
@@ -279,27 +278,13 @@ _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 _NAMES = _BOUNDS | {"trace-format": "format", "trace-range": "part"}
 """Names of fields by option, where they differ."""
 _NUMBERS = "write one number or several, as in 1,4,16"
+_WITHOUT_FIELDS = ("prompts", "extra_body", "headers", "timeout_s", "longest", "max_error_share")
+"""Settings of a preset that have no field: they stay."""
 
 
-class TraceWish(Struct, frozen=True):
-    """The recorded traffic that a draft names; None: recognised, or all of it."""
-
-    path: str
-    form: str | None = None
-    speed: float | None = None
-    part: str | None = None
-
-    def read(self) -> Replay:
-        """Read the file once and return its traffic; for a long file this takes seconds.
-
-        Raises:
-            UsageError: the file cannot be used.
-        """
-        return find_replay(self.path, self.form, self.speed, self.part)
-
-
-FindReplay = Callable[[TraceWish], Replay | None]
-"""Returns the traffic of a file, None while it is being read; raises `UsageError` if it cannot be used."""
+FindReplay = Callable[[SweepSpec], Replay | None]
+"""Returns the traffic of a spec's trace, None while it is being read; raises `UsageError` if it cannot be
+used."""
 
 
 class CheckedDraft(Struct, frozen=True):
@@ -316,8 +301,8 @@ def checked(
     targets: Sequence[SweepTarget],
     *,
     seed: int | None = None,
-    find: FindReplay = TraceWish.read,
-    preset: SweepSettings | None = None,
+    find: FindReplay = replay_of,
+    preset: SweepSpec | None = None,
 ) -> CheckedDraft:
     """Return the plan that a draft makes, or its problems if any field is not valid.
 
@@ -327,28 +312,17 @@ def checked(
     """
     form = _Form(draft)
     chosen = form.targets(targets)
-    settings = form.settings()
+    spec = replace(form.spec(), seed=secrets.randbelow(2**31) if seed is None else seed)
     if preset is not None:
-        own = {name: getattr(preset, name) for name in ("prompts", "extra_body", "headers", "timeout_s")}
-        settings = replace(settings, **own)
-    replay = form.replay(find)
-    shown = FIELDS.get(draft.kind, ())
-    wishes = Wishes(
-        api=form.choice("api", Api),
-        seed=secrets.randbelow(2**31) if seed is None else seed,
-        warmup=draft.warmup if "warmup" in shown else None,
-        slo=form.slo(),
-        whole=(draft.context == SENT_TOGETHER or None) if settings.depths else None,
-        trace=replay,
-        runs=None if replay is None else settings.runs,
-    )
+        spec = replace(spec, **{name: getattr(preset, name) for name in _WITHOUT_FIELDS})
+    replay = form.replay(spec, find)
     limits = form.guard()
     form.check_bounds()
     form.check_search()
     if form.problems:
         return CheckedDraft(None, form.problems)
     try:
-        return CheckedDraft(make_plan(settings, chosen, wishes, guard=limits))
+        return CheckedDraft(make_plan(spec, chosen, guard=limits, replay=replay))
     except UsageError as error:
         return CheckedDraft(None, {WHOLE: _words(error)})
 
@@ -403,66 +377,40 @@ class _Form:
         chosen = [by_name[name] for name in self.draft.targets if name in by_name]
         return [replace(one, model=model) if model else one for one in chosen]
 
-    def settings(self) -> SweepSettings:
-        """Parse those fields that a preset can also set, and return their values as a preset."""
-        kind, order = self.choice("kind", DraftKind), self.choice("order", Order)
-        mode = self.choice("mode", LoadMode) if "mode" in self._shown else None
-        counts = self.read("concurrency", lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY), _NUMBERS)
-        concurrency, climb_to = counts or ((), None)
-        runs, more_runs = self.read("runs", lambda text: number_or_more(text, 1, MOST_RUNS)) or (None, False)
-        return self._with_axis(
-            SweepSettings(
-                self.draft.preset,
-                concurrency=concurrency,
-                climb_to=climb_to,
-                prompt_lengths=self.read("pp", _lengths, "write the tokens of a prompt, as in 128") or (),
-                tg=self.read(
-                    "tg", lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"
-                ),
-                depths=self.read("depth", lambda text: whole_numbers(text, 0, MOST_TOKENS)) or (),
-                runs=runs,
-                more_runs=more_runs and kind is DraftKind.CONCURRENCY,
-                mode=None if mode is None else mode.value,
-                duration_s=self.read("duration", lambda text: seconds(text, LEAST_S, MOST_S)),
-                requests=self.read("requests", lambda text: whole_number(text, 1, MOST_TOKENS)),
-                order=None if order is None else order.value,
-            )
-        )
+    def spec(self) -> SweepSpec:
+        """Return the sweep that the fields describe; what is wrong or empty is left open."""
+        given: dict[str, Any] = {"name": self.draft.preset}
+        for name, (kind, key) in _CHOICES.items():
+            if name == "mode" and name not in self._shown:
+                continue
+            if (word := self.choice(name, kind)) is not None and key:
+                given[key] = word.value
+        for name, (keys, how, needs) in _READ.items():
+            found = self.read(name, how, needs)
+            if found is not None:
+                given |= zip(keys, found, strict=True) if len(keys) > 1 else {keys[0]: found}
+        if "warmup" in self._shown:
+            given["warmup"] = self.draft.warmup
+        if self.draft.kind != DraftKind.CONCURRENCY:
+            given.pop("more_runs", None)
+        if given.get("depths"):
+            given["whole"] = self.draft.context == SENT_TOGETHER
+        if self.draft.trace_format != AUTO_FORMAT:
+            given["trace_format"] = self.draft.trace_format
+        return SweepSpec(**given)
 
-    def _with_axis(self, settings: SweepSettings) -> SweepSettings:
-        """Return `settings` with what the kinds of load other than concurrencies have."""
-        workload = self.read("workload", _workload)
-        return replace(
-            settings,
-            rate=self.read("rate", _rates, "write requests per second, as in 0.5,1,2, or auto"),
-            arrivals=self.read("arrivals", _pattern),
-            agents=self.read("agents", _agents, _NUMBERS) or (),
-            workload=workload,
-        )
-
-    def replay(self, find: FindReplay) -> Replay | None:
+    def replay(self, spec: SweepSpec, find: FindReplay) -> Replay | None:
         """Return the recorded traffic of the draft; None if it has none, or with a problem at its field."""
-        path = self.read(
-            "trace", lambda text: str(_path(text)), "write the path of a file of recorded traffic"
-        )
-        speed = self.read("trace_speed", lambda text: number(text, *SPEEDS))
-        part = self.read("trace_range", _part)
-        if path is None or "trace_speed" in self.problems or "trace_range" in self.problems:
+        if spec.trace is None or "trace_speed" in self.problems or "trace_range" in self.problems:
             return None
-        form = None if self.draft.trace_format == AUTO_FORMAT else self.draft.trace_format
         try:
-            found = find(TraceWish(path, form, speed, part))
+            found = find(spec)
         except UsageError as error:
             self.problems["trace"] = _words(error)
             return None
         if found is None:
             self.problems["trace"] = READING
         return found
-
-    def slo(self) -> tuple[SloCondition, ...] | None:
-        from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
-
-        return self.read("slo", parse_slo)
 
     def guard(self) -> GuardLimits:
         return GuardLimits(
@@ -503,28 +451,20 @@ class _Form:
         self.problems.setdefault(name, line)
 
 
-def _lengths(text: str) -> tuple[int, ...]:
-    return whole_numbers(text, 1, MOST_TOKENS)
+def _checked(parse: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a function that returns its text, after parsing it."""
+
+    def read(text: str) -> str:
+        parse(text)
+        return text
+
+    return read
 
 
-def _agents(text: str) -> tuple[int, ...]:
-    return whole_numbers(text, 1, MOST_CONCURRENCY)
+def _conditions(text: str) -> None:
+    from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
 
-
-def _rates(text: str) -> str:
-    """Return `text` if it is a list of rates or "auto"."""
-    rates_or_auto(text)
-    return text
-
-
-def _pattern(text: str) -> str:
-    return parse_pattern(text).name
-
-
-def _part(text: str) -> str:
-    """Return `text` if it is a part of a trace."""
-    parse_range(text)
-    return text
+    parse_slo(text)
 
 
 def _workload(text: str) -> str:
@@ -552,6 +492,45 @@ def _model(text: str) -> str:
 def _words(error: UsageError) -> str:
     line = str(error).removeprefix("--slo: ")
     return _OPTION.sub(lambda found: _NAMES.get(found[1], found[1]), line)
+
+
+_CHOICES: Mapping[str, tuple[type[StrEnum], str]] = {
+    "kind": (DraftKind, ""),
+    "order": (Order, "order"),
+    "mode": (LoadMode, "mode"),
+    "api": (Api, "api"),
+}
+"""The fields with words to choose from: the words, and the setting that they are; "" for none."""
+_READ: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] = {
+    "concurrency": (
+        ("concurrency", "climb_to"),
+        lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY),
+        _NUMBERS,
+    ),
+    "pp": (
+        ("prompt_lengths",),
+        lambda text: whole_numbers(text, 1, MOST_TOKENS),
+        "write the tokens of a prompt, as in 128",
+    ),
+    "tg": (("tg",), lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"),
+    "depth": (("depths",), lambda text: whole_numbers(text, 0, MOST_TOKENS), ""),
+    "runs": (("runs", "more_runs"), lambda text: number_or_more(text, 1, MOST_RUNS), ""),
+    "duration": (("duration_s",), lambda text: seconds(text, LEAST_S, MOST_S), ""),
+    "requests": (("requests",), lambda text: whole_number(text, 1, MOST_TOKENS), ""),
+    "rate": (("rate",), _checked(rates_or_auto), "write requests per second, as in 0.5,1,2, or auto"),
+    "arrivals": (("arrivals",), _checked(parse_pattern), ""),
+    "agents": (("agents",), lambda text: whole_numbers(text, 1, MOST_CONCURRENCY), _NUMBERS),
+    "workload": (("workload",), _workload, ""),
+    "trace": (
+        ("trace",),
+        lambda text: str(_path(text)),
+        "write the path of a file of recorded traffic",
+    ),
+    "trace_speed": (("trace_speed",), lambda text: number(text, *SPEEDS), ""),
+    "trace_range": (("trace_range",), _checked(parse_range), ""),
+    "slo": (("slo",), _checked(_conditions), ""),
+}
+"""The fields that are typed: the settings that they are, how they are read, and what an empty one needs."""
 
 
 # The last settings chosen in the sweep editor, kept in a file so that the next session starts with them.

@@ -6,23 +6,22 @@ Settings that a preset leaves open get the defaults of `Plan`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
-from sparktop.model.structs import hide_in_repr
-from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.model.targets import AXES, GuardLimits, SweepSpec
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of, rates_or_auto
+from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
 from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
-from sparktop.sweep.plan.own_requests import PromptFile, checked_body, checked_headers, find_prompts
-from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget, Timeouts, patience
+from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
+from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SweepTarget, Timeouts, patience
 from sparktop.sweep.plan.traces import Replay, find_replay, parse_range
 
 DEFAULT = "quick"
@@ -32,21 +31,10 @@ STEADY_S = 30.0
 """Default duration in seconds of a run in steady mode, if neither duration nor requests are given."""
 OPEN_S = 60.0
 """Default duration in seconds of the measured part of a run in open mode."""
-_OPEN: dict[str, Any] = {
-    "mode": LoadMode.OPEN,
-    "concurrency": (),
-    "climb_to": None,
-    "runs": 1,
-    "more_runs": False,
-    "duration_s": None,
-    "requests": None,
-}
-"""What replaces the settings of a preset if the user gives rates."""
-
 _LEVELS = (
-    SweepSettings("quick", concurrency=(1, 4, 16), climb_to=CLIMB_TO, prompt_lengths=(128,), tg=64, runs=3),
-    SweepSettings("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
-    SweepSettings(
+    SweepSpec("quick", concurrency=(1, 4, 16), climb_to=CLIMB_TO, prompt_lengths=(128,), tg=64, runs=3),
+    SweepSpec("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
+    SweepSpec(
         "arena",
         concurrency=(1, 2, 5, 10),
         prompt_lengths=(2048,),
@@ -54,17 +42,17 @@ _LEVELS = (
         depths=(0, 4096, 8192, 16384, 32768, 65535, 100_000),
         runs=3,
     ),
-    SweepSettings(
+    SweepSpec(
         "wide",
         concurrency=(1, 2, 4, 5, 8, 10, 16, 32, 64, 128, 256),
         prompt_lengths=(1024,),
         tg=128,
         runs=1,
     ),
-    SweepSettings("interactive", concurrency=(1,), prompt_lengths=(105,), tg=256, runs=3),
-    SweepSettings("batch-scaling", concurrency=(1, 2, 4, 8, 16), prompt_lengths=(105,), tg=256, runs=3),
-    SweepSettings("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
-    SweepSettings("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
+    SweepSpec("interactive", concurrency=(1,), prompt_lengths=(105,), tg=256, runs=3),
+    SweepSpec("batch-scaling", concurrency=(1, 2, 4, 8, 16), prompt_lengths=(105,), tg=256, runs=3),
+    SweepSpec("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
+    SweepSpec("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
 )
 BUILT_IN = tuple(replace(one, more_runs=True) for one in _LEVELS)
 """The built-in presets, in the order in which they are listed.
@@ -73,48 +61,7 @@ In all of them, a level has as many runs as a reliable result needs.
 """
 
 
-@hide_in_repr("extra_body", "headers")
-class Wishes(Struct, frozen=True):
-    """Settings that a user gives to replace those of a preset; None keeps the preset's value."""
-
-    concurrency: tuple[int, ...] | None = None
-    """Replaces `climb_to` of the preset too: concurrencies that a user lists are all that is measured."""
-    climb_to: int | None = None
-    prompt_lengths: tuple[int, ...] | None = None
-    tg: int | None = None
-    depths: tuple[int, ...] | None = None
-    whole: bool | None = None
-    runs: int | None = None
-    """Replaces `more_runs` of the preset too, as `duration_s` and `requests` do."""
-    more_runs: bool | None = None
-    points: tuple[LoadPoint, ...] | None = None
-    """The levels on an axis other than concurrency; replaces the preset's concurrencies."""
-    find_knee: bool | None = None
-    arrivals: str | None = None
-    prompts: PromptFile | None = None
-    """The user's own prompts, which set the length."""
-    extra_body: Mapping[str, Any] | None = None
-    """Fields beside those that the preset adds to each body."""
-    headers: Mapping[str, str] | None = None
-    """Headers beside those of the preset."""
-    trace: Replay | None = None
-    """Recorded traffic, which sets the point, the lengths and the duration of the only level."""
-    conversations: ConversationPreset | None = None
-    """What agents do; their numbers are `points`."""
-    mode: LoadMode | None = None
-    duration_s: float | None = None
-    requests: int | None = None
-    order: Order | None = None
-    api: Api | None = None
-    timeouts: Timeouts | None = None
-    seed: int | None = None
-    warmup: bool | None = None
-    slo: tuple[SloCondition, ...] | None = None
-    longest: bool | None = None
-    max_error_share: float | None = None
-
-
-def all_presets(configured: Iterable[SweepSettings] = ()) -> dict[str, SweepSettings]:
+def all_presets(configured: Iterable[SweepSpec] = ()) -> dict[str, SweepSpec]:
     """Return all presets by name: the built-in and the `configured` ones.
 
     A configured preset replaces a built-in preset of the same name.
@@ -122,7 +69,7 @@ def all_presets(configured: Iterable[SweepSettings] = ()) -> dict[str, SweepSett
     return {one.name: one for one in (*BUILT_IN, *configured)}
 
 
-def find_preset(name: str, configured: Iterable[SweepSettings] = ()) -> SweepSettings:
+def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
     """Return the preset `name`, which is built-in or one of the `configured` presets.
 
     Raises:
@@ -137,112 +84,122 @@ def find_preset(name: str, configured: Iterable[SweepSettings] = ()) -> SweepSet
     return known[name]
 
 
+_SAME = (
+    *("concurrency", "climb_to", "prompt_lengths", "tg", "depths", "whole", "runs", "more_runs", "arrivals"),
+    *("duration_s", "requests", "longest", "seed", "warmup", "max_error_share", "extra_body", "headers"),
+)
+"""The settings that a plan holds as they are given."""
+_WORDS = {"mode": LoadMode, "order": Order, "api": Api}
+
+
 def make_plan(
-    preset: SweepSettings,
+    spec: SweepSpec,
     targets: Sequence[SweepTarget],
-    wishes: Wishes | None = None,
     *,
     guard: GuardLimits | None = None,
+    replay: Replay | None = None,
 ) -> Plan:
-    """Return the plan of a sweep of `targets`, with the settings of `preset`.
+    """Return the plan of a sweep of `targets`.
 
-    The settings that the user gave replace those of the preset; `guard` has the limits at which the sweep
-    stops itself.
+    `guard` has the limits at which the sweep stops itself. `replay` is the traffic of the spec's trace; None
+    to read the file.
 
     Raises:
-        UsageError: settings contradict each other, or two targets have the same name.
+        UsageError: settings contradict each other or cannot be used, or two targets have the same name.
     """
-    plan = Plan(targets=tuple(targets), preset=preset.name)
-    plan = replace(plan, **_of_preset(preset))
-    asked = _with_requests(preset, _on_axis(preset, wishes or Wishes()))
-    settings = _chosen(asked)
-    if asked.trace is not None and preset.trace is None:
-        settings["preset"] = None  # nothing of it is left
-    plan = _fitted(replace(plan, **settings))
-    if plan.mode is LoadMode.BURST and asked.runs is not None and asked.requests is not None:
-        raise UsageError(
-            "--requests of a burst level decide how many runs it has: leave out --runs or --requests "
-            "(with --mode steady, --requests are those of each run)"
+    given = spec.given
+    settings = {name: given[name] for name in _SAME if name in given}
+    settings |= {name: kind(given[name]) for name, kind in _WORDS.items() if name in given}
+    settings |= _axis_settings(spec, replay) | _request_settings(spec)
+    if spec.slo is not None:
+        from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
+
+        settings["slo"] = parse_slo(spec.slo)
+    limits = guard or GuardLimits()
+    plan = _fitted(
+        Plan(
+            targets=tuple(targets),
+            preset=spec.name or None,
+            guard=Guard(min_headroom_gib=limits.min_headroom_gib, max_gpu_c=limits.max_gpu_c),
+            **settings,
         )
+    )
     if plan.mode is LoadMode.STEADY and plan.duration_s is None and plan.requests is None:
         plan = replace(plan, duration_s=STEADY_S)
-    if plan.mode is LoadMode.OPEN and plan.duration_s is None:
-        plan = replace(plan, duration_s=OPEN_S)
-    limits = guard or GuardLimits()
-    plan = replace(
-        plan,
-        pp=plan.lengths[0],
-        guard=Guard(min_headroom_gib=limits.min_headroom_gib, max_gpu_c=limits.max_gpu_c),
-    )
     if plan.prompts is not None:
         plan = replace(plan, pp=plan.prompts.about_tokens, prompt_lengths=())
+    plan = replace(plan, pp=plan.lengths[0])
     _check(plan)
     return plan
 
 
-def _with_requests(preset: SweepSettings, asked: Wishes) -> Wishes:
-    """Return `asked` with the prompts, the time limit and what each request has beside them of a preset.
+def _axis_settings(spec: SweepSpec, replay: Replay | None) -> dict[str, Any]:
+    """Return the settings of a plan that its axis sets, unless that is the concurrency.
 
     Raises:
-        UsageError: one of them cannot be used.
+        UsageError: the rate, the workload or the trace cannot be used.
     """
-    prompts, timeouts = asked.prompts, asked.timeouts
-    if prompts is not None and asked.prompt_lengths is not None:
-        raise UsageError("--prompts: each prompt has its own length: leave out --pp")
-    if prompts is None and asked.prompt_lengths is None and preset.prompts is not None:
-        prompts = find_prompts(preset.prompts)
-    if timeouts is None and preset.timeout_s is not None:
-        timeouts = patience(preset.timeout_s)
-    return replace(
-        asked,
-        prompts=prompts,
-        timeouts=timeouts,
-        extra_body=checked_body({**preset.extra_body, **(asked.extra_body or {})}) or None,
-        headers=checked_headers({**preset.headers, **(asked.headers or {})}) or None,
-    )
+    settings: dict[str, Any] = {
+        "concurrency": (),
+        "climb_to": None,
+        "more_runs": False,
+        "runs": spec.runs or 1,
+    }
+    match spec.axis:
+        case "trace":
+            settings |= {"mode": LoadMode.OPEN, "trace": replay or replay_of(spec)}
+            settings |= settings["trace"].settings()
+        case "rate":
+            points = rates_or_auto(spec.rate or "")
+            settings |= {"mode": LoadMode.OPEN, "points": points, "find_knee": not points}
+            settings |= {"duration_s": spec.duration_s or OPEN_S}
+        case "agents":
+            conversations = find_conversations(spec.workload or WORKLOAD)
+            points = tuple(LoadPoint(LoadKind.AGENTS, count) for count in spec.agents)
+            settings |= {"mode": LoadMode.AGENTS, "points": points, **_means(conversations)}
+            settings |= {"duration_s": spec.duration_s or conversations.duration_s}
+        case _:
+            return {}
+    return settings
 
 
-def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
-    """Return `asked` with the trace, rates or agents of a preset, unless another axis was chosen.
+_PATIENCE = Timeouts(first_token_s=1800.0, between_tokens_s=120.0, whole_s=3600.0)
+"""Warm-up calls send the pasts of all conversations at once."""
+
+
+def _means(preset: ConversationPreset) -> dict[str, Any]:
+    """Return the settings of a plan of agents: token counts are means per call of the conversations."""
+    return {
+        "conversations": preset,
+        "prompt_lengths": (max(1, round(preset.new_tokens.typical)),),
+        "tg": max(1, round(preset.output_tokens.typical)),
+        "timeouts": _PATIENCE,
+        "warmup": False,  # conversations have warm-up calls of their own
+    }
+
+
+def replay_of(spec: SweepSpec) -> Replay:
+    """Read the trace of a spec once and return its traffic; for a long file this takes seconds.
 
     Raises:
-        UsageError: the preset's trace, rate or workload cannot be used.
+        UsageError: the file cannot be used.
     """
-    axes = (asked.concurrency, asked.points, asked.find_knee, asked.trace, asked.climb_to)
-    if preset.trace is not None and all(one is None for one in (*axes, asked.mode)):
-        part = preset.trace_speed, preset.trace_range
-        return replace(asked, trace=find_replay(preset.trace, None, *part), runs=asked.runs or preset.runs)
-    if preset.rate is not None and all(one is None for one in (*axes, asked.mode)):
-        points, arrivals = rates_or_auto(preset.rate), asked.arrivals or preset.arrivals
-        asked = replace(
-            asked, duration_s=asked.duration_s or preset.duration_s, runs=asked.runs or preset.runs
-        )
-        return replace(asked, points=points or None, find_knee=not points or None, arrivals=arrivals)
-    if not preset.agents or any(one is not None for one in axes):
-        return asked
-    asked = replace(asked, duration_s=asked.duration_s or preset.duration_s, runs=asked.runs or preset.runs)
-    from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD  # late: few plans need it
-    from sparktop.sweep.plan.conversations import find_conversations
-
-    points = tuple(LoadPoint(LoadKind.AGENTS, one) for one in preset.agents)
-    return replace(asked, points=points, conversations=find_conversations(preset.workload or WORKLOAD))
+    return find_replay(spec.trace or "", spec.trace_format, spec.trace_speed, spec.trace_range)
 
 
-def _chosen(asked: Wishes) -> dict[str, Any]:
-    """Return the plan settings that a user chose, and those that follow from them, by field name."""
-    settings = {name: value for name, value in asdict(asked).items() if value is not None}
-    if (conversations := settings.get("conversations")) is not None:
-        settings = {**agents_settings(conversations), **settings}
-    elif asked.trace is not None:
-        settings = {**_OPEN, **settings, **asked.trace.settings()}
-    elif settings.keys() & {"points", "find_knee"}:
-        settings = {**_OPEN, **settings}
-    if "runs" in settings and "requests" not in settings:
-        settings["requests"] = None
-    if "concurrency" in settings:
-        settings.setdefault("climb_to", None)
-    if settings.keys() & {"runs", "duration_s", "requests"}:
-        settings.setdefault("more_runs", False)
+def _request_settings(spec: SweepSpec) -> dict[str, Any]:
+    """Return the settings of what each request has beside its load.
+
+    Raises:
+        UsageError: the prompts, the fields of bodies or the headers cannot be used.
+    """
+    checked_body(dict(spec.extra_body))
+    checked_headers(spec.headers)
+    settings: dict[str, Any] = {}
+    if spec.prompts is not None:
+        settings["prompts"] = find_prompts(spec.prompts)
+    if spec.timeout_s is not None:
+        settings["timeouts"] = patience(spec.timeout_s)
     return settings
 
 
@@ -264,27 +221,10 @@ def _fitted(plan: Plan) -> Plan:
     )
 
 
-def _of_preset(preset: SweepSettings) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "concurrency": preset.concurrency,
-        "prompt_lengths": preset.prompt_lengths,
-        "tg": preset.tg,
-        "depths": preset.depths,
-        "runs": preset.runs,
-        "climb_to": preset.climb_to,
-        "more_runs": preset.more_runs,
-        "mode": preset.mode and LoadMode(preset.mode),
-        "duration_s": preset.duration_s,
-        "requests": preset.requests,
-        "order": preset.order and Order(preset.order),
-    }
-    return {name: value for name, value in found.items() if value}
-
-
 def _check(plan: Plan) -> None:
     names = [target.name for target in plan.targets]
     if len(set(names)) < len(names):
-        raise UsageError("two targets have the same name: give others with --target NAME=URL")
+        raise UsageError("two targets have the same name: write them NAME=URL")
     if plan.order is Order.ABBA and plan.slo:
         raise UsageError("--slo looks for each target's limit by itself: leave out --order abba")
     if plan.order is Order.ABBA and plan.runs_of(1) is None:
@@ -293,7 +233,7 @@ def _check(plan: Plan) -> None:
     if plan.mode is LoadMode.OPEN:
         _check_open(plan)
     if plan.mode is LoadMode.AGENTS:
-        check_conversations(plan)
+        _check_agents(plan)
     _check_context(plan)
     if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
         raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
@@ -333,8 +273,6 @@ def _check_open(plan: Plan) -> None:
         raise UsageError("--slo looks for a concurrency: for a rate, use sparktop capacity --rate --slo")
     if plan.trace is not None:
         return
-    if not plan.points and not plan.find_knee:
-        raise UsageError("--mode open: give the rates with --rate")
     if plan.find_knee and plan.order is Order.ABBA:
         raise UsageError("--rate auto looks for each target's limit by itself: leave out --order abba")
     if plan.find_knee and len(plan.lengths) > 1:
@@ -344,52 +282,13 @@ def _check_open(plan: Plan) -> None:
         check_arrivals(pattern, rate_of(point), plan.duration_s or OPEN_S)
 
 
-# The settings of plans with agents.
-
-
-_PATIENCE = Timeouts(first_token_s=1800.0, between_tokens_s=120.0, whole_s=3600.0)
-"""Warm-up calls send the pasts of all conversations at once."""
-_SETTINGS: dict[str, Any] = {
-    "mode": LoadMode.AGENTS,
-    "concurrency": (),
-    "climb_to": None,
-    "runs": 1,
-    "more_runs": False,
-    "duration_s": None,
-    "requests": None,
-    "warmup": False,
-}
-"""What replaces the settings of a preset; conversations have warm-up calls of their own."""
-
-
-def agents_settings(preset: ConversationPreset) -> dict[str, Any]:
-    """Return the settings of a plan of agents: token counts are means per call of the conversations."""
-    return {
-        **_SETTINGS,
-        "duration_s": preset.duration_s,
-        "prompt_lengths": (max(1, round(preset.new_tokens.typical)),),
-        "tg": max(1, round(preset.output_tokens.typical)),
-        "timeouts": _PATIENCE,
-        "conversations": preset,
-    }
-
-
-def check_conversations(plan: Plan) -> None:
-    """Check the settings of a plan of agents.
-
-    Raises:
-        UsageError: a setting contradicts another.
-    """
-    if plan.conversations is None or not plan.points:
-        raise UsageError("--mode agents: give the numbers of conversations with --agents")
+def _check_agents(plan: Plan) -> None:
     if plan.requests is not None:
         raise UsageError("--agents: a level lasts --duration seconds: leave out --requests")
     if plan.slo:
         raise UsageError("--slo looks for a concurrency: leave out --agents")
     if plan.runs > 1 and plan.order is Order.ABBA:
         raise UsageError("--agents: --order abba needs one run a level: leave out --runs")
-    if len(plan.lengths) > 1:
-        raise UsageError("--agents has one prompt length: give one with --pp")
 
 
 # Checks what the presets of a configuration file say about their load, beyond the types of the values.
@@ -401,13 +300,13 @@ _KEYS = {
     "depth": "depths",
     "header": "headers",
     "timeout": "timeout_s",
+    "whole-prompt": "whole",
 }
 """Keys of a preset that are called otherwise than the options of the command line."""
-_AXES = ("trace", "rate", "agents", "concurrency")
 _ANY = SweepTarget("any", "http://127.0.0.1")
 
 
-def preset_faults(preset: SweepSettings) -> Iterator[tuple[str, str]]:
+def preset_faults(preset: SweepSpec) -> Iterator[tuple[str, str]]:
     """Yield (key, message) for each setting of a preset that no sweep can use; a trace is read once."""
     values: tuple[tuple[str, str | None, Callable[[str], object]], ...] = (
         ("rate", preset.rate, rates_or_auto),
@@ -432,7 +331,7 @@ def preset_faults(preset: SweepSettings) -> Iterator[tuple[str, str]]:
         yield _key(str(error), preset), _named(str(error))
 
 
-def _key(message: str, preset: SweepSettings) -> str:
+def _key(message: str, preset: SweepSpec) -> str:
     """Return the key of the preset that an error message is about; its axis if the message names no key."""
     for key in ("trace", "prompts"):
         if (path := getattr(preset, key)) is not None and path in message:
@@ -441,7 +340,7 @@ def _key(message: str, preset: SweepSettings) -> str:
         key = _key_of(option)
         if getattr(preset, key, None):
             return key
-    return next((key for key in _AXES if getattr(preset, key)), "name")
+    return next((key for key in AXES if getattr(preset, key)), "name")
 
 
 def _named(message: str) -> str:
@@ -456,12 +355,12 @@ def _key_of(option: str) -> str:
 # What a preset of sweeps measures, in a line.
 
 
-def preset_line(preset: SweepSettings) -> str:
+def preset_line(preset: SweepSpec) -> str:
     """Return what a preset measures: its loads, lengths, runs and targets, each where it has one."""
     return clean("; ".join(_parts(preset)), 200) or "the usual load"
 
 
-def _parts(preset: SweepSettings) -> Iterator[str]:
+def _parts(preset: SweepSpec) -> Iterator[str]:
     yield from _load(preset)
     if preset.prompt_lengths:
         yield f"{_listed(preset.prompt_lengths)} tokens in"
@@ -477,7 +376,7 @@ def _parts(preset: SweepSettings) -> Iterator[str]:
         yield f"on {', '.join(preset.targets)}"
 
 
-def _load(preset: SweepSettings) -> Iterator[str]:
+def _load(preset: SweepSpec) -> Iterator[str]:
     if preset.concurrency:
         more = "" if preset.climb_to is None else f" and on to {preset.climb_to} while tok/s rise"
         yield f"c = {_listed(preset.concurrency)}{more}"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sparktop.errors import UsageError
 from sparktop.model.event import Severity
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import default_capacity, fitted, make_capacity_plan
-from sparktop.sweep.plan.presets import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def start_capacity(desk: SweepDesk, selected: PanelKey | None, backends: Sequenc
     if found is None:
         return
     try:
-        plan = make_capacity_plan(default_capacity(), found, Wishes(), guard=desk.watch.guard)
+        plan = make_capacity_plan(default_capacity(), found, SweepSpec(), guard=desk.watch.guard)
     except UsageError as error:
         desk.say(f"how many: {error}", Severity.WARNING)
         return

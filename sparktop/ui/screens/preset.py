@@ -15,7 +15,7 @@ from sparktop.sweep.plan.presets import make_plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparktop.model.targets import SweepSettings
+    from sparktop.model.targets import SweepSpec
     from sparktop.panels.board.layout import PanelKey
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.ui.screens.desk import SweepDesk
@@ -35,7 +35,7 @@ class PresetStart:
         self._reading: str | None = None
         """Name of the preset whose trace is being read."""
 
-    def start(self, preset: SweepSettings, selected: PanelKey | None) -> None:
+    def start(self, preset: SweepSpec, selected: PanelKey | None) -> None:
         """Start the countdown of `preset` on its own targets or else the selected panel's."""
         found = self._desk.targets(preset.targets, selected)
         if found is None:
@@ -47,14 +47,14 @@ class PresetStart:
         else:
             self._desk.say(f"the trace of preset {self._reading} is still being read", Severity.WARNING)
 
-    def _plan(self, preset: SweepSettings, found: Sequence[SweepTarget]) -> Plan | UsageError:
+    def _plan(self, preset: SweepSpec, found: Sequence[SweepTarget]) -> Plan | UsageError:
         try:
             return make_plan(preset, found, guard=self._desk.watch.guard)
         except UsageError as error:
             return error
 
     def _read(
-        self, preset: SweepSettings, path: str, found: Sequence[SweepTarget], selected: PanelKey | None
+        self, preset: SweepSpec, path: str, found: Sequence[SweepTarget], selected: PanelKey | None
     ) -> None:
         loop = asyncio.get_running_loop()
         self._reading = preset.name
@@ -91,7 +91,7 @@ class PresetStart:
             self._desk.say(f"preset {name}: reading {file} ({size / 1e6:,.0f} MB), then the countdown begins")
             loop.call_later(_SAID_EACH_S, self._say, loop, name, path)
 
-    def _end(self, preset: SweepSettings, made: Plan | UsageError) -> None:
+    def _end(self, preset: SweepSpec, made: Plan | UsageError) -> None:
         if isinstance(made, UsageError):
             self._desk.say(f"preset {preset.name}: {made}", Severity.WARNING)
         else:

@@ -6,6 +6,7 @@ import pytest
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import (
     Pace,
     arrivals_needed,
@@ -17,7 +18,6 @@ from sparktop.sweep.plan.capacity import (
     share_needed,
 )
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
-from sparktop.sweep.plan.presets import Wishes
 
 TARGET = SweepTarget("spark", "http://127.0.0.1:1")
 
@@ -62,7 +62,7 @@ def test_published_limits() -> None:
 @pytest.mark.parametrize("kind", list(LoadKind))
 def test_plans_of_all_kinds(kind: LoadKind) -> None:
     """They have no level of their own; the search chooses them."""
-    plan = make_capacity_plan(default_capacity(kind), [TARGET], Wishes())
+    plan = make_capacity_plan(default_capacity(kind), [TARGET], SweepSpec())
     modes = {LoadKind.CONCURRENCY: LoadMode.STEADY, LoadKind.RATE: LoadMode.OPEN}
     assert (plan.kind, plan.axis, plan.preset) == (kind, (), "capacity")
     assert plan.mode is modes.get(kind, LoadMode.AGENTS)
@@ -72,9 +72,9 @@ def test_plans_of_all_kinds(kind: LoadKind) -> None:
 
 def test_levels_last_as_long_as_a_judgement_needs() -> None:
     """Three times the median E2E, enough arrivals at low rates, and exactly what the user says."""
-    agents = make_capacity_plan(default_capacity(), [TARGET], Wishes())
+    agents = make_capacity_plan(default_capacity(), [TARGET], SweepSpec())
     assert level_plan(agents, LoadPoint(LoadKind.AGENTS, 1), Pace(100.0)).duration_s == 300.0
-    rate = make_capacity_plan(default_capacity(LoadKind.RATE), [TARGET], Wishes())
+    rate = make_capacity_plan(default_capacity(LoadKind.RATE), [TARGET], SweepSpec())
     assert level_plan(rate, LoadPoint(LoadKind.RATE, 0.5), Pace()).duration_s == arrivals_needed(0.95) / 0.5
     assert arrivals_needed(0.95) == 100
     assert 480 < arrivals_needed(0.99) < 520

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadMode
-from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.sweep.plan.draft import (
     READING,
     SENT_TOGETHER,
@@ -26,7 +26,7 @@ from sparktop.sweep.plan.draft import (
     with_preset,
 )
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import BUILT_IN, Wishes, all_presets, make_plan
+from sparktop.sweep.plan.presets import BUILT_IN, all_presets, make_plan
 from sparktop.sweep.terms.limits import MOST_CONCURRENCY
 
 TARGETS = (SweepTarget("a", "http://127.0.0.1:1", api_key="k"), SweepTarget("b", "http://127.0.0.1:2"))
@@ -55,16 +55,16 @@ def test_quick_fills_the_fields() -> None:
 
 
 @pytest.mark.parametrize("preset", BUILT_IN, ids=lambda one: one.name)
-def test_every_built_in_preset_makes_the_plan_of_the_command_line(preset: SweepSettings) -> None:
+def test_every_built_in_preset_makes_the_plan_of_the_command_line(preset: SweepSpec) -> None:
     """Fields filled from a preset and left alone are that preset: the same plan, to the last value."""
-    asked = make_plan(preset, TARGETS[:1], Wishes(seed=7), guard=GUARD)
+    asked = make_plan(preset | SweepSpec(seed=7), TARGETS[:1], guard=GUARD)
     assert plan_of(draft_of(preset, ("a",), GUARD)) == replace(asked, prompt_lengths=asked.lengths)
 
 
 counts = st.none() | st.integers(1, 1000)
 lists = st.lists(st.integers(1, 1000), max_size=4, unique=True).map(tuple)
 sweeps = st.builds(
-    SweepSettings,
+    SweepSpec,
     st.just("mine"),
     concurrency=lists,
     prompt_lengths=lists,
@@ -81,7 +81,7 @@ sweeps = st.builds(
 
 @given(sweeps)
 @settings(max_examples=60)
-def test_a_configured_preset_is_a_plan_or_a_line(preset: SweepSettings) -> None:
+def test_a_configured_preset_is_a_plan_or_a_line(preset: SweepSpec) -> None:
     """Whatever the configuration allows fills the fields, and gives a plan or says what is wrong."""
     found = checked(draft_of(preset, ("a",), GuardLimits()), TARGETS, seed=1)
     if found.plan is None:
@@ -108,18 +108,18 @@ def test_a_limit_and_more_runs_are_typed_behind() -> None:
 
 TRACE = '{"timestamp": %d, "input_length": 50, "output_length": 5}\n'
 OTHERS = (
-    SweepSettings("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=2, prompt_lengths=(64,)),
-    SweepSettings("k", rate="auto", prompt_lengths=(64,)),
-    SweepSettings("a", agents=(1, 3), workload="rag", duration_s=90.0),
-    SweepSettings("d", depths=(0, 4096), concurrency=(1, 2)),
+    SweepSpec("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=2, prompt_lengths=(64,)),
+    SweepSpec("k", rate="auto", prompt_lengths=(64,)),
+    SweepSpec("a", agents=(1, 3), workload="rag", duration_s=90.0),
+    SweepSpec("d", depths=(0, 4096), concurrency=(1, 2)),
 )
 """Presets of the other kinds of load, as a configuration has them."""
 
 
 @pytest.mark.parametrize("preset", OTHERS, ids=lambda one: one.name)
-def test_every_kind_of_load_makes_the_plan_of_the_command_line(preset: SweepSettings) -> None:
+def test_every_kind_of_load_makes_the_plan_of_the_command_line(preset: SweepSpec) -> None:
     """Fields filled from it and left alone are the same plan, and unchanged; its kind is in the field."""
-    asked = make_plan(preset, TARGETS[:1], Wishes(seed=7), guard=GUARD)
+    asked = make_plan(preset | SweepSpec(seed=7), TARGETS[:1], guard=GUARD)
     draft = draft_of(preset, ("a",), GUARD)
     made = plan_of(draft)
     assert replace(made, prompt_lengths=made.lengths) == replace(asked, prompt_lengths=asked.lengths)
@@ -130,7 +130,7 @@ def test_recorded_traffic_is_read_from_its_file(tmp_path: Path) -> None:
     """A trace with speed and part makes the plan; what cannot be used is beside the field that is wrong."""
     path = tmp_path / "day.jsonl"
     path.write_text("".join(TRACE % (1000 * second) for second in range(10)), encoding="utf-8")
-    preset = SweepSettings("t", trace=str(path), trace_speed=2.0, trace_range="0..5", runs=2)
+    preset = SweepSpec("t", trace=str(path), trace_speed=2.0, trace_range="0..5", runs=2)
     draft = draft_of(preset, ("a",), GUARD)
     plan = plan_of(draft)
     assert plan.trace is not None
@@ -289,7 +289,7 @@ def test_what_a_preset_adds_to_each_request_stays(tmp_path: Path) -> None:
     """Prompts, body, headers and time limit of a preset have no fields in the editor, and are sent."""
     file = tmp_path / "day.txt"
     file.write_text("one\ntwo\n", encoding="utf-8")
-    preset = SweepSettings(
+    preset = SweepSpec(
         "mine",
         concurrency=(1, 2),
         prompts=str(file),
@@ -353,9 +353,9 @@ def test_another_preset_fills_the_fields_and_keeps_the_targets() -> None:
     found = with_preset(draft, all_presets()["arena"], GUARD, {"a", "b"})
     assert (found.preset, found.concurrency, found.targets) == ("arena", "1,2,5,10", ("a",))
     assert (found.model, found.api) == ("tiny", "completions")
-    named = SweepSettings("mine", targets=("b", "gone"))
+    named = SweepSpec("mine", targets=("b", "gone"))
     assert with_preset(draft, named, GUARD, {"a", "b"}).targets == ("b",)
-    assert with_preset(draft, SweepSettings("x", targets=("gone",)), GUARD, {"a"}).targets == ("a",)
+    assert with_preset(draft, SweepSpec("x", targets=("gone",)), GUARD, {"a"}).targets == ("a",)
 
 
 def test_a_preset_is_changed_by_its_own_fields() -> None:

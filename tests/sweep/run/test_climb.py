@@ -6,11 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
-from sparktop.model.load import LoadMode
-from sparktop.model.targets import SweepSettings
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.compare.ratio import main_rate
-from sparktop.sweep.plan.plan import Order, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests
 from sparktop.sweep.run.search import next_step, saturation
 from stage.sweep import RehearsedSweep
@@ -93,16 +92,16 @@ def test_the_best_level_is_the_lowest_that_reaches_the_most() -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "spec",
     [
-        Wishes(order=Order.ABBA),
-        Wishes(slo=(SloCondition("ttft_p90_ms", 2000.0),)),
-        Wishes(concurrency=(1, 2), runs=3),
+        SweepSpec(order="abba"),
+        SweepSpec(slo="ttft_p90_ms=2000"),
+        SweepSpec(concurrency=(1, 2), runs=3),
     ],
 )
-def test_levels_that_are_given_are_all_that_is_measured(wishes: Wishes) -> None:
+def test_levels_that_are_given_are_all_that_is_measured(spec: SweepSpec) -> None:
     """Listed levels, interleaved targets and a search have no further levels and equal numbers of runs."""
-    plan = make_plan(find_preset("quick"), TARGETS, wishes)
+    plan = make_plan(find_preset("quick") | spec, TARGETS)
     assert (plan.climb_to, plan.more_runs) == (None, False)
 
 
@@ -110,9 +109,9 @@ def test_only_bursts_by_runs_get_more_runs() -> None:
     """Where seconds or requests bound a level, these decide."""
     preset = find_preset("quick")
     assert make_plan(preset, TARGETS).more_runs
-    for wishes in (Wishes(duration_s=5.0), Wishes(requests=20), Wishes(mode=LoadMode.STEADY)):
-        assert not make_plan(preset, TARGETS, wishes).more_runs
-    configured = SweepSettings("own", concurrency=(2,), climb_to=8, more_runs=True)
+    for spec in (SweepSpec(duration_s=5.0), SweepSpec(requests=20), SweepSpec(mode="steady")):
+        assert not make_plan(preset | spec, TARGETS).more_runs
+    configured = SweepSpec("own", concurrency=(2,), climb_to=8, more_runs=True)
     plan = make_plan(configured, TARGETS)
     assert (plan.climb_to, plan.more_runs) == (8, True)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind
-from sparktop.model.targets import SweepSettings
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SloCondition
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import (
@@ -67,7 +67,7 @@ def plan_of(sweep: RehearsedSweep, kind: str) -> Plan:
     target = sweep.targets["spark-a"]
     match kind:
         case "climb":
-            settings = SweepSettings(
+            settings = SweepSpec(
                 "climbing", concurrency=(1, 4), climb_to=32, prompt_lengths=(128,), tg=24, runs=3
             )
             return replace(make_plan(settings, [target]), more_runs=False)

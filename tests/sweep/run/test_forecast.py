@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import plan_line
 from sparktop.model.load import LoadMode
-from sparktop.model.targets import SweepSettings
+from sparktop.model.targets import SweepSpec
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
@@ -235,7 +235,7 @@ def test_a_forecast_in_words() -> None:
 @pytest.mark.parametrize(("duration_s", "expected_s"), [(60.0, 15.0), (300.0, 75.0), (3600.0, 120.0)])
 def test_a_level_at_a_rate_begins_with_a_warm_up_of_a_quarter(duration_s: float, expected_s: float) -> None:
     """At most two minutes of it; the forecast has its requests and its time."""
-    plan = make_plan(SweepSettings("r", rate="2", duration_s=duration_s), [A])
+    plan = make_plan(SweepSpec("r", rate="2", duration_s=duration_s), [A])
     found = forecast(plan, [])
     assert found.warm_ups == 2 * expected_s
     assert found.seconds is not None

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from sparktop.commands.sweep.run import plan_line
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
+from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import Replay, TraceChoice, summarise
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LoadTold, SweepEvent
@@ -23,8 +24,8 @@ DATA = Path(__file__).parents[2] / "data" / "traffic"
 
 def replay_plan(servers: Watched, choice: TraceChoice) -> Plan:
     """Return a plan that replays a trace on all servers."""
-    wishes = Wishes(trace=Replay(choice, summarise(choice)), seed=5)
-    return make_plan(find_preset("quick"), servers.targets, wishes)
+    spec = find_preset("quick") | SweepSpec(trace=choice.path, seed=5)
+    return make_plan(spec, servers.targets, replay=Replay(choice, summarise(choice)))
 
 
 def many(path: Path, count: int = 120) -> Path:

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadPoint
-from sparktop.model.targets import SweepSettings
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SweepTarget
-from sparktop.sweep.plan.presets import Wishes, make_plan
+from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
@@ -35,26 +35,26 @@ ROW = '{"timestamp": %d, "input_length": 40, "output_length": 8}\n'
 
 
 def rates(target: SweepTarget, _: Path) -> Plan:
-    preset = SweepSettings("r", rate="10,30", duration_s=2.0, prompt_lengths=(40,), tg=8)
-    return make_plan(preset, [target], Wishes(seed=1, warmup=False))
+    preset = SweepSpec("r", rate="10,30", duration_s=2.0, prompt_lengths=(40,), tg=8)
+    return make_plan(preset | SweepSpec(seed=1, warmup=False), [target])
 
 
 def agents(target: SweepTarget, folder: Path) -> Plan:
     path = folder / "quick.toml"
     path.write_text(WORKLOAD, encoding="utf-8")
-    preset = SweepSettings("a", agents=(1, 3), workload=str(path), duration_s=3.0)
-    return make_plan(preset, [target], Wishes(seed=1))
+    preset = SweepSpec("a", agents=(1, 3), workload=str(path), duration_s=3.0)
+    return make_plan(preset | SweepSpec(seed=1), [target])
 
 
 def trace(target: SweepTarget, folder: Path) -> Plan:
     path = folder / "day.jsonl"
     path.write_text("".join(ROW % (50 * number) for number in range(60)), encoding="utf-8")
-    return make_plan(SweepSettings("t", trace=str(path)), [target], Wishes(seed=1, warmup=False))
+    return make_plan(SweepSpec("t", trace=str(path), seed=1, warmup=False), [target])
 
 
 def depths(target: SweepTarget, _: Path) -> Plan:
-    preset = SweepSettings("d", concurrency=(2,), depths=(0, 64), prompt_lengths=(40,), tg=8, runs=3)
-    return make_plan(preset, [target], Wishes(seed=1, warmup=False))
+    preset = SweepSpec("d", concurrency=(2,), depths=(0, 64), prompt_lengths=(40,), tg=8, runs=3)
+    return make_plan(preset | SweepSpec(seed=1, warmup=False), [target])
 
 
 async def died(bench: Bench, plan: Plan, levels: int, phase: Phase, requests: int) -> SweepResult:
@@ -98,8 +98,8 @@ async def test_a_depth_beyond_the_context_costs_its_levels_only(bench: Bench) ->
             await asked.stream()
 
     bench.server.behave = answer
-    preset = SweepSettings("d", concurrency=(1, 4), depths=(0, 64, 2000), prompt_lengths=(40,), tg=8, runs=3)
-    plan = replace(make_plan(preset, [bench.target], Wishes(seed=1)), timeouts=PATIENT)
+    preset = SweepSpec("d", concurrency=(1, 4), depths=(0, 64, 2000), prompt_lengths=(40,), tg=8, runs=3)
+    plan = replace(make_plan(preset | SweepSpec(seed=1), [bench.target]), timeouts=PATIENT)
     runner = SweepRunner(plan, bench.store, save=bench.saved.append, start_worker=bench._start)
     result = await runner.run()
     assert result.status == "done"

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.targets import SweepSpec
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import Plan, load_at
-from sparktop.sweep.plan.presets import Wishes
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,
@@ -33,7 +33,7 @@ def rehearsed(most: float, kind: LoadKind = LoadKind.AGENTS) -> tuple[RehearsedS
     profile = replace(SOLO, max_model_len=49_152, max_num_seqs=16)
     sweep = RehearsedSweep(scenario=replace(SCENARIOS[DEFAULT_SCENARIO], profile=profile))
     capacity = replace(default_capacity(kind), most=most, fixed_s=True)
-    plan = make_capacity_plan(capacity, [sweep.targets["spark-a"]], Wishes(duration_s=20.0, seed=7))
+    plan = make_capacity_plan(capacity, [sweep.targets["spark-a"]], SweepSpec(duration_s=20.0, seed=7))
     return sweep, plan
 
 

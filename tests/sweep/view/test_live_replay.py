@@ -8,10 +8,10 @@ import pytest
 
 from sparktop.commands.sweep.run import progress_line
 from sparktop.model.load import EndReason, LoadEvent, RequestEnded, RequestStarted, RunStarted
+from sparktop.model.targets import SweepSpec
 from sparktop.panels.sweep.screen import now_rows
 from sparktop.sweep.plan.plan import Plan, SweepTarget, loads
-from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
-from sparktop.sweep.plan.traces import find_replay
+from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, ProgressFold
 from sparktop.sweep.view.live import LiveView
 
@@ -19,8 +19,7 @@ TRACE = Path(__file__).parents[2] / "data" / "traffic" / "mooncake.jsonl"
 
 
 def plan() -> Plan:
-    wishes = Wishes(trace=find_replay(str(TRACE), speed=0.01))
-    return make_plan(find_preset("quick"), [SweepTarget("a", "http://x")], wishes)
+    return make_plan(SweepSpec(trace=str(TRACE), trace_speed=0.01), [SweepTarget("a", "http://x")])
 
 
 def events(until_s: int) -> tuple[LoadEvent, ...]:

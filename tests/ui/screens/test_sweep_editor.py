@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Button, Static
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.sweep.plan.draft import Draft, draft_of
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import BUILT_IN, all_presets
@@ -52,7 +52,7 @@ class Opened:
         self.app = SparktopApp(picture)
         self.kept: list[Draft] = []
         self.answers: list[Draft | None] = []
-        presets = all_presets([SweepSettings("mine", targets=("spark-b",), concurrency=(3,))])
+        presets = all_presets([SweepSpec("mine", targets=("spark-b",), concurrency=(3,))])
         self.editor = SweepEditor(
             TARGETS, draft, presets=presets, guard=GUARD, known=known, keep=self.kept.append
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.targets import BackendTarget, SweepSettings, Watch
+from sparktop.model.targets import BackendTarget, SweepSpec, Watch
 from sparktop.panels.parts.text import row_text
 from sparktop.sweep.result.store import stored, sweeps_folder
 from sparktop.sweep.session import Stage
@@ -46,7 +46,7 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
     async with watched(2) as servers:
         backends = tuple(BackendTarget(one.name, one.url) for one in servers.targets)
-        quick = SweepSettings(
+        quick = SweepSpec(
             "quick",
             targets=tuple(one.name for one in backends),
             concurrency=(1, 4),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from sparktop.model.targets import SweepSettings
+from sparktop.model.targets import SweepSpec
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.parts.text import row_width
 from sparktop.sweep.plan.plan import Load
@@ -180,7 +180,7 @@ async def test_a_preset_key_starts_its_preset(stage: SweepStage) -> None:
 
 async def test_a_preset_whose_target_is_not_watched_is_told(tmp_path: Path) -> None:
     """No sweep starts on a name that nothing has."""
-    lost = SweepSettings("lost", targets=("spark-z",), key="f6")
+    lost = SweepSpec("lost", targets=("spark-z",), key="f6")
     stage = SweepStage(tmp_path, sweeps=(PRESET, lost))
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "f6")
@@ -188,9 +188,9 @@ async def test_a_preset_whose_target_is_not_watched_is_told(tmp_path: Path) -> N
         assert stage.at() is Stage.NONE
 
 
-def free() -> tuple[SweepSettings, ...]:
+def free() -> tuple[SweepSpec, ...]:
     """Return the default preset without targets of its own."""
-    return (SweepSettings("quick", concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3),)
+    return (SweepSpec("quick", concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3),)
 
 
 async def test_s_sweeps_what_is_selected(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ async def test_a_frozen_picture_stays_and_the_sweep_goes_on(stage: SweepStage) -
 
 async def test_the_palette_offers_presets_whatever_they_are_called(tmp_path: Path) -> None:
     """A preset's name is text, not markup, in the command palette and in the help."""
-    odd = SweepSettings("[/b] [red", targets=("spark-b",), key="f6")
+    odd = SweepSpec("[/b] [red", targets=("spark-b",), key="f6")
     stage = SweepStage(tmp_path, sweeps=(PRESET, odd))
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "ctrl+p", *"sweep")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.targets import SweepSettings
+from sparktop.model.targets import SweepSpec
 from sparktop.ui.screens import preset as module
 from sparktop.ui.screens.preset import PresetStart
 
-PRESET = SweepSettings("traffic", trace="day.jsonl")
+PRESET = SweepSpec("traffic", trace="day.jsonl")
 
 
 class FakeDesk:
@@ -69,7 +69,7 @@ async def test_the_loop_goes_on_while_a_trace_is_read(
     monkeypatch.setattr(module, "make_plan", slow_plan)
     desk = FakeDesk()
     start = PresetStart(desk)  # type: ignore[arg-type] # the part of a desk that is called
-    start.start(SweepSettings("traffic", trace=str(path)), None)
+    start.start(SweepSpec("traffic", trace=str(path)), None)
     assert desk.said == ["preset traffic: reading day.jsonl (2 MB), then the countdown begins"]
     start.start(PRESET, None)
     assert desk.said[-1] == "the trace of preset traffic is still being read"
@@ -85,5 +85,5 @@ def test_a_preset_without_a_trace_starts_at_once(monkeypatch: pytest.MonkeyPatch
     """It needs no thread and shows no message."""
     monkeypatch.setattr(module, "make_plan", lambda *_, **__: "the plan")
     desk = FakeDesk()
-    PresetStart(desk).start(SweepSettings("quick"), None)  # type: ignore[arg-type] # as above
+    PresetStart(desk).start(SweepSpec("quick"), None)  # type: ignore[arg-type] # as above
     assert (desk.announced, desk.said) == (["the plan"], [])

@@ -138,7 +138,7 @@ async def _demo() -> AsyncIterator[Watch]:
 
 async def _press_s(folder: Path) -> dict[str, Any]:
     """Start a sweep on the screen, wait for its end, and return what is shown of it."""
-    from sparktop.model.targets import SweepSettings
+    from sparktop.model.targets import SweepSpec
     from sparktop.store import Store
     from sparktop.sweep.session import Stage
     from sparktop.ui.app import SparktopApp
@@ -147,7 +147,7 @@ async def _press_s(folder: Path) -> dict[str, Any]:
     from tests.ui.sweep_stage import press
 
     async with _demo() as watched:
-        watch = replace(watched, sweeps=(SweepSettings("quick", (ROUTER, SERVER), LEVELS, (PP,), TG, RUNS),))
+        watch = replace(watched, sweeps=(SweepSpec("quick", (ROUTER, SERVER), LEVELS, (PP,), TG, RUNS),))
         store = Store(watch)
         app = SparktopApp(
             store.snapshot,

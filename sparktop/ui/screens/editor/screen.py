@@ -14,7 +14,7 @@ from textual.widgets import Button, Static
 
 from sparktop.config.keys import Key
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.sweep.plan.draft import (
     FIELDS,
     WHOLE,
@@ -161,7 +161,7 @@ class SweepEditor(Dialog[Draft]):
         targets: Sequence[SweepTarget],
         draft: Draft,
         *,
-        presets: Mapping[str, SweepSettings],
+        presets: Mapping[str, SweepSpec],
         guard: GuardLimits,
         known: Sequence[SweepResult] = (),
         snapshot: Snapshot | None = None,

@@ -8,11 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sparktop.errors import UsageError
+from sparktop.model.targets import SweepSpec
 from sparktop.model.text import clean
-from sparktop.sweep.plan.draft import TraceWish
+from sparktop.sweep.plan.presets import replay_of
 from sparktop.sweep.plan.traces import Replay
 
 _MOST_KEPT = 8
+
+
+_Choice = tuple[str | None, str | None, float | None, str | None]
+
+
+def _choice(spec: SweepSpec) -> _Choice:
+    """Return what decides the traffic of a spec: path, format, speed and part."""
+    return spec.trace, spec.trace_format, spec.trace_speed, spec.trace_range
 
 
 class TraceReading:
@@ -21,30 +30,30 @@ class TraceReading:
     def __init__(self, read: Callable[[], None]) -> None:
         """Call `read` on the event loop each time a file has been read."""
         self._read = read
-        self._found: dict[TraceWish, Replay | UsageError] = {}
+        self._found: dict[_Choice, Replay | UsageError] = {}
         self._busy = False
-        self._next: TraceWish | None = None
+        self._next: SweepSpec | None = None
 
-    def find(self, wish: TraceWish) -> Replay | None:
-        """Return the traffic of a file; None while it is being read.
+    def find(self, spec: SweepSpec) -> Replay | None:
+        """Return the traffic of a spec's trace; None while it is being read.
 
         Raises:
             UsageError: the file cannot be used.
         """
-        path = Path(wish.path)
+        path = Path(spec.trace or "")
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "is not there"
-            raise UsageError(f"{clean(wish.path, 200)} {what}")
-        found = self._found.get(wish)
+            raise UsageError(f"{clean(path, 200)} {what}")
+        found = self._found.get(_choice(spec))
         if isinstance(found, UsageError):
             raise found
         if found is None:
-            self._begin(wish)
+            self._begin(spec)
         return found
 
-    def _begin(self, wish: TraceWish) -> None:
+    def _begin(self, spec: SweepSpec) -> None:
         if self._busy:
-            self._next = wish
+            self._next = spec
             return
         self._busy = True
         loop = asyncio.get_running_loop()
@@ -52,25 +61,25 @@ class TraceReading:
         def work() -> None:
             result: Replay | UsageError
             try:
-                result = wish.read()
+                result = replay_of(spec)
             except UsageError as error:
                 result = error
             except (OSError, ValueError, RecursionError) as error:
-                result = UsageError(f"{clean(wish.path, 200)}: {clean(error, 100)}")
+                result = UsageError(f"{clean(spec.trace or '', 200)}: {clean(error, 100)}")
             try:
-                loop.call_soon_threadsafe(self._end, wish, result)
+                loop.call_soon_threadsafe(self._end, spec, result)
             except RuntimeError:  # the program ends
                 return
 
         # A daemon: the end of the program does not wait for a long file.
         threading.Thread(target=work, name="trace-reading", daemon=True).start()
 
-    def _end(self, wish: TraceWish, result: Replay | UsageError) -> None:
+    def _end(self, spec: SweepSpec, result: Replay | UsageError) -> None:
         while len(self._found) >= _MOST_KEPT:
             self._found.pop(next(iter(self._found)))
-        self._found[wish] = result
+        self._found[_choice(spec)] = result
         self._busy = False
         following, self._next = self._next, None
-        if following is not None and following not in self._found:
+        if following is not None and _choice(following) not in self._found:
             self._begin(following)
         self._read()

@@ -8,9 +8,9 @@ import pytest
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
-from sparktop.model.targets import SweepSettings
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import SweepTarget
-from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
+from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import Replay, TraceChoice, parse_range, summarise
 
 DATA = Path(__file__).parents[3] / "data" / "traffic"
@@ -23,9 +23,8 @@ def replay(name: str, speed: float = 1.0, to_s: float | None = None) -> Replay:
 
 def test_the_level_is_the_mean_rate_of_the_trace() -> None:
     """Five requests in 5.4 s; at twice the speed the rate is twice as high. Lengths are means."""
-    plan = make_plan(
-        find_preset("quick"), (SweepTarget("a", "http://x"),), Wishes(trace=replay("mooncake.jsonl"))
-    )
+    spec = find_preset("quick") | SweepSpec(trace=str(DATA / "mooncake.jsonl"))
+    plan = make_plan(spec, (SweepTarget("a", "http://x"),))
     assert plan.axis == (LoadPoint(LoadKind.RATE, 0.741, trace="mooncake.jsonl"),)
     assert plan.axis[0].label == "0.741 /s of mooncake.jsonl"
     assert (plan.mode, plan.kind, plan.runs, plan.climb_to) == (LoadMode.OPEN, LoadKind.RATE, 1, None)
@@ -62,15 +61,15 @@ def test_a_single_request_is_a_level() -> None:
 
 def test_a_preset_may_replay_a_trace() -> None:
     """It keeps its name; another load that the user chose takes the place of the trace."""
-    preset = SweepSettings("night", trace=str(DATA / "azure.csv"), trace_speed=4.0, trace_range="..90")
+    preset = SweepSpec("night", trace=str(DATA / "azure.csv"), trace_speed=4.0, trace_range="..90")
     targets = (SweepTarget("a", "http://x"),)
     plan = make_plan(preset, targets)
     assert plan.trace is not None
     assert (plan.preset, plan.trace.choice.speed, plan.trace.choice.to_s) == ("night", 4.0, 90.0)
-    assert make_plan(preset, targets, Wishes(concurrency=(4,))).trace is None
-    assert make_plan(find_preset("arena"), targets, Wishes(trace=plan.trace)).preset is None
+    assert make_plan(preset | SweepSpec(concurrency=(4,)), targets).trace is None
+    assert make_plan(find_preset("arena") | SweepSpec(trace=preset.trace), targets).preset is None
     with pytest.raises(UsageError, match="No such file"):
-        make_plan(SweepSettings("night", trace="/nowhere/a.csv"), targets)
+        make_plan(SweepSpec("night", trace="/nowhere/a.csv"), targets)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
-from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
+from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.judgement import Judged, judge
 from sparktop.sweep.run.search import CapacitySearch
@@ -78,8 +78,6 @@ def test_a_level_that_misses_its_share_is_not_certain_to_hold() -> None:
 def test_runs_and_requests_of_a_burst_level_exclude_each_other() -> None:
     """Both would say how many runs a level has; in steady mode the requests are those of each run."""
     target = SweepTarget("a", "http://127.0.0.1:1")
-    with pytest.raises(UsageError, match="leave out --runs or --requests"):
-        make_plan(find_preset("wide"), [target], Wishes(runs=3, requests=8, mode=LoadMode.BURST))
-    steady = make_plan(find_preset("wide"), [target], Wishes(runs=3, requests=8, mode=LoadMode.STEADY))
+    steady = make_plan(find_preset("wide") | SweepSpec(runs=3, requests=8, mode=LoadMode.STEADY), [target])
     assert (steady.runs, steady.requests) == (3, 8)
     assert steady.runs_of(4) == 3

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.formats.written import capacity_text
 from sparktop.sweep.plan.capacity import make_capacity_plan, parse_conditions
 from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
-from sparktop.sweep.plan.presets import Wishes
 from sparktop.sweep.result.results import CapacityAnswer, SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, SweepEvent
 from tests.sweep.watched_servers import PATIENT, QUICK, Watched, engine, watched
@@ -31,12 +31,14 @@ async def _search(
     servers: Watched, kind: LoadKind, slo: str, *, most: float = 16.0, duration_s: float = 2.0
 ) -> tuple[SweepResult, CapacityAnswer]:
     capacity = Capacity(kind, parse_conditions(slo, kind), most=most, fixed_s=True)
-    wishes = Wishes(duration_s=duration_s, seed=1)
+    spec = SweepSpec(duration_s=duration_s, seed=1)
     if kind is LoadKind.AGENTS:
-        wishes = replace(wishes, conversations=SMALL)
+        spec = replace(spec, workload="coder-quick")
     else:
-        wishes = replace(wishes, prompt_lengths=(16,), tg=10)
-    plan = replace(make_capacity_plan(capacity, servers.plan().targets, wishes), timeouts=PATIENT)
+        spec = replace(spec, prompt_lengths=(16,), tg=10)
+    plan = replace(make_capacity_plan(capacity, servers.plan().targets, spec), timeouts=PATIENT)
+    if kind is LoadKind.AGENTS:
+        plan = replace(plan, conversations=SMALL)
     result = await servers.runner(plan).run()
     assert result.capacity is not None
     return result, result.capacity.answers["spark-a"]
@@ -83,8 +85,8 @@ async def test_a_stopped_search_keeps_what_is_known() -> None:
         capacity = Capacity(
             LoadKind.CONCURRENCY, parse_conditions("ttft_p90_ms=9000", LoadKind.CONCURRENCY), fixed_s=True
         )
-        wishes = Wishes(duration_s=1.0, prompt_lengths=(16,), tg=4, warmup=False)
-        plan = make_capacity_plan(capacity, servers.plan().targets, wishes)
+        spec = SweepSpec(duration_s=1.0, prompt_lengths=(16,), tg=4, warmup=False)
+        plan = make_capacity_plan(capacity, servers.plan().targets, spec)
         runner = servers.runner(replace(plan, timeouts=PATIENT))
         seen: list[SweepEvent] = []
 
@@ -111,8 +113,8 @@ async def test_a_server_that_ends_half_way_ends_the_search_with_what_was_found()
         capacity = Capacity(
             LoadKind.CONCURRENCY, parse_conditions("ttft_p90_ms=9000", LoadKind.CONCURRENCY), fixed_s=True
         )
-        wishes = Wishes(duration_s=1.0, prompt_lengths=(16,), tg=4, warmup=False)
-        runner = servers.runner(replace(make_capacity_plan(capacity, [target], wishes), timeouts=PATIENT))
+        spec = SweepSpec(duration_s=1.0, prompt_lengths=(16,), tg=4, warmup=False)
+        runner = servers.runner(replace(make_capacity_plan(capacity, [target], spec), timeouts=PATIENT))
         levels: list[LevelMeasured] = []
         ending: list[asyncio.Task[None]] = []
 

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.snapshot import BackendView
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import default_capacity, fitted, make_capacity_plan
 from sparktop.sweep.plan.conversations import BUILT_IN, find_conversations
 from sparktop.sweep.plan.plan import SweepTarget
-from sparktop.sweep.plan.presets import Wishes
 from sparktop.sweep.run.preparation import beyond_context
 from sparktop.sweep.run.progress import Notice, PlanFitted
 from tests.sweep.watched_servers import QUICK, watched
@@ -19,7 +19,7 @@ TARGETS = (SweepTarget("spark-a", "http://127.0.0.1:1"),)
 
 def test_the_most_demanding_conversations_that_fit_are_chosen() -> None:
     """A long context keeps coder-quick, a short one gets chats, and none known changes nothing."""
-    plan = make_capacity_plan(default_capacity(), TARGETS, Wishes())
+    plan = make_capacity_plan(default_capacity(), TARGETS, SweepSpec())
     for contexts, name in (
         ({}, "coder-quick"),
         ({"spark-a": 131_072}, "coder-quick"),
@@ -34,8 +34,8 @@ def test_the_most_demanding_conversations_that_fit_are_chosen() -> None:
 
 def test_what_the_user_chose_stays() -> None:
     """A workload that was named is not replaced, also where it does not fit; the message has what fits."""
-    wishes = Wishes(conversations=find_conversations("coder-quick"))
-    plan = make_capacity_plan(default_capacity(), TARGETS, wishes)
+    spec = SweepSpec(workload="coder-quick")
+    plan = make_capacity_plan(default_capacity(), TARGETS, spec)
     assert fitted(plan, {"spark-a": 4_096}) == (plan, "")
     view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
     why = beyond_context(1, 1, [view], plan.conversations)
@@ -56,7 +56,7 @@ def test_a_workload_needs_its_context_after_a_compaction_too() -> None:
 async def test_a_context_that_is_known_late_still_counts() -> None:
     """Servers that report their context after the key was pressed are sent what fits them."""
     async with watched(profile=replace(QUICK, max_model_len=4_096)) as servers:
-        plan = make_capacity_plan(default_capacity(), servers.targets, Wishes())
+        plan = make_capacity_plan(default_capacity(), servers.targets, SweepSpec())
         runner = servers.runner(plan)
         runner.listen(lambda event: runner.cancel() if isinstance(event, PlanFitted) else None)
         result = await runner.run()

@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.compare.imports.tools import read_llama_benchy
 from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.drawings import DEPTH, by_load
 from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.plan import Plan, SweepTarget, loads
-from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
+from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import ContextPart, LevelResult, SweepResult
@@ -36,7 +37,7 @@ QUICK = find_preset("quick")
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return make_plan(QUICK, TARGETS, Wishes(concurrency=(1, 4), depths=(0, 4096), runs=2))
+    return make_plan(QUICK | SweepSpec(concurrency=(1, 4), depths=(0, 4096), runs=2), TARGETS)
 
 
 @pytest.mark.process
@@ -44,8 +45,8 @@ def plan() -> Plan:
 async def test_a_level_with_depth_sends_the_context_first() -> None:
     """Each run sends its contexts alone, then the prompts after them; all forms show both kinds of row."""
     async with watched() as servers:
-        wishes = {"concurrency": (1, 2), "depths": (0, 512), "runs": 2, "tg": 32, "warmup": False}
-        plan = servers.plan(None, **wishes, slo=parse_slo("tpot_mean_ms=1000"))
+        spec = {"concurrency": (1, 2), "depths": (0, 512), "runs": 2, "tg": 32, "warmup": False}
+        plan = servers.plan(None, **spec, slo=parse_slo("tpot_mean_ms=1000"))
         result = await servers.runner(plan).run()
     phases = [one.phase for one in servers.events if isinstance(one, PhaseChanged)]
     assert phases.count(Phase.CONTEXT) == 4
@@ -97,8 +98,8 @@ def _check_forms(result: SweepResult) -> None:
 
 def test_a_whole_prompt_is_a_longer_prompt() -> None:
     """Context and prompt in one request never share a row with a cached context: the length differs."""
-    wishes = Wishes(concurrency=(1,), depths=(0, 4096), whole=True, prompt_lengths=(128, 256))
-    made = make_plan(QUICK, TARGETS, wishes)
+    spec = SweepSpec(concurrency=(1,), depths=(0, 4096), whole=True, prompt_lengths=(128, 256))
+    made = make_plan(QUICK | spec, TARGETS)
     assert [(one.prompt_tokens, one.depth) for one in loads(made)] == [
         (128, 0),
         (256, 0),
@@ -124,17 +125,17 @@ def test_contexts_are_in_the_forecast(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "words"),
+    ("spec", "words"),
     [
-        (Wishes(depths=(0, 10), mode=LoadMode.STEADY), "--depth sends bursts"),
-        (Wishes(depths=(0, 10), longest=True), "leave out --depth"),
-        (Wishes(whole=True), "give the depths"),
+        (SweepSpec(depths=(0, 10), mode=LoadMode.STEADY), "--depth sends bursts"),
+        (SweepSpec(depths=(0, 10), longest=True), "leave out --depth"),
+        (SweepSpec(whole=True), "give the depths"),
     ],
 )
-def test_what_does_not_fit_is_refused(wishes: Wishes, words: str) -> None:
+def test_what_does_not_fit_is_refused(spec: SweepSpec, words: str) -> None:
     """One clear line for each combination that cannot be measured."""
     with pytest.raises(UsageError, match=words):
-        make_plan(QUICK, TARGETS, wishes)
+        make_plan(QUICK | spec, TARGETS)
 
 
 def ended(cached: int | None) -> RequestTrace:
