@@ -90,7 +90,7 @@ live: $(VENV)/.dev ## our figures against two real vLLM servers (scripts/real_st
 	timeout -s INT -k 60 600 $(BIN)/pytest -m live tests/live -rs -s
 
 prometheus: $(VENV)/.dev ## our figures beside a real Prometheus' (apt install prometheus); eight minutes
-	timeout -s INT -k 60 1200 $(BIN)/pytest -m prometheus tests/prometheus -rs -s
+	timeout -s INT -k 60 1200 $(BIN)/pytest -m prometheus tests/prometheus tests/export -rs -s
 
 soak: $(VENV)/.dev ## the node agent under 10 questions a second for ten minutes: flat memory, no leak
 	timeout -s INT -k 60 900 $(BIN)/python scripts/soak.py --seconds 600 --hz 10

@@ -1,6 +1,6 @@
 """Every command that README.md and docs/ show is valid; most of them run here, on local servers.
 
-The commands of docs/prometheus.md run in `tests/export/test_prometheus_page.py`.
+The commands of docs/prometheus.md run in `tests/export/test_prometheus_files.py`.
 """
 
 from __future__ import annotations

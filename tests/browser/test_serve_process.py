@@ -29,7 +29,7 @@ def ended(process: subprocess.Popen[str], signum: int) -> tuple[int, str]:
     return process.returncode, err
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130)])
 def test_a_signal_ends_it_while_viewers_look(tmp_path: Path, signum: int, code: int) -> None:
     """A reading viewer, one that does not read and half a request do not delay the end by a signal."""
     config = tmp_path / "sparktop.toml"

@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.colors.mixing import difference as as_computed
 from sparktop.colors.palette import INFO, KINDS, PARTS, STACKED, Palette, read_user_themes, shipped_palettes
 
 DATA = Path(__file__).parent.parent / "data" / "btop-themes"
-DEBIAN = Path("/usr/share/btop/themes")
-
 # How linear red, green and blue are seen without one kind of cone (Machado, Oliveira and Fernandes 2009).
 SIGHT = {
     "full": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
@@ -126,18 +123,6 @@ def btop_lines(background: str, text: str, stops: dict[str, str]) -> list[str]:
 GRADIENTS = ("temp", "cpu", "free", "cached", "available", "used", "download", "upload", "process")
 
 
-@pytest.mark.parametrize("background", ["#000000", "#2e3440", "#ffffff", "#f2e5bc", ""])
-@pytest.mark.parametrize("stop", ["#e5e9f0", "#9ece6a", "#000000", "#ff0000"])
-def test_a_btop_theme_with_one_colour_for_all_gets_series_that_differ(
-    tmp_path: Path, background: str, stop: str
-) -> None:
-    """If a btop theme has the same colour for all gradients, series still differ."""
-    text = "#d8dee9" if background < "#8" else "#2e3440"
-    series_apart(
-        borrowed(tmp_path, btop_lines(background, text, dict.fromkeys(GRADIENTS, stop))), stacked=20, parts=10
-    )
-
-
 @settings(max_examples=15, deadline=None)
 @given(st.dictionaries(st.sampled_from(GRADIENTS), st.integers(0, 0xFFFFFF).map("#{:06x}".format)))
 def test_any_btop_theme_gets_series_that_differ(
@@ -152,24 +137,3 @@ def test_series_of_our_own_btop_files_differ() -> None:
     """Series of our own btop files differ, also on the terminal's own background, which is assumed."""
     for palette in read_user_themes(DATA)[0].values():
         series_apart(palette, stacked=20, parts=11)
-
-
-@pytest.mark.skipif(not DEBIAN.is_dir(), reason="btop's own themes are not installed")
-def test_series_of_every_theme_that_btop_ships_differ() -> None:
-    """Series differ in every theme of Debian's btop package."""
-    for palette in read_user_themes(DEBIAN)[0].values():
-        series_apart(palette, stacked=20, parts=11)
-
-
-def test_a_grey_theme_keeps_grey_frames(tmp_path: Path) -> None:
-    """In a grey theme frames stay grey: only the words distinguish kinds of panels."""
-    theme = borrowed(tmp_path, btop_lines("#101010", "#cccccc", dict.fromkeys(GRADIENTS, "#aaaaaa")))
-    assert {theme.color(kind) for kind in KINDS} <= {theme.color("border"), theme.color("title"), "#aaaaaa"}
-
-
-def test_the_difference_is_that_of_the_eyes_that_see_least() -> None:
-    """The program's measure of difference equals the least over all kinds of colour vision in this file."""
-    palette = shipped_palettes()["spark-dark"]
-    for one, other in pairs("good", "warn", "bad", INFO, *PARTS):
-        least = min(difference(palette, one, other, sight) for sight in SIGHT)
-        assert as_computed(palette.color(one), palette.color(other)) == pytest.approx(least, abs=1e-6)

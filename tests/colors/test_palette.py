@@ -1,9 +1,14 @@
-"""Every theme loads, and everything drawn in it is readable."""
+"""Every theme loads, is found, and everything drawn in it is readable, also with few colours."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+from rich.color import Color, ColorSystem
+
+from sparktop.colors import palette
 from sparktop.colors.mixing import contrast
 from sparktop.colors.palette import (
     COLOR_ROLES,
@@ -11,8 +16,12 @@ from sparktop.colors.palette import (
     GRADIENT_ROLES,
     INFO,
     KINDS,
+    LEVELS,
     PARTS,
     Palette,
+    find_palette,
+    limited,
+    palettes,
     parse_palette,
     shipped_palettes,
 )
@@ -72,15 +81,6 @@ def test_selected_rows_of_dialogs_can_be_read(palette: Palette) -> None:
         assert contrast(palette.color(role), palette.color("cursor_background")) >= 4.5
 
 
-def test_the_themes_are_there() -> None:
-    """Dark, light, high-contrast and colour-blind themes and one of 16 colours are shipped."""
-    known = shipped_palettes()
-    assert {"spark-dark", "spark-light", "spark-ansi", "spark-contrast", "spark-colorblind"} <= set(known)
-    assert [p.name for p in known.values() if p.ansi] == ["spark-ansi"]
-    assert {p.dark for p in known.values()} == {True, False}
-    assert len({p.title for p in known.values()}) == len(known) >= 7
-
-
 def test_high_contrast_is_high() -> None:
     """In the high-contrast theme text and graphs have a contrast of 7 (WCAG 2.1 AAA), shapes 4.5."""
     palette = shipped_palettes()["spark-contrast"]
@@ -105,8 +105,80 @@ def test_a_bad_theme_says_what_is_wrong(text: str, words: str) -> None:
         parse_palette("x", text)
 
 
-def test_a_gradient_climbs() -> None:
-    """The first and last step of a gradient are its first and last stop."""
-    palette = shipped_palettes()["spark-dark"]
-    assert palette.color("gpu/0") == "#76b900"
-    assert palette.color("gpu/15") == palette.color("gpu") == "#d8ee7a"
+OWN = [palette for palette in shipped_palettes().values() if not palette.ansi]
+WORDS = ("text", "muted", "stale", "title", "key", "accent", "good", "warn", "bad", INFO, *KINDS)
+STEPS = [f"{role}/{level}" for role in GRADIENT_ROLES for level in range(LEVELS)]
+
+
+def rgb(color: str) -> tuple[int, int, int]:
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+
+
+@pytest.mark.parametrize("palette", OWN, ids=lambda p: p.name)
+def test_256_colours_are_sent_as_they_are(palette: Palette) -> None:
+    """Rich's conversion to 256 colours changes each colour by less than a step."""
+    few = limited(palette, "256")
+    for role in (*WORDS, *EDGES, "background", *STEPS):
+        color = few.color(role)
+        sent = Color.parse(color).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        assert max(abs(one - other) for one, other in zip(sent, rgb(color), strict=True)) <= 7, role
+
+
+@pytest.mark.parametrize("palette", OWN, ids=lambda p: p.name)
+def test_words_can_still_be_read_and_signals_differ(palette: Palette) -> None:
+    """On 256 colours words have a contrast of 4 or more; on 16, good, warn and bad differ."""
+    few = limited(palette, "256")
+    for role in WORDS:
+        assert contrast(few.color(role), few.color("background")) >= 4.0, role
+    least = limited(palette, "standard")
+    assert least.ansi
+    assert len({least.color(role) for role in ("bad", "warn", "good")}) == 3
+
+
+@pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
+def test_peaks_on_16_colours_are_no_fainter_than_the_base(palette: Palette) -> None:
+    """On 16 colours graphs become no fainter towards the top, except `load`, whose hues have meanings."""
+    few = limited(palette, "standard")
+    behind = "#000000" if palette.dark else "#ffffff"
+    for role in set(GRADIENT_ROLES) - {"load"}:
+        steps = [contrast(XTERM[few.color(f"{role}/{level}")], behind) for level in range(LEVELS)]
+        assert steps == sorted(steps), role
+
+
+BTOP = 'theme[main_bg]="#101010"\ntheme[main_fg]="#eeeeee"'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return an empty folder for the user's themes; clear the caches before and after the test."""
+    themes = tmp_path / "sparktop" / "themes"
+    themes.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    palette._all.cache_clear()
+    yield themes
+    palette._all.cache_clear()
+
+
+def test_every_theme_is_found_as_listed(folder: Path) -> None:
+    """Shipped themes, the user's, and the user's with a shipped name are found as in the full list."""
+    (folder / "harbour.theme").write_text(BTOP, encoding="utf-8")
+    (folder / "spark-dark.theme").write_text(BTOP, encoding="utf-8")
+    ours = (palette._folder() / "spark-light.toml").read_text(encoding="utf-8")
+    (folder / "both.toml").write_text(ours, encoding="utf-8")
+    (folder / "both.theme").write_text(BTOP, encoding="utf-8")
+    (folder / "half.toml").write_text("broken", encoding="utf-8")
+    (folder / "half.theme").write_text(BTOP, encoding="utf-8")
+    (folder / "spark-ansi.toml").write_text("broken", encoding="utf-8")
+    listed = palettes()
+    assert {"harbour", "both", "half"} <= set(listed)
+    assert listed["spark-dark"] != shipped_palettes()["spark-dark"]
+    assert {name: find_palette(name) for name in listed} == listed
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "none", "../themes/harbour", "harbour.theme", "\x1b", "a\0b", "x" * 300]
+)
+def test_what_is_no_theme_is_not_found(folder: Path, name: str) -> None:
+    """An unknown name gives None and reads nothing outside the two folders."""
+    (folder / "harbour.theme").write_text(BTOP, encoding="utf-8")
+    assert find_palette(name) is None

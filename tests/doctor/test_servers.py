@@ -1,37 +1,31 @@
-"""Checks of servers over real sockets: healthy, dead and hostile ones."""
+"""Checks of servers, names, lists and a Prometheus, over real sockets: healthy, dead and hostile ones."""
 
 from __future__ import annotations
 
-import socket
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparktop.doctor.check import Check, Status, to_text
-from sparktop.doctor.network import RealNetwork, open_network
-from sparktop.doctor.servers import check_backend, check_router
-from sparktop.model.targets import BackendTarget, RouterTarget
+from sparktop.doctor.examination import read_listed, softened
+from sparktop.doctor.network import Network, RealNetwork, Resolved, check_names, open_network
+from sparktop.doctor.servers import check_backend, check_clock, check_prometheus, check_router, clock_skew_s
+from sparktop.engines.tables import RUNNING
+from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.net.once import Reply
+from sparktop.watch.listed import CACHE_VARIABLE
 from tests.doctor.conftest import answer
+from tests.sources.prometheus.api_server import api, scalar, vector
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
-READING = {
-    "/health/liveliness",
-    "/metrics",
-    "/version",
-    "/v1/models",
-    "/health",
-    "/api/ps",
-    "/v1/metrics",
-    "/api/version",
-    "/prometheus/metrics",
-    "/props",
-}
-"""The only routes that may be asked of these servers."""
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
@@ -59,18 +53,6 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm:
     }
 
 
-@pytest.mark.outside
-async def test_a_port_that_nobody_listens_on_fails(network: RealNetwork) -> None:
-    """If nothing listens on the port, there is one failed line with advice, and no further request."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        (check,) = await check_backend(BackendTarget("b", url), network)
-    assert (check.name, check.status) == ("b port", Status.FAIL)
-    assert "connection refused" in check.message
-    assert check.advice.startswith("start it")
-
-
 async def test_metrics_that_are_off_are_named(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
 ) -> None:
@@ -80,20 +62,6 @@ async def test_metrics_that_are_off_are_named(
     assert checks["metrics"].status is Status.FAIL
     assert "vLLM has none with --disable-log-stats" in checks["metrics"].message
     assert checks["metrics"].advice == "start the server with its metrics on"
-
-
-async def test_a_server_that_only_lists_models_is_a_warning(
-    serve: Serve, network: RealNetwork, vllm: dict[str, bytes]
-) -> None:
-    """A server that only lists models is a warning, and only routes without side effects are requested."""
-    server = await serve({"/v1/models": vllm["/v1/models"]})
-    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
-    assert checks["metrics"].status is Status.WARN
-    assert "only its list of models is known" in checks["metrics"].message
-    assert checks["version"].status is Status.SKIP
-    assert checks["slots"].status is Status.WARN
-    assert set(server.paths) <= READING
-    assert server.methods == {b"GET"}
 
 
 async def test_a_clock_that_is_off_is_told(
@@ -107,28 +75,6 @@ async def test_a_clock_that_is_off_is_told(
     assert "api_key_env" in checks["metrics"].advice
     assert checks["clock"].status is Status.WARN
     assert checks["clock"].message.startswith("1 h 30 min behind")
-
-
-async def test_loading_is_no_failure(
-    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
-) -> None:
-    """503 is a warning: the server is not ready yet."""
-    server = await serve({"/metrics": http_answer(b"", "503 Service Unavailable")})
-    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
-    assert checks["metrics"].status is Status.WARN
-    assert checks["metrics"].advice.startswith("wait")
-
-
-async def test_a_router_given_as_a_server_is_called_a_router(
-    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
-) -> None:
-    """A router that is configured as a server is called a router, and gets no advice about metrics."""
-    alive = http_answer(b'"I\'m alive!"')
-    server = await serve({"/health/liveliness": alive, "/v1/models": http_answer(b'{"data": []}')})
-    checks = by_name(await check_backend(BackendTarget("b", server.url), network))
-    assert checks["router"].status is Status.OK
-    assert "api_key_env adds deployments" in checks["router"].advice
-    assert "metrics" not in checks
 
 
 async def test_a_dead_engine_is_a_failure(
@@ -223,33 +169,6 @@ async def test_a_key_no_header_may_hold_is_told(
     assert server.heads == []
 
 
-async def test_a_slow_page_is_asked_twice(fake: Any) -> None:  # noqa: ANN401 - the class of the fixture
-    """A page is called slow only if it is slow twice."""
-    page = b"vllm:num_requests_running 1\n"
-    slow = fake(pages={"http://b:1/metrics": Reply(200, page, took_ms=900.0)})
-    check = by_name(await check_backend(BackendTarget("b", "http://b:1"), slow))["metrics"]
-    assert (check.status, check.advice) == (Status.WARN, "too slow for every second: --interval 5")
-    assert [url for url, _ in slow.asked].count("http://b:1/metrics") == 2
-
-
-async def test_a_router_is_asked_whether_it_lives(
-    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
-) -> None:
-    """A router gets one GET on its liveliness route and no other request."""
-    server = await serve({"/health/liveliness": http_answer(b'"I\'m alive!"')})
-    checks = by_name(await check_router(RouterTarget("b", server.url), network))
-    assert [checks[name].status for name in ("port", "router")] == [Status.OK, Status.OK]
-    assert server.paths == ["/health/liveliness"]
-
-
-async def test_another_router_is_a_warning(serve: Serve, network: RealNetwork) -> None:
-    """A router without this route is a warning with the status."""
-    server = await serve({})
-    checks = by_name(await check_router(RouterTarget("b", server.url), network))
-    assert checks["router"].status is Status.WARN
-    assert "404" in checks["router"].message
-
-
 async def test_the_health_of_a_sglang_is_never_asked(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
 ) -> None:
@@ -270,3 +189,252 @@ async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: RealNe
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["metrics"].status is Status.FAIL
     assert "[[routers]]" in checks["metrics"].advice
+
+
+NOW = 1_768_467_600.4
+
+
+def at(skew_s: float, took_s: float = 0.02) -> Reply:
+    """Return the response of a server whose clock is ahead by `skew_s`."""
+    date = formatdate(NOW + took_s / 2 + skew_s, usegmt=True)
+    return Reply(200, date=date, asked_at=NOW, answered_at=NOW + took_s)
+
+
+@given(st.floats(3.0, 1e6), st.booleans())
+def test_large_skews_are_told(size_s: float, ahead: bool) -> None:  # noqa: FBT001 - given by hypothesis
+    """A skew above the limit is a warning that states its direction."""
+    reply = at(size_s if ahead else -size_s)
+    check = check_clock("b", reply)
+    assert check.status is Status.WARN
+    assert ("ahead of" if ahead else "behind") in check.message
+    skew_s = clock_skew_s(reply)
+    assert skew_s is not None
+    assert abs(abs(skew_s) - size_s) <= 1.0
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        None,
+        "",
+        "yesterday",
+        "\x00",
+        "Thu, 99 Foo 2026 99:99:99 GMT",
+        "Mon, 01 Jan 9999999 00:00:00 GMT",
+        "1" * 9999,
+    ],
+)
+def test_a_date_that_cannot_be_read_is_skipped(date: str | None) -> None:
+    """Without a valid date the check is skipped."""
+    check = check_clock("b", Reply(200, date=date, asked_at=NOW, answered_at=NOW))
+    assert check.status is Status.SKIP
+
+
+NAMES = {
+    "spark-a": Resolved(("10.0.0.1",), 0.003),
+    "slow": Resolved(("10.0.0.2",), 1.5),
+    "spark.local": Resolved(("10.0.0.3", "fe80::3"), 0.02),
+    "nothing": Resolved((), 0.1),
+    "hostile": Resolved(("\x1b[31m1.2.3.4",), 0.1),
+}
+
+
+async def checked(fake: Any, *hosts: str) -> list[Check]:  # noqa: ANN401 - the class of the fixture
+    return list((await check_names(hosts, fake(names=NAMES))).values())
+
+
+async def test_mdns_names_are_warned_of(fake: Any) -> None:  # noqa: ANN401 - as above
+    """A .local name is a warning with the address to use instead: it broke runs at concurrency 64."""
+    (check,) = await checked(fake, "spark.local")
+    assert check.status is Status.WARN
+    assert "10.0.0.3" in check.message
+    assert "crashed benchmark runs at concurrency 64" in check.advice
+    assert check.advice.endswith("use 10.0.0.3")
+
+
+@pytest.mark.parametrize(
+    ("host", "status", "words"),
+    [
+        ("slow", Status.WARN, "use the IP address"),
+        ("unknown", Status.FAIL, "use its IP address"),
+        ("unknown.local", Status.FAIL, "mDNS names crashed"),
+        ("nothing", Status.FAIL, "use its IP address"),
+    ],
+)
+async def test_bad_names_say_what_to_do(fake: Any, host: str, status: Status, words: str) -> None:  # noqa: ANN401 - as above
+    """A slow name is a warning, one without an address a failure."""
+    (check,) = await checked(fake, host)
+    assert check.status is status
+    assert words in check.advice
+
+
+async def test_a_resolvers_answer_is_data(fake: Any) -> None:  # noqa: ANN401 - as above
+    """Control characters in a resolver's answer are removed."""
+    (check,) = await checked(fake, "hostile")
+    assert "\x1b" not in check.message
+
+
+@pytest.mark.outside
+async def test_the_system_resolver_knows_localhost(network: RealNetwork) -> None:
+    """The real resolver finds a loopback address of localhost, and refuses a too long label."""
+    assert {"127.0.0.1", "::1"} & set((await network.resolve("localhost")).addresses)
+    with pytest.raises(OSError, match="label"):
+        await network.resolve("x" * 80)
+
+
+async def test_listed_servers_and_unusable_files_are_named(tmp_path: Path) -> None:
+    """The servers are counted, and each file that cannot be used is a warning."""
+    (tmp_path / "a.json").write_text(json.dumps([{"targets": ["h:1", "h:2"]}]))
+    (tmp_path / "b.json").write_text("[{")
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    read = await read_listed(Watch(target_files=(str(tmp_path / "*.json"),)), sleep=sleep)
+    assert waits == [2.0]  # b.json may be half written
+    assert [one.url for one in read.backends] == ["http://h:1", "http://h:2"]
+    assert read.checks == [
+        Check("target files", Status.OK, "2 servers listed"),
+        Check("target files", Status.WARN, f"{tmp_path / 'b.json'}: cannot be used: not valid JSON"),
+    ]
+
+
+async def test_what_the_files_list_beyond_the_limit_is_said(tmp_path: Path) -> None:
+    """More servers than are watched are a warning with both numbers."""
+    (tmp_path / "a.json").write_text(json.dumps([{"targets": [f"h:{port}" for port in range(1, 601)]}]))
+    read = await read_listed(Watch(target_files=(str(tmp_path / "a.json"),)))
+    assert [one.message for one in read.checks] == [
+        "512 servers; the first 32 are checked",
+        "600 servers listed; the first 512 are used",
+    ]
+
+
+async def test_jobs_and_the_default_cluster_of_sparkrun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The servers of sparkrun's jobs and the machines of its default cluster are found."""
+    pytest.importorskip("yaml")
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
+    jobs, clusters = tmp_path / ".cache/sparkrun/jobs", tmp_path / ".config/sparkrun/clusters"
+    jobs.mkdir(parents=True)
+    clusters.mkdir(parents=True)
+    (jobs / "j.yaml").write_text("hosts: [spark-a]\nport: 8001\n")
+    (clusters / "main.yaml").write_text("hosts: [spark-b]\nuser: me\n")
+    (clusters / ".default").write_text("main\n")
+    read = await read_listed(Watch(sparkrun=True), tmp_path)
+    assert [one.url for one in read.backends] == ["http://spark-a:8001"]
+    assert [one.ssh for one in read.nodes] == ["me@spark-b"]
+
+
+def test_a_listed_server_that_is_gone_is_no_failure() -> None:
+    """If a listed server is gone, this is a warning only: the file may be outdated."""
+    fine, gone = Check("a port", Status.OK, "answers"), Check("b port", Status.FAIL, "refused", "start it")
+    assert [one.status for one in softened([fine, gone])] == [Status.OK, Status.WARN]
+
+
+class Answering:
+    """A network in which each address answers each request with the same page."""
+
+    def __init__(self, page: bytes) -> None:
+        self._page = page
+
+    async def connect(self, place: object) -> None:
+        """Accept the connection."""
+
+    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
+        """Answer, whatever is asked for."""
+        del url, api_key, tls_ca
+        return Reply(200, body=self._page)
+
+
+@pytest.mark.parametrize("page", [b"# TYPE ray_tasks gauge\nray_tasks 1\n", b"<html>", b""])
+async def test_what_is_no_llm_server_is_not_called_one(page: bytes) -> None:
+    """Ray lists exporters of its own: they answer, and nothing has to be done about them."""
+    network = cast("Network", Answering(page))
+    checks = softened(await check_backend(BackendTarget("h:1", "http://h:1"), network))
+    assert {one.name: one.status for one in checks if one.name != "h:1 clock"} == {
+        "h:1 port": Status.OK,
+        "h:1 metrics": Status.SKIP,
+    }
+    (check,) = (one for one in checks if one.name == "h:1 metrics")
+    assert (check.message, check.advice) == ("answers, but not as an LLM server: not watched", "")
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("servers", "ahead_s", "status", "wanted"),
+    [
+        (3, 0.0, Status.OK, "3 servers in 1 group"),
+        (0, 0.0, Status.FAIL, "scrapes no vLLM, SGLang or Ray Serve LLM"),
+        (1, 1.0, Status.OK, "1 server in 1 group"),
+    ],
+)
+async def test_what_it_scrapes_is_counted(
+    servers: int, ahead_s: float, status: Status, wanted: str, network: RealNetwork
+) -> None:
+    """The number of servers and groups is reported; none is a failure."""
+
+    def answering(query: str) -> web.Response:
+        if query == "time()":
+            return scalar(time.time() + ahead_s)
+        if "== 0" in query:
+            return vector()
+        mark = next(iter(RUNNING))
+        labels = ({"__name__": mark, "job": "j", "instance": f"h:{number}"} for number in range(servers))
+        return vector(*((one, "1") for one in labels))
+
+    async with api(answering) as (url, _):
+        checks = await check_prometheus(PrometheusTarget("main", url), network)
+    assert (checks[-1].status, checks[-1].message) == (status, wanted)
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(("group_by", "fault"), [("namespace", None), ("namespaze", "namespaze")])
+async def test_a_label_that_no_server_has_groups_nothing(
+    group_by: str, fault: str | None, network: RealNetwork
+) -> None:
+    """A label in `group_by` that no server has is a warning: all servers would be one group."""
+
+    def answering(query: str) -> web.Response:
+        if query == "time()":
+            return scalar(time.time())
+        if "== 0" in query:
+            return vector()
+        labels = {"__name__": next(iter(RUNNING)), "job": "j", "namespace": "llm"}
+        return vector(*(({**labels, "instance": f"h:{number}"}, "1") for number in range(3)))
+
+    async with api(answering) as (url, _):
+        target = PrometheusTarget("main", url, group_by=("job", group_by))
+        checks = await check_prometheus(target, network)
+    found = [(one.message, one.advice) for one in checks if one.status is Status.WARN]
+    said = f"no server has the label {fault}, which group_by names"
+    advice = "correct group_by under [[prometheus]] in the configuration"
+    assert found == ([(said, advice)] if fault else [])
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("was_scraped", [True, False])
+async def test_servers_that_are_down_are_named(*, was_scraped: bool, network: RealNetwork) -> None:
+    """They count as servers if they were scraped within the hour; else no selector is blamed."""
+
+    def answering(query: str) -> web.Response:
+        if query == "time()":
+            return scalar(time.time())
+        targets = [{"job": "j", "instance": f"h:{number}"} for number in range(2)]
+        if "== 0" in query:
+            return vector(*((one, "1") for one in targets))
+        past = was_scraped and "last_over_time" in query
+        return vector(*(({"__name__": next(iter(RUNNING)), **one}, "1") for one in targets if past))
+
+    async with api(answering) as (url, _):
+        checks = await check_prometheus(PrometheusTarget("main", url), network)
+    said = {one.name: one for one in checks}
+    if was_scraped:
+        assert said["main servers"].message == "2 servers in 1 group"
+        assert said["main down"].status is Status.FAIL
+        assert said["main down"].message == "2 targets are down (up is 0): h:0, h:1"
+    else:
+        assert said["main servers"].status is Status.FAIL
+        assert "2 targets are down (up is 0): h:0, h:1" in said["main servers"].message
+        assert "selector" not in said["main servers"].advice

@@ -6,11 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from sparktop import dump
 from sparktop.cli import main
-from sparktop.dump import family_of
 from tests.dump.conftest import OUTAGE_S, PLAYED_S, page, written
 from tests.sources.installed import installed
 
@@ -84,15 +82,6 @@ def test_promtool_takes_every_sample(
     assert any(line.startswith('sparktop_node_gpu_power_watts{node="spark-b",gpu="0"}') for line in lines)
 
 
-def test_a_strict_parser_accepts_it(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A strict parser accepts a page with its types, suffixes, buckets and escapes."""
-    text = dumped(capsys, str(recording), "--every", "3600")
-    families = {one.name: one for one in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]  # it has no types
-    assert families["vllm:prompt_tokens"].type == "counter"
-    assert families["vllm:time_to_first_token_seconds"].type == "histogram"
-    assert families["sparktop_node_gpu_temperature_celsius"].type == "gauge"
-
-
 def test_more_than_fits_in_memory_is_the_same_text(
     recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,23 +142,3 @@ def test_families_and_intervals_can_be_chosen(recording: Path, capsys: pytest.Ca
     assert {line.split("{")[0] for line in lines[1:-1]} == {"vllm:num_requests_running"}
     listed = dumped(capsys, str(recording), "--list").splitlines()
     assert "vllm:prompt_tokens" in listed
-
-
-@pytest.mark.parametrize(
-    ("name", "types", "family"),
-    [
-        ("a_total", {"a_total": "counter"}, ("a", "counter")),
-        ("a_total", {"a": "counter"}, ("a", "counter")),
-        ("a_total", {"a_total": "gauge"}, ("a_total", "gauge")),
-        ("a", {"a": "counter"}, ("a", "unknown")),
-        ("a_created", {"a_total": "counter", "a_created": "gauge"}, ("a", "counter")),
-        ("a_total_sum", {"a_total": "histogram"}, ("a_total", "histogram")),
-        ("a", {"a": "summary"}, ("a", "summary")),
-        ("a_info", {"a": "info"}, ("a", "info")),
-        ("a_info", {"a_info": "gauge"}, ("a_info", "gauge")),
-        ("a_count", {}, ("a_count", "unknown")),
-    ],
-)
-def test_the_family_of_a_sample(name: str, types: dict[str, str], family: tuple[str, str]) -> None:
-    """The family of a sample follows from the types of the page, in either format."""
-    assert family_of(name, types) == family

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import random
 from pathlib import Path
 
@@ -87,21 +86,6 @@ def test_columns_stand_in_the_order_of_the_fields(
     assert "no such field: wating" in err
 
 
-def test_the_suffix_of_the_file_names_the_format(recording: Path, tmp_path: Path) -> None:
-    """The suffix .csv selects CSV; the file is complete, and no temporary file remains."""
-    file = tmp_path / "a.csv"
-    assert main(["dump", str(recording), "-o", str(file), "--every", "20"]) == 0
-    assert file.read_text().startswith("time,source,name,")
-    assert [one.name for one in tmp_path.iterdir()] == ["a.csv"]
-
-
-def test_the_list_holds_fields_of_every_source(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--list prints the fields of all sources, each once."""
-    names = dumped(capsys, str(recording), "--list").splitlines()
-    assert {"running", "ttft_ms.p95", "memory.headroom_bytes", "gpus.0.power_w", "verdict"} <= set(names)
-    assert len(names) == len(set(names))
-
-
 def test_the_list_needs_no_recording(capsys: pytest.CaptureFixture[str]) -> None:
     """Without FILE, --list prints all fields, those of parts as on a DGX Spark; anything else needs FILE."""
     names = dumped(capsys, "--list").splitlines()
@@ -170,34 +154,7 @@ def test_unix_seconds_are_a_time(recording: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr() == ("", "sparktop: nothing was recorded in this span\n")
 
 
-def test_a_damaged_recording_gives_what_it_holds(
-    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of a recording with damage in the middle, the rest of a frame is lost, which is reported."""
-    data = bytearray(recording.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 40] = bytes(range(200, 240))
-    file = tmp_path / "damaged"
-    file.write_bytes(data)
-    assert main(["dump", str(file), "--fields", "running"]) == 0
-    out, err = capsys.readouterr()
-    assert out.count("\n") > 50
-    assert "damaged at byte" in err
-
-
-@pytest.mark.parametrize("form", ["csv", "openmetrics"])
-def test_a_pipe_as_output_file(recording: Path, form: str) -> None:
-    """A pipe as output file is written directly, with the temporary file elsewhere."""
-    reading, writing = os.pipe()
-    words = ("--format", form, "--every", "30", "--fields", "running,vllm:num_requests_running")
-    assert main(["dump", str(recording), *words, "-o", f"/dev/fd/{writing}"]) == 0
-    os.close(writing)
-    with open(reading, "rb") as file:  # noqa: PTH123 - a descriptor
-        assert file.read().startswith(
-            (b"time,source,name,running", b"# TYPE vllm:num_requests_running gauge")
-        )
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_changed_file_gives_rows_or_a_reason(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
 ) -> None:

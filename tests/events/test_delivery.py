@@ -1,4 +1,4 @@
-"""From a store to a hook and a webhook, through the monitor that every command runs."""
+"""From a store to a hook and a webhook: the document, the queue, and the monitor that delivers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sparktop.events import Delivery, Hook
+from sparktop.events import SCHEMA, WAITING, Delivery, Hook, Outbox, event_document
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.event import Event, Severity
+from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, EventSettings, Watch
 from sparktop.store import SourceKey, Store
@@ -126,22 +129,126 @@ async def test_every_monitor_delivers_without_a_screen(tmp_path: Path) -> None:
     assert [one["kind"] for one in got(tmp_path)] == ["unreachable"] * 2
 
 
-async def test_nothing_is_listened_to_where_nothing_is_configured() -> None:
-    """Hook and webhook are off by default, and then nothing listens for events."""
-    assert (EventSettings().hook, EventSettings().webhook) == ((), None)
-    watch = Watch()
-    store = Store(watch)
-    monitor = Monitor(watch, store, ways=FakeWays(), sleep=Sleeper())
-    await monitor.start()
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def event(number: int) -> Event:
+    return Event(NOON, Severity.WARNING, "b", str(number))
+
+
+class Receiver:
+    """A receiver whose sending the test controls, with records of what it sent and reported."""
+
+    def __init__(self) -> None:
+        """Start without a failure."""
+        self.sent: list[tuple[str, int]] = []
+        self.reports: list[tuple[str, bool]] = []
+        self.problem: str | None = None
+        self.free = asyncio.Event()
+        self.free.set()
+        self.at_once = self.most_at_once = 0
+        self.outbox = Outbox("the hook", self._send, lambda said, bad: self.reports.append((said, bad)))
+
+    async def _send(self, one: Event, dropped: int) -> str | None:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self.free.wait()
+        self.at_once -= 1
+        self.sent.append((one.message, dropped))
+        return self.problem
+
+    async def put(self, *numbers: int) -> None:
+        """Put events into the queue and wait until all are sent."""
+        for number in numbers:
+            self.outbox.put(event(number))
+        await self.outbox.drained()
+
+
+async def test_of_too_many_the_oldest_are_dropped_and_counted() -> None:
+    """If more than a hundred events wait, the oldest are dropped, and the next one sent has their number."""
+    receiver = Receiver()
+    receiver.free.clear()
+    task = asyncio.create_task(receiver.outbox.run())
+    receiver.outbox.put(event(0))
     await asyncio.sleep(0)
-    assert store._events._listeners == ()
-    await monitor.stop()
+    await asyncio.sleep(0)
+    for number in range(1, WAITING + 31):
+        receiver.outbox.put(event(number))
+    receiver.free.set()
+    await receiver.outbox.drained()
+    task.cancel()
+    assert receiver.sent[0] == ("0", 0)
+    assert receiver.sent[1] == ("31", 30)
+    assert receiver.sent[2:] == [(str(number), 0) for number in range(32, WAITING + 31)]
+    assert receiver.reports == [
+        ("the hook is too slow: 100 events wait, older ones are dropped", True),
+        ("the hook works again; events not delivered: 30", False),
+    ]
 
 
-def test_an_event_below_the_severity_is_left_out() -> None:
-    """By default events of severity "info" are not delivered."""
-    store = Store(Watch())
-    delivery = Delivery(EventSettings(hook=("x",)), store)
-    for severity in Severity:
-        delivery.hear(Event(store.snapshot().taken_at, severity, "a", "b"))
-    assert [one.severity for one in delivery._outboxes[0]._waiting] == [Severity.WARNING, Severity.CRITICAL]
+async def test_trouble_is_reported_once_and_its_end_once() -> None:
+    """A series of failures is reported once, and the success after it once."""
+    receiver = Receiver()
+    task = asyncio.create_task(receiver.outbox.run())
+    receiver.problem = "it ended with exit code 1"
+    await receiver.put(*range(5))
+    receiver.problem = None
+    await receiver.put(5, 6)
+    task.cancel()
+    assert receiver.reports == [
+        ("the hook fails: it ended with exit code 1", True),
+        ("the hook works again; events not delivered: 5", False),
+    ]
+
+
+KEYS = {
+    *("schema", "sparktop", "simulated", "dropped", "at", "severity", "subject", "message", "id", "kind"),
+    *("phase", "worst", "duration_s", "count", "span_s", "per_minute", "values"),
+}
+
+
+def read(event: Event, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - arguments of the function
+    document = event_document(event, simulated=more.pop("simulated", False), **more)
+    assert document.endswith(b"}\n")
+    assert document.count(b"\n") == 1
+    result: dict[str, Any] = json.loads(document)
+    return result
+
+
+def test_a_flapping_source_has_its_count_and_its_rate() -> None:
+    """Seven outages in four minutes have the count 7 and a rate of 1.5 per minute."""
+    event = Event(
+        NOON,
+        Severity.CRITICAL,
+        "spark-a",
+        "down 7 times in 4 min: nothing listens",
+        {"failures": 3, "limit_failures": 3, "window_s": 2.0, "odd": float("nan")},
+        5.0,
+        "backend:spark-a:unreachable",
+        Phase.BEGIN,
+        count=7,
+        span_s=240.0,
+    )
+    seen = read(event, simulated=True, dropped=2)
+    assert seen.keys() == KEYS
+    assert (seen["schema"], seen["simulated"], seen["dropped"]) == (SCHEMA, True, 2)
+    assert (seen["kind"], seen["id"], seen["phase"]) == (
+        "unreachable",
+        "backend:spark-a:unreachable",
+        "begin",
+    )
+    assert (seen["count"], seen["span_s"], seen["per_minute"]) == (7, 240.0, 1.5)
+    assert (seen["at"], seen["severity"]) == ("2026-01-01T12:00:00.000Z", "critical")
+    assert seen["values"] == {"failures": 3, "limit_failures": 3, "window_s": 2.0, "odd": None}
+
+
+@given(st.text(max_size=2000), st.text(max_size=2000))
+def test_hostile_text_is_one_clean_line(subject: str, message: str) -> None:
+    """With control characters, escape sequences, markup and bidi marks, the document stays one line."""
+    hostile = f"\x1b]52;c;aGk=\a\x1b[31m[red]{message}\u202e\n\x00"
+    seen = read(
+        Event(NOON, Severity.INFO, subject, hostile, {hostile: hostile}, about=f"backend:{subject}:x")
+    )
+    texts = (seen["subject"], seen["message"], seen["id"], *seen["values"], *seen["values"].values())
+    assert all(char.isprintable() for text in texts for char in text)
+    assert len(seen["message"]) <= 1000

@@ -19,7 +19,7 @@ from typing import Any
 from tests.agent.agent_process import END_S, ROOT, environment
 from tests.export.export_process import exporting
 from tests.export.snapshots import snapshot, text
-from tests.export.test_sweeps import level
+from tests.export.test_page import level
 from tests.prometheus.prometheus_server import configured_prometheus
 
 RULES = ROOT / "docs" / "prometheus" / "sparktop.rules.yml"

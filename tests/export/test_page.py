@@ -1,11 +1,14 @@
-"""The page of `sparktop export`: values, units, labels, unknown values, and limits of its size."""
+"""The page of `sparktop export`: values, units, labels, unknown values, sweeps, and limits of its size."""
 
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +18,14 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics import parser as openmetrics
 
 from sparktop.export.metrics import (
+    KEPT_S,
     LABEL_LIMIT,
     MOST_KINDS,
-    MOST_MEMBERS,
+    MOST_LEVELS,
     MOST_SUBJECTS,
     EventCounts,
     Metric,
-    group_names,
+    NewestSweep,
     label_of,
     metric_tables,
 )
@@ -29,6 +33,18 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.router import RouterView, SelfView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.results import (
+    Latency,
+    LevelResult,
+    LimitSide,
+    PlanResult,
+    Rate,
+    Requests,
+    SweepResult,
+    TargetResult,
+)
+from sparktop.sweep.result.store import save
 from tests.export.snapshots import (
     MODEL,
     NOW,
@@ -169,43 +185,6 @@ def test_a_name_that_is_a_url_is_its_host_and_port() -> None:
     assert values(text(snapshot(backends=(), balance=(group(members=twins),))))
 
 
-def test_groups_are_named_by_what_the_configuration_names() -> None:
-    """A group is named by its router, the server of its cores, or its first server, with role or number."""
-    backends = (backend("a"), backend("b"), backend("c", "proxy"))
-    groups = [
-        group("proxy", router="proxy"),
-        group(MODEL),
-        group("a lanes", ("a/0", "a/1"), lanes_of="a", router="a"),
-        group(f"{MODEL} prefill"),
-        group(f"{MODEL} decode"),
-        group("other", ("z",)),
-        group("another", ("z",)),
-    ]
-    names = ["proxy", "a", "a cores", "a prefill", "a decode", "z", "z #2"]
-    assert group_names(groups, backends) == names
-    gone = tuple(backends[1:])  # the name stays that of the first configured server
-    assert group_names([group(MODEL, ("b",))], (silent("a"), *gone)) == ["a"]
-
-
-def test_each_part_has_a_bounded_number_of_series() -> None:
-    """A server has at most 25 series, a machine 10, and a group 15 plus two for each member."""
-    members = tuple(f"server/{index}" for index in range(100))
-    full = snapshot(
-        balance=(group(), group("server lanes", members, lanes_of="server", router="server")),
-        nodes=(node("n", "agent"),),
-    )
-    of_part = Counter[tuple[str, str]]()
-    for name, labels in values(text(full)):
-        own = dict(labels)
-        for label in ("backend", "node", "group"):
-            if label in own and name.startswith(label):
-                of_part[label, own[label]] += 1
-    assert 20 <= of_part["backend", "spark-a"] <= 25
-    assert of_part["node", "n"] == 10
-    assert of_part["group", "spark-a"] <= 15 + 2 * 2
-    assert of_part["group", "server cores"] <= 15 + 2 * MOST_MEMBERS
-
-
 def test_no_more_than_512_servers_groups_and_machines_have_series() -> None:
     """Servers, groups and machines beyond 512 have no series, but are counted."""
     servers = tuple(backend(f"s{index}") for index in range(600))
@@ -244,21 +223,6 @@ def test_alerts_and_kinds_of_events_are_bounded() -> None:
     assert len(kinds) == MOST_KINDS
     assert (kinds["stuck"], kinds["note"], kinds["kv-full"]) == (2, 1, 0)
     assert sum(kinds.values()) == 203
-
-
-def test_machines_without_an_agent_have_the_agents_metrics() -> None:
-    """A machine without an agent has the metrics of an agent, with its name as label."""
-    both = snapshot(nodes=(node("a", "ssh"), node("b", "local"), node("c", "agent")))
-    found = values(text(both))
-    assert {dict(labels)["node"] for name, labels in found if name == "node_memory_total_bytes"} == {"a", "b"}
-    assert not [
-        name for name, _ in found if name in {"node_cpu_core_usage_ratio", "node_gpu_process_memory_bytes"}
-    ]
-    assert {dict(labels)["node"] for name, labels in found if name == "node_headroom_bytes"} == {
-        "a",
-        "b",
-        "c",
-    }
 
 
 @settings(max_examples=40, deadline=None)
@@ -322,3 +286,88 @@ def test_promtool_has_no_complaint() -> None:
             check=False,
         )
         assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+STARTED = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
+LABELS = {"target": "spark-a", "load": "c8", "prompt_tokens": "512", "depth": "0"}
+
+
+def level(concurrency: int, *, limit: str = "slots", error: str | None = None) -> LevelResult:
+    """Return a level with all exported figures."""
+    return LevelResult(
+        concurrency=concurrency,
+        error=error,
+        sustained_tps=Rate.of_runs([130.0]),
+        decode_tps=Rate.of_runs([120.0, 130.0]),
+        output_tps=Rate.of_runs([100.0, 110.0]),
+        ttft_ms=Latency.of_values([100.0 + index for index in range(40)]),
+        tpot_ms=Latency.of_values([20.0]),
+        requests=Requests(ok=40, failed=2),
+        limited_by=LimitSide(kind=limit, reason="16 of 16 run"),
+    )
+
+
+def result(*levels: LevelResult) -> SweepResult:
+    """Return a sweep of one target."""
+    target = TargetResult(name="spark-a", url="http://10.0.0.1:8000", kind=TargetKind.ENGINE, levels=levels)
+    return SweepResult(started_at=STARTED, sparktop="0", plan=PlanResult(pp=512), targets=(target,))
+
+
+def stored(folder: Path, name: str, found: SweepResult, at: float) -> None:
+    """Write a result with this modification time."""
+    save(folder / name, found)
+    os.utime(folder / name, (at, at))
+
+
+def test_levels_appear_as_they_end(tmp_path: Path) -> None:
+    """Each finished level of the newest result has its figures in base units; a refused one has none."""
+    sweep = NewestSweep(tmp_path, wall=lambda: 1000.0)
+    sweep.look()
+    assert list(sweep.levels) == []
+    stored(tmp_path, "b.json", result(level(1)), 900.0)
+    sweep.look()
+    assert len(sweep.levels) == 1
+    stored(tmp_path, "b.json", result(level(1), level(8), level(16, error="too long")), 950.0)
+    sweep.look()
+    found = values(text(snapshot(), sweep.levels))
+    expected = {
+        series("sweep_level_sustained_tokens_per_second", **LABELS): 130,
+        series("sweep_level_decode_tokens_per_second", **LABELS): 125,
+        series("sweep_level_output_tokens_per_second", **LABELS): 105,
+        series("sweep_level_ttft_p50_seconds", **LABELS): 0.1195,
+        series("sweep_level_tpot_mean_seconds", **LABELS): 0.02,
+        series("sweep_level_failed_requests", **LABELS): 2,
+        series("sweep_level_doubts", **LABELS): 0,
+        series("sweep_level_limit", **LABELS, limit="slots"): 1,
+    }
+    assert {key: round(found[key], 6) for key in expected} == expected
+    assert {dict(own)["load"] for name, own in found if name.startswith("sweep")} == {"c1", "c8"}
+    assert "10.0.0.1" not in text(snapshot(), sweep.levels)
+
+
+def test_old_and_damaged_results_have_no_series(tmp_path: Path) -> None:
+    """Levels are removed a day after the last one; older and unreadable files are ignored."""
+    now = [1000.0]
+    sweep = NewestSweep(tmp_path, wall=lambda: now[0])
+    stored(tmp_path, "new.json", result(level(8)), 990.0)
+    stored(tmp_path, "old.json", result(level(1), level(2)), 500.0)
+    sweep.look()
+    assert [one.result.concurrency for one in sweep.levels] == [8]
+    (tmp_path / "damaged.json").write_text("{")
+    os.utime(tmp_path / "damaged.json", (999.0, 999.0))
+    sweep.look()
+    assert [one.result.concurrency for one in sweep.levels] == [8]
+    now[0] += KEPT_S
+    assert sweep.levels == ()
+
+
+def test_the_number_of_levels_and_the_words_of_limits_are_bounded(tmp_path: Path) -> None:
+    """At most 64 levels are exported, and an unknown limit is left out."""
+    sweep = NewestSweep(tmp_path, wall=lambda: 1000.0)
+    levels = [level(number, limit="http://a/word/of/another/version") for number in range(1, 200)]
+    stored(tmp_path, "big.json", result(*levels), 990.0)
+    sweep.look()
+    assert len(sweep.levels) == MOST_LEVELS
+    found = values(text(snapshot(), sweep.levels))
+    assert not [name for name, _ in found if name == "sweep_level_limit"]
+    assert sum(name.startswith("sweep_level") for name, _ in found) <= 9 * MOST_LEVELS

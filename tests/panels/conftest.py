@@ -10,5 +10,5 @@ from stage.rehearsal import Rehearsal
 
 @pytest.fixture(scope="session")
 def playing() -> Snapshot:
-    """Return the picture after 130 seconds."""
-    return Rehearsal().play(130).snapshot()
+    """Return the picture after 70 seconds."""
+    return Rehearsal().play(70).snapshot()

@@ -9,17 +9,12 @@ from sparktop.model.node import (
     CpuReading,
     GpuProcess,
     GpuReading,
-    MemoryPart,
     MemoryReading,
     MigInstance,
-    NetworkReading,
     NodeIdentity,
     NodeSample,
-    ProcessReading,
-    ProcessTable,
-    SensorReading,
 )
-from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
+from sparktop.model.snapshot import NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, Watch
 from sparktop.store import SourceKey, Store
 
@@ -27,8 +22,6 @@ GIB = 2**30
 CAUSE = "USB-PD power delivery: the clock is pinned at 712 MHz"
 FIX = "use the supplied 240 W adapter, unplug it from the mains for a minute, check the cable"
 SLOW = SpeedState("slow clock", "712 of 3003 MHz at 97 % load and 16 W for 40 s", CAUSE, FIX)
-FALLING = Headroom(-0.6 * GIB / 60, 120.0, 840.0, 8 * GIB)
-"""0.6 GiB a minute, the limit of 8 GiB in 14 minutes."""
 
 
 def h100(index: int) -> GpuReading:
@@ -62,78 +55,18 @@ def h100(index: int) -> GpuReading:
     )
 
 
-def _memory() -> MemoryReading:
-    return MemoryReading(
-        unified=False,
-        total_bytes=1024 * GIB,
-        used_bytes=300 * GIB,
-        available_bytes=724 * GIB,
-        headroom_bytes=724 * GIB,
-        swap_total_bytes=0,
-        parts=(
-            MemoryPart("programs and kernel", 290 * GIB),
-            MemoryPart("cache", 500 * GIB),
-            MemoryPart("unattributed", 10 * GIB),
-            MemoryPart("free", 224 * GIB),
-        ),
-    )
-
-
-def _port(index: int) -> NetworkReading:
-    """Return one of two RDMA ports; the second one counts errors."""
-    return NetworkReading(
-        f"mlx5_{index}",
-        "rdma",
-        up=True,
-        rx_bytes_per_s=40e9 + index * 1e9,
-        tx_bytes_per_s=38e9,
-        link_bits_per_s=400e9,
-        errors_per_s=12.5 if index == 1 else 0.0,
-        bus_bits_per_s=504e9,
-        errors={"out_of_sequence": 12.0, "local_ack_timeout_err": 0.5} if index == 1 else {},
-        netdev=f"eth{index}",
-    )
-
-
 def many_gpus() -> NodeView:
-    """Return a server with eight GPUs with their own memory, 144 cores and errors on one RDMA port."""
+    """Return a server with eight GPUs with their own memory and 144 cores."""
     cores = tuple(float(index % 101) for index in range(144))
-    sample = NodeSample(
-        at=100.0,
-        cpu=CpuReading(37.0, cores, 144, 53.0),
-        memory=_memory(),
-        gpus=tuple(h100(index) for index in range(8)),
-        network=(
-            NetworkReading("bond0", "other", up=True, rx_bytes_per_s=1e6, tx_bytes_per_s=2e6),
-            _port(0),
-            _port(1),
-        ),
-        sensors=(SensorReading("CPU", 96.0, 100.0),),
-        processes=ProcessTable(
-            tuple(ProcessReading(9000 + rank, f"VLLM::Worker_TP{rank}", 9 * GIB, 101.0) for rank in range(8)),
-            812,
-            3.0,
-        ),
-    )
-    identity = NodeIdentity("Ubuntu 22.04", "570.86", "DGX H100", maker="NVIDIA", cpu="2 x Xeon")
-    view = shown("big", sample, identity)
-    engines = tuple(
-        EngineProcess(9000 + index, f"VLLM::Worker_TP{index}", "vllm", "llama-405b") for index in range(8)
-    )
-    return replace(
-        view,
-        via="agent",
-        age_s=0.4,
-        speed=SpeedState("throttled", "hardware thermal took 12 % of the last minute"),
-        engine_processes=engines,
-        throttled_percent={"software power cap": 0.0, "hardware thermal": 12.0},
-    )
+    gpus = tuple(h100(index) for index in range(8))
+    view = shown("big", NodeSample(100.0, CpuReading(37.0, cores, 144, 53.0), gpus=gpus))
+    throttled = {"software power cap": 0.0, "hardware thermal": 12.0}
+    return replace(view, age_s=0.4, throttled_percent=throttled)
 
 
-def shown(name: str, sample: NodeSample, identity: NodeIdentity) -> NodeView:
+def shown(name: str, sample: NodeSample) -> NodeView:
     """Return the view that the store makes of one sample."""
     store = Store(Watch(nodes=(NodeTarget(name),)), clock=lambda: 100.4)
-    store.identify(SourceKey.node(name), identity)
     store.accept(SourceKey.node(name), sample, 1.0)
     return store.snapshot().nodes[0]
 

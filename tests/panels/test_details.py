@@ -10,23 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.colors.palette import palettes
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
+from sparktop.model.node import GpuProcess, GpuReading, MemoryReading, NodeSample
 from sparktop.model.router import Scrape
-from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.panels.server.detail import backend_detail, window_words
 from stage.rehearsal import Outage, Rehearsal
+from tests.panels.drawn import SIZES, board, text_of
 
 pytestmark = pytest.mark.long
 
-SIZES = [(60, 14), (80, 22), (100, 30), (118, 34), (200, 48)]
+USUAL = (118, 34)
 GIB = 2**30
 AXIS = TimeAxis(130.0, 1.0)
 
@@ -34,16 +32,11 @@ AXIS = TimeAxis(130.0, 1.0)
 @pytest.fixture(scope="module")
 def parallel() -> Snapshot:
     """Two lanes a backend, speculative, and a backend that died."""
-    return Rehearsal(lanes=2, speculative=True, outage=Outage(1, 50)).play(75).snapshot()
+    return Rehearsal(lanes=2, speculative=True, outage=Outage(1, 50)).play(66).snapshot()
 
 
-def rows_of(snapshot: Snapshot, kind: str, name: str, width: int, height: int) -> list[Row]:
-    scene = Scene(snapshot, width, height, zoomed=PanelKey(kind, name))
-    return flatten(scene.draw(), width, scene.layout.height)
-
-
-def text_of(rows: list[Row]) -> str:
-    return "\n".join(row_text(row) for row in rows)
+def rows_of(snapshot: Snapshot, kind: str, name: str, size: tuple[int, int] = USUAL) -> list[Row]:
+    return board(snapshot, size, zoomed=PanelKey(kind, name))
 
 
 def everywhere(one: Quantile) -> Latency:
@@ -51,111 +44,39 @@ def everywhere(one: Quantile) -> Latency:
     return Latency(one.seconds, one, one, one, one, 500.0, 60.0)
 
 
-def backend_text(view: BackendView, width: int = 118, height: int = 34) -> str:
-    return text_of(backend_detail(view, {}, width, height, AXIS))
+def backend_text(view: BackendView) -> str:
+    return text_of(backend_detail(view, {}, *USUAL, AXIS))
 
 
-def node_text(sample: NodeSample, width: int = 118, height: int = 34) -> str:
-    return text_of(node_detail(NodeView("n", "local", sample), (), width, height, AXIS))
+def node_text(sample: NodeSample, size: tuple[int, int] = USUAL) -> str:
+    return text_of(node_detail(NodeView("n", "local", sample), (), *size, AXIS))
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-@pytest.mark.parametrize(
-    ("kind", "name"), [("backend", "spark-a"), ("backend", "spark-b"), ("node", "spark-a")]
-)
-def test_every_row_is_as_wide_as_the_board(
-    playing: Snapshot, parallel: Snapshot, kind: str, name: str, width: int, height: int
-) -> None:
-    """Alive, with lanes and dead, the frame is whole and at least as tall as the board."""
-    for snapshot in (playing, parallel):
-        rows = rows_of(snapshot, kind, name, width, height)
-        texts = [row_text(row) for row in rows]
-        assert {row_width(row) for row in rows} == {width}
-        assert len(rows) >= height
-        assert (texts[0][0], texts[0][-1], texts[-1][0], texts[-1][-1]) == ("╭", "╮", "╰", "╯")
-        assert all(text[0] == text[-1] == "│" for text in texts[1:-1])
-
-
-def test_on_a_usual_terminal_nothing_scrolls(playing: Snapshot) -> None:
-    """From 118 x 34 on all figures of one lane are on the screen, from 200 x 48 on those of a GB10."""
-    assert len(rows_of(playing, "backend", "spark-a", 118, 34)) == 34
-    for kind in ("backend", "node"):
-        assert len(rows_of(playing, kind, "spark-a", 200, 48)) == 48
-
-
-def test_the_figures_of_a_gb10_come_before_its_processes(playing: Snapshot) -> None:
-    """On 118 x 34 the figures of the machine are in sight; its processes need scrolling."""
-    text = text_of(rows_of(playing, "node", "spark-a", 118, 34)[:34])
-    for words in ("to limit", "unified memory", "headroom", "trend", "Cortex-A725", "RDMA", "power rails"):
-        assert words in text
-    assert "processes" not in text.replace("GPU processes", "")
-
-
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, width: int, height: int) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, size: tuple[int, int]) -> None:
     """However small the board, each section, its window and both lanes are there, the rule first."""
-    text = text_of(rows_of(parallel, "backend", "spark-a", width, height))
-    sections = (
-        "load",
-        "throughput",
-        "latency",
-        "cache and speculation",
-        "memory roofline",
-        "finished",
-        "server",
-    )
-    places = [text.index(f"─ {name} ") for name in sections]
+    text = text_of(rows_of(parallel, "backend", "spark-a", size))
+    sections = "load, throughput, latency, cache and speculation, memory roofline, finished, server"
+    places = [text.index(f"─ {name} ") for name in sections.split(", ")]
     assert places == sorted(places)
     view = parallel.backends[0]
     assert f"{view.state.value} because {view.state_rule}"[:50] in text.splitlines()[1]
-    for words in (
-        "over 10 s",
-        "over 60 s",
-        "last 1 s",
-        "since its start",
-        "─ lanes ",
-        "restarts",
-        "p95",
-        "mean",
-    ):
-        assert words in text
+    words = "over 10 s|over 60 s|last 1 s|since its start|─ lanes |restarts|p95|mean"
+    assert [one for one in words.split("|") if one not in text] == []
     assert len(re.findall(r"(?m)^.*\b[01] +\d+ +\d+ .*%.*%", text)) == 2
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_no_reading_of_a_node_is_left_out(playing: Snapshot, width: int, height: int) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_no_reading_of_a_node_is_left_out(playing: Snapshot, size: tuple[int, int]) -> None:
     """However small the board, every core, interface, sensor and process is there."""
-    text = text_of(rows_of(playing, "node", "spark-a", width, height))
-    for words in (
-        "unified memory",
-        "headroom",
-        "swap",
-        "throttled",
-        "to limit",
-        "of 3003 MHz",
-        "trend",
-        "pressure",
-        "Cortex-X925",
-        "sys_total",
-        "speed",
-        "▼GPU mem",
-    ):
-        assert words in text
+    text = text_of(rows_of(playing, "node", "spark-a", size))
+    words = "unified memory|headroom|swap|throttled|to limit|of 3003 MHz|trend|pressure|Cortex-X925|▼GPU mem"
+    assert [one for one in words.split("|") if one not in text] == []
     sample = playing.nodes[0].sample
     assert sample is not None
     assert all(link.name in text for link in sample.network)
     assert all(sensor.name[:8] in text for sensor in sample.sensors)
     assert all(re.search(rf"[│ ]{core:>2} [▏▎▍▌▋▊▉█·]", text) for core in range(20))
-
-
-def test_every_role_has_a_colour_in_every_theme(playing: Snapshot, parallel: Snapshot) -> None:
-    """No theme lacks a role that a detail draws in."""
-    rows = [
-        *rows_of(parallel, "backend", "spark-a", 200, 48),
-        *rows_of(playing, "node", "spark-a", 200, 48),
-    ]
-    for palette in palettes().values():
-        assert all(palette.color(role) for row in rows for _, role in row)
 
 
 def test_a_backend_that_never_answered_shows_no_figure() -> None:
@@ -196,21 +117,16 @@ def test_the_table_says_what_the_buckets_can(latency: Latency, words: str) -> No
     assert words in line[:57]
 
 
-def test_a_quantile_of_few_observations_is_quiet() -> None:
+@pytest.mark.parametrize(("count", "loud"), [(19, "p50"), (20, "p50 p90 p95"), (100, "p50 p90 p95 p99")])
+def test_a_quantile_of_few_observations_is_quiet(count: int, loud: str) -> None:
     """From 20 observations on a p95 stands out, from 100 on a p99."""
-    for count, loud in (
-        (19.0, {"p50"}),
-        (20.0, {"p50", "p90", "p95"}),
-        (100.0, {"p50", "p90", "p95", "p99"}),
-    ):
-        p50, p90, p95, p99 = (Quantile(seconds) for seconds in (0.011, 0.022, 0.033, 0.044))
-        latency = Latency(0.05, p50, p90, p95, p99, count, 60.0)
-        view = BackendView("x", "http://x:1", "g", age_s=0.1, itl=latency)
-        rows = backend_detail(view, {}, 118, 34, AXIS)
-        row = next(row for row in rows if row_text(row).startswith("│ ITL "))
-        roles = {text.strip(): role for text, role in row}
-        named = {"p50": "11 ms", "p90": "22 ms", "p95": "33 ms", "p99": "44 ms"}
-        assert {name for name, text in named.items() if roles.get(text) == "text"} == loud
+    p50, p90, p95, p99 = (Quantile(seconds) for seconds in (0.011, 0.022, 0.033, 0.044))
+    latency = Latency(0.05, p50, p90, p95, p99, count, 60.0)
+    view = BackendView("x", "http://x:1", "g", age_s=0.1, itl=latency)
+    row = next(row for row in backend_detail(view, {}, *USUAL, AXIS) if row_text(row).startswith("│ ITL "))
+    roles = {text.strip(): role for text, role in row}
+    named = {"p50": "11 ms", "p90": "22 ms", "p95": "33 ms", "p99": "44 ms"}
+    assert " ".join(name for name, text in named.items() if roles.get(text) == "text") == loud
 
 
 @pytest.mark.parametrize(
@@ -230,48 +146,14 @@ def test_the_window_is_the_one_it_spans(window_s: float | None, words: str) -> N
 
 def test_a_dead_backend_is_drawn_stale_and_says_since_when(parallel: Snapshot) -> None:
     """Its last figures stay in the one stale colour, with their age and the failure below."""
-    rows = rows_of(parallel, "backend", "spark-b", 118, 34)
+    rows = rows_of(parallel, "backend", "spark-b")
     assert {role for row in rows[1:-1] for _, role in row} <= {"bad", "stale"}
     assert "unreachable because nothing listens" in row_text(rows[1])
     assert re.search(r"✖ nothing listens.* since \d\d:\d\d:\d\d · figures \d+ s old", row_text(rows[-1]))
 
 
-def test_a_failed_node_is_drawn_stale(playing: Snapshot) -> None:
-    """The last readings of a machine that stopped answering stay, in the one stale colour."""
-    view = replace(playing.nodes[0], failure=Failure(FailureKind.TIMEOUT, "no answer in 2 s", 129.0))
-    rows = node_detail(view, (), 118, 34, AXIS)
-    assert {role for row in rows[1:-1] for _, role in row} <= {"bad", "stale"}
-    assert "no answer in 2 s" in row_text(rows[-1])
-
-
-def test_a_cluster_names_its_nodes(playing: Snapshot) -> None:
-    """A backend on two machines names both, with the GPU of the one that is watched."""
-    view = replace(playing.backends[0], nodes=("spark-a", "spark-z"))
-    nodes = {node.name: node for node in playing.nodes}
-    text = text_of(backend_detail(view, nodes, 118, 34, AXIS))
-    assert re.search(r"on nodes +spark-a, spark-z", text)
-    assert re.search(r"─ spark-a ─+ \w+", text)
-    assert re.search(r"─ spark-z ─", text)
-    assert "not watched" in text
-
-
-def test_a_backend_on_one_node_has_it_in_a_row(playing: Snapshot) -> None:
-    """One machine needs no tile: a row shows its GPU's load, power and temperature."""
-    nodes = {node.name: node for node in playing.nodes}
-    text = text_of(backend_detail(playing.backends[0], nodes, 118, 34, AXIS))
-    assert re.search(r"on node +spark-a +GPU +\d+ % +\d+ W +\d+ °C", text)
-    assert "─ nodes ─" not in text
-
-
-def test_a_node_names_what_it_serves(playing: Snapshot) -> None:
-    """The backends that name the machine as theirs stand at its top with their state."""
-    first = text_of(rows_of(playing, "node", "spark-a", 118, 34)).splitlines()[1]
-    assert f"serves  spark-a {playing.backends[0].state.value}" in first
-    assert "spark-b" not in first
-
-
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_hostile_names_stay_inside(playing: Snapshot, width: int, height: int) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_hostile_names_stay_inside(playing: Snapshot, size: tuple[int, int]) -> None:
     """Names with markup, wide characters or a megabyte of letters break no row."""
     name = "[red]漢字[/red]" + "w" * 300
     backend = playing.backends[0]
@@ -296,18 +178,10 @@ def test_hostile_names_stay_inside(playing: Snapshot, width: int, height: int) -
     )
     node = replace(node, name=name, sample=sample)
     for rows in (
-        backend_detail(backend, {name: node}, width, height, AXIS),
-        node_detail(node, (backend,), width, height, AXIS),
+        backend_detail(backend, {name: node}, *size, AXIS),
+        node_detail(node, (backend,), *size, AXIS),
     ):
-        assert {row_width(row) for row in rows} == {width}
-
-
-def test_more_cores_than_bars_become_columns() -> None:
-    """A machine of 144 cores shows each as one column; numbered rows say which."""
-    cores = tuple(float(index % 101) for index in range(144))
-    text = node_text(NodeSample(0.0, cpu=CpuReading(50.0, cores, 144, 3.0)), 80, 22)
-    assert "0–35" in text
-    assert "108–143" in text
+        assert {row_width(row) for row in rows} == {size[0]}
 
 
 def test_a_discrete_gpu_has_its_own_memory() -> None:
@@ -341,39 +215,6 @@ def test_any_figures_fit(figures: dict[str, float | None], size: tuple[int, int]
     """Whatever a server claims, no row of its detail is wider or narrower than the board."""
     view = BackendView("x", "http://x:1", "g", age_s=0.5, slots=16, **figures)  # type: ignore[arg-type] # by field
     assert {row_width(row) for row in backend_detail(view, {}, *size, AXIS)} == {size[0]}
-
-
-def test_the_rehearsal_is_the_same_each_time() -> None:
-    """Two rehearsals of one kind give the same rows, byte by byte."""
-    drawn = [
-        text_of(
-            rows_of(Rehearsal(lanes=2, speculative=True).play(20).snapshot(), "backend", "spark-a", 118, 34)
-        )
-        for _ in range(2)
-    ]
-    assert drawn[0] == drawn[1]
-
-
-def test_a_figure_that_few_servers_report_is_shown_only_where_it_is_known(playing: Snapshot) -> None:
-    """Without it there is no section; a known 0 is shown as 0."""
-    view = playing.backends[0]
-    assert "also reported" not in backend_text(view)
-    known = backend_text(replace(view, counter_figures={"external_cache_hit_percent": 0.0}))
-    assert "also reported" in known
-    assert re.search(r"external +0 % 60 s", known)
-
-
-@pytest.mark.parametrize(("apart_s", "label"), [(0.25, "1 s"), (1.03, "1 s"), (2.0, "2 s"), (4.97, "5 s")])
-def test_rates_of_slow_polls_say_their_seconds(playing: Snapshot, apart_s: float, label: str) -> None:
-    """A server that is polled every 5 s has no rate over 1 s."""
-    table = HistoryTable(("generation_tps",))
-    for step in range(9):
-        table.append(step * apart_s, {"generation_tps": 100.0})
-    view = playing.backends[0]
-    slow = replace(view, history=replace(view.history, generation_tps=table.series()["generation_tps"]))
-    text = backend_text(slow)
-    assert f"last {label}" in text
-    assert f"output tok/s {label}" in text
 
 
 def test_rates_between_two_scrapes_say_their_seconds(parallel: Snapshot) -> None:

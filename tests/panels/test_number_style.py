@@ -7,16 +7,12 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import with_units_joined
 from sparktop.panels.parts.figures import wrapped
 from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_band, sweep_screen
-from sparktop.report.markdown import render
-from sparktop.report.text_snapshot import render as render_text
-from sparktop.sweep.formats.report import sweep_markdown as render_sweep
-from tests.panels.sweep_views import done, evidence, finished, result, running
+from tests.panels.sweep_views import done, evidence, finished, running
 
 SIZES = ((80, 24), (120, 36), (200, 50))
 WRONG = re.compile(r"(?<![\d.,:])\d{4,} (?:tok/s|tok|requests|tokens)\b|\d%|\d(?:tok/s|ms|GiB|°C)\b")
@@ -41,15 +37,6 @@ def test_screens_of_sweeps(size: tuple[int, int]) -> None:
         assert not wrong_in(sweep_band(shown, size[0], 3 * size[1] // 8))
     assert "4,567" in "".join(row_text(row) for row in sweep_screen(shown, *size))
     assert not wrong_in(evidence_screen(evidence(), *size))
-
-
-def test_reports(playing: Snapshot) -> None:
-    """Reports have the style of the screens."""
-    backend = replace(playing.backends[0], generation_tps=12_345.0, prompt_tps=4567.0, running=1234.0)
-    fast = replace(playing, backends=(backend, *playing.backends[1:]))
-    for text in (render(fast), render_text(fast, 80), render_sweep(result())):
-        assert not WRONG.findall(text)
-    assert all(number in render(fast) for number in ("12,345", "4,567", "1,234"))
 
 
 def test_a_line_never_ends_between_a_number_and_its_unit() -> None:

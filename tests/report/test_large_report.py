@@ -1,45 +1,33 @@
-"""Reports of hundreds of servers: groups and the worst come first, and details are of the worst."""
+"""Reports of many servers: groups and the worst come first, and no figure is cut."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import MOST_LISTED, Top, wall_of
 from sparktop.commands.snapshot import render
+from sparktop.graphics.cells import cell_width
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Alert, Severity
+from sparktop.model.router import RouterView, Sum, Totals
 from sparktop.model.snapshot import BackendState, Latency, Quantile, Snapshot
 from sparktop.panels.board.wall_lines import top_keys
-from sparktop.report import cell
-from sparktop.report.tables import MOST, groups_table, is_large, narrowed, omission, worst_table
+from sparktop.report import cell, markdown
+from sparktop.report.markdown import WIDTH
+from sparktop.report.tables import groups_table, narrowed, omission, worst_table
+from sparktop.report.text_snapshot import render as render_text
 from stage.fleet import RehearsedFleet
-from stage.rehearsal import Rehearsal
+from tests.report.conftest import NOON, full_backend, full_node
 
 
 @pytest.fixture(scope="module")
 def fleet() -> Snapshot:
     """Return 200 servers and 45 machines."""
-    return RehearsedFleet(200, 45).play(14).snapshot()
-
-
-def test_groups_come_first_and_the_worst_of_them_before_the_others(fleet: Snapshot) -> None:
-    """With servers, those that are down, and each state with its number; machines last."""
-    rows = groups_table(fleet).rows
-    assert rows[0][:3] == ("llama-70b", "24", "2")
-    assert rows[0][-1].startswith("2 unreachable, ")
-    assert rows[-1][0] == "machines"
-    assert sum(int(row[1]) for row in rows[:-1]) == 200
-
-
-def test_the_worst_are_named_with_figure_and_group(fleet: Snapshot) -> None:
-    """At most ten of each list, the highest first."""
-    rows = worst_table(fleet).rows
-    waiting = [row for row in rows if row[0] == "most waiting"]
-    assert 0 < len(waiting) <= 10
-    figures = [int(row[2]) for row in waiting]
-    assert figures == sorted(figures, reverse=True)
-    assert {row[3] for row in waiting} == {"glm-air"}
+    return RehearsedFleet(200, 45).play(8).snapshot()
 
 
 def test_details_are_of_the_worst_and_the_report_says_so(fleet: Snapshot) -> None:
@@ -62,15 +50,6 @@ def test_the_report_is_short_and_begins_with_the_groups(fleet: Snapshot, form: s
     assert len(text.splitlines()) < 600
     assert text.index("llama-70b") < text.index("llama-001")
     assert all(f'"name": "{one.name}"' in render(fleet, "json") for one in fleet.backends[:3])
-
-
-def test_reports_of_few_servers_are_as_they_were() -> None:
-    """Reports of few servers have no further tables, and show all servers in detail."""
-    few = Rehearsal(backends=4).play(3).snapshot()
-    assert not is_large(few)
-    assert narrowed(few) is few
-    assert (groups_table(few).rows, worst_table(few).rows, omission(few)) == ((), (), "")
-    assert len(few.backends) <= MOST
 
 
 def test_json_has_each_group_with_its_states(fleet: Snapshot) -> None:
@@ -114,3 +93,91 @@ def test_a_list_in_json_is_bounded_and_a_bound_has_its_sign(fleet: Snapshot) -> 
     assert [one["waiting"] for one in worst["waiting"]] == [200.0 - at for at in range(100)]
     assert len(worst["ttft_p95"]) == 100
     assert {(one["ttft_p95_ms"], one["bound"]) for one in worst["ttft_p95"]} == {(60000.0, ">")}
+
+
+COUNTS = (1, 12)
+NAMES = ("spark-{}", "192.168.100.{}:30000")
+ALERT = "no answer for 3 min 12 s (90.5 ms a poll), memory 118.9 of 121.6 GiB, swap-in 12.5 MiB/s, 4 GPUs"
+
+
+def crowd(base: Snapshot, count: int, pattern: str) -> Snapshot:
+    """Return `count` backends and nodes with figures of the greatest usual widths."""
+    names = [pattern.format(number + 100) for number in range(count)]
+    backends = tuple(
+        replace(
+            full_backend(),
+            name=name,
+            nodes=(name,),
+            state=list(BackendState)[(number + 2) % len(BackendState)],
+            state_window_s=120.0,
+            generation_tps=12345.6,
+            prompt_tps=234567.0,
+            running=1024.0,
+            waiting=2048.0,
+            kv_cache_percent=100.0,
+        )
+        for number, name in enumerate(names)
+    )
+    judged = Balance(
+        "openai/gpt-oss-120b",
+        tuple(names),
+        BalanceWord.OSCILLATING,
+        BalanceWord.BALANCED,
+        since=NOON,
+        period_s=10.4,
+        lost_percent=34.0,
+        starved_percent={name: 100.0 - number for number, name in enumerate(names)},
+        requests_share=dict.fromkeys(names, 1 / count),
+        mean_load={name: 12.34 + number for number, name in enumerate(names)},
+        router="litellm-proxy",
+        reasons=("one backend leads",),
+    )
+    return replace(
+        base,
+        backends=backends,
+        nodes=tuple(replace(full_node(), name=name) for name in names),
+        routers=(RouterView("litellm-proxy", "http://127.0.0.1:4000", backends=tuple(names)),),
+        balance=(judged,) if count > 1 else (),
+        alerts=(Alert("down:b", Severity.CRITICAL, names[0], ALERT, NOON),),
+        totals=Totals(*(Sum(value, 1, 1) for value in (148147.2, 2814804.0, 12288.0, 24576.0))),
+    )
+
+
+def cells(text: str) -> list[list[str]]:
+    """Return the cells of each table row of a document."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("pattern", NAMES)
+@pytest.mark.parametrize("width", [80, WIDTH])
+def test_markdown_cuts_only_names(empty_snapshot: Snapshot, count: int, pattern: str, width: int) -> None:
+    """What ends in dots is a name or a list of names; the tables fit the width."""
+    shown = crowd(empty_snapshot, count, pattern)
+    text = markdown.narrowed(markdown.render(shown), width)
+    cut = {cell for row in cells(text) for cell in row if "…" in cell}
+    whole = {"openai/gpt-oss-120b", "litellm-proxy", *(one.name for one in shown.backends)}
+    lists = {", ".join(one.backends) for one in shown.routers}
+    for part in cut:
+        assert any(name.startswith(part.strip("`").removesuffix("…").rstrip(" ,")) for name in whole | lists)
+    assert max(cell_width(line) for line in text.splitlines() if line.startswith("|")) <= width
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("pattern", NAMES)
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_text_cuts_nothing(empty_snapshot: Snapshot, count: int, pattern: str, width: int) -> None:
+    """Titles, names, figures and messages are whole: what finds no room in the row is on a line below."""
+    shown = crowd(empty_snapshot, count, pattern)
+    text = render_text(shown, width)
+    assert "…" not in text
+    assert max(map(cell_width, text.splitlines())) <= width
+    flat = " ".join(text.split())
+    for words in (ALERT, "waiting 24.6k", "alerts 1"):
+        assert words in flat
+    for one in shown.backends:
+        assert re.search(rf"^{re.escape(one.name)} ", text, re.MULTILINE)
+    assert re.search("model openai/gpt-oss-120b|openai/gpt-oss-120b$", text, re.MULTILINE)
+    for figure in ("12,346", "235k", "1,024", "2,048", "< 10 ms", "250 ms"):
+        assert flat.count(figure) >= count

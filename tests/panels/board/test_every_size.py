@@ -1,30 +1,45 @@
-"""The whole board at four sizes with 1 to 12 nodes and backends in every state, checked over rows of text."""
+"""The board and every view of the whole screen at four sizes, checked over rows of text."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from datetime import timedelta
 from itertools import cycle, product
 from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.scenario import backend_name
+from sparktop.colors.palette import palettes
+from sparktop.demo.scenario import SCENARIOS, backend_name
 from sparktop.model.balance import BalanceWord
+from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.series import HistoryTable
-from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot, SpeedState
-from sparktop.panels.board.layout import Drawn
+from sparktop.model.snapshot import (
+    BackendHistory,
+    BackendState,
+    BackendView,
+    Latency,
+    NodeView,
+    Quantile,
+    Snapshot,
+    SpeedState,
+)
+from sparktop.panels.board.bars import header_row
+from sparktop.panels.board.events import events_screen
+from sparktop.panels.board.layout import Drawn, PanelKey
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.parts.figures import SHORT_STATES
-from sparktop.panels.parts.text import figures_width, graph_columns, graph_starts, row_text, row_width
-from stage.rehearsal import Rehearsal
+from sparktop.panels.parts.text import Row, graph_columns, graph_starts, row_text
+from stage.rehearsal import Outage, Rehearsal
+from tests.panels.drawn import SIZES, board, flat, largest_blank, texts
 
 pytestmark = pytest.mark.long
 
-SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
-"""Boards of screens of 60×16, 80×24, 120×36 and 200×50 cells, without header and footer."""
-COUNTS = (1, 2, 5, 12)
+COUNTS = (1, 2, 12)
 CASES = list(product(SIZES, COUNTS))
 Shown = TypeVar("Shown", NodeView, BackendView)
 REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
@@ -33,7 +48,7 @@ REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
 @pytest.fixture(scope="module")
 def twelve() -> Snapshot:
     """Return twelve nodes and backends: four, each three times, which takes a third of the time to play."""
-    four = Rehearsal(backends=4, nodes=4).play(145).snapshot()
+    four = Rehearsal(backends=4, nodes=4).play(100).snapshot()
     names = [backend_name(index) for index in range(12)]
     return replace(
         four,
@@ -83,14 +98,7 @@ def in_state(view: BackendView, state: BackendState) -> BackendView:
 
 def drawn(shown: Snapshot, size: tuple[int, int], preset: Preset = Preset.WATCH) -> tuple[Scene, list[str]]:
     scene = Scene(shown, *size, View(preset=preset))
-    rows = flatten(scene.draw(), size[0], scene.layout.height)
-    assert {row_width(row) for row in rows} == {size[0]}
-    return scene, [row_text(row) for row in rows]
-
-
-def panels(scene: Scene) -> list[Drawn]:
-    """Return the panels with their frames, without the entries of lists."""
-    return [panel for panel in scene.draw() if panel.rows]
+    return scene, texts(flat(scene))
 
 
 @pytest.mark.parametrize(("size", "count"), CASES)
@@ -127,29 +135,14 @@ def text_at(panel: Drawn, lines: list[str]) -> str:
 
 
 @pytest.mark.parametrize(("size", "count"), CASES)
-def test_no_sentence_is_cut_in_a_panel_with_a_free_row(
-    twelve: Snapshot, size: tuple[int, int], count: int
-) -> None:
-    """Where the column of words ends in dots, no row of the same panel is empty."""
-    for moment in in_states(fleet(twelve, count)):
-        scene, _ = drawn(moment, size)
-        for panel in panels(scene):
-            words = [row_text(row)[1 : 2 + figures_width(panel.place.width)] for row in panel.rows[1:-1]]
-            cut = [line for line in words if line.rstrip().endswith("…")]
-            assert not cut or all(line.strip() for line in words), (panel.key, cut)
-
-
-@pytest.mark.parametrize(("size", "count"), CASES)
 @pytest.mark.parametrize("preset", [Preset.WATCH, Preset.COMPACT, Preset.WALL])
 def test_nothing_on_the_board_is_cut(
     twelve: Snapshot, size: tuple[int, int], count: int, preset: Preset
 ) -> None:
     """No word, value, caption or heading ends in dots, in any state, view and order."""
     for moment in in_states(fleet(twelve, count)):
-        for sort in (Sort.CONFIG, Sort.MEMORY):
-            scene = Scene(moment, *size, View(preset=preset, sort=sort))
-            rows = flatten(scene.draw(), size[0], scene.layout.height)
-            assert not [line for line in map(row_text, rows) if "…" in line], sort
+        rows = board(moment, size, View(preset=preset, sort=Sort.MEMORY))
+        assert not [line for line in texts(rows) if "…" in line]
 
 
 @pytest.mark.parametrize(("size", "count"), CASES)
@@ -158,44 +151,6 @@ def test_no_quarter_of_a_busy_board_is_empty(twelve: Snapshot, size: tuple[int, 
     for preset in (Preset.WATCH, Preset.COMPACT, Preset.WALL):
         _, lines = drawn(fleet(twelve, count), size, preset)
         assert largest_blank(lines) <= size[0] * size[1] / 4, preset
-
-
-def largest_blank(lines: list[str]) -> int:
-    """Return the area in cells of the largest rectangle of spaces."""
-    best = 0
-    heights = [0] * len(lines[0])
-    for line in lines:
-        heights = [height + 1 if char == " " else 0 for height, char in zip(heights, line, strict=True)]
-        for start, low in enumerate(heights):
-            lowest = low
-            for end in range(start, len(heights)):
-                lowest = min(lowest, heights[end])
-                if not lowest:
-                    break
-                best = max(best, lowest * (end - start + 1))
-    return best
-
-
-@pytest.mark.parametrize(("size", "count"), [case for case in CASES if case[1] > 1])
-def test_equal_loads_look_equal(twelve: Snapshot, size: tuple[int, int], count: int) -> None:
-    """Backends with one history have the same dots, whichever place on the board they have."""
-    shown = fleet(twelve, count)
-    first = shown.backends[0]
-    same = tuple(replace(first, name=view.name, load=None) for view in shown.backends)
-    scene, lines = drawn(replace(shown, backends=same), size)
-    graphs = []
-    starts = graph_starts(size[0])
-    for panel in scene.draw():
-        place = panel.place
-        if panel.key.kind == "backend" and place.width >= size[0] - 2:
-            inside = lines[place.y : place.y + place.height]
-            dots = [
-                "".join(c if "\u2800" <= c <= "\u28ff" else " " for c in row[starts[0] :]) for row in inside
-            ]
-            graphs.append([row for row in dots if row.strip()])
-    assert len({place.height for place in scene.layout.places if place.kind == "backend"}) <= 1
-    assert graphs or any(place.columns > 1 for place in scene.layout.places)
-    assert all(graph == graphs[0] for graph in graphs)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -240,12 +195,122 @@ def moving(view: Shown, every_s: float) -> Shown:
     return replace(view, history=replace(view.history, **series))
 
 
-@pytest.mark.parametrize("preset", [Preset.WATCH, Preset.COMPACT, Preset.WALL])
-def test_five_backends_fit_on_the_smallest_board(twelve: Snapshot, preset: Preset) -> None:
-    """At 60×16 all five nodes and backends are in sight in each view; the board's list has its headings."""
-    scene, lines = drawn(fleet(twelve, 5), SIZES[0], preset)
-    assert scene.layout.height == SIZES[0][1]
-    keys = scene.keys()
-    names = [view.name for view in twelve.backends[:5]]
-    assert [key.name for key in keys if key.kind == "backend"] == names
-    assert preset is Preset.WALL or any("tok/s" in line and "wait" in line for line in lines)
+KINDS = ("backend", "node", "router", "balance", "evidence", "events")
+NAMED = re.compile(r"VLLM::|vllm server|systemd-journ|nvme Compo")
+"""Rows with the names of processes and sensors, which may be longer than any column."""
+MORE = re.compile(r"… \d+ more")
+
+
+@pytest.fixture(scope="module")
+def shown() -> list[Snapshot]:
+    """Return two servers behind a router that swings, the same with one that is dead, and three."""
+    scenario = SCENARIOS["oscillation"]
+    pair = (Rehearsal(nodes=2, scenario=scenario, outage=outage) for outage in (None, Outage(1, 40)))
+    return [*(live.play(70).snapshot() for live in pair), Rehearsal(backends=3, nodes=3).play(30).snapshot()]
+
+
+def view_rows(snapshot: Snapshot, kind: str, size: tuple[int, int]) -> list[Row]:
+    """Return one view of the whole screen; what scrolls is longer than the screen."""
+    if kind == "events":
+        at = snapshot.taken_at
+        message = "queue of 12 requests: " + "the first one waits for a free slot of the server, " * 3
+        events = tuple(
+            Event(at + timedelta(seconds=index), Severity.WARNING, "spark-a", message) for index in range(30)
+        )
+        return events_screen(Snapshot(at, snapshot.at, 1.0, 1.0, events=events), *size)
+    names = {
+        "backend": [view.name for view in snapshot.backends],
+        "node": [view.name for view in snapshot.nodes],
+        "router": [view.name for view in snapshot.routers],
+    }.get(kind, [snapshot.balance[0].group])
+    return board(snapshot, size, zoomed=PanelKey(kind, names[-1])) if names else []
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_view_uses_its_room_and_cuts_nothing(
+    shown: list[Snapshot], kind: str, size: tuple[int, int]
+) -> None:
+    """At most a quarter is empty in one place; no value or sentence is cut, and each role has a colour.
+
+    A router of two deployments has no more to show on the smallest screen, nor has a group without samples.
+    """
+    for snapshot in shown:
+        rows = view_rows(snapshot, kind, size)
+        lines = texts(rows)
+        if (kind, size) != ("router", SIZES[0]) and (kind != "evidence" or snapshot.balance[0].swing):
+            assert not rows or largest_blank(lines[: size[1]]) <= size[0] * size[1] / 4
+        cut = [row for row in lines if "…" in row and not NAMED.search(row) and not MORE.search(row)]
+        full = all(row.strip("│ ") for row in lines[: size[1]])
+        assert not cut or (full and (snapshot is shown[1] or kind in {"router", "events"})), cut
+        assert all(palette.color(role) for palette in palettes().values() for row in rows for _, role in row)
+
+
+CUT = re.compile(r"\d[\d.,]*( ?[A-Za-zµ%°/×]+)?…")
+"""Matches a figure, or a figure and its unit, that ends in dots."""
+LABELS = """tok/s max run wait cached computed prompt output gen KV load power GPU CPU TTFT ITL E2E queue mem
+    req/s hits context rx tx swap headroom GiB tok req mean p50 p95 p99 limit last over of batch steps"""
+GLUED = re.compile(rf"(?<![A-Za-z])({'|'.join(LABELS.split())})\d")
+NAMES = re.compile(r"VLLM::|vllm server|sparkrun_")
+"""Rows with names of processes and containers, whose ends may be left out."""
+FIGURE_SIZES = [(60, 14), (80, 22), (93, 26), (200, 48)]
+SCENES = ["oscillation", "kv-starved", "tp2"]
+SCALES = [1.0, 37.7, 1234.5]
+
+
+def large(view: BackendView, scale: float) -> BackendView:
+    """Return a backend whose rates, counts, latencies and histories are `scale` times as large."""
+
+    def latency(of: Latency) -> Latency:
+        return replace(of, mean_s=scale, p50=Quantile(scale), p95=Quantile(9 * scale), count=90 * scale)
+
+    table = HistoryTable(BackendHistory.__struct_fields__)
+    for second in range(100):
+        table.append(second, dict.fromkeys(table.series(), scale * (second % 7)))
+    return replace(
+        view,
+        generation_tps=11.3 * scale,
+        generation_tps_1s=10.7 * scale,
+        prompt_tps=99.9 * scale,
+        prompt_cached_tps=17.3 * scale,
+        requests_per_s=1.1 * scale,
+        running=round(3 * scale),
+        waiting=round(2 * scale),
+        slots=round(4 * scale),
+        generation_tokens=1e4 * scale,
+        history=BackendHistory(**table.series()),
+        ttft=latency(view.ttft),
+        itl=latency(view.itl),
+        e2e=latency(view.e2e),
+        queue=latency(view.queue),
+    )
+
+
+def every_text(shown: Snapshot, size: tuple[int, int]) -> Iterator[str]:
+    """Yield the rows of the header, of the board in each view, and of each kind of full screen."""
+    width, height = size
+    yield row_text(header_row(shown, width))
+    scenes = [Scene(shown, width, height, View(preset=preset)) for preset in Preset]
+    alone = [PanelKey("node", shown.nodes[0].name), PanelKey("backend", shown.backends[0].name)]
+    alone += [PanelKey(kind, one.group) for one in shown.balance for kind in ("balance", "evidence")]
+    scenes += [Scene(shown, width, height, zoomed=key) for key in alone]
+    for scene in scenes:
+        rows = flatten(scene.draw(), width, scene.layout.height)
+        yield from (text for text in map(row_text, rows) if not NAMES.search(text))
+
+
+@pytest.fixture(scope="module", params=SCENES)
+def scene(request: pytest.FixtureRequest) -> Snapshot:
+    """Return a scenario after a minute."""
+    count = 3 if request.param == "kv-starved" else 2
+    return Rehearsal(backends=count, nodes=count, scenario=SCENARIOS[request.param]).play(62).snapshot()
+
+
+@pytest.mark.parametrize("size", FIGURE_SIZES)
+def test_no_figure_is_cut_and_none_touches_its_label(scene: Snapshot, size: tuple[int, int]) -> None:
+    """Whatever the values, no digits or units end in dots, and a space stands before each figure."""
+    for scale in SCALES:
+        views = tuple(large(view, scale) if scale > 1 else view for view in scene.backends)
+        shown = replace(scene, backends=views)
+        wrong = [text for text in every_text(shown, size) if CUT.search(text) or GLUED.search(text)]
+        assert not wrong, (scale, wrong)

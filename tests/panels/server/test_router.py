@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.colors.palette import palettes
-from sparktop.model.router import Deployment, RouterView
+from sparktop.model.router import RouterView
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.layout import Boxes, PanelKey, Place, Tiling, arrange
+from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.text import row_text, row_width
@@ -70,43 +69,6 @@ def test_a_router_alone_has_the_loads_of_its_backends(routed: Snapshot, width: i
     assert empty <= height / 4 or height == SIZES[0][1]
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.integers(60, 220),
-    st.integers(14, 70),
-    st.integers(0, 4),
-    st.integers(0, 12),
-    st.integers(1, 5),
-    st.sampled_from(list(Tiling)),
-)
-def test_no_panel_overlaps_a_router(
-    width: int, height: int, nodes: int, backends: int, routers: int, tiling: Tiling
-) -> None:
-    """Whatever stands on the board, all panels lie apart and inside it."""
-    layout = arrange(width, height, nodes, backends, Boxes(events=True), tiling=tiling, routers=routers)
-    taken: set[tuple[int, int]] = set()
-    for place in layout.places:
-        cells = {(x, y) for x in range(place.x, place.x + place.width) for y in _rows(place)}
-        assert not taken & cells
-        assert place.x + place.width <= width
-        assert place.y + place.height <= layout.height
-        taken |= cells
-    assert sum(place.kind == "router" for place in layout.places) in {0, routers}
-
-
-def _rows(place: Place) -> range:
-    return range(place.y, place.y + place.height)
-
-
-def test_routers_belong_to_the_box_of_the_backends(routed: Snapshot) -> None:
-    """Hiding the backends hides their router, and without a router every panel stands where it stood."""
-    hidden = Scene(routed, 120, 34, View(boxes=Boxes(backends=False)))
-    assert {place.kind for place in hidden.layout.places} == {"node"}
-    plain = arrange(120, 34, 1, 2, Boxes())
-    assert arrange(120, 34, 1, 2, Boxes(), routers=0) == plain
-    assert Scene(replace(routed, routers=(), balance=()), 120, 34).layout == plain
-
-
 def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
     """The panel has name, kind, version, strategy, state and since when, deployments and what is unmapped."""
     top, share, flow, edge = panel(routed.routers[0])
@@ -142,33 +104,6 @@ def test_a_deployment_that_fails_is_marked(width: int, height: int) -> None:
     assert height == 3 or "▲" in text
 
 
-def test_deployments_that_do_not_fit_are_counted() -> None:
-    """The row ends with the number of further deployments and with how many of those are unmapped."""
-    sent: dict[str, str | None] = {f"spark-{number}": "spark-a" for number in range(9)}
-    flow = panel(router(deployments=sent), width=80)[2]
-    assert flow.count("→") == 2
-    assert "spark-1 → spark-a +7 more " in flow
-    flow = panel(router(deployments=sent | {"cloud": None, "far": None}), width=80)[2]
-    assert flow.count("→") == 1
-    assert "+10 more, 2 ✖ unmapped " in flow
-
-
-def test_a_configured_strategy_is_marked() -> None:
-    """A label from the config never looks like the router's own word."""
-    assert "shuffle (config)" in panel(router(strategy="shuffle"))[0]
-    assert "(config)" not in panel(router(strategy="shuffle", strategy_read=True))[0]
-    assert "strategy –" in panel(router())[0]
-
-
-def test_shares_add_up_and_carry_signs() -> None:
-    """A quarter of the requests is a quarter of the bar, with sign, number and percent."""
-    share = panel(router(), width=200)[1]
-    bar = share.split("run ")[1].split("  ")[0]
-    assert (len(bar), bar[0], bar[10]) == (40, "■", "▬")
-    assert "■ spark-a   3  25 %" in share
-    assert "▬ spark-b   9  75 %" in share
-
-
 def test_nothing_running_and_nothing_known_differ() -> None:
     """An idle group has an empty bar and zeros; a group without reported counts has dashes."""
     idle = panel(replace(router(), running={"spark-a": 0.0, "spark-b": 0.0}))[1]
@@ -177,14 +112,6 @@ def test_nothing_running_and_nothing_known_differ() -> None:
     assert "0" in idle
     assert "––––" in dumb
     assert "0" not in dumb
-
-
-def test_what_it_does_not_tell_is_said_once() -> None:
-    """Without a key the panel says once what to do: in the row of the deployments or on its edge."""
-    note = "needs api_key_env to list its deployments"
-    assert "\n".join(panel(router(note=note))).count(note) == 1
-    assert "\n".join(panel(router(note=note), height=3)).count(note) == 1
-    assert "deployments –" in panel(router(note=note), height=3)[1]
 
 
 def test_a_router_that_is_down_says_since_when_and_why() -> None:
@@ -199,19 +126,6 @@ def test_a_router_that_is_down_says_since_when_and_why() -> None:
     assert any(role == "stale" and "spark-1" in words for words, role in rows[2])
     assert not any(role == "stale" for _, role in rows[1])
     assert "▬ spark-b   –" in text
-
-
-def test_alone_it_lists_every_deployment(routed: Snapshot) -> None:
-    """Zoomed, each deployment has a row with its address and model, and what does not fit is counted."""
-    key = PanelKey("router", "proxy")
-    scene = Scene(routed, 120, 34, selected=key, zoomed=key)
-    assert scene.keys() == [key]
-    text = "\n".join(row_text(row) for row in scene.draw()[0].rows)
-    assert "http://192.168.100.11:8000/v1" in text
-    assert "cloud-1    → ✖ unmapped" in text
-    many = tuple(Deployment(f"d{number}") for number in range(40))
-    view = router(told=many, deployments=dict.fromkeys((one.id for one in many), "spark-a"))
-    assert "… and 30 more deployments" in "\n".join(panel(view, height=16))
 
 
 @settings(max_examples=80, deadline=None)
@@ -241,25 +155,3 @@ def test_any_router_fits_its_panel(
     rows = router_panel(view, width, height)
     assert len(rows) == height
     assert {row_width(row) for row in rows} == {width}
-
-
-def test_every_theme_colours_every_part() -> None:
-    """Nine backends use every colour of the bar, and no theme lacks one."""
-    names = tuple(f"b{number}" for number in range(9))
-    view = replace(router(), backends=names, running=dict.fromkeys(names, 1.0))
-    roles = {role for row in router_panel(view, 200, 4) for _, role in row}
-    assert all(palette.color(role) for palette in palettes().values() for role in roles)
-
-
-def test_a_router_that_counts_its_requests_shows_them() -> None:
-    """Without a watched backend the bar shows the router's own counts; this kind reports no strategy."""
-    sent = {"http://10.0.0.7:8000": 5.0, "http://10.0.0.8:8000": 2.0}
-    view = RouterView(
-        "front", "http://f:1", kind="production-stack", alive=True, age_s=1.0, sent=sent, in_flight=7.0
-    )
-    text = "\n".join(panel(view, 80, 4))
-    assert "10.0.0.7:8000   5  71 %" in text
-    assert "production-stack · in flight 7" in text
-    assert "strategy" not in text
-    queued = replace(view, kind="dynamo", sent=None, queued=4.0)
-    assert "run queued 4, in flight 7" in "\n".join(panel(queued, 80, 4))

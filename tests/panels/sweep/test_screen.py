@@ -1,9 +1,10 @@
-"""Screens of a sweep at every size: whole rows, and signs beside every colour."""
+"""Screens of a sweep at every size: whole rows, signs beside every colour, no large empty area."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,20 +13,46 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.colors.palette import shipped_palettes
-from sparktop.model.sweep import LevelKey, Mark, SweepStatus, SweepView
+from sparktop.model.activity import Activities
+from sparktop.model.load import concurrency_point
+from sparktop.model.sweep import (
+    ConditionBar,
+    Countdown,
+    HistoryRow,
+    LevelKey,
+    LevelSpan,
+    LevelState,
+    LiveSeries,
+    PlannedLevel,
+    Rank,
+    SearchView,
+    SweepStatus,
+    SweepView,
+    TriedLoad,
+)
+from sparktop.panels.board.layout import SWEEP_HEIGHT
 from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
-from sparktop.panels.sweep.live import GUTTER, live_rows
-from sparktop.panels.sweep.screen import curves_screen, status_run, sweep_band, sweep_screen
-from sparktop.panels.sweep.table import columns_for, marks_words, table_rows
+from sparktop.panels.sweep.live import GUTTER, conversations_rows, live_rows
+from sparktop.panels.sweep.screen import (
+    countdown_band,
+    curves_screen,
+    notices_screen,
+    status_run,
+    sweep_band,
+    sweep_screen,
+)
+from sparktop.panels.sweep.table import capacity_rows, table_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
-from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, series_of
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.result.store import StoredSweep
+from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import result_view
+from tests.panels.drawn import largest_blank, texts
 from tests.panels.sweep_views import (
     done,
     evidence,
@@ -106,56 +133,10 @@ def text(rows: Sequence[Row]) -> str:
     return "\n".join(row_text(row) for row in rows)
 
 
-def lines(rows: Sequence[Row], word: str) -> list[str]:
-    return [row_text(row) for row in rows if word in row_text(row)]
-
-
 @pytest.mark.parametrize("name", ["running", "done", "band", "curves"])
 def test_simulated_figures_are_called_so(name: str) -> None:
     """A picture of the simulation cannot be mistaken for a measurement."""
     assert "simulated" in text((WHOLE | LONG)[name](80, 24))
-
-
-def test_a_running_level_has_a_bar_and_the_ones_ahead_say_so() -> None:
-    """The table fills from the top; what is not made has no figures."""
-    rows = table_rows(running(), 100, 20)
-    (now,) = lines(rows, "running")
-    assert "█" in now
-    assert "1/3 runs" in now
-    assert len(lines(rows, "ahead")) == 3
-
-
-def test_the_best_has_a_sign_and_those_alike_another() -> None:
-    """Without colour one sees which figure is best in its column."""
-    rows = table_rows(done(), 120, 12)
-    best = [row for row in lines(rows, "◆") if "best" not in row]
-    assert best
-    assert all("c" in row for row in best)
-    assert lines(rows, "◇")
-
-
-def test_a_long_table_keeps_the_chosen_level_in_sight() -> None:
-    """With room for three levels the cursor is on one of them, and the others are counted."""
-    rows = table_rows(done(), 80, 5, chosen=LevelKey("proxy", 4, 100))
-    assert "▶" in lines(rows, "c4")[0]
-    assert "3 more" in text(rows)
-
-
-@pytest.mark.parametrize("status", [one for one in SweepStatus if one.over])
-def test_every_end_is_a_word(status: SweepStatus) -> None:
-    """How a sweep ended stands on the frame."""
-    assert status.value in text(sweep_screen(replace(done(), status=status), 80, 24)[:1])
-
-
-def test_tracks_share_one_axis() -> None:
-    """Where a level begins, its edge stands in the same cell of every big track."""
-    live = running().live
-    assert live is not None
-    rows = [row_text(row) for row in live_rows(live, {"spark-a": "A", "proxy": "B"}, 100, 24)]
-    edge = rows[0].index("▏", rows[0].index("▏") + 1)
-    below = [row[edge] for row in rows[1:14]]
-    assert below.count("┊") >= 5
-    assert "A c1" in rows[0]
 
 
 def test_a_live_screen_shows_servers_and_machines() -> None:
@@ -165,53 +146,6 @@ def test_a_live_screen_shows_servers_and_machines() -> None:
     shown = text(live_rows(live, {}, 120, 40))
     for word in ("tok/s", "in flight", "TTFT", "60 W", "61 °C", "2400 MHz", "25 % KV"):
         assert word in shown
-
-
-def test_points_and_median_are_both_on_the_ttft_track() -> None:
-    """Single requests are dots, their median is a line."""
-    live = finished().live
-    assert live is not None
-    rows = [row_text(row) for row in live_rows(live, {}, 150, 24)]
-    first = next(index for index, row in enumerate(rows) if row.startswith("TTFT"))
-    track = "".join(rows[first : first + 4])
-    assert "─" in track
-    assert any("\u2801" <= char <= "\u28ff" for char in track)
-    assert rows[first].startswith("TTFT ─ p50 ")
-    assert rows[first + 2].startswith(" ⠂ each request")
-
-
-def test_each_server_has_a_row_of_its_load_on_one_scale() -> None:
-    """Waiting requests are above running ones as on the board; no letters are in the cells."""
-    live = with_servers(running(), 4).live
-    assert live is not None
-    rows = live_rows(live, {}, 120, 40)
-    loads = [row for row in rows if " run " in row_text(row)[:GUTTER]]
-    assert len(loads) == 4
-    drawn = "".join(row_text(row)[GUTTER:] for row in loads)
-    assert set(drawn) <= {" ", "↑", *map(chr, range(0x2800, 0x2900))}
-    assert "share" not in text(rows)
-
-
-def test_requests_and_runs_that_no_file_tells_have_no_column() -> None:
-    """The levels of other tools have unknown counts: "0 of 0 failed" would be a claim."""
-    view = done()
-    untold = replace(view, rows=tuple(replace(row, ok=0, failed=0, cancelled=0, runs=0) for row in view.rows))
-    assert {"failed", "runs"} <= {column.heading for column in columns_for(view, 118)}
-    assert not {"failed", "runs"} & {column.heading for column in columns_for(untold, 118)}
-
-
-@pytest.mark.parametrize(
-    ("room", "shown"), [(40, "!too short, !few runs, ▾bunched"), (23, "!too short +2"), (3, "!▾")]
-)
-def test_marks_that_have_no_room_are_counted(room: int, shown: str) -> None:
-    """No word is cut: marks without room are a number; if no word fits, the signs stand alone."""
-    marks = (
-        Mark("too_short", "too short", "…"),
-        Mark("few_runs", "few runs", "…"),
-        Mark("bunched", "bunched", "…", doubt=False),
-    )
-    row = replace(done().rows[0], marks=marks)
-    assert row_text(marks_words(row, room)) == shown
 
 
 def swept(*concurrency: int) -> SweepView:
@@ -248,3 +182,297 @@ def test_failed_requests_stand_in_the_frame_of_the_sweep() -> None:
         assert not [
             text for text, _ in status_run(replace(failing, rows=(), moment=None)) if "failed" in text
         ]
+
+
+LEVELS = tuple(concurrency_point(one) for one in (1, 4, 16))
+COUNTDOWN = Countdown("quick", "128 → 64 tokens", ("proxy (router)",), LEVELS, 63, 21, 3.0, 3.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(60, 220),
+    st.integers(SWEEP_HEIGHT, 20),
+    st.floats(-1.0, 3.0),
+    st.lists(st.text("ab-界", min_size=1, max_size=40), max_size=6),
+)
+def test_the_countdown_has_its_size_and_says_how_to_stop_it(
+    width: int, height: int, left_s: float, names: list[str]
+) -> None:
+    """Whatever is about to start, the band is as large as asked, and its keys are never cut off below."""
+    countdown = replace(COUNTDOWN, left_s=left_s, targets=tuple(names))
+    rows = countdown_band(countdown, width, height)
+    assert len(rows) == height
+    assert {row_width(row) for row in rows} == {width}
+    assert any("esc stops it" in row_text(row) for row in rows)
+
+
+def test_the_notices_hold_verdict_and_what_was_said() -> None:
+    """The page has the verdict of a finished sweep, and all notices; without any it says so."""
+    view = replace(running(), notices=("one thing", "another thing"))
+    text = "\n".join(row_text(row) for row in notices_screen(view, 80, 24))
+    assert text.index("another thing") < text.index("one thing")
+    found = " ".join(row_text(row).strip("│ ") for row in notices_screen(done(), 200, 24))
+    assert all(sentence in found for sentence in done().verdict)
+    assert "nothing was said" in row_text(notices_screen(starting(), 80, 24)[1])
+
+
+def two_agents() -> Activities:
+    """Return two agents over 8 slots: one decodes and then runs a tool, the other waits and is computed."""
+    each = ("ddddtttt", "wwwwpppd")
+    counts = ((1, 0, 1, 0, 0),) * 4 + ((0, 1, 0, 1, 0),) * 3 + ((1, 0, 0, 1, 0),)
+    return Activities(0.25, counts, each, queue_known=True)
+
+
+def agents(number: int) -> Activities:
+    """Return as many agents over 2000 slots: half of them think, the others are decoded."""
+    return Activities(0.25, ((number // 2, 0, 0, 0, number - number // 2),) * 2000)
+
+
+def test_a_row_for_each_says_what_it_does_now_and_what_it_did() -> None:
+    """The newest slot is at the right edge, and the first row counts the agents by activity."""
+    rows = [row_text(row) for row in conversations_rows(two_agents(), 80, 3)]
+    words = " ".join(rows[0].split())
+    assert words == "agents last 2 s ━ 1 decode ─ 0 prefill ┄ 0 waiting t. 1 tool · 0 think"
+    assert rows[1].startswith("agent 1  tool")
+    assert rows[1].endswith(4 * "━━━━" + "t..." + 3 * "....")
+    assert rows[2].startswith("agent 2  decode")
+    assert rows[2].endswith(4 * "┄┄┄┄" + 4 * "───" + 4 * "━")
+
+
+def test_every_size_is_filled_exactly() -> None:
+    """No size breaks the picture, and its rows are as wide as asked."""
+    for activities in (two_agents(), agents(100), Activities(0.25, ())):
+        for width in (10, 24, 60, 80, 200):
+            for height in range(1, 8):
+                rows = conversations_rows(activities, width, height)
+                assert [row_width(row) for row in rows] == [width] * height
+
+
+def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
+    """What is best and what is alike stands at the edge, where marks of doubt are explained, too."""
+    view = done()
+    assert {Rank.BEST, Rank.LEVEL} <= {rank for row in view.rows for rank in row.ranks.values()}
+    for size in ((80, 9), (120, 13), (200, 18)):
+        edge = row_text(sweep_band(view, *size)[-1])
+        assert "◆ best" in edge
+        assert "◇ no clear difference" in edge
+    plain = replace(view, rows=tuple(replace(row, ranks={}, marks=()) for row in view.rows))
+    assert not set("◆◇!▾") & set(row_text(table_rows(plain, 120, 12)[-1]))
+
+
+def test_a_running_sweep_fills_its_column_on_the_board() -> None:
+    """Levels that run and levels ahead follow those that are done, as far as there are rows; none is cut."""
+    view = running()
+    large = [row_text(row) for row in sweep_band(view, 200, 18)]
+    assert sum(" ahead" in row for row in large) == sum(level.runs_done == 0 for level in view.levels)
+    small = [row_text(row) for row in sweep_band(view, 120, 13)]
+    assert any("running 1/3 runs" in row for row in small)
+    assert not any("…" in row for row in [*large, *small])
+
+
+TRIED = (
+    TriedLoad("1", holds=True, certain=True),
+    TriedLoad("2", holds=True, certain=True),
+    TriedLoad("4", holds=True),
+    TriedLoad("5", now=True),
+    TriedLoad("6", holds=False),
+    TriedLoad("8", holds=False, certain=True),
+)
+BARS = (
+    ConditionBar("p90 TTFT", "463 ms", "2 s", 0.23, met_percent=100.0, needed_percent=90.0),
+    ConditionBar(
+        "p10 stream",
+        "14.1 tok/s",
+        "at least 15 tok/s",
+        1.06,
+        at_least=True,
+        met_percent=56.0,
+        needed_percent=90.0,
+    ),
+    ConditionBar("p90 E2E", "–", "9 s"),
+)
+SEARCH = SearchView("spark", TRIED, "between 4 and 5", BARS, "5 agents, 17 requests so far")
+
+
+def drawn(view: SearchView, width: int, most: int = 20) -> list[str]:
+    """Return the rows as text."""
+    return [row_text(row).rstrip() for row in capacity_rows([view], width, most, named=False)]
+
+
+def roles(row: Row) -> set[str]:
+    """Return the colours of the filled cells of a bar."""
+    return {role for text, role in row if "█" in text}
+
+
+def test_tried_loads_have_their_verdicts() -> None:
+    """✓ and ✗ where it is certain, ? where it is not, ▸ where a run is being made."""
+    assert drawn(SEARCH, 76)[0] == "tried   1✓  2✓  4?  ▸5   6?  8✗"
+
+
+def test_conditions_are_bars_against_their_limits() -> None:
+    """The limit is at two thirds; the colour says how near it is; unknown values have no bar."""
+    rows = capacity_rows([SEARCH], 100, 20, named=False)
+    text = [row_text(row) for row in rows]
+    assert text[1].startswith("5 agents, 17 requests so far:")
+    assert "463 ms of 2 s" in text[2]
+    assert "met by 56 %, needs 90 %" in text[3]
+    assert [roles(row) for row in rows[2:5]] == [{"good"}, {"bad"}, set()]
+    assert len({row.index("┃") for row in text[2:5]}) == 1
+    assert text[5].startswith("next    between 4 and 5")
+    assert {row_width(row) for row in rows} == {100}
+
+
+LENGTHS = (1024, 131_072)
+TABLE_WIDTHS = (80, 200)
+
+
+def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0) -> Series:
+    """Return a series with levels of 64 requests at once, a level per prompt length."""
+    figure = value_of(speed, (speed, speed * 1.01, speed * 0.99))
+    levels = tuple(SeriesLevel(Load(64, length, 4), {"decode_tps": figure}) for length in lengths)
+    return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
+
+
+def of_lengths(view: SweepView, first_s: float) -> SweepView:
+    """Return a running sweep with levels of two prompt lengths, the first of which took `first_s`."""
+    live = view.live
+    assert live is not None
+    keys = [LevelKey("spark-a", 2, length) for length in LENGTHS]
+    spans = (
+        LevelSpan(keys[0], live.start_at, live.start_at + first_s),
+        LevelSpan(keys[1], live.start_at + first_s),
+    )
+    levels = tuple(PlannedLevel(key, LevelState.RUNNING) for key in keys)
+    return replace(view, levels=levels, rows=(), live=replace(live, spans=spans))
+
+
+@pytest.mark.parametrize("width", TABLE_WIDTHS)
+def test_a_difference_has_lengths_where_there_are_several(width: int) -> None:
+    """Each row of a difference has its length and its uncut change; the verdict names the lengths."""
+    found = difference(series("x"), series("y", speed=150.0))
+    rows = texts(difference_screen(found, width, 24))
+    for length in LENGTHS:
+        (row,) = [one for one in rows if f" c64/{length} " in one and "→" in one]
+        assert "▲ better" in row
+    assert "c64/1024, c64/131072" in found.verdict
+    alike = texts(difference_screen(difference(series("x"), series("y")), width, 24))
+    assert sum("none shown" in row or "no clear difference" in row for row in alike if "c64/" in row) >= 2
+
+
+@pytest.mark.parametrize("width", TABLE_WIDTHS)
+def test_the_tracks_name_the_length_of_each_level(width: int) -> None:
+    """The strip above the tracks has the same names as the table."""
+    for first_s, name in ((10.0, "▏A c2/1024"), (4.0, "▏A c2/131072─")):
+        (strip,) = [
+            row for row in texts(sweep_screen(of_lengths(running(), first_s), width, 40)) if "▏" in row
+        ]
+        assert name in strip
+    assert "c2/" not in "\n".join(texts(sweep_screen(running(), width, 40)))
+
+
+NAMES = {"proxy": "A", "spark-a": "B"}
+
+
+def live_of(seconds: float, *levels: tuple[str, int]) -> LiveSeries:
+    """Return a sweep of `seconds` in which each of `levels` took the same time; the last one runs."""
+    each = seconds / len(levels)
+    spans = tuple(
+        LevelSpan(LevelKey(name, c), at * each, (at + 1) * each if at + 1 < len(levels) else None)
+        for at, (name, c) in enumerate(levels)
+    )
+    count = int(seconds)
+    return LiveSeries(0.0, 1.0, count, tps=(1.0,) * count, spans=spans)
+
+
+def test_what_is_not_in_flight_is_no_queue() -> None:
+    """Six of eight agents have a request in flight: the graph reaches six, and dots say what is missing."""
+    live = replace(
+        live_of(30.0, ("proxy", 8)),
+        in_flight=(6.0,) * 30,
+        in_flight_now=6.0,
+        concurrency=(8.0,) * 30,
+    )
+    rows = live_rows(live, NAMES, 80, 20)
+    at = next(index for index, row in enumerate(rows) if row_text(row).startswith("in flight"))
+    graph = rows[at : at + 3]
+    assert "·" in row_text(graph[0])[GUTTER:] or "·" in row_text(graph[1])[GUTTER:]
+    assert row_text(graph[2])[:GUTTER].split()[:3] == ["·", "no", "request"]
+    assert not any("waiting" in role for row in graph for _, role in row)
+
+
+SIZES = ((60, 16), (80, 24), (200, 50))
+MOST_EMPTY = 0.25
+"""Largest empty rectangle, as a share of the screen."""
+SENTENCES = (
+    "c4: simple-shuffle is best: +26 % decode and −23 % TTFT, both against proxy, +28 % prefill over spark-a",
+    "Decode: simple-shuffle best at c48 (+5 % against solo)",
+    "3 of 12 levels have a warning: see why before you trust them",
+)
+HEADLINE = "best: c = 32, 333 tok/s, still rising: try c = 64; TTFT p90 stays under 2 s up to c = 16"
+
+
+def view_of(status: SweepStatus) -> SweepView:
+    return replace(
+        finished(), status=status, verdict=SENTENCES, headline=HEADLINE, words=f"{status.value} after 40 s"
+    )
+
+
+def sweep(view: Callable[[], SweepView], *, curves: bool = True) -> Draw:
+    return lambda width, height: sweep_screen(view(), width, height, curves=curves)
+
+
+def history(count: int) -> Draw:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    rows = [HistoryRow(f"{index}.json", at, "quick", "done", ("proxy",)) for index in range(count)]
+    return lambda width, height: history_screen(rows, width, height, preview=done())
+
+
+def topologies(width: int, height: int) -> list[Row]:
+    found = done().topologies
+    assert found is not None
+    return topology_screen(found, width, height, plots=done().plots)
+
+
+def changes(width: int, height: int) -> list[Row]:
+    before, after = series_of(result())
+    return difference_screen(difference(before, after), width, height, scroll=0)
+
+
+STATES: dict[str, Draw] = {
+    "running": sweep(running),
+    "running on 4 servers": sweep(lambda: with_servers(running(), 4)),
+    "finished": sweep(finished),
+    "finished, over time": sweep(finished, curves=False),
+    "stored": sweep(done),
+    "stored, one target": sweep(lambda: replace(done(), rows=done().rows[:3], levels=done().levels[:3])),
+    **{one.value: sweep(lambda one=one: view_of(one)) for one in SweepStatus if one.over},  # type: ignore[misc] # a default binds the loop's value
+    "searching": sweep(lambda: replace(running(), searches=(SEARCH,))),
+    "searched": sweep(lambda: replace(finished(), searches=(SEARCH,))),
+    "topologies": topologies,
+    "evidence": lambda width, height: evidence_screen(evidence(), width, height),
+    "history of 1": history(1),
+    "history of 60": history(60),
+    "difference": changes,
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("state", STATES)
+def test_no_large_area_is_empty(state: str, size: tuple[int, int]) -> None:
+    """A screen that has something to show uses its room: at most a quarter of it in one place is empty."""
+    width, height = size[0], size[1] - 1
+    rows = texts(STATES[state](width, height))[:height]
+    assert largest_blank(rows) <= MOST_EMPTY * size[0] * size[1], "\n".join(rows)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("status", [one for one in SweepStatus if one.over])
+def test_a_sentence_is_whole_or_not_there(status: SweepStatus, size: tuple[int, int]) -> None:
+    """The answer always is; findings that have no room are counted, and never cut in the middle."""
+    rows = texts(sweep_screen(view_of(status), size[0], size[1] - 1))
+    said = " ".join(" ".join(row.strip("│ ") for row in rows).split())
+    assert HEADLINE in said
+    for sentence in SENTENCES:
+        assert sentence in said or sentence[:30] not in said, "\n".join(rows)
+    if not all(sentence in said for sentence in SENTENCES):
+        assert "more: n shows all" in said

@@ -11,4 +11,4 @@ from stage.fleet import RehearsedFleet
 @pytest.fixture(scope="session")
 def fleet() -> Snapshot:
     """Return 200 servers and 40 machines after a few seconds."""
-    return RehearsedFleet(200, 40).play(14).snapshot()
+    return RehearsedFleet(200, 40).play(8).snapshot()

@@ -1,0 +1,311 @@
+"""Rows as HTML: everything is escaped; lines lead to pages; an address has what a viewer chose."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from urllib.parse import parse_qsl
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.analysis.state import Top
+from sparktop.browser.drawing import Orders, draw
+from sparktop.browser.page import (
+    MOST_WORDS,
+    WIDTHS,
+    Choice,
+    Kind,
+    Page,
+    parse_choice,
+    parse_path,
+    shared_width,
+)
+from sparktop.browser.picture import Picture, row_html
+from sparktop.browser.server import page_html, style_sheet, token_html
+from sparktop.colors.palette import shipped_palettes
+from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.view import Sort
+from stage.fleet import RehearsedFleet
+from tests.agent.raw_client import ask
+from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
+from tests.browser.test_server import live, post
+from tests.export.snapshots import backend, snapshot
+
+ALLOWED = {"b", "i", "p", "a", "h2", "div", "section", "span"}
+BIDI = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a document, and the attributes that could run a script."""
+
+    def __init__(self, html: str) -> None:
+        """Parse `html`."""
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Record one element."""
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+
+def test_text_is_escaped_and_what_turns_text_is_replaced() -> None:
+    """Markup in a name stays text; control characters and bidi marks become visible replacements."""
+    html = row_html([(HOSTILE, 'title" onload=x')])
+    elements = Elements(html)
+    assert elements.names == {"b", "span"}
+    assert elements.attributes == {"class"}
+    assert "&lt;script&gt;" in html
+    assert not BIDI.search(html)
+
+
+def test_drawing_is_hidden_from_screen_readers_and_words_are_not() -> None:
+    """Lines, blocks and braille have aria-hidden; the words between them do not."""
+    assert row_html([("···", "bar_empty")]) == '<i class="bar_empty" aria-hidden=true>···</i>'
+    html = row_html([("╭─ load ⣿⣿ 45 %", "border")])
+    assert html == (
+        '<i class="border" aria-hidden=true>╭─</i><b class=border> load </b>'
+        '<i class="border dots" aria-hidden=true>⣿⣿</i><b class=border> 45 %</b>'
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in {Kind.SWEEP, Kind.SWEEPS}])
+def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: Kind) -> None:
+    """A page of uncleaned hostile names has only our own elements, attributes and addresses."""
+    shown = hostile_snapshot()
+    first = shown.backends[0]
+    names = {Kind.BACKEND: first.name, Kind.NODE: shown.nodes[0].name, Kind.GROUP: first.group}
+    picture = draw(Page(kind, names.get(kind, "")), shown, 80)
+    elements = Elements(picture.html)
+    assert elements.names <= ALLOWED
+    assert elements.attributes <= {"class", "href", "aria-label", "aria-hidden", "data-key"}
+    assert all(re.fullmatch(r"/[\w/%.~-]*(\?[\w=&%+-]*)?|#filter", link) for link in elements.links)
+    html = page_html(picture, Page(kind), theme="spark-dark", themes=("spark-dark",))
+    assert not BIDI.search(html)
+    assert "<script>" not in html
+    assert not Elements(html).attributes & {"style", "onload", "onclick", "onerror", "src"} - {"src"}
+
+
+def test_the_form_for_the_token_escapes_where_it_leads() -> None:
+    """The address in the form for the token is escaped."""
+    assert 'value="/&#34;&gt;&lt;x"' in token_html(theme="spark-dark", next_path='/"><x', is_wrong=True)
+
+
+@pytest.mark.parametrize("page", [Page(), Page(Kind.NODE, "a/b %é漢"), Page(Kind.SWEEP, "imports/x.json")])
+def test_an_address_leads_back_to_its_page(page: Page) -> None:
+    """Names with any characters are quoted in the path of their page, and read back."""
+    assert parse_path(page.path) == page
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "x",
+        "//evil.example",
+        "/nothing",
+        "/node",
+        "/node/",
+        "/node/a/b",
+        "/events/x",
+        "/sweeps/0",
+        "/sweeps/x",
+    ],
+)
+def test_no_other_path_is_a_page(path: str) -> None:
+    """A path is a page only if its kind is known and it has a name where one is needed."""
+    assert parse_path(path) is None
+
+
+def test_the_picture_is_as_wide_as_the_browser_allows_in_steps() -> None:
+    """The picture has the largest of a few widths that fits; an invalid width gives the default."""
+    assert [shared_width(text) for text in ("1", "79", "80", "150", "99999")] == [60, 72, 80, 144, 240]
+    assert {shared_width(text) for text in (None, "", "-5", "1e3", "9" * 400, "\uff18\uff10")} == {120}
+
+
+@pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
+def test_sections_side_by_side_are_as_wide_as_the_page(width: int) -> None:
+    """Each band fills the width, and every panel that has a page links to it."""
+    picture = draw(Page(), snapshot(), width)
+    assert {sum(section.width for section in band) for band in picture.bands} == {width}
+    paths = {link.path for band in picture.bands for section in band for link in section.links}
+    assert {f"/backend/{one.name}" for one in snapshot().backends} <= paths
+    group = snapshot().balance[0].group
+    assert Page(Kind.WHY, group).path in paths
+    alone = draw(Page(Kind.WHY, group), snapshot(), width)
+    (links,) = [section.links for band in alone.bands for section in band]
+    assert [link.path for link in links] == [Page(Kind.BALANCE, group).path]
+    assert links[0].y + links[0].height == len(list(alone.rows))
+
+
+@pytest.mark.parametrize("theme", shipped_palettes())
+def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
+    """Every theme has a colour for each role, also those with terminal colours; printed pages are light."""
+    sheet = style_sheet(theme)
+    assert set(re.findall(r"color:([^;}]+)", sheet.partition("body,dialog")[2])) <= set(
+        re.findall(r"color:(#[0-9a-f]{6})", sheet)
+    ) | {"light", "dark"}
+    for name in ("title", "gpu-7", "balance_edge", "part_c", "load-15"):
+        assert f".{name}{{color:#" in sheet
+    assert "@media print {" in sheet
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Snapshot:
+    """Return 120 servers and 30 machines, and a Prometheus with 300 more."""
+    servers = tuple(FleetServer(f"s{n}", f"http://s{n}", f"far-{n % 5}", 100.0) for n in range(300))
+    nodes = (FleetNode("far-node", 100.0, state="busy"),)
+    shown = RehearsedFleet(120, 30).play(6).snapshot()
+    return replace(
+        shown, fleets=(FleetView("main", "http://p", Fleet(100.0, 15.0, servers, nodes=nodes), age_s=1.0),)
+    )
+
+
+def paths(picture: Picture) -> set[str]:
+    """Return the paths of all links of a page."""
+    return {link.path for band in picture.bands for section in band for link in section.links}
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_the_board_of_many_servers_leads_to_groups_and_machines(fleet: Snapshot, width: int) -> None:
+    """At any width, a board of many servers links to groups, machines and the Prometheus."""
+    found = paths(draw(Page(), fleet, width))
+    assert "/group" not in found
+    assert {"/group/llama-70b", "/machines", "/prometheus/main"} <= found
+
+
+def test_the_page_of_a_group_has_all_its_servers(fleet: Snapshot) -> None:
+    """The page of a group shows all its servers, as a page scrolls."""
+    members = {f"/backend/{one.name}" for one in fleet.backends if one.group == "gpt-oss"}
+    assert members | {"#filter"} == paths(draw(Page(Kind.GROUP, "gpt-oss"), fleet, 80))
+
+
+def test_the_groups_of_a_prometheus_have_pages(fleet: Snapshot) -> None:
+    """The wall links to the groups of a Prometheus; their servers have no pages."""
+    assert {"/group/far-3", "/machines/main"} <= paths(draw(Page(Kind.PROMETHEUS, "main"), fleet, 80))
+    assert "far-node" in draw(Page(Kind.MACHINES, "main"), fleet, 80).html
+    picture = draw(Page(Kind.GROUP, "far-3"), fleet, 80)
+    assert picture.is_found
+    assert "s298" in picture.html
+
+
+def test_what_is_gone_is_said(fleet: Snapshot) -> None:
+    """A group or Prometheus that is gone is not found; without machines, their page says so."""
+    assert not draw(Page(Kind.GROUP, "gone"), fleet, 80).is_found
+    assert not draw(Page(Kind.PROMETHEUS, "gone"), fleet, 80).is_found
+    bare = replace(fleet, nodes=())
+    assert "No machine is watched." in draw(Page(Kind.MACHINES), bare, 80).html
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_the_words_in_the_frame_are_links(fleet: Snapshot, width: int) -> None:
+    """The words in the frame are links: to the next list, and from the last one back to the groups."""
+    page = Page()
+    seen: list[str] = []
+    for _ in range(len(Top) + 1):
+        panel = draw(page, replace(fleet, fleets=()), width).bands[1][0]
+        lists = next(link for link in panel.links if link.label.startswith("show "))
+        words = next(link for link in panel.links if link.path == "#filter")
+        text = re.sub("<[^>]*>", "", panel.rows[-1])
+        assert text[lists.x : lists.x + lists.width].strip() == "lists"
+        assert text[words.x : words.x + words.width].strip() == "/ filter"
+        assert {lists.y, words.y} == {len(panel.rows) - 1}
+        seen.append(lists.path)
+        path, _, query = lists.path.partition("?")
+        page = parse_path(path, dict(parse_qsl(query))) or page
+    assert seen == ["/?list=waiting", "/?list=kv", "/?list=ttft", "/?list=clock", "/"]
+
+
+def three() -> Snapshot:
+    """Return three servers, the last of which has the most tokens per second."""
+    servers = (("s-b", 1.0), ("s-c", 50.0), ("s-a", 900.0))
+    return replace(
+        snapshot(),
+        nodes=(),
+        backends=tuple(replace(backend(name), generation_tps=tps) for name, tps in servers),
+    )
+
+
+def servers_of(page: Page, shown: Snapshot, orders: Orders | None = None) -> list[str]:
+    """Return the names of the servers on a board, from top to bottom."""
+    picture = draw(page, shown, 80, orders)
+    links = [link.path for band in picture.bands for section in band for link in section.links]
+    return list(dict.fromkeys(path[-1] for path in links if re.fullmatch("/backend/s-[abc]", path)))
+
+
+@pytest.mark.parametrize(
+    "choice", [Choice(), Choice(Sort.TOKENS, "a b&c=d?é", Top.KV), Choice(top=Top.CLOCK), Choice(Sort.NAME)]
+)
+def test_an_address_has_the_choice(choice: Choice) -> None:
+    """The choice is read from the address."""
+    path, _, query = Page(Kind.BOARD, "", choice).address.partition("?")
+    assert parse_path(path, dict(parse_qsl(query))) == Page(Kind.BOARD, "", choice)
+
+
+def test_a_value_that_is_not_known_is_ignored_and_named() -> None:
+    """Each unknown value is reported in one line; unknown fields are not mentioned."""
+    found = parse_choice({"sort": f"banana{HOSTILE}", "list": "worst", "filter": "x", "utm": "1"})
+    assert (found.sort, found.top, found.filter) == (Sort.CONFIG, None, "x")
+    assert [sentence.split(" is not known")[0][:12] for sentence in found.ignored] == [
+        "sort “banana",
+        "list “worst”",
+    ]
+    assert not any(char < " " or BIDI.search(char) for sentence in found.ignored for char in sentence)
+    html = draw(Page(choice=found), three(), 80).html
+    assert "list “worst” is not known" in html
+    assert "<script>" not in html
+
+
+def test_a_filter_is_cleaned_cut_and_escaped() -> None:
+    """The filter is cleaned, cut and escaped, on the board and in the form."""
+    found = parse_choice({"filter": HOSTILE * 20})
+    assert len(found.filter) <= MOST_WORDS
+    assert not BIDI.search(found.filter)
+    page = Page(choice=found)
+    html = page_html(draw(page, three(), 80), page, theme="spark-dark", themes=("spark-dark",))
+    assert "<script>alert" not in html
+    assert "No server or machine matches" in html
+
+
+def test_a_board_is_ordered_and_filtered_as_chosen() -> None:
+    """Servers have the configured order by default; an order by live values is kept for some seconds."""
+    shown, orders = three(), Orders()
+    assert servers_of(Page(), shown) == ["b", "c", "a"]
+    assert servers_of(Page(choice=Choice(Sort.NAME)), shown) == ["a", "b", "c"]
+    assert servers_of(Page(choice=Choice(filter="s-c")), shown) == ["c"]
+    tokens = Page(choice=Choice(Sort.TOKENS))
+    assert servers_of(tokens, shown, orders) == ["a", "c", "b"]
+    swapped = tuple(
+        replace(one, generation_tps=9000.0 if one.name == "s-b" else 1.0) for one in shown.backends
+    )
+    assert servers_of(tokens, replace(shown, at=shown.at + 1, backends=swapped), orders) == ["a", "c", "b"]
+
+
+async def test_the_page_and_its_changes_have_the_choice_of_the_address(start_server: StartServer) -> None:
+    """The live page uses the same choice as the page."""
+    served = await start_server(shown=three())
+    answer = await ask(served.port, "/?filter=s-c&sort=nothing")
+    assert answer.status == 200
+    assert b'value="s-c"' in answer.body
+    assert "sort “nothing” is not known".encode() in answer.body
+    assert b'href="/backend/s-a"' not in answer.body
+    viewer = await live(served.port, "/live/?filter=s-c&columns=80")
+    data = await viewer.reader.readline()
+    viewer.close()
+    assert b"/backend/s-c" in data
+    assert b"/backend/s-a" not in data
+
+
+async def test_the_form_for_the_token_keeps_the_choice(start_server: StartServer) -> None:
+    """The form for the token keeps the choice, cleaned and without unknown fields."""
+    served = await start_server(TOKEN)
+    form = await ask(served.port, "/?filter=a%20b&evil=1")
+    assert (form.status, b'name=next value="/?filter=a+b"' in form.body) == (401, True)
+    opened = await post(served.port, f"token={TOKEN}&next=/%3Ffilter=a%2Bb%26evil=1")
+    assert opened.headers["location"] == "/?filter=a+b"

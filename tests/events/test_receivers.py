@@ -1,0 +1,230 @@
+"""The hook as a real process, and the webhook against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktop.events import PAUSES_S, Hook, Webhook, hook_environment
+
+pytestmark = pytest.mark.outside
+
+DOCUMENT = b'{"schema": "sparktop.event/1", "message": "down"}\n'
+SECRETS = {"VLLM_API_KEY": "canary", "AWS_SECRET_ACCESS_KEY": "canary", "SPARKTOP_TOKEN": "canary"}
+
+
+def program(folder: Path, text: str) -> tuple[str, ...]:
+    """Write a Python program; return the command that runs it."""
+    path = folder / "hook.py"
+    path.write_text(text, encoding="utf-8")
+    return (sys.executable, str(path), str(folder))
+
+
+def state_of(pid: int) -> str:
+    """Return the kernel's state letter of a process, "gone" if there is none."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    return "gone"
+
+
+async def run(folder: Path, text: str, limit_s: float = 20.0) -> str | None:
+    return await Hook(program(folder, text), os.environ | SECRETS, limit_s=limit_s).send(DOCUMENT)
+
+
+async def test_it_gets_the_document_its_arguments_and_no_secret(tmp_path: Path) -> None:
+    """It gets one JSON object on standard input and an environment without keys or tokens."""
+    text = """
+import json, os, sys
+seen = {"stdin": json.load(sys.stdin), "arguments": sys.argv[2:], "env": dict(os.environ)}
+open(sys.argv[1] + "/seen", "w").write(json.dumps(seen))
+"""
+    command = (*program(tmp_path, text), "two words", "; rm -rf $HOME", "$(id)")
+    assert await Hook(command, os.environ | SECRETS).send(DOCUMENT) is None
+    seen: dict[str, Any] = json.loads((tmp_path / "seen").read_text(encoding="utf-8"))
+    assert seen["stdin"] == json.loads(DOCUMENT)
+    assert seen["arguments"] == ["two words", "; rm -rf $HOME", "$(id)"]
+    assert "canary" not in json.dumps(seen)
+    assert seen["env"]["PATH"] == os.environ["PATH"]
+
+
+def test_only_harmless_variables_are_passed_on() -> None:
+    """Only variables on a list of harmless names are passed on."""
+    env = {"PATH": "/bin", "LC_ALL": "C", "HOME": "/", "DISPLAY": ":0", "ANYTHING": "x"} | SECRETS
+    assert hook_environment(env) == {"PATH": "/bin", "LC_ALL": "C", "HOME": "/", "DISPLAY": ":0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("import sys; sys.exit(3)", "it ended with exit code 3"),
+        ("import sys; sys.exit('no \\x1b[31m route')", "it ended with exit code 1: no [31m route"),
+        ("import os; os.kill(os.getpid(), 9)", "signal 9 ended it"),
+        ("import sys; sys.stderr.write('x' * 200000 + ' the end'); sys.exit(1)", None),
+    ],
+)
+async def test_a_failure_is_one_clean_line(tmp_path: Path, text: str, problem: str | None) -> None:
+    """A failure is one clean line with the exit code or signal and the end of standard error."""
+    said = await run(tmp_path, text)
+    assert said is not None
+    assert said.isprintable()
+    assert problem is None or said == problem
+    assert len(said) < 200
+
+
+@pytest.mark.parametrize("command", [("/no/such/program",), ("",), ("no-such-program-anywhere",)])
+async def test_a_program_that_is_not_there_is_a_failure(command: tuple[str, ...]) -> None:
+    """A missing program is a failure, without an exception."""
+    said = await Hook(command, os.environ).send(DOCUMENT)
+    assert said is not None
+    assert said.startswith("it cannot be started: ")
+
+
+async def test_one_that_runs_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    """A hook that exceeds its time limit is killed together with the children in its process group."""
+    script = 'sleep 600 & echo $! > "$1/child"; wait'
+    hook = Hook(("/bin/sh", "-c", script, "sh", str(tmp_path)), os.environ, limit_s=3.0)
+    assert await hook.send(DOCUMENT) == "it ran longer than 3 s and was killed"
+    child = int((tmp_path / "child").read_text(encoding="utf-8"))
+    async with asyncio.timeout(300):
+        while state_of(child) not in {"gone", "Z", "X"}:  # noqa: ASYNC110 - the kernel has no event to wait for
+            await asyncio.sleep(0.01)
+
+
+async def test_what_it_leaves_in_the_background_does_not_hold_it(tmp_path: Path) -> None:
+    """A child that the hook leaves behind is not waited for, and continues to run."""
+    text = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open(sys.argv[1] + "/child", "w").write(str(child.pid))
+"""
+    said = await run(tmp_path, text, limit_s=30.0)
+    child = int((tmp_path / "child").read_text(encoding="utf-8"))
+    state = state_of(child)
+    os.kill(child, signal.SIGKILL)
+    assert (said, state not in {"gone", "Z", "X"}) == (None, True)
+
+
+EVENT = b'{"schema": "sparktop.event/1"}\n'
+
+
+class Answers:
+    """A server that answers with a list of statuses, then always with the last one; 0 means no answer."""
+
+    def __init__(self) -> None:
+        """Start with status 200."""
+        self.statuses = [200]
+        self.requests: list[bytes] = []
+        self.paused: list[float] = []
+        self._server: asyncio.Server | None = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line.partition(b":")[2])
+                for line in head.lower().splitlines()
+                if line.startswith(b"content-length:")
+            )
+            self.requests.append(head + await reader.readexactly(length))
+            status = self.statuses[0] if len(self.statuses) == 1 else self.statuses.pop(0)
+            if status:
+                writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nno".encode())
+                await writer.drain()
+            else:
+                await reader.read()
+        finally:
+            writer.close()
+
+    async def start(self) -> int:
+        """Listen on a free port."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def pause(self, seconds: float) -> None:
+        """Record a pause."""
+        self.paused.append(seconds)
+
+
+@pytest.fixture
+async def answers() -> AsyncIterator[Answers]:
+    made = Answers()
+    yield made
+    made.stop()
+
+
+async def send(answers: Answers, token: str | None = None, deadline_s: float = 5.0) -> str | None:
+    port = await answers.start()
+    url = f"http://127.0.0.1:{port}/secret-path/?wait=true"
+    webhook = Webhook(url, token, sleep=answers.pause, deadline_s=deadline_s)
+    try:
+        problem = await webhook.send(EVENT)
+    finally:
+        await webhook.close()
+    return None if problem is None else problem.replace(str(port), "PORT")
+
+
+async def test_one_post_with_the_document_and_the_token(answers: Answers) -> None:
+    """An event is one POST of JSON to the configured path and query, with a bearer token."""
+    assert await send(answers, "canary") is None
+    (request,) = answers.requests
+    head, _, body = request.partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /secret-path/?wait=true HTTP/1.1\r\n")
+    assert b"authorization: bearer canary" in head.lower()
+    assert b"content-type: application/json" in head.lower()
+    assert body == EVENT
+
+
+async def test_trouble_of_the_server_is_tried_again(answers: Answers) -> None:
+    """Server errors are retried with growing pauses; after a success nothing is reported."""
+    answers.statuses = [500, 429, 204]
+    assert await send(answers) is None
+    assert answers.paused == [*PAUSES_S[:2]]
+    assert len({*answers.requests}) == 1
+
+
+async def test_after_three_more_tries_it_is_given_up(answers: Answers) -> None:
+    """After three retries it gives up; the message has host and port, but neither path nor token."""
+    answers.statuses = [503]
+    assert await send(answers, "canary") == "127.0.0.1:PORT answered with HTTP status 503"
+    assert (answers.paused, len(answers.requests)) == ([*PAUSES_S], 4)
+    assert sorted(answers.paused) == answers.paused
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 404])
+async def test_what_will_not_change_is_not_tried_again(answers: Answers, status: int) -> None:
+    """Other statuses are not retried, and a redirect, which would get the token, is not followed."""
+    answers.statuses = [status]
+    assert await send(answers, "canary") == f"127.0.0.1:PORT answered with HTTP status {status}"
+    assert (answers.paused, len(answers.requests)) == ([], 1)
+
+
+async def test_a_server_that_is_silent_is_given_up_in_time(answers: Answers) -> None:
+    """Each try has its own time limit, so a silent server is given up in time."""
+    answers.statuses = [0]
+    said = await send(answers, deadline_s=0.2)
+    assert said is not None
+    assert said.startswith("no answer from 127.0.0.1:PORT within 0.2 s")
+    assert len(answers.requests) == 4
+
+
+async def test_a_token_that_no_header_may_hold_is_not_sent(answers: Answers) -> None:
+    """A token that is invalid in a header is not sent, and the message does not show it."""
+    said = await send(answers, "ké\n")
+    assert said is not None
+    assert "webhook_token_env" in said
+    assert "k" + "é" not in said
+    assert answers.requests == []

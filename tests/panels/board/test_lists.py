@@ -1,0 +1,208 @@
+"""Lists and bars of the board: events, the order of rows, the time that can be shown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.analysis.state import GRAVITY, wall_of
+from sparktop.model.event import Alert, Event, Severity
+from sparktop.model.snapshot import BackendState, Snapshot
+from sparktop.panels.board.bars import TimeBar, cell_of, time_bar_row, time_of
+from sparktop.panels.board.events import events_panel, events_screen, value_texts
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_order
+from sparktop.panels.parts.text import row_text, row_width
+from stage.rehearsal import Rehearsal
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+VALUES = {"headroom_gib": 7.9, "limit_gib": 8.0, "window_s": 0.0, "total_gib": None}
+LONG = "the memory that programs can still take is below its limit, and the kernel may kill one of them soon"
+
+
+def shown(width: int, height: int, message: str = "7.9 GiB of memory left") -> list[str]:
+    picture = Snapshot(
+        NOON,
+        100.0,
+        1.0,
+        2.0,
+        alerts=(Alert("node:n:headroom", Severity.CRITICAL, "n", message, NOON, VALUES),),
+        events=(
+            Event(NOON, Severity.INFO, "n", "began"),
+            Event(NOON, Severity.CRITICAL, "n", message, VALUES),
+        ),
+    )
+    rows = events_panel(picture, width, height)
+    assert {row_width(row) for row in rows} == {width}
+    assert len(rows) == height
+    return [row_text(row).strip("│").strip() for row in rows[1:-1]]
+
+
+def test_spare_rows_show_everything() -> None:
+    """A long message is wrapped and its values get a row of their own, where the height allows it."""
+    rows = shown(80, 20, LONG)
+    text = " ".join(" ".join(rows).split())
+    assert text.count("may kill one of them soon") == 2
+    assert text.count("headroom 7.9 GiB · limit 8 GiB") == 2
+    assert "…" not in text
+
+
+def everything(width: int, subject: str, height: int = 20) -> str:
+    alert = Alert("node:n:headroom", Severity.CRITICAL, subject, LONG, NOON, VALUES)
+    picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,) * 9)
+    rows = events_screen(picture, width, height)
+    assert {row_width(row) for row in rows} == {width}
+    assert len(rows) >= height
+    return " ".join(" ".join(row_text(row).strip("│") for row in rows[1:-1]).split())
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("subject", ["n", "a-machine-with-a-long-name-in-rack-12"])
+def test_the_full_screen_cuts_nothing(width: int, subject: str) -> None:
+    """Alone on the screen every message is there to its end, in more rows than the screen has."""
+    text = everything(width, subject)
+    assert text.count(LONG) == 9
+    assert text.count("headroom 7.9 GiB · limit 8 GiB") == 9
+    assert "…" not in text
+
+
+def test_a_value_has_its_limit_beside_it_and_plain_words() -> None:
+    """Facts of a verdict are readable without knowledge of the analysis, and no limit stands alone."""
+    values: dict[str, float | str | None] = {
+        "rule": "lead",
+        "spread_Z_ratio": 32.04,
+        "limit_spread_Z_ratio": 4.0,
+        "lead_changes": 12,
+        "limit_lead_changes": 3,
+        "slope_gib_per_min": -5.4,
+        "clears_below_ratio": 2.0,
+    }
+    assert list(value_texts(values)) == [
+        "unevenness 32 × (from 4 ×)",
+        "lead changes 12 (from 3)",
+        "trend −5.4 GiB/min",
+        "clears below 2 ×",
+    ]
+
+
+NAMES = ("spark-a", "spark-b", "spark-c", "spark-d")
+LOAD = View(sort=Sort.LOAD)
+
+
+@pytest.fixture(scope="module")
+def four() -> Snapshot:
+    return Rehearsal(backends=4).play(3).snapshot()
+
+
+def loaded(four: Snapshot, at: float, *loads: float | None) -> Snapshot:
+    """Return a picture at second `at` in which the backends run these numbers of requests; none wait."""
+    backends = zip(four.backends, loads, strict=True)
+    return replace(
+        four, at=at, backends=tuple(replace(view, running=load, waiting=0.0) for view, load in backends)
+    )
+
+
+def order_of(shown: Snapshot) -> tuple[str, ...]:
+    return tuple(view.name for view in shown.backends)
+
+
+def test_a_swinging_load_moves_no_row(four: Snapshot) -> None:
+    """Two backends that take turns every five seconds keep their places once their means are known."""
+    rows, orders = Arrangement(), list[tuple[str, ...]]()
+    for second in range(120):
+        swing = (32.0, 0.0) if second // 5 % 2 else (0.0, 32.0)
+        orders.append(order_of(rows.of(loaded(four, 100.0 + second, *swing, 8.0, 1.0), LOAD)))
+    assert set(orders[30:]) == {("spark-b", "spark-a", "spark-c", "spark-d")}
+
+
+def test_by_state_the_order_is_that_of_a_wall(four: Snapshot) -> None:
+    """A server that sleeps or connects is not above one that is stuck; every state has a place."""
+    assert set(GRAVITY) == set(BackendState)
+    for worse, better in pairwise(GRAVITY):
+        states = [better, worse, better, worse]
+        shown = [replace(one, state=state) for one, state in zip(four.backends, states, strict=True)]
+        order = backend_order(shown, Sort.STATE)
+        walled = wall_of(replace(four, backends=tuple(replace(one, group="") for one in shown))).groups
+        assert order == ["spark-b", "spark-d", "spark-a", "spark-c"]
+        assert walled[0].states == [worse, worse, better, better]
+
+
+def test_a_failure_moves_its_row_within_seconds(four: Snapshot) -> None:
+    """By state, what needs attention comes first without a long wait."""
+    rows, view = Arrangement(), View(sort=Sort.STATE)
+    states = [replace(one, state=BackendState.BUSY) for one in four.backends]
+    assert order_of(rows.of(replace(four, at=100.0, backends=tuple(states)), view)) == NAMES
+    states[3] = replace(states[3], state=BackendState.UNREACHABLE)
+    for second in range(1, 7):
+        after = rows.of(replace(four, at=100.0 + second, backends=tuple(states)), view)
+    assert order_of(after)[0] == "spark-d"
+
+
+def test_the_marked_row_stays_under_the_cursor(four: Snapshot) -> None:
+    """Other rows move around the marked one; without the mark, it moves to its own place."""
+    rows, mark = Arrangement(), PanelKey("backend", "spark-b")
+    rows.of(loaded(four, 100.0, 30.0, 20.0, 10.0, 1.0), LOAD, mark)
+    for second in range(1, 90):
+        after = rows.of(loaded(four, 100.0 + second, 30.0, 2.0, 10.0, 20.0), LOAD, mark)
+        assert order_of(after).index("spark-b") == 1
+    assert order_of(after) == ("spark-a", "spark-b", "spark-d", "spark-c")
+    for second in range(90, 100):
+        after = rows.of(loaded(four, 100.0 + second, 30.0, 2.0, 10.0, 20.0), LOAD, None)
+    assert order_of(after) == ("spark-a", "spark-d", "spark-c", "spark-b")
+
+
+def test_a_fleet_in_configured_order_begins_with_what_needs_attention(four: Snapshot) -> None:
+    """Hundreds of servers are never all visible; with as many as fit, the configured order stays."""
+    one = replace(four.backends[0], state=BackendState.BUSY)
+    fleet = [replace(one, name=f"s{number:03d}") for number in range(FLEET + 1)]
+    fleet[40] = replace(fleet[40], state=BackendState.UNREACHABLE)
+    shown = order_of(Arrangement().of(replace(four, backends=tuple(fleet)), View()))
+    assert shown[:3] == ("s040", "s000", "s001")
+    assert len(shown) == FLEET + 1
+    few = replace(four, backends=tuple(fleet[:FLEET]))
+    assert Arrangement().of(few, View()) is few
+
+
+FIRST = datetime(2026, 1, 15, 9, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    return FIRST + timedelta(seconds=seconds)
+
+
+BAR = TimeBar(
+    FIRST,
+    after(100),
+    after(50),
+    ((after(10), Severity.INFO), (after(10), Severity.CRITICAL), (after(90), Severity.WARNING)),
+    tuple((after(second), float(second)) for second in range(0, 101, 20)),
+)
+
+
+@pytest.mark.parametrize("width", [10, 24, 60, 80, 200, 500])
+def test_a_bar_is_one_row_with_the_moment_and_the_worst_events(width: int) -> None:
+    """At each width; a warning does not hide the critical one in the same cell."""
+    row, first, cells = time_bar_row(BAR, width)
+    assert row_width(row) == width
+    text = row_text(row)
+    assert [text.count(sign) for sign in "┃✖▲•"] == [1, 1, 1, 0]
+    assert text[first + cell_of(BAR, BAR.shown, cells)] == "┃"
+    assert ("✖", "bad") in row
+
+
+def test_load_between_two_samples_is_held_and_a_gap_is_a_line() -> None:
+    """Where samples are missing for long, nothing is drawn."""
+    text = row_text(time_bar_row(BAR, 120)[0])
+    assert "─" not in text[11:80]
+    gap = TimeBar(
+        FIRST, after(100), after(99), (), tuple((after(s), 5.0) for s in (*range(30), *range(70, 100)))
+    )
+    assert "─" * 30 in row_text(time_bar_row(gap, 120)[0])
+
+
+def test_a_cell_is_found_again_by_its_time() -> None:
+    """A click on a cell shows the moment that the cell stands for."""
+    assert [cell_of(BAR, time_of(BAR, cell, 60), 60) for cell in range(60)] == [*range(60)]

@@ -1,0 +1,383 @@
+"""A group's balance as it is drawn: picture, verdict, evidence, and the band on the overview."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene
+from sparktop.panels.group.graphs import balance_axis, group_lines
+from sparktop.panels.group.panel import (
+    answers,
+    balance_band,
+    balance_screen,
+    edge_verdict,
+    evidence_screen,
+    limit_text,
+    value_text,
+)
+from sparktop.panels.group.verdict import value_line, verdict_line, verdict_pieces, word_run
+from sparktop.panels.parts.graph import TimeWindow
+from sparktop.panels.parts.text import row_text, row_width
+from tests.analysis.balance.balance_traces import LIFE_S
+from tests.panels.balance_scenes import herd, lanes_of, traced
+from tests.panels.drawn import SIZES, flat, texts
+
+SCENES = ["leastbusy-c16", "cooldown-c64", "shuffle-c64", "leastbusy-c2", "herd4", "herd8"]
+
+
+def scene(name: str) -> Snapshot:
+    return herd(int(name[4:])) if name.startswith("herd") else traced(name)
+
+
+def picture(shown: Snapshot, width: int, height: int) -> list[str]:
+    return texts(balance_screen(shown.balance[0], shown, width, height))
+
+
+def part(rows: list[str], title: str) -> list[str]:
+    """Return the rows below the rule with this title, up to the next rule."""
+    first = next(index for index, row in enumerate(rows) if f"─ {title}" in row)
+    rest = rows[first + 1 :]
+    return rest[: next(index for index, row in enumerate(rest) if row[2] == "─" or row[0] == "╰")]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("name", ["leastbusy-c16", "cooldown-c64", "shuffle-c64", "herd4"])
+def test_the_picture_needs_no_scrolling(name: str, width: int, height: int) -> None:
+    """Two backends at every size, and four from 80 columns on, are seen whole."""
+    if name == "herd4" and width < 80:
+        return
+    shown = scene(name)
+    rows = balance_screen(shown.balance[0], shown, width, height)
+    assert len(rows) == height or name == "herd4"
+    if name == "herd4":
+        assert any("tok/s of the group" in row_text(row) for row in rows[: height - 2])
+
+
+def test_the_verdict_names_word_period_flips_hunger_loss_and_who_routes() -> None:
+    """What matters most stands above the picture, with the verdict's begin and the time between polls."""
+    text = "\n".join(picture(traced("cooldown-c64"), 120, 34))
+    assert re.search(r"▲ oscillating since \d\d:\d\d:\d\d · every 39 s · also starved: ", text)
+    assert "the lead changes 3.2×/min" in text
+    assert "also starved: spark-a nearly empty 35 % of the time" in text
+    assert "about 31 % of tokens lost" in text
+    assert "last 152 s · polled every 0.25 s · strategy least-busy" in text
+    assert "spark-a and spark-b swap the lead every" in text
+
+
+def test_two_backends_mirror_each_other_on_one_scale() -> None:
+    """One stands above the line and the other below it, each with name, figures and the same edge."""
+    rows = part(picture(traced("cooldown-c64"), 120, 34), "requests")
+    line = next(index for index, row in enumerate(rows) if "leads" in row)
+    assert line == len(rows) // 2
+    assert (rows[0][2:11], rows[-1][2:11]) == ("▲ spark-a", "▼ spark-b")
+    edges = [re.search(r"(\S+)┤", rows[index]) for index in (0, line, -1)]
+    assert [edge[1] if edge else None for edge in edges] == ["80", "0", "80"]
+    # At the end all 64 are with one of them: it has dots all the way, the other only its zero.
+    columns = [row[-4] for row in rows]
+    above, below = columns[:line], columns[line + 1 :]
+    assert above == [" "] * (line - 1) + ["⣀"]
+    assert " " not in below[:-1]
+    assert rows[line][-4] == "▼"
+
+
+def test_the_row_of_leaders_shows_the_changes_that_are_counted() -> None:
+    """The row has as many changes of sign as the verdict counts changes of the lead in its window."""
+    shown = traced("cooldown-c64")
+    balance = shown.balance[0]
+    row = next(row for row in picture(shown, 200, 48) if "leads" in row)
+    strip = row[18:-2]
+    axis = balance_axis(balance, group_lines(balance, shown.backends), shown, len(strip))
+    seen = strip[-round(balance.window_s / axis.step / 2) :]
+    signs = re.sub(r"(.)\1*", r"\1", re.sub(r"[^▲▼]", "", seen))
+    assert balance.lead_changes == len(signs) - 1 == 8
+
+
+def with_history(view: BackendView, points: Iterable[tuple[float, Mapping[str, float]]]) -> BackendView:
+    """Return a backend with another history of running and waiting requests and of tokens per second."""
+    table = HistoryTable(("running", "waiting", "generation_tps"), 5000)
+    for time, values in points:
+        table.append(time, values)
+    return replace(view, load=None, history=replace(view.history, **table.series()))
+
+
+def test_a_gap_is_a_gap_on_both_sides_and_in_the_sum() -> None:
+    """While one backend did not answer, its half, the row of leaders and the group's tokens are empty."""
+    shown = traced("cooldown-c64")
+    first, gone = shown.backends
+    end = shown.at - 30
+    known = {"running": 32.0, "waiting": 0.0, "generation_tps": 100.0}
+    points = [(time, {} if end - 20 < time < end else known) for time, _ in gone.history.running]
+    broken = replace(shown, backends=(first, with_history(gone, points)))
+    rows = picture(broken, 120, 34)
+    loads = part(rows, "requests")
+    axis = balance_axis(broken.balance[0], group_lines(broken.balance[0], broken.backends), broken, 100)
+    cell = len(rows[0]) - 3 - round((broken.at - (end - 10)) / axis.step / 2)
+    column = [row[cell] for row in loads]
+    line = len(loads) // 2
+    assert column[line:] == [" "] * (line + 1)
+    assert column[line - 1] != " "
+    assert {row[cell] for row in part(rows, "tok/s of the group")} <= {" ", "┄"}
+
+
+def test_a_spike_does_not_flatten_the_loads() -> None:
+    """One second of many requests is marked and named on both halves; the scale is that of the rest."""
+    shown = traced("shuffle-c64")
+    calm = {"running": 8.0, "waiting": 0.0, "generation_tps": 100.0}
+    spike = calm | {"running": 900.0}
+    times = [time for time, _ in shown.backends[0].history.running]
+    points = [(time, spike if abs(time - shown.at + 30) < 0.5 else calm) for time in times]
+    spiked = replace(shown, backends=tuple(with_history(view, points) for view in shown.backends))
+    rows = picture(spiked, 120, 34)
+    assert any("↑ 900" in row for row in rows)
+    loads = part(rows, "requests")
+    assert ("↑" in loads[0], "↓" in loads[-1]) == (True, True)
+    assert sum("⣿" in row for row in loads) > len(loads) / 2
+    band = balance_band(spiked.balance[0], spiked, 120, 9, TimeWindow(spiked.at, 120))
+    assert any("↑ " in row for row in texts(band))
+
+
+def test_what_is_missing_is_said_while_nothing_is_known() -> None:
+    """Too early for a verdict, it says how many more seconds are needed, and how many are covered."""
+    text = " ".join(picture(traced("cooldown-c64", 30.0), 80, 22))
+    assert "unknown" in text
+    assert "needs 122 s more" in text
+    assert "30 of 152 s" in text
+    assert "lost" not in text
+    assert "if even" not in text
+
+
+def test_lanes_of_one_server_are_drawn_as_backends_are() -> None:
+    """The lanes' own histories make the picture, and the title says that they are lanes."""
+    lanes = lanes_of(traced("cooldown-c64"), "big")
+    rows = picture(lanes, 120, 34)
+    assert "balance big lanes┌┐▲ oscillating┌─ 2 lanes " in rows[0]
+    loads = part(rows, "requests")
+    assert loads[0][2:10] == "▲ lane 0"
+    assert [row[18:-2] for row in loads] == [
+        row[18:-2] for row in part(picture(traced("cooldown-c64"), 120, 34), "requests")
+    ]
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize(("width", "height"), [(60, 3), (76, 5), (200, 9)])
+def test_the_band_is_exactly_as_large_as_its_place(name: str, width: int, height: int) -> None:
+    """The band has exactly its rows and cells, with the verdict in its frame, at every size."""
+    shown = scene(name)
+    rows = balance_band(shown.balance[0], shown, width, height, TimeWindow(shown.at, 76.0))
+    assert len(rows) == height
+    assert {row_width(row) for row in rows} == {width}
+    assert shown.balance[0].word.value in row_text(rows[0])
+    assert row_text(rows[1]).strip("│ ")
+
+
+def test_the_selected_group_opens_alone_and_an_unknown_one_does_not() -> None:
+    """Zoomed, a group has the board; one that is no longer there leaves the overview, with its band."""
+    shown = traced("cooldown-c64")
+    for kind in ("balance", "evidence"):
+        alone = Scene(shown, 120, 34, zoomed=PanelKey(kind, "proxy"))
+        assert alone.keys() == [PanelKey(kind, "proxy")]
+        assert len(flat(alone)) >= 34
+        gone = Scene(shown, 120, 34, zoomed=PanelKey(kind, "other"))
+        assert [panel.key.kind for panel in gone.draw()] == ["router", "balance", "backend", "backend"]
+
+
+def test_the_axis_holds_the_window_and_ends_where_all_have_samples() -> None:
+    """All that is judged is seen, no slot is shorter than the time between samples, and none stands empty."""
+    for name in SCENES:
+        shown = scene(name)
+        balance = shown.balance[0]
+        lines = group_lines(balance, shown.backends)
+        for width in (20, 38, 60, 104, 180):
+            axis = balance_axis(balance, lines, shown, width)
+            assert axis.span_s(width) >= balance.window_s
+            assert axis.step >= 0.99 / (balance.sample_hz or 1.0)
+            assert axis.end == min(line.running.last_at or 0.0 for line in lines)
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_what_to_try_is_in_sight_at_every_size(width: int, height: int) -> None:
+    """At least the first clause of a long hint is shown; evidence is left out before it."""
+    shown = scene("leastbusy-c16")
+    (balance,) = shown.balance
+    hint = "try simple-shuffle (a router that sends at random), unless the log of the router shows cooldowns"
+    argued = replace(shown, balance=(replace(balance, hint=hint, reasons=("much evidence " * 20,)),))
+    assert any("hint   try simple-shuffle" in row for row in picture(argued, width, height))
+
+
+NAMES = [*LIFE_S, "herd4", "herd8"]
+
+
+def found(name: str) -> Balance:
+    return (herd(int(name[4:])) if name.startswith("herd") else traced(name)).balance[0]
+
+
+def by_code(balance: Balance) -> dict[str, list[bool | None]]:
+    """Return the answers of a group's checks by the code of their rule."""
+    found: dict[str, list[bool | None]] = {}
+    for check, answer in answers(balance):
+        found.setdefault(check.code, []).append(answer)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_answers_agree_with_the_word(name: str) -> None:
+    """The verdict is oscillating if and only if one of its rules has a yes; so for the others."""
+    balance = found(name)
+    said = {balance.word_now, *balance.also}
+    rules = by_code(balance)
+    del rules["requests"]
+    enough, starved, ahead = rules.pop("enough"), rules.pop("starved"), rules.pop("ahead")
+    if balance.word_now is BalanceWord.UNKNOWN:
+        assert not all(enough) or balance.too_few
+        assert {*starved, *ahead, *(one for rule in rules.values() for one in rule)} == {None}
+        return
+    assert all(enough)
+    assert any(all(rule) for rule in rules.values()) == (BalanceWord.OSCILLATING in said)
+    assert all(starved) == (BalanceWord.STARVED in said)
+    assert all(ahead) == (BalanceWord.UNEVEN in said)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_are_at_most_twelve_and_each_has_a_question_and_a_rule(name: str) -> None:
+    """Every check has a question of its own and a sentence; an unknown figure is a dash and no evidence."""
+    asked = answers(found(name))
+    assert len(asked) <= 12
+    assert len({check.question for check, _ in asked}) == len(asked)
+    for check, _ in asked:
+        assert check.question.endswith("?")
+        assert len(check.rule.split()) >= 4
+        assert (value_text(check) == "–") == (check.value is None)
+        assert check.value is not None or not check.holds
+
+
+def test_who_got_most_is_a_question_of_its_own() -> None:
+    """If one backend gets nine of ten requests, it is uneven by the counters, though not by the loads."""
+    calm = found("shuffle-c64")
+    counted = replace(
+        calm,
+        word_now=BalanceWord.UNEVEN,
+        requests=400,
+        requests_share={"spark-a": 0.94, "spark-b": 0.06},
+        requests_chance=1e-20,
+        errors={"spark-a": 0.0, "spark-b": 3.0},
+    )
+    assert (by_code(counted)["ahead"], by_code(counted)["requests"]) == ([False], [True])
+    check = answers(counted)[-1][0]
+    assert (check.name, value_text(check), limit_text(check)) == ("largest share", "94 %", "≥ 75 %")
+    assert check.rule == "by the backends' counts; of 400 requests: spark-a; failed: spark-b 3"
+    assert by_code(replace(counted, requests_chance=0.01))["requests"] == [False]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160, 200])
+def test_all_of_it_is_on_the_screen(width: int) -> None:
+    """At every width the evidence has verdict, both plots, and all questions, those with a yes first."""
+    shown = traced("cooldown-c64")
+    rows = evidence_screen(shown.balance[0], shown, width, 34)
+    assert {row_width(row) for row in rows} == {width}
+    text = "\n".join(row_text(row) for row in rows)
+    assert "oscillating" in text
+    asked = [one for one in answers(shown.balance[0]) if one[0].code != "enough"]
+    for check, _ in asked:
+        assert check.question in text
+        assert f"{check.name} {value_text(check)}" in text
+    deciding = [text.index(check.question) for check, answer in asked if answer]
+    assert max(deciding) < min(text.index(check.question) for check, answer in asked if not answer)
+    assert "autocorrelation" in text
+    assert "variance by period" in text
+
+
+def test_a_limit_that_is_not_met_says_from_where_the_answer_is_yes() -> None:
+    """No row states an inequality that is false, as "0, ≥ 3" would; what else is missing follows a "but"."""
+    shown = traced("shuffle-c64")
+    text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, 200, 60))
+    for check, _ in answers(shown.balance[0]):
+        words = limit_text(check)
+        if not check.within:
+            words = f"needs {words}" if check.code == "enough" else words.replace("≥", "yes from")
+        assert f"{value_text(check)}, {words}" in text
+        assert not check.within or check.holds or f"but {check.but}" in text
+
+
+PAIR = ("spark-a", "spark-b")
+
+
+def group(word: BalanceWord, now: BalanceWord, router: str | None = "proxy", **more: object) -> Balance:
+    return Balance("proxy", PAIR, word, now, router=router, **more)  # type: ignore[arg-type]  # any field
+
+
+@pytest.mark.parametrize(
+    ("word", "now", "router", "run"),
+    [
+        (BalanceWord.BALANCED, BalanceWord.BALANCED, "proxy", ("balanced", "good")),
+        (BalanceWord.BALANCED, BalanceWord.UNEVEN, "proxy", ("balanced → uneven?", "warn")),
+        (BalanceWord.BALANCED, BalanceWord.OSCILLATING, None, ("balanced → oscillating?", "text")),
+        (BalanceWord.BALANCED, BalanceWord.IDLE, "proxy", ("balanced → idle?", "text")),
+        (BalanceWord.STARVED, BalanceWord.BALANCED, "proxy", ("▲ starved → balanced?", "bad")),
+    ],
+)
+def test_a_word_that_its_window_contradicts_is_not_green(
+    word: BalanceWord, now: BalanceWord, router: str | None, run: tuple[str, str]
+) -> None:
+    """The verdict of the newest window follows the announced one with a question mark."""
+    balance = group(word, now, router)
+    assert word_run(balance) == run
+    assert run in verdict_line(balance, 60)
+    assert run in edge_verdict([balance], 60)
+
+
+def test_a_period_belongs_to_a_swing() -> None:
+    """A balanced group has no period, whatever was measured; an oscillating one says "every"."""
+    calm = group(BalanceWord.BALANCED, BalanceWord.UNEVEN, period_s=90.0)
+    assert "90" not in row_text(verdict_line(calm, 80))
+    assert not any("90" in row_text(piece) for piece in verdict_pieces(calm, ()))
+    swing = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, period_s=10.0)
+    assert row_text(verdict_line(swing, 80)) == "▲ oscillating · every 10 s"
+
+
+def test_unknown_says_why() -> None:
+    """Once the time that a verdict needs has passed, the reason for its absence is shown instead."""
+    reason = "too few requests: 2.1 on average, it takes 4"
+    balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, window_s=60.0, needed_s=45.0, reasons=(reason,))
+    assert row_text(verdict_line(balance, 76)).startswith(f"unknown · {reason}")
+    early = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, window_s=14.0, needed_s=45.0, reasons=(reason,))
+    assert "14 of 45 s" in row_text(verdict_line(early, 76))
+    assert reason not in row_text(verdict_line(early, 76))
+
+
+def test_the_load_of_a_sweep_is_named_without_advice() -> None:
+    """A loss that the sweep's own load causes is not blamed on the router."""
+    balance = group(
+        BalanceWord.OSCILLATING,
+        BalanceWord.OSCILLATING,
+        period_s=23.0,
+        lost_percent=35.0,
+        in_sweep=True,
+    )
+    assert row_text(value_line(balance, 60)) == "during the sweep: oscillating, every 23 s"
+    assert row_text(verdict_line(balance, 60)) == "oscillating (sweep) · every 23 s"
+    assert "lost" not in " ".join(row_text(piece) for piece in verdict_pieces(balance, ()))
+
+
+def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> None:
+    """The panel shows when it was known, and why it is not known now."""
+    balance = group(
+        BalanceWord.OSCILLATING,
+        BalanceWord.OSCILLATING,
+        lost_unknown="the step time is uncertain",
+        lost_before_percent=29.0,
+        lost_before_s=40.0,
+    )
+    said = [row_text(piece) for piece in verdict_pieces(balance, ())]
+    assert "tokens lost: about 29 % (40 s ago; unknown now: the step time is uncertain)" in said
+    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="step time not measured yet")
+    assert "tokens lost: unknown (step time not measured yet)" in [
+        row_text(piece) for piece in verdict_pieces(first, ())
+    ]

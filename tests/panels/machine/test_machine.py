@@ -1,0 +1,588 @@
+"""A machine on the screen: GPUs, memory, network, processes, and the list of machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sparktop.analysis.state import verdict
+from sparktop.colors.palette import palettes
+from sparktop.demo.machine import Machine, node_sample
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import (
+    CACHE_PART,
+    CMA_FREE_PART,
+    CMA_PART,
+    FREE_PART,
+    GPU_PART,
+    HUGE_PART,
+    OTHER_PART,
+    PROGRAMS_PART,
+    GpuProcess,
+    GpuReading,
+    MemoryPart,
+    MemoryReading,
+    NetworkReading,
+    NodeSample,
+    ProcessReading,
+    ProcessTable,
+    Workload,
+    Workloads,
+)
+from sparktop.model.snapshot import EngineProcess, Headroom, NodeView, Snapshot, SpeedState
+from sparktop.panels.board.layout import PanelKey, Place
+from sparktop.panels.board.scene import Scene, flatten, node_list
+from sparktop.panels.machine.detail import (
+    gpu_sections,
+    memory_parts,
+    memory_section,
+    network_sections,
+    node_detail,
+    speed_section,
+    used_percent_of,
+)
+from sparktop.panels.machine.panel import (
+    energy_text,
+    line_shape,
+    margin_of,
+    margin_role,
+    node_panel,
+    slope_text,
+    state_run,
+    trend_runs,
+)
+from sparktop.panels.machine.processes import (
+    ProcessOrder,
+    ProcessSort,
+    detail_processes,
+    listed,
+    process_lines,
+    process_panel,
+)
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow
+from sparktop.panels.parts.text import Row, row_text, row_width
+from stage.fleet import RehearsedFleet
+from stage.rehearsal import Rehearsal
+from tests.panels.drawn import SIZES, board, texts
+from tests.panels.machines import CAUSE, FIX, SLOW, dead, many_gpus, no_gpu
+
+AXIS = TimeAxis(130.0, 2.0)
+WINDOW = TimeWindow(130.0, 76.0)
+
+
+def view_of(gpu: GpuReading, **more: object) -> NodeView:
+    sample = NodeSample(1.0, gpus=(gpu,))
+    return NodeView("n", "local", sample, age_s=0.1, **more)  # type: ignore[arg-type]  # each test gives its own
+
+
+def text_of(rows: list[Row]) -> str:
+    return "\n".join(row_text(row) for row in rows)
+
+
+def gpu_text(view: NodeView, width: int = 54) -> str:
+    return "\n".join(row_text(row) for section in gpu_sections(view, width) for row in section.lines(width))
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("make", [many_gpus, no_gpu, dead])
+def test_every_machine_fits_every_size(make: object, width: int, height: int) -> None:
+    """Eight GPUs, none, and a machine that was never reached: every row is as wide as the board."""
+    view = make()  # type: ignore[operator]  # one of the makers above
+    for rows in (node_detail(view, (), width, height, AXIS), node_panel(view, width, 8, WINDOW, 100.0)):
+        assert {row_width(row) for row in rows} == {width}
+
+
+@pytest.mark.parametrize("width", [43, 46, 54, 57])
+def test_eight_gpus_have_a_row_each(width: int) -> None:
+    """Each GPU is one row that is not cut, its instances below it, and all of them together last."""
+    text = gpu_text(many_gpus(), width)
+    assert len(re.findall(r"(?m)^ [0-7] ", text)) == 8
+    assert text.count("MIG") == 2
+    assert text.index(" 3 ") < text.index("MIG 0 3g.40gb") < text.index("\n 4 ")
+    assert re.search(r"all +67 % mean, 4,090 W of 7, 7,000 kWh", text)
+    assert "hw thermal 12 %" in text
+    body = [line for line in text.splitlines() if re.match(r" [0-6] ", line)]
+    assert not any("…" in line for line in body)
+
+
+def test_what_a_gpu_does_not_tell_is_a_dash() -> None:
+    """The sixth GPU reports its memory size alone: all else is a dash, not a zero."""
+    line = next(line for line in gpu_text(many_gpus()).splitlines() if line.startswith(" 5 "))
+    assert "–/80" in line
+    assert not re.search(r"\b0\b", line)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "margin", "role"),
+    [
+        (GpuReading(0, temperature_c=81.0, limit_margin_c=13.0), 13.0, "text"),
+        (GpuReading(0, temperature_c=85.0, limit_margin_c=9.0), 9.0, "warn"),
+        (GpuReading(0, temperature_c=91.0, limit_margin_c=3.0), 3.0, "bad"),
+        (GpuReading(0, temperature_c=80.0, slowdown_c=92.0), 12.0, "text"),
+        (GpuReading(0, temperature_c=80.0), None, "text"),
+        (GpuReading(0, slowdown_c=92.0), None, "text"),
+    ],
+)
+def test_the_margin_is_what_the_driver_tells(gpu: GpuReading, margin: float | None, role: str) -> None:
+    """The margin is that to the thermal limit, else that to the slowdown; without either it is unknown."""
+    assert margin_of(gpu) == margin
+    assert margin_role(margin) == role
+
+
+def test_energy_has_a_unit_that_fits() -> None:
+    """Joules become watt-hours, and kilowatt-hours where there are many."""
+    assert [energy_text(joules) for joules in (1800.0, 3.6e5, 3.6e7)] == ["0.5 Wh", "100 Wh", "10.0 kWh"]
+    gpu = GpuReading(0, power_w=650.0, power_limit_w=700.0, energy_j=3.6e9)
+    assert "650 of 700 W" in gpu_text(view_of(gpu))
+    assert re.search(r"energy +1,000 kWh since the driver was loaded", gpu_text(view_of(gpu)))
+    assert "energy" not in gpu_text(view_of(dataclasses.replace(gpu, energy_j=None)))
+
+
+def test_a_slow_clock_names_cause_and_fix() -> None:
+    """State, rule, cause and remedy are in the section in full; nothing is cut at any width."""
+    view = replace(view_of(node_sample(30.0, 0.8, Machine(slow_clock=True)).gpus[0]), speed=SLOW)
+    for width in (43, 54, 69):
+        words = " ".join(" ".join(row_text(row) for row in speed_section(view, width)[0].rows).split())
+        assert words.startswith(f"slow clock {SLOW.reason} likely {CAUSE} to do {FIX}")
+
+
+@pytest.mark.parametrize(("word", "role"), [("idle", "muted"), ("normal", "good"), ("unknown", "muted")])
+def test_each_speed_stands_beside_the_name(word: str, role: str) -> None:
+    """The state of a machine is read where its name is, in the colour of the state."""
+    view = view_of(GpuReading(0), speed=SpeedState(word, "some rule"))
+    assert state_run(view) == (word, role)
+    assert f"node n┌┐{word}┌" in row_text(node_panel(view, 80, 8, WINDOW, 100.0)[0])
+    assert word in text_of(node_detail(view, (), 118, 34, AXIS))
+
+
+READINGS = st.builds(
+    GpuReading,
+    index=st.integers(0, 15),
+    name=st.one_of(st.none(), st.text("漢a[]", max_size=40)),
+    utilization_percent=st.one_of(st.none(), st.floats(0, 100)),
+    temperature_c=st.one_of(st.none(), st.floats(-20, 150)),
+    limit_margin_c=st.one_of(st.none(), st.floats(-20, 100)),
+    power_w=st.one_of(st.none(), st.floats(0, 5000)),
+    energy_j=st.one_of(st.none(), st.floats(0, 1e15)),
+    sm_clock_mhz=st.one_of(st.none(), st.integers(0, 5000)),
+    memory_total_bytes=st.one_of(st.none(), st.integers(0, 10**13)),
+    memory_used_bytes=st.one_of(st.none(), st.integers(0, 10**13)),
+    throttle_reasons=st.one_of(st.none(), st.tuples(st.text("x ", max_size=30))),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(READINGS, max_size=9), st.sampled_from(SIZES))
+def test_any_readings_fit(gpus: list[GpuReading], size: tuple[int, int]) -> None:
+    """Whatever a driver reports about however many GPUs, each row is as wide as the board."""
+    view = NodeView("n", "local", NodeSample(1.0, gpus=tuple(gpus)), age_s=0.1)
+    for rows in (node_detail(view, (), *size, AXIS), node_panel(view, size[0], 9, WINDOW, 100.0)):
+        assert {row_width(row) for row in rows} == {size[0]}
+
+
+GIB = 2**30
+NAMES = (
+    GPU_PART,
+    PROGRAMS_PART,
+    CACHE_PART,
+    CMA_PART,
+    HUGE_PART,
+    OTHER_PART,
+    CMA_FREE_PART,
+    FREE_PART,
+    "of tomorrow",
+)
+WIDTHS = (43, 46, 54, 57)
+
+
+def lines(memory: MemoryReading, width: int, headroom: Headroom = Headroom()) -> list[str]:  # noqa: B008 - frozen
+    return [row_text(row) for row in memory_section(memory, headroom, width).lines(width)]
+
+
+def test_no_two_parts_look_alike() -> None:
+    """Each part has its own pattern and its own role, in every theme another colour from its neighbour's."""
+    parts = memory_parts(MemoryReading(parts=tuple(MemoryPart(name, 1) for name in NAMES)))
+    assert len({part.sign for part in parts}) == len({part.role for part in parts}) == len(NAMES)
+    for palette in palettes().values():
+        colours = [palette.color(part.role) for part in parts]
+        assert palette.ansi or len(set(colours)) == len(colours)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.integers(0, 200 * GIB), min_size=len(NAMES), max_size=len(NAMES)),
+    st.sampled_from(WIDTHS),
+)
+def test_the_bar_is_as_wide_as_its_column_and_names_every_part(sizes: list[int], width: int) -> None:
+    """Whatever the sizes, the bar fills the column exactly and each part stands in the legend."""
+    parts = tuple(MemoryPart(name, size) for name, size in zip(NAMES, sizes, strict=True))
+    memory = MemoryReading(total_bytes=sum(sizes), used_bytes=sum(sizes[:6]), parts=parts)
+    section = memory_section(memory, Headroom(), width)
+    assert {row_width(row) for row in section.lines(width)} == {width}
+    if not sum(sizes):
+        return
+    assert row_width(section.rows[1]) == width
+    text = " ".join(row_text(row) for row in section.rows)
+    assert all(part.name[:6] in text for part in memory_parts(memory, short=width < 52))
+
+
+def test_unknown_parts_leave_used_and_free() -> None:
+    """If no parts are reported, the bar has used and free; without a total it has no parts."""
+    parts = memory_parts(MemoryReading(total_bytes=8 * GIB, used_bytes=3 * GIB))
+    assert [(part.name, part.size) for part in parts] == [("used", 3 * GIB), ("free", 5 * GIB)]
+    assert memory_parts(MemoryReading(used_bytes=3 * GIB)) == []
+
+
+def test_no_trend_is_no_number() -> None:
+    """A headroom that does not change stands without a slope; an unknown one has a dash."""
+    assert "no clear rise or fall" in " ".join(lines(MemoryReading(headroom_bytes=GIB), 54))
+    trend = next(line for line in lines(MemoryReading(), 54) if line.startswith("trend"))
+    assert trend.split() == ["trend", "–"]
+    assert row_text(trend_runs(Headroom(2e6, 120.0), 40)) == slope_text(2e6) == "+0.1 GiB/min"
+    assert slope_text(-1024.0) == "−60.0 KiB/min"
+
+
+PORT = NetworkReading(
+    "rocep1s0f0",
+    "rdma",
+    up=True,
+    rx_bytes_per_s=6e9,
+    tx_bytes_per_s=3e9,
+    link_bits_per_s=200e9,
+    errors_per_s=0.0,
+    bus_bits_per_s=100e9,
+    netdev="enp1s0f0np0",
+)
+WIRE = NetworkReading("enP7s7", "ethernet", up=True, rx_bytes_per_s=1e6, tx_bytes_per_s=1e6)
+
+
+def network_texts(*links: NetworkReading, width: int = 69) -> list[str]:
+    sections = network_sections(links, width)
+    rows = [row for section in sections for row in section.lines(width)]
+    assert {row_width(row) for row in rows} == {width}
+    return [row_text(row) for row in rows]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("link", "percent"),
+    [
+        (PORT, 48.0),
+        (dataclasses.replace(PORT, bus_bits_per_s=None), 24.0),
+        (dataclasses.replace(PORT, link_bits_per_s=None, bus_bits_per_s=None), None),
+        (dataclasses.replace(PORT, rx_bytes_per_s=None, tx_bytes_per_s=None), None),
+        (dataclasses.replace(PORT, rx_bytes_per_s=None), 24.0),
+        (dataclasses.replace(PORT, bus_bits_per_s=0.0), None),
+    ],
+)
+def test_use_is_of_what_can_pass(link: NetworkReading, percent: float | None) -> None:
+    """The busier direction counts, as a share of the slower of link and bus; unknown if not reported."""
+    assert used_percent_of(link) == percent
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [43, 57, 120])
+def test_rdma_stands_apart(width: int) -> None:
+    """RDMA ports and their use have a section of their own; the section of interfaces leaves them out."""
+    lines = network_texts(WIRE, PORT, width=width)
+    at = next(index for index, line in enumerate(lines) if line.startswith("─ RDMA"))
+    assert any("enP7s7" in line for line in lines[:at])
+    assert not any("rocep1s0f0" in line for line in lines[:at])
+    row = next(line for line in lines[at:] if "rocep1s0f0" in line)
+    assert "48 %" in row
+    assert "6.0 GB/s" in row
+
+
+@pytest.mark.long
+def test_errors_have_their_names() -> None:
+    """Counters that moved are named below their port, the busiest first; without them there is no row."""
+    failing = dataclasses.replace(
+        PORT, errors_per_s=12.5, errors={"rnr_nak_retry_err": 0.5, "out_of_sequence": 12.0}
+    )
+    lines = network_texts(failing)
+    at = next(index for index, line in enumerate(lines) if "rocep1s0f0" in line)
+    assert re.search(r" 1[23]$", lines[at])
+    assert lines[at + 1].strip() == "└ out_of_sequence 12.0/s, rnr_nak_retry_err 0.5/s"
+    assert len(network_texts(PORT)) == len(lines) - 1
+
+
+@pytest.fixture(scope="module")
+def spanned() -> Snapshot:
+    """Return a backend on two machines, one of which has a slow clock."""
+    return Rehearsal(backends=1, nodes=2, span=2, machines={1: Machine(slow_clock=True)}).play(20).snapshot()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
+def test_a_backend_over_two_machines_shows_both(spanned: Snapshot, size: tuple[int, int]) -> None:
+    """Each machine has a tile of its own with its own speed word, below the other; beside ranks if wide."""
+    lines = texts(board(spanned, size, zoomed=PanelKey("backend", "spark-a")))
+    heads = [line for line in lines if re.search(r"─ spark-[ab] ─", line)]
+    assert len(heads) == 2
+    text = "\n".join(lines)
+    assert len(re.findall(r"RDMA +in \d", text)) == 2
+    assert re.search(r"71\d of 3003 MHz", text)
+    assert len(re.findall(r"\d of 121.6 GiB", text)) == 2
+
+
+@cache
+def machines(count: int) -> Snapshot:
+    """Return a snapshot of `count` machines alone."""
+    shown = RehearsedFleet(0, count).play(8).snapshot()
+    return replace(shown, backends=(), routers=(), balance=(), alerts=())
+
+
+def named(count: int, name: Callable[[int], str]) -> Snapshot:
+    """Return `machines` with other names."""
+    shown = machines(count)
+    return replace(shown, nodes=tuple(replace(one, name=name(at)) for at, one in enumerate(shown.nodes)))
+
+
+def in_cluster(at: int) -> str:
+    """Return the name of a machine of a small cluster."""
+    return f"spark-worker-{at}" if at else "spark-head"
+
+
+def in_rack(at: int) -> str:
+    """Return the name of a machine of a computing centre."""
+    return f"dgx-rack{at // 10 + 1}-node{at % 10:02d}"
+
+
+def drawn(shown: Snapshot, width: int, each: int = 1, columns: int = 1) -> list[str]:
+    """Return the rows inside a list with `each` rows for a machine, each checked to be as wide as it."""
+    lines = -(-len(shown.nodes) // columns)
+    place = Place("nodes", 0, 0, 0, width, 3 - (columns > 1) + each * lines, columns)
+    rows = node_list(place, shown.nodes, TimeWindow(shown.at, 60.0), None).rows
+    assert {row_width(row) for row in rows} == {width}
+    return [row_text(row) for row in rows[1:-1]]
+
+
+@pytest.mark.parametrize(("width", "columns"), [(80, 1), (120, 1), (80, 2), (120, 3), (80, 4)])
+@pytest.mark.parametrize(("count", "name"), [(4, in_cluster), (20, in_rack)])
+def test_names_that_are_cut_stay_distinct(
+    count: int, name: Callable[[int], str], width: int, columns: int
+) -> None:
+    """They end as the whole names do, and stand before the GPU use of their machine."""
+    rows = drawn(named(count, name), width, columns=columns)[columns == 1 :]
+    each = (width - 2) // columns
+    entries = [row[1 + at * each : 1 + (at + 1) * each] for row in rows for at in range(columns)]
+    names = [entry.split()[0] for entry in entries[:count]]
+    assert len(set(names)) == count
+    assert all(name(at).endswith(shown.lstrip("…")) for at, shown in enumerate(names))
+    assert all(" %" in entry for entry in entries[:count])
+
+
+FAILURES = (
+    (FailureKind.HOST_KEY, "ssh", "host key not trusted"),
+    (FailureKind.UNAUTHORIZED, "ssh", "key refused"),
+    (FailureKind.UNAUTHORIZED, "agent", "token refused"),
+    (FailureKind.DNS, "ssh", "no such host"),
+    (FailureKind.TIMEOUT, "ssh", "no answer"),
+)
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize(("kind", "via", "words"), FAILURES)
+def test_a_row_says_in_words_why_a_machine_cannot_be_read(
+    kind: FailureKind, via: str, words: str, width: int
+) -> None:
+    """The message is far too long for it; the frame of its panel and the title say the same words."""
+    shown = named(4, in_cluster)
+    broken = replace(shown.nodes[1], sample=None, via=via, failure=Failure(kind, "why " * 50, shown.at))
+    shown = replace(shown, nodes=(shown.nodes[0], broken, *shown.nodes[2:]))
+    assert f" ✖ {words} " in "\n".join(drawn(shown, width))
+    assert state_run(broken) == (words, "bad")
+    title = verdict(shown).words
+    assert title == f"{broken.name}: {words}" or words == "no answer"
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_no_old_figure_of_a_dead_machine_stands_in_a_list(width: int) -> None:
+    """Below its line stands the message in place of its CPU use and load; its panel has their age."""
+    shown = named(4, in_cluster)
+    message = "no answer from spark-worker-1 for 16 s: is the machine stuck? see its console and its power"
+    dead = replace(shown.nodes[1], age_s=16.0, failure=Failure(FailureKind.TIMEOUT, message, shown.at))
+    shown = replace(shown, nodes=(shown.nodes[0], dead, *shown.nodes[2:]))
+    rows = drawn(shown, width, each=4)[5:9]
+    cells = [row[1 : 2 + line_shape(shown.nodes, 54 if width == 200 else 38).width] for row in rows]
+    assert not any(word in cell for cell in cells for word in ("CPU", "load", "mem"))
+    assert " ".join(" ".join(cells[1:]).split()) == message
+    edge = row_text(node_panel(dead, 120, 8, TimeWindow(shown.at, 60.0), 100.0)[-1])
+    assert "✖, figures 16 s old: no answer" in edge
+
+
+TABLE = ProcessTable(
+    (
+        ProcessReading(10, "VLLM::EngineCore", 5 * GIB, 88.0),
+        ProcessReading(11, "bash", GIB, None),
+        ProcessReading(12, "Zoom", None, 3.0),
+    ),
+    231,
+    3.2,
+)
+GPU = GpuReading(
+    0,
+    processes=(
+        GpuProcess(10, "VLLM::EngineCore", 83 * GIB, "compute"),
+        GpuProcess(77, "Xorg", 2**20, "graphics"),
+        GpuProcess(78, "gone", None),
+    ),
+)
+ENGINES = (EngineProcess(10, "VLLM::EngineCore", "vllm", "spark-a"), EngineProcess(11, "bash", "sglang"))
+
+
+def view(*, table: ProcessTable | None = TABLE, gpus: tuple[GpuReading, ...] = (GPU,)) -> NodeView:
+    sample = NodeSample(1.0, gpus=gpus, processes=table)
+    return NodeView("n", "local", sample, age_s=0.2, engine_processes=ENGINES)
+
+
+def crowd(count: int) -> NodeView:
+    """Return a node with this number of processes, the largest last."""
+    table = ProcessTable(
+        tuple(ProcessReading(n, f"p{n}", n * GIB, 0.0) for n in range(1, count + 1)), 900, 0.0
+    )
+    return view(table=table, gpus=())
+
+
+def names(order: ProcessOrder) -> list[str]:
+    return [line.name for line in listed(process_lines(view()), order)]
+
+
+@pytest.mark.long
+def test_every_process_is_one_line() -> None:
+    """Holders of GPU memory and the kernel's list of processes are joined by pid; neither loses a process."""
+    lines = {line.pid: line for line in process_lines(view())}
+    assert len(lines) == 5
+    engine = lines[10]
+    assert (engine.gpu_bytes, engine.memory_bytes, engine.cpu_percent) == (83 * GIB, 5 * GIB, 88.0)
+    assert (lines[77].memory_bytes, lines[12].gpu_bytes) == (None, None)
+
+
+@pytest.mark.long
+def test_a_process_with_unknown_memory_on_one_gpu_has_an_unknown_sum() -> None:
+    """A sum of the known parts would be too low; the order of the GPUs makes no difference."""
+    known, unknown = (GpuReading(0, processes=(GpuProcess(10, "e", size),)) for size in (GIB, None))
+    for gpus in ((known, unknown), (unknown, known), (known, unknown, known)):
+        assert [line.gpu_bytes for line in process_lines(view(gpus=gpus, table=None))] == [None]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [
+        (ProcessSort.GPU, ["VLLM::EngineCore", "Xorg", "gone", "bash", "Zoom"]),
+        (ProcessSort.MEMORY, ["VLLM::EngineCore", "bash"]),
+        (ProcessSort.CPU, ["VLLM::EngineCore", "Zoom"]),
+        (ProcessSort.NAME, ["bash", "gone", "VLLM::EngineCore", "Xorg", "Zoom"]),
+        (ProcessSort.PID, ["VLLM::EngineCore", "bash", "Zoom", "Xorg", "gone"]),
+    ],
+)
+def test_the_largest_come_first_and_unknown_ones_last(sort: ProcessSort, first: list[str]) -> None:
+    """Each order sorts by its own figure; a process whose figure is unknown comes last."""
+    assert names(ProcessOrder(sort))[: len(first)] == first
+
+
+LINES = st.lists(
+    st.builds(
+        ProcessReading,
+        st.integers(1, 40),
+        st.text("ab漢", max_size=30),
+        st.one_of(st.none(), st.integers(0, 2**50)),
+        st.one_of(st.none(), st.floats(0, 1e5)),
+    ),
+    max_size=30,
+    unique_by=lambda one: one.pid,
+)
+
+
+@pytest.mark.long
+@settings(max_examples=60, deadline=None)
+@given(LINES, st.sampled_from(list(ProcessSort)), st.sampled_from([40, 57, 69, 77, 117, 197]))
+def test_any_table_fits(rows: list[ProcessReading], sort: ProcessSort, width: int) -> None:
+    """Whatever a kernel reports, each row has the requested width, and every process is listed once."""
+    one = view(table=ProcessTable(tuple(rows), None, None), gpus=())
+    order = ProcessOrder(sort)
+    assert sorted(line.pid for line in listed(process_lines(one), order)) == sorted(row.pid for row in rows)
+    assert {row_width(row) for row in detail_processes(one, order, width)} == {width}
+    panel, _ = process_panel(one, order, width + 3, 12)
+    assert {row_width(row) for row in panel} == {width + 3}
+    assert len(panel) == 12
+
+
+@pytest.mark.long
+def test_the_panel_scrolls_and_keeps_its_heading() -> None:
+    """From a later row on the heading stays, the edge says where one is, and the end is the end."""
+    for first, seen in ((0, "1–9 of 40"), (5, "6–14 of 40"), (99, "32–40 of 40")):
+        rows, shown = process_panel(crowd(40), ProcessOrder(ProcessSort.PID), 80, 12, first=first)
+        assert "▼pid" in row_text(rows[1])
+        assert seen in row_text(rows[-1])
+        assert shown == int(seen.split("–")[0]) - 1
+        assert re.search(rf" p{shown + 1} ", row_text(rows[2]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (view(table=None, gpus=()), "none read yet"),
+        (view(table=None, gpus=(GpuReading(0),)), "the driver does not report what holds GPU memory"),
+        (view(table=None, gpus=(GpuReading(0, processes=()),)), "nothing holds GPU memory"),
+        (NodeView("n", "ssh"), "–"),
+    ],
+)
+def test_nothing_listed_has_its_reason(one: NodeView, words: str) -> None:
+    """An empty table says whether nothing was read, nothing was reported, or nothing holds GPU memory."""
+    rows = detail_processes(one, ProcessOrder(), 80)
+    assert row_text(rows[2]).strip() == words
+    assert "not read yet" in row_text(rows[0])
+
+
+@pytest.mark.long
+def test_the_scene_knows_when_processes_are_in_sight(playing: Snapshot) -> None:
+    """A table is in sight only if some of its rows are: not on the board, nor at the top of a long page."""
+    node = PanelKey("node", "spark-a")
+    assert Scene(playing, 118, 34).process_tables(0, 34) == ()
+    assert Scene(playing, 118, 34, zoomed=PanelKey("backend", "spark-a")).process_tables(0, 99) == ()
+    detail = Scene(playing, 80, 22, zoomed=node)
+    board = flatten(detail.draw(), 80, detail.layout.height)
+    at = next(y for y, row in enumerate(board) if "─ processes ─" in row_text(row))
+    assert at > 22
+    assert detail.process_tables(0, at) == ()
+    assert detail.process_tables(at - 21, at + 1) == ("spark-a",)
+    assert detail.process_tables(at, at + 22) == ("spark-a",)
+    assert Scene(playing, 200, 48, zoomed=node).process_tables(0, 48) == ("spark-a",)
+    assert Scene(playing, 80, 22, zoomed=PanelKey("processes", "spark-a")).process_tables(0, 22) == (
+        "spark-a",
+    )
+
+
+def boxed() -> NodeView:
+    """Return a node whose engine runs in a container, read by an agent that may use Docker's socket."""
+    one, two = "5d1c0ffee5aa", "sparkrun_5d1c_solo"
+    processes = (
+        Workload(10, "vllm", "engine core", "DP0", "Qwen/Qwen3-32B", None, 12, one, two),
+        Workload(11, "vllm", "server", None, "Qwen/Qwen3-32B", 8000, 12, one, None),
+    )
+    node = view()
+    assert node.sample is not None
+    return replace(node, sample=dataclasses.replace(node.sample, workloads=Workloads(processes, 0, 1.0)))
+
+
+@pytest.mark.long
+def test_a_process_of_an_engine_has_what_its_name_does_not_say() -> None:
+    """Rank and model of an engine core, whose title names the role; role and model of the server."""
+    lines = {line.pid: line for line in process_lines(boxed())}
+    assert lines[10].full_name == "VLLM::EngineCore DP0 · Qwen3-32B"
+    assert lines[11].full_name == "bash server · Qwen3-32B"
+    assert (lines[10].container, lines[11].container, lines[12].container) == (
+        "sparkrun_5d1c_solo",
+        "5d1c0ffee5aa",
+        "",
+    )

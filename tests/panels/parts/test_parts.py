@@ -1,0 +1,288 @@
+"""Rows, names and graphs: exactly as wide as asked, and what is cut stays true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.graphics.cells import cell_width, fit_name
+from sparktop.model.series import LATE, HistoryTable, Series
+from sparktop.panels.parts.graph import (
+    Graph,
+    TimeAxis,
+    TimeWindow,
+    area_rows,
+    grid_rows,
+    held_slots,
+    hold_last,
+    stacked_rows,
+)
+from sparktop.panels.parts.text import (
+    fit_row,
+    fitted_names,
+    framed,
+    row_text,
+    row_width,
+    tab,
+)
+
+RUNS = st.lists(st.tuples(st.text(max_size=12), st.sampled_from(["text", "title", "bad"])), max_size=6)
+
+
+@settings(max_examples=80, deadline=None)
+@given(RUNS, st.integers(0, 40))
+def test_a_row_is_as_wide_as_asked(runs: list[tuple[str, str]], width: int) -> None:
+    """Cutting and padding give exactly the width, wide and combining characters included."""
+    assert row_width(fit_row(runs, width)) == width
+
+
+@settings(max_examples=60, deadline=None)
+@given(RUNS, RUNS, RUNS, st.integers(8, 60), st.integers(2, 9))
+def test_a_frame_is_never_broken(
+    title: list[tuple[str, str]],
+    status: list[tuple[str, str]],
+    body: list[tuple[str, str]],
+    width: int,
+    height: int,
+) -> None:
+    """All rows of a frame have its width, and its corners and sides stand where they belong."""
+    rows = framed([body, body], width, height, title=title, status=status, footnote=body, note=title)
+    assert len(rows) == height
+    assert [row_width(row) for row in rows] == [width] * height
+    texts = [row_text(row) for row in rows]
+    assert texts[0].startswith("╭")
+    assert texts[0].endswith("╮")
+    assert texts[-1].startswith("╰")
+    assert texts[-1].endswith("╯")
+    assert all(text.startswith("│") and text.endswith("│") for text in texts[1:-1])
+
+
+ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "muted")]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (60, "─ openai/gpt-oss-120b 0.32.0 "),
+        (46, "─ openai/gpt-oss-120b "),
+        (38, "─ gpt-oss-120b "),
+        (30, None),
+    ],
+)
+def test_what_stands_beside_the_state_is_never_cut(width: int, shown: str | None) -> None:
+    """The version is left out first, then the owner of the model, then the model."""
+    rows = framed([], width, 3, title=tab(("spark-a", "title")), state=("busy", "good"), about=ABOUT)
+    top = row_text(rows[0])
+    assert row_width(rows[0]) == width
+    assert "…" not in top
+    assert "spark-a┌┐busy┌" in top
+    assert shown is None or f"┐busy┌{shown}─" in top
+    assert shown is not None or "gpt" not in top
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("10.0.0.17:8000", "10.0.0.18:8000"), ("…17:8000", "…18:8000")),
+        (("10.0.0.17:8000", "10.0.0.18:8000", "spark-1"), ("…17:8000", "…18:8000", "spark-1")),
+        (("10.0.0.17:8000", "10.0.0.117:8000"), ("…17…", "…117…")),
+        (("127.0.0.1:35081", "127.0.0.1:40911"), ("…1:35081", "…1:40911")),
+        (("vllm-llama-a", "vllm-llama-b"), ("…llama-a", "…llama-b")),
+        (("a-far-too-long-name", "short"), ("a-far-t…", "short")),
+        (("spark-a@before", "spark-a@after"), ("a@before", "-a@after")),
+    ],
+)
+def test_names_that_do_not_fit_are_cut_where_they_are_alike(
+    names: tuple[str, ...], shown: tuple[str, ...]
+) -> None:
+    """What all begin with goes first; a number is never cut, and a name alone loses its end as before."""
+    assert tuple(fitted_names(names, 8)[name].rstrip() for name in names) == shown
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(max_size=20), max_size=8, unique=True), st.integers(0, 12))
+def test_every_name_has_the_width_of_the_column(names: list[str], width: int) -> None:
+    """Wide characters and empty names included; names are never less distinct than when cut one by one."""
+    found = fitted_names(tuple(names), width)
+    assert all(cell_width(text) == width for text in found.values())
+    assert len(set(found.values())) >= len({fit_name(name, width) for name in names})
+
+
+def every(seconds: float, until: float = 80.0) -> Series:
+    """Return a series whose values are its times."""
+    table = HistoryTable(("value",))
+    for index in range(round(until / seconds) + 1):
+        table.append(seconds * index, {"value": seconds * index})
+    return table.series()["value"]
+
+
+@pytest.mark.parametrize("width", [12, 18, 38, 70])
+def test_a_window_is_as_long_for_every_width(width: int) -> None:
+    """Whatever its width, a graph begins and ends at the times of the window."""
+    axis = TimeWindow(80.0, 72.0).axis(width)
+    assert axis.span_s(width) == pytest.approx(72.0)
+    values = axis.values(every(0.25), width)
+    assert values[-1] == pytest.approx(80.0, abs=2 * axis.step)
+    assert values[0] == pytest.approx(80.0 - 72.0, abs=3 * axis.step)
+
+
+@pytest.mark.parametrize("end", [79.9, 80.3, 81.4, 82.2])
+@pytest.mark.parametrize("width", [3, 4, 11])
+def test_a_seldom_sample_fills_the_slots_until_the_next(end: float, width: int) -> None:
+    """A node that is read every two seconds has its newest value in each second, and no gap."""
+    axis = TimeAxis(end, 1.0)
+    values = axis.values(every(2.0), width)
+    first = axis.end_slot - len(values) + 1
+    assert len(values) == 2 * width - (1 - axis.end_slot % 2)
+    assert values == [float(min(80, slot // 2 * 2)) for slot in range(first, axis.end_slot + 1)]
+
+
+@pytest.mark.parametrize("height", [1, 2, 3])
+@pytest.mark.parametrize(("end_slot", "marked"), [(1, "  ↑ "), (2, " ↑  ")])
+def test_a_clipped_spike_is_marked_at_the_upper_edge(height: int, end_slot: int, marked: str) -> None:
+    """Its column has an arrow in the uppermost row, and nothing else has one."""
+    values = [5.0, 5.0, 5.0, 5.0, 250.0, 5.0, 5.0, 5.0]
+    zeros = [0.0] * len(values)
+    single = area_rows(values, 4, height, 10.0, "generation", end_slot=end_slot)
+    stack = stacked_rows(values, zeros, 4, height, 10.0, ("running", "waiting"), end_slot=end_slot)
+    for rows in (single, stack):
+        first, *rest = (row_text(row) for row in rows)
+        assert "".join("↑" if char == "↑" else " " for char in first) == marked
+        assert len(first) == 4
+        assert not any("↑" in row for row in rest)
+
+
+GRID_AXIS = TimeAxis(100.0, 1.0)
+
+
+def newest(*values: float | None) -> Series:
+    history = HistoryTable(("value",))
+    for index, value in enumerate(values):
+        history.append(100.0 - len(values) + 1 + index, {"value": value})
+    return history.series()["value"]
+
+
+def titled(name: str = "g", *values: float | None, over: Series | None = None, both: bool = False) -> Graph:
+    return Graph(
+        [(name, "title")],
+        newest(*values),
+        "cpu",
+        lambda top: f"{top:g} s",
+        over=over,
+        over_gradient="waiting",
+        over_holds_both=both,
+        empty="no traffic",
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 180), st.integers(0, 60), st.integers(0, 14))
+def test_the_grid_fills_its_place(width: int, height: int, count: int) -> None:
+    """The grid has exactly the rows and the width of its place."""
+    rows = grid_rows(
+        [titled(f"g{index}", 1.0, None, 3.0) for index in range(count)], width, height, GRID_AXIS
+    )
+    assert len(rows) == height
+    assert {row_width(row) for row in rows} <= {width}
+
+
+def test_nothing_to_draw_says_why() -> None:
+    """Without a single value the reason stands in the middle, and no scale."""
+    texts = [row_text(row) for row in titled("TTFT", None, None).rows(30, 5, GRID_AXIS)]
+    assert "no traffic" in "".join(texts)
+    assert " s" not in texts[0]
+
+
+@pytest.mark.parametrize(("both", "edge"), [(True, "max 5 s"), (False, "max 10 s")])
+def test_p95_is_not_added_to_p50(edge: str, *, both: bool) -> None:
+    """If the upper curve includes the lower one, the edge is the upper curve's peak, else their sum's."""
+    one = titled("x", 2.0, 4.0, over=newest(3.0, 5.0), both=both)
+    assert row_text(one.rows(30, 5, GRID_AXIS)[0]).endswith(edge)
+
+
+def series(points: Sequence[tuple[float, float | None]]) -> Series:
+    table = HistoryTable(("value",), 5000)
+    for time, value in points:
+        table.append(time, {"value": value})
+    return table.series()["value"]
+
+
+def test_nothing_is_held_beyond_the_newest_sample() -> None:
+    """After the last sample every slot is empty, and a history without samples has none."""
+    assert (
+        held_slots((series([(1.0, 4.0), (1.25, 4.0)]),), 8, 0.25, 5)[0]
+        == [4.0, 4.0, None, None, None][:1] + [4.0] + [None] * 3
+    )
+    history = series([(1.0, 4.0), (1.25, 4.0)])
+    assert held_slots((history,), 8, 0.25, 5) == [[4.0, 4.0, None, None, None]]
+    assert held_slots((Series(),), 8, 0.25, 5) == [[None] * 5]
+
+
+def test_a_value_holds_until_its_next_sample_is_due() -> None:
+    """Read every two seconds, a node has a value in each second, and none once a sample is overdue."""
+    history = series([(0.5, 4.0), (2.5, 6.0)])
+    means: list[float | None] = [4.0, 4.0, 6.0, None, None, None, None]
+    hold_last(means, history, 6, 1.0)
+    assert means == [4.0, 4.0, 6.0, 6.0, 6.0, 6.0, None]
+    unknown = series([(0.5, 4.0), (2.5, None)])
+    gone: list[float | None] = [4.0, 4.0, None]
+    hold_last(gone, unknown, 2, 1.0)
+    assert gone == [4.0, 4.0, None]
+
+
+POINTS = st.lists(
+    st.tuples(st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.0, 1.75, 2.0, 4.0]), st.none() | st.floats(0, 1e6)),
+    min_size=2,
+    max_size=60,
+)
+
+
+def computed_whole(
+    points: Sequence[tuple[float, float]], first: int, step: float, count: int
+) -> list[float | None]:
+    """Return the means by slot, computed without any that are kept: gaps are filled from left to right."""
+    times = [time for time, _ in points if time >= (first - 8) * step]
+    values = [value for time, value in points if time >= (first - 8) * step]
+    edges = [sum(time < (first + slot) * step for time in times) for slot in range(count + 1)]
+    known = [[value for value in values[a:b] if math.isfinite(value)] for a, b in pairwise(edges)]
+    means = [sum(some) / len(some) if some else None for some in known]
+    slot = 0
+    while slot < count:
+        end = slot
+        while end < count and edges[end] == edges[end + 1]:
+            end += 1
+        after = edges[slot]
+        if slot < end < count and 0 < after < len(times):
+            apart = times[after] - times[after - 1]
+            before = times[after - 1] - times[after - 2] if after > 1 else 0.0
+            behind = times[after + 1] - times[after] if after + 1 < len(times) else 0.0
+            both = math.isfinite(values[after - 1]) and math.isfinite(values[after])
+            if both and apart < LATE * max(before, behind):
+                means[slot:end] = [means[slot - 1] if slot else values[after - 1]] * (end - slot)
+        slot = max(end, slot + 1)
+    return means
+
+
+@settings(max_examples=60, deadline=None)
+@given(points=POINTS, step=st.sampled_from([0.5, 1.0, 2.4]), shifts=st.lists(st.integers(-3, 3), min_size=60))
+def test_slots_kept_are_those_computed_whole(
+    points: list[tuple[float, float | None]], step: float, shifts: list[int]
+) -> None:
+    """Whatever was kept, each slot has the mean of its samples alone, and the same gaps are filled."""
+    table = HistoryTable(("other", "value"), 5000)
+    told: list[tuple[float, float]] = []
+    time = 7.0
+    for (apart, value), shift in zip(points, shifts, strict=False):
+        time += apart
+        table.append(time, {"value": value})
+        told.append((time, math.nan if value is None else value))
+        end_slot = int(time // step) + shift
+        for count in (5, 12):
+            seen = held_slots((table.series()["value"],), end_slot, step, count)[0]
+            assert seen == computed_whole(told, end_slot - count + 1, step, count)
+            assert held_slots((table.series()["other"],), end_slot, step, count)[0] == [None] * count

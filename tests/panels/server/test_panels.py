@@ -1,0 +1,303 @@
+"""Panels of servers: figures are whole or absent, limits colour latencies, loading and ranks are said."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import cache
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.analysis.ranks import judge_ranks
+from sparktop.model.event import Progress, ProgressView
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.figures import COUNTER_FIGURES
+from sparktop.model.node import GpuReading, NetworkReading, NodeSample, ProcessReading, ProcessTable
+from sparktop.model.ranks import RanksReading, RanksView
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    EngineProcess,
+    Latency,
+    Loading,
+    NodeView,
+    Quantile,
+    Snapshot,
+)
+from sparktop.model.targets import StateThresholds, Thresholds
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene, flatten
+from sparktop.panels.board.view import Preset, View
+from sparktop.panels.parts.figures import latency_role
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow, column_width
+from sparktop.panels.parts.text import row_text, row_width
+from sparktop.panels.server.detail import backend_detail, counter_sections, ranks_lead, ranks_section
+from sparktop.panels.server.panel import footnote, tile_panel
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.markdown import render as markdown
+from sparktop.report.text_snapshot import render as text
+from stage.fleet import RehearsedFleet
+from stage.rehearsal import Rehearsal
+from tests.hardware.ras.examples import answer
+
+WINDOW = TimeWindow(130.0, 60.0)
+
+
+def tile(view: BackendView, width: int, height: int = 3) -> list[str]:
+    rows = tile_panel(view, width, height, WINDOW, 40.0)
+    assert {row_width(row) for row in rows} == {width}
+    return [row_text(row) for row in rows]
+
+
+@pytest.mark.parametrize("width", range(26, 50))
+@pytest.mark.parametrize(
+    ("tps", "run", "wait", "kv"),
+    [(0.0, 0, 0, 0.0), (165.0, 16, 13, 100.0), (1670.0, 128, 117, 52.0), (None, None, None, None)],
+)
+def test_figures_are_whole_or_absent(
+    playing: Snapshot, width: int, tps: float | None, run: float | None, wait: float | None, kv: float | None
+) -> None:
+    """At every width a tile has tokens, running and waiting requests in full; the KV cache may be missing."""
+    view = replace(playing.backends[0], generation_tps=tps, running=run, waiting=wait, kv_cache_percent=kv)
+    inside = tile(view, width)[1].strip("│")
+    assert "…" not in inside
+    counts = re.search(r"(\S+) (?:tok/s (?:10 s )?)?(?:run (\S+) wait (\S+)|(\d+|–)\+(\d+|–))", inside)
+    assert counts is not None
+    known = [part for part in counts.groups() if part is not None]
+    shown = [0.0 if part == "–" else float(part.replace(",", "")) for part in known]
+    assert shown == [tps or 0.0, run or 0.0, wait or 0.0]
+    assert "KV" not in inside or re.search(r"KV (\d+ %|–)", inside)
+
+
+@pytest.mark.parametrize("state", BackendState)
+def test_a_title_keeps_the_name_and_a_word_for_the_state(playing: Snapshot, state: BackendState) -> None:
+    """The state loses its window, then letters, before the name of the backend is cut."""
+    view = replace(playing.backends[0], state=state, state_window_s=10.0)
+    top = tile(view, 26)[0]
+    assert "spark-a" in top
+    assert "…" not in top
+
+
+SLOW = StateThresholds(ttft_slow_s=0.001, itl_slow_ms=0.001, queue_slow_s=0.001)
+
+
+def warned(shown: Snapshot, view: View, zoomed: PanelKey | None = None) -> set[str]:
+    """Return the texts that the panels of backends draw in the role "warn"."""
+    scene = Scene(shown, 200, 48, view, zoomed=zoomed)
+    rows = [row for panel in scene.draw() for row in panel.rows]
+    return {text.strip() for row in rows for text, role in row if role == "warn"}
+
+
+@pytest.mark.parametrize("preset", [Preset.WATCH, Preset.COMPACT, Preset.ONE])
+def test_a_limit_colours_the_latencies_that_reach_it(preset: Preset) -> None:
+    """With limits below each latency the quantiles are coloured, in each view; without limits none is."""
+    live = Rehearsal()
+    calm = live.play(60).snapshot()
+    live.store.set_thresholds(Thresholds(states=SLOW))
+    slow = live.play(2).snapshot()
+    zoomed = PanelKey("backend", "spark-a") if preset is Preset.ONE else None
+    assert not {text for text in warned(calm, View(preset=preset), zoomed) if text.endswith("s")}
+    found = {text for text in warned(slow, View(preset=preset), zoomed) if text.endswith("s")}
+    assert len(found) >= 2
+
+
+def test_a_bound_is_slow_only_where_that_is_certain() -> None:
+    """A quantile "below a bound" is never coloured; one "above a bound" is, if the bound is at the limit."""
+    latency = Latency(slow_s=1.0)
+    assert latency_role(latency, Quantile(1.0)) == "warn"
+    assert latency_role(latency, Quantile(0.9)) == "text"
+    assert latency_role(latency, Quantile(2.0, below=True)) == "text"
+    assert latency_role(latency, Quantile(1.0, above=True)) == "warn"
+    assert latency_role(replace(latency, slow_s=None), Quantile(99.0)) == "text"
+
+
+COUNTED = BackendView("b", "http://b:1", "g", counter_figures={one.name: 98.7654 for one in COUNTER_FIGURES})
+
+
+@pytest.mark.parametrize("screen", [60, 80, 120, 200])
+def test_every_figure_is_drawn_whole(screen: int) -> None:
+    """No label or unit is cut at any size of the screen, and no row is too wide."""
+    width = column_width(screen)
+    rows = [row for section in counter_sections(COUNTED, width) for row in section.rows]
+    text = "\n".join(row_text(row) for row in rows)
+    assert max(row_width(row) for row in rows) <= width
+    assert all(one.title in text for one in COUNTER_FIGURES)
+    assert "…" not in text
+
+
+def test_a_section_of_zeros_is_left_out() -> None:
+    """A feature that is off reports zeros; one value above 0 shows its whole section."""
+    off = replace(COUNTED, counter_figures={"lora_running": 0.0, "lora_max": 0.0, "refused_requests": 0.0})
+    assert counter_sections(off, 46) == []
+    on = replace(COUNTED, counter_figures={"lora_running": 0.0, "lora_max": 4.0, "refused_requests": 0.0})
+    assert [section.title for section in counter_sections(on, 46)] == ["LoRA adapters"]
+
+
+LONG = "inference-eu-west-1-"
+COMPACT = View(preset=Preset.COMPACT)
+
+
+@cache
+def servers(count: int, prefix: str = "") -> Snapshot:
+    """Return a snapshot of `count` servers alone, whose names begin with `prefix`."""
+    shown = RehearsedFleet(count, 0).play(12).snapshot()
+    views = tuple(replace(one, name=prefix + one.name) for one in shown.backends)
+    return replace(shown, backends=views, routers=(), balance=())
+
+
+def table(snapshot: Snapshot, width: int, height: int) -> list[str]:
+    """Return the rows of the table of all servers, each checked to be as wide as the board."""
+    scene = Scene(snapshot, width, height, COMPACT)
+    rows = flatten(scene.draw(), width, height)
+    assert {row_width(row) for row in rows} == {width}
+    return [row_text(row) for row in rows]
+
+
+@pytest.mark.parametrize("count", [14])
+def test_names_stand_whole_where_the_graph_has_room(count: int) -> None:
+    """At 200 columns nothing is left out for them, and each server still has its graph."""
+    long, short = table(servers(count, LONG), 200, 48), table(servers(count), 200, 48)
+    assert all(f" {view.name} " in "".join(long) for view in servers(count, LONG).backends[:10])
+    headings = [row[1].replace("⣿run+⡪wait", "").split() for row in (long, short)]
+    assert headings[0] == headings[1]
+    assert "max " in long[1]
+
+
+@pytest.mark.parametrize(
+    ("poll_ms", "shown"), [(35.0, " 35 ms "), (2300.0, " page takes 2.3 s, figures up to 5 s old ")]
+)
+def test_a_slow_page_shows_the_age_of_its_figures(poll_ms: float, shown: str) -> None:
+    """From a second on the edge of the panel says how long the page takes and how old the figures are."""
+    view = BackendView("a", "http://a:8000", "g", age_s=3.0, poll_ms=poll_ms)
+    assert row_text(footnote(view, on_board=True)[1]) == shown
+
+
+GIB = 2**30
+NOON = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
+REFUSED = "vLLM refuses connections while it loads (process 4001 on spark-a)"
+LOADING = Loading(
+    190.0,
+    "weights",
+    3,
+    6,
+    40.0,
+    90.0,
+    280.0,
+    "last time",
+    warm=True,
+    memory_bytes=40 * GIB,
+    node="spark-a",
+    pid=4001,
+)
+VIEW = BackendView(
+    "spark-a",
+    "http://127.0.0.1:8000",
+    "g",
+    state=BackendState.LOADING,
+    state_rule=REFUSED,
+    loading=LOADING,
+    failure=Failure(FailureKind.LOADING, REFUSED, 1.0),
+    failing_since=NOON,
+    age_s=200.0,
+    engine="vllm",
+)
+WORDS = "weights, phase 3 of 6, 3:10 of ~4:40 last time"
+
+
+def snapshot(*views: BackendView) -> Snapshot:
+    return Snapshot(NOON, 2.0, 1.0, 2.0, backends=views)
+
+
+def screen(width: int, height: int, *views: BackendView) -> str:
+    rows = flatten(Scene(snapshot(*views), width, height).draw(), width, height)
+    assert {row_width(row) for row in rows} == {width}
+    return "\n".join(row_text(row) for row in rows)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 22), (120, 34), (200, 48)])
+def test_phase_and_times_are_on_the_panel(width: int, height: int) -> None:
+    """The panel has the phase and its times; its lower edge says why the port is closed."""
+    drawn = screen(width, height, VIEW)
+    assert "loading" in drawn
+    assert "refuses connections while it loads" in drawn
+    assert "weights, phase 3 of 6" in drawn
+    assert "3:10 of ~4:40 last time" in drawn
+
+
+def test_reports_have_phase_and_times() -> None:
+    """Reports as text, Markdown and JSON have the phase and its times."""
+    shot = snapshot(VIEW)
+    assert f"loading: {WORDS}" in " ".join(text(shot, 200).split())
+    assert WORDS in markdown(shot)
+    body = to_json(shot)["backends"][0]["loading"]  # type: ignore[index]  # values as json gives them
+    assert (body["phase"], body["step"], body["left_s"], body["words"]) == ("weights", 3, 90.0, WORDS)
+
+
+NAMES = {"192.168.100.11": "spark-a", "192.168.100.12": "spark-b"}
+
+
+def node(name: str, clock: int, power_w: float, cpu_percent: float) -> NodeView:
+    port = NetworkReading("rocep1s0f0", "rdma", up=True, rx_bytes_per_s=400.0, tx_bytes_per_s=112.0)
+    table = ProcessTable((ProcessReading(7, "VLLM::Worker_TP0", 1, cpu_percent),))
+    gpu = GpuReading(0, power_w=power_w, sm_clock_mhz=clock)
+    sample = NodeSample(1.0, gpus=(gpu,), network=(port,), processes=table)
+    process = EngineProcess(7, "VLLM::Worker_TP0", "vllm", "b")
+    return NodeView(name, "agent", sample, engine_processes=(process,))
+
+
+NODES = {"spark-a": node("spark-a", 2405, 19.2, 100.0), "spark-b": node("spark-b", 2411, 20.4, 99.0)}
+
+
+def backend(example: str | None, *, asking: bool = False) -> BackendView:
+    """Return a backend on two machines about which NCCL gave three equal answers (None: was not asked)."""
+    view = BackendView("b", "http://b:8000", "g", nodes=("spark-a", "spark-b"))
+    if example is None:
+        return view
+    readings = [RanksReading(at, "spark-a", answer(example)) for at in (0.0, 5.0, 10.0)]
+    verdict = judge_ranks(readings, 0.0, lambda host: NAMES.get(host or "", "?"))
+    ranks = RanksView(verdict, 4.0, asking, "spark-a", answer(example), None, NAMES)
+    return BackendView("b", "http://b:8000", "g", nodes=("spark-a", "spark-b"), ranks=ranks)
+
+
+def lines(view: BackendView, width: int) -> list[str]:
+    rows = (row for section in ranks_section(view, NODES, width) for row in section.lines(width))
+    return [row_text(row).rstrip() for row in rows]
+
+
+@pytest.mark.parametrize("width", [46, 54, 61, 80])
+@pytest.mark.parametrize("example", [None, "healthy", "lags-by-one", "dead"])
+def test_rows_fit_their_width(example: str | None, width: int) -> None:
+    """No row is wider than its column, and none is cut."""
+    for section in ranks_section(backend(example), NODES, width):
+        assert max(row_width(row) for row in section.rows) <= width
+
+
+def test_a_lagging_rank_has_its_machine_beside_the_other() -> None:
+    """Rank, machine, count, clock, power, RDMA and CPU of the worker: one row each."""
+    assert lines(backend("lags-by-one"), 54)[-3:] == [
+        "rank machine          AllReduce  MHz   W    RDMA   CPU",
+        "0    spark-a             27,911 2405  19 512 B/s 100 %",
+        "1    spark-b             27,910 2411  20 512 B/s  99 %",
+    ]
+
+
+def test_the_verdict_stands_on_the_panel_only_if_ranks_are_apart() -> None:
+    """If ranks diverged, the verdict is at the top of the full screen and in the lower edge of the frame."""
+    apart, equal = backend("lags-by-one"), backend("healthy")
+    assert row_text(footnote(apart)[0]).startswith(" rank 1 on spark-b is behind at AllReduce 27,910")
+    assert "rank" not in row_text(footnote(equal)[0])
+    assert len(ranks_lead(apart, 80)) == 2
+    assert ranks_lead(equal, 60) == []
+
+
+@pytest.mark.parametrize(("width", "first"), [(80, True), (200, False)])
+def test_the_ranks_of_a_stuck_engine_need_no_scrolling(width: int, *, first: bool) -> None:
+    """At 80 columns they come before the load; on a wide screen they stand beside it."""
+    stuck = replace(backend(None), progress=ProgressView(Progress.STUCK, 154.0, "2 GPUs wait"), age_s=1.0)
+    rows = [row_text(row) for row in backend_detail(stuck, NODES, width, 24, TimeAxis(200.0, 1.0))]
+    ranks, load = (
+        next(at for at, row in enumerate(rows) if f"─ {name} ─" in row) for name in ("ranks", "load")
+    )
+    assert (ranks < load) is first
+    assert "2 GPUs wait" not in rows[-1]

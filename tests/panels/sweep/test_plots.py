@@ -1,0 +1,177 @@
+"""What plots, timelines, bars, differences and the history of a sweep say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from sparktop.model.sweep import (
+    CurveLine,
+    CurvePlot,
+    CurvePoint,
+    Difference,
+    DifferenceRow,
+    HistoryRow,
+    LevelKey,
+    LimitLine,
+    RequestBar,
+    Timeline,
+    Value,
+)
+from sparktop.panels.parts.figures import part_role
+from sparktop.panels.parts.text import row_text, row_width
+from sparktop.panels.sweep.curves import curve_rows, legend_rows, plots_rows
+from sparktop.panels.sweep.history import history_screen
+from sparktop.panels.sweep.live import MOST_ROWS, timeline_rows
+from sparktop.panels.sweep.topology import difference_screen, topology_screen
+from tests.panels.drawn import texts
+from tests.panels.sweep_views import published
+
+
+def line(
+    name: str, values: dict[int, float], *, reference: str | None = None, half: float = 0.0
+) -> CurveLine:
+    points = tuple(
+        CurvePoint(c, Value(value, value - half or None, value + half) if half else Value(value))
+        for c, value in values.items()
+    )
+    return CurveLine(name, points, reference)
+
+
+def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: bool = True) -> CurvePlot:
+    return CurvePlot("decode_tps", "Decode", "tok/s", "tokens", more_is_better, lines, limits)
+
+
+def column_of(rows: Sequence[str], char: str) -> list[tuple[int, int]]:
+    return [(index, row.index(char)) for index, row in enumerate(rows) if char in row]
+
+
+def test_targets_have_letters_and_references_figures() -> None:
+    """Letters identify targets without colour; the source of a reference is shown."""
+    drawn = plot(line("x", {1: 10.0, 2: 90.0}), line("y", {1: 50.0, 2: 20.0}, reference="ref:table"))
+    shown = "".join(texts(curve_rows(drawn, 80, 20)))
+    assert "A" in shown
+    assert "1" in shown
+    legend = "".join(texts(legend_rows([drawn], 100)))
+    assert "A ⠶⠶⠶ x" in legend
+    assert "1 ⠄ ⠄ y (ref:table)" in legend
+
+
+def test_latencies_over_more_than_tenfold_have_a_logarithmic_scale() -> None:
+    """Else the low concurrencies would all lie on the floor."""
+    drawn = plot(line("x", {1: 100.0, 2: 1000.0, 4: 10_000.0}), more_is_better=False)
+    rows = texts(curve_rows(drawn, 80, 23))
+    assert "logarithmic" in rows[0]
+    (high, _), (middle, _), (low, _) = column_of(rows[1:-1], "A")
+    assert abs((low - middle) - (middle - high)) <= 1
+
+
+def test_topologies_mark_the_winner_with_its_percentage() -> None:
+    """At 32 the cluster has the diamond and +48 %; untested differences have a star."""
+    rows = texts(topology_screen(published(), 120, 60))
+    (row,) = [one for one in rows if "471.7" in one]
+    assert "◆471.7" in row
+    assert "+48 %* cluster-tp2" in row
+    narrow = texts(topology_screen(published(), 80, 60))
+    joined = " ".join(" ".join(one.strip("│ ") for one in narrow).split())
+    assert "simple-shuffle best at c64 (+20 % against cluster-tp2)" in joined
+
+
+def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
+    timeline = Timeline(LevelKey("x", len(told)), 0, told, 10.0, backends)
+    return texts(timeline_rows(timeline, 100))[3:-1]
+
+
+def test_a_bar_has_its_parts_in_order() -> None:
+    """Waiting, prefill, decode: each as long as it took."""
+    (row,) = bars(RequestBar(0.0, 4.0, 10.0, queue_s=2.0, backend="p"), backends=("p",))
+    assert abs(row.count("┄") - row.count("─")) <= 1
+    assert abs(row.count("━") - 3 * row.count("┄")) <= 2
+    assert row.index("┄") < row.index("─") < row.index("━")
+    assert row.startswith("    1  │")
+
+
+def test_very_many_requests_are_thinned_and_counted() -> None:
+    """A thousand requests do not have a row each, and the picture says so."""
+    many = tuple(RequestBar(0.0, 1.0, 2.0) for _ in range(1000))
+    rows = texts(timeline_rows(Timeline(LevelKey("x", 1000), 0, many, 2.0), 100))
+    assert len(rows) <= MOST_ROWS + 5
+    assert "1000 requests, 1 of 3 shown" in rows[0]
+
+
+def test_a_change_has_a_word_and_its_interval() -> None:
+    """Better and worse are words; the interval is drawn around no change."""
+    hundred, more = Value(100), Value(150)
+    change = DifferenceRow(
+        "Decode",
+        "tok/s",
+        more_is_better=True,
+        concurrency=4,
+        before=hundred,
+        after=more,
+        percent=50.0,
+        low_percent=40.0,
+        high_percent=60.0,
+        significant=True,
+    )
+    slower = replace(change, title="TTFT", more_is_better=False)
+    same = replace(slower, title="ITL", percent=-6.0, low_percent=-9.0, high_percent=3.0, significant=False)
+    alone = DifferenceRow("E2E", "ms", more_is_better=False, concurrency=4, before=hundred, after=None)
+    rows = (change, slower, same, alone)
+    shown = texts(difference_screen(Difference("x", "y", rows, "faster"), 130, 20))
+    decode, ttft, itl, e2e = (row for row in shown if " c4 " in row)
+    assert "▲ better" in decode
+    assert "▼ worse" in ttft
+    assert "no clear difference" in itl
+    assert "┿" in itl
+    assert "–" in e2e
+    assert "━" not in e2e
+
+
+def test_the_history_keeps_the_cursor_in_sight_and_shows_broken_files() -> None:
+    """Of a hundred rows the chosen one is drawn; a file that cannot be read has its reason."""
+    rows = [HistoryRow(f"{index}.json", None, f"n{index}", "done") for index in range(100)]
+    rows[70] = HistoryRow("70.json", None, "n70", "unreadable", problem="70.json: is no result")
+    shown = texts(history_screen(rows, 80, 24, chosen="70.json"))
+    (row,) = [one for one in shown if "▶" in one]
+    assert "70.json: is no result" in row
+
+
+def curve(name: str, **values: float) -> CurveLine:
+    points = ((int(at.removeprefix("c")), value) for at, value in values.items())
+    return CurveLine(name, tuple(CurvePoint(at, Value(value)) for at, value in points))
+
+
+def test_a_limit_for_one_request_is_no_line_across_the_plot() -> None:
+    """The memory bandwidth limits a single request: at c = 16 the curve would be wrong."""
+    limit = LimitLine("decode_tps", "memory bandwidth allows one request 50 tok/s", 50.0, concurrency=1)
+    rows = [row_text(row) for row in curve_rows(plot(curve("x", c1=10.0, c16=90.0), limits=(limit,)), 80, 20)]
+    (drawn,) = [row for row in rows if "┄" in row]
+    assert 1 < drawn.count("┄") < 10
+    assert drawn.rindex("┄") < 30
+
+
+def bars_plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool = True) -> CurvePlot:
+    values = [Value(mean, 0.9 * mean, 1.1 * mean) for mean in means]
+    lines = tuple(
+        CurveLine(f"spark-{index}", tuple(CurvePoint(one, value) for one in at))
+        for index, value in enumerate(values)
+    )
+    return CurvePlot(title, title, "tok/s", "words", more, lines)
+
+
+def test_each_target_has_a_bar_with_its_value_and_interval() -> None:
+    """All bars of a metric are on the scale that its title names; the longest is the largest value."""
+    plots = (bars_plot("Decode", 1500.0, 3000.0), bars_plot("TTFT", 0.0, 0.0, more=False))
+    rows = plots_rows(plots, 90, 8)
+    text = [row_text(row) for row in rows]
+    assert len(rows) == 8
+    assert {row_width(row) for row in rows} == {90}
+    assert "Decode in tok/s" in text[0]
+    assert "0 to 3k, higher is better" in text[0]
+    assert "A spark-0" in text[1]
+    assert "1,500 (95 %: 1,350 to 1,650)" in text[1]
+    assert abs(2 * text[1].count("█") - text[2].count("█")) <= 1
+    assert {role for _, role in rows[1]} >= {part_role(0)}
+    assert sum(row.count("█") for row in text[3:]) == 0, "nothing is measured as 0"

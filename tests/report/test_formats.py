@@ -1,0 +1,305 @@
+"""A snapshot as text, Markdown and HTML: it fits, and text from outside stays text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from msgspec.structs import replace
+
+from sparktop.graphics.cells import cell_width
+from sparktop.model.event import Event, Progress, ProgressView, Severity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.ranks import RanksVerdict, RanksView, RanksWord
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.text import clean
+from sparktop.report import html, markdown, text_snapshot
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.markdown import WIDTH, code
+from stage.rehearsal import Rehearsal, RouterPart
+from tests.report.html_page import Page
+
+READER = MarkdownIt("gfm-like", {"html": True, "linkify": False})
+HOSTILE = (
+    "a|b",
+    "`tick` and ``two``",
+    "<b>bold</b><script>x</script>",
+    "[link](http://evil.example) ![picture](http://evil.example/x.png)",
+    "http://evil.example www.evil.example me@evil.example",
+    "@everyone #1 :smile: $x$",
+    "**bold** _it_ ~~no~~ \\| \\",
+    "| --- |",
+    "&amp; &#124;",
+)
+
+
+def shown(text: str) -> list[str]:
+    """Return the visible text of each inline part: its text and code, without markup."""
+    tokens = [token for token in READER.parse(text) if token.type == "inline"]
+    return ["".join(child.content for child in token.children or ()) for token in tokens]
+
+
+def kinds(text: str) -> set[str]:
+    """Return the kinds of inline markup in a document."""
+    return {
+        child.type for token in READER.parse(text) if token.type == "inline" for child in token.children or ()
+    }
+
+
+def test_unknown_is_a_dash(full_snapshot: Snapshot) -> None:
+    """A backend that never reported has dashes, and no zeros."""
+    row = next(
+        line for line in markdown.render(full_snapshot).splitlines() if line.startswith("| `b [31mad`")
+    )
+    assert [cell.strip() for cell in row.strip("|").split("|")][2:] == ["–"] * 6
+
+
+@pytest.mark.parametrize("name", ["spark-a", "模型" * 40, "x" * 200, "`" * 90])
+def test_tables_fit_a_forum_post(full_snapshot: Snapshot, name: str) -> None:
+    """No table is wider than 100 columns, whatever the names are, and its rows are equally wide."""
+    changed = replace(full_snapshot.backends[0], name=name, model=name, version=name)
+    node = replace(full_snapshot.nodes[0], name=name)
+    text = markdown.render(replace(full_snapshot, backends=(changed, *full_snapshot.backends), nodes=(node,)))
+    tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
+    assert len(tables) >= 7
+    for table in tables:
+        widths = {cell_width(line) for line in table}
+        assert len(widths) == 1
+        assert max(widths) <= WIDTH
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(full_snapshot: Snapshot, name: str) -> None:
+    """Markup, links, HTML and pipes in a name are shown as they are, in tables and in lists."""
+    backend = replace(full_snapshot.backends[0], name=name)
+    event = Event(full_snapshot.taken_at, Severity.INFO, name, name)
+    text = markdown.render(replace(full_snapshot, backends=(backend,), events=(event,)))
+    assert kinds(text) <= {
+        "text",
+        "text_special",
+        "code_inline",
+        "em_open",
+        "em_close",
+        "strong_open",
+        "strong_close",
+    }
+    lines = shown(text)
+    assert any(line == name or (line.endswith("…") and name.startswith(line[:-1])) for line in lines)
+    assert f"12:00:00, info, {name}, {name}" in lines
+
+
+def test_names_stand_in_code(full_snapshot: Snapshot) -> None:
+    """Names are in code spans, whose addresses and mentions forums do not turn into links."""
+    backend = replace(full_snapshot.backends[0], name="http://evil.example", model="@www.evil.example")
+    page = READER.render(markdown.render(replace(full_snapshot, backends=(backend,))))
+    for name in ("http://evil.example", "@www.evil.example"):
+        assert page.count(name) == page.count(f"<code>{name}</code>") > 0
+
+
+@settings(max_examples=150)
+@given(st.text(min_size=1, max_size=60))
+def test_code_shows_any_text(text: str) -> None:
+    """Whatever clean text is put into a code span of a table's cell is what the reader sees."""
+    wanted = clean(text)
+    if not wanted:
+        return
+    table = f"| name |\n| ---- |\n| {code(wanted)} |\n"
+    cells = shown(table)
+    assert [" ".join(cell.split()) for cell in cells] == ["name", " ".join(wanted.split())]
+
+
+SCREEN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><text>screen</text></svg>'
+HOSTILE_MARKUP = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</td></table></style><style>*{display:none}",
+    "' onmouseover='x",
+    "<!--",
+    "]]>&lt;b&gt;",
+)
+
+
+def test_the_page_holds_the_screen_and_every_figure(full_snapshot: Snapshot) -> None:
+    """Screen, badge, time, backends, latencies, nodes, GPUs, sensors and alerts are all on the page."""
+    text = html.render(full_snapshot, SCREEN)
+    assert SCREEN in text
+    assert '<span class="badge">simulated</span>' in text
+    assert 'datetime="2026-03-04T12:00:00.123Z"' in text
+    cells = Page(text).cells
+    for word in ("vllm-a", "KV-full", "openai/gpt-oss-120b", "131,072", "NVIDIA GB10", "nvme", "critical"):
+        assert word in cells
+    assert cells[cells.index("TTFT") + 2 :][:4] == ["< 10 ms", "200 ms", "250 ms", "> 10 s"]
+
+
+def test_the_page_needs_nothing_else(full_snapshot: Snapshot) -> None:
+    """No script, no link, no picture from elsewhere, and a policy that would not load them."""
+    text = html.render(full_snapshot, SCREEN)
+    page = Page(text)
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "a", "base", "form"}
+    assert not {name for name, _ in page.attributes} & {"src", "href", "srcset", "style"}
+    assert "default-src 'none'" in text
+    assert not re.search(r"url\(|@import", text)
+
+
+@pytest.mark.parametrize("name", HOSTILE_MARKUP)
+def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: str) -> None:
+    """Whatever a server calls itself is text in a cell: no tag, no attribute, no comment comes of it."""
+    usual = Page(html.render(full_snapshot, SCREEN))
+    failure = Failure(FailureKind.HTTP, name, 1.0)
+    backend = replace(
+        full_snapshot.backends[0],
+        name=name,
+        model=name,
+        version=name,
+        url=name,
+        nodes=(name,),
+        finished={name: 1.0},
+    )
+    dead = replace(full_snapshot.backends[1], name=name, failure=failure)
+    sample = full_snapshot.nodes[0].sample
+    assert sample is not None
+    odd = dataclasses.replace(
+        sample,
+        rails=(dataclasses.replace(sample.rails[0], name=name),),
+        network=(dataclasses.replace(sample.network[0], name=name, errors={name: 1.0}),),
+        gpus=(dataclasses.replace(sample.gpus[0], name=name, throttle_reasons=(name,)),),
+    )
+    node = replace(full_snapshot.nodes[0], name=name, failure=failure, sample=odd)
+    alert = replace(full_snapshot.alerts[0], subject=name, message=name)
+    event = Event(full_snapshot.taken_at, Severity.INFO, name, name)
+    page = Page(
+        html.render(
+            replace(full_snapshot, backends=(backend, dead), nodes=(node,), alerts=(alert,), events=(event,)),
+            SCREEN,
+        )
+    )
+    assert name in page.cells
+    assert page.tags == usual.tags
+    assert page.comments == []
+    assert {key for key, _ in page.attributes} == {key for key, _ in usual.attributes}
+    new = {value for _, value in page.attributes} - {value for _, value in usual.attributes}
+    assert new <= {"word info"}
+
+
+def test_routers_have_their_rows() -> None:
+    """A router stands with its strategy and its backends; one that is down is among what does not answer."""
+    alive = Page(html.render(routed(strangers=1), SCREEN)).cells
+    at = alive.index("proxy")
+    assert alive[at + 1] == "alive"
+    assert alive[at + 3 : at + 6] == ["least-busy", "spark-a, spark-b", "1"]
+    down = Page(html.render(routed(tells=False, down_at_s=10), SCREEN)).cells
+    assert any("connection refused" in cell for cell in down)
+    assert "unreachable" in down
+
+
+@pytest.mark.parametrize("width", [40, 100])
+def test_no_line_is_wider_than_asked(full_snapshot: Snapshot, width: int) -> None:
+    """Each line fits, also with names of double width."""
+    wide = replace(full_snapshot.backends[0], name="模型" * 30, model="模型" * 90)
+    lines = text_snapshot.render(replace(full_snapshot, backends=(wide,)), width).splitlines()
+    assert max(map(cell_width, lines)) <= width
+
+
+def test_a_failure_is_told_below_its_row(full_snapshot: Snapshot) -> None:
+    """A source that does not answer has a line with the reason and the age of its figures."""
+    lines = text_snapshot.render(full_snapshot, 100).splitlines()
+    assert "no answer 1" in " ".join(lines)
+    row = next(number for number, line in enumerate(lines) if "unreachable" in line)
+    assert "connection refused by [red]it[/red]" in lines[row + 1]
+    assert "last seen 12" in lines[row + 1]
+
+
+def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
+    """The lines have memory's parts, its trend, the GPU, RDMA errors, and a slow state with cause and fix."""
+    text = " ".join(text_snapshot.render(full_snapshot, 100).split())
+    for words in (
+        "memory: GPU processes 60.0 GiB, free 68.0 GiB",
+        "headroom falls 572.2 MiB a minute: limit in 14 min",
+        "GPU: 97 %, 64 W, 71 °C, 14 °C to the limit, 2400 of 3003 MHz, power; MIG 1g.10gb",
+        "RDMA rocep1s0f0: 1.0 GB/s in, – out; out_of_sequence 2.5/s",
+        "speed: slow clock: 712 MHz at 97 % load likely: USB-PD power delivery; to do: check the cable",
+    ):
+        assert words in text
+
+
+def test_hostile_words_of_a_node_do_no_harm(full_snapshot: Snapshot) -> None:
+    """Names of parts, ports and reasons with control characters and a great length leave clean lines."""
+    name = "x\x1b[31m\u202e" + "w" * 300
+    sample = full_snapshot.nodes[0].sample
+    assert sample is not None
+    odd = dataclasses.replace(
+        sample,
+        gpus=(dataclasses.replace(sample.gpus[0], throttle_reasons=(name,)),),
+        network=(dataclasses.replace(sample.network[0], name=name, errors={name: 1.0}),),
+    )
+    node = replace(full_snapshot.nodes[0], sample=odd)
+    text = text_snapshot.render(replace(full_snapshot, nodes=(node,)), 80)
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert max(map(cell_width, text.splitlines())) <= 80
+
+
+SENTENCE = "rank 1 on spark-b does not answer: its process is dead"
+VERDICT = RanksVerdict(RanksWord.MISSING, SENTENCE, "look at spark-b first", 3, 10.2)
+RANKS = RanksView(VERDICT, 4.0, node="spark-a")
+
+
+def asked(full: Snapshot, *, stands: bool) -> Snapshot:
+    """Return a snapshot whose first backend has an answer of NCCL; it may be stuck for that reason."""
+    why = ProgressView(Progress.STUCK, 70.0, SENTENCE) if stands else None
+    first: BackendView = replace(full.backends[0], ranks=RANKS, progress=why)
+    return replace(full, backends=(first, *full.backends[1:]))
+
+
+def test_the_verdict_is_a_line_below_its_backend(full_snapshot: Snapshot) -> None:
+    """With the number of answers; the sentence is not repeated where the standstill has it."""
+    text = text_snapshot.render(asked(full_snapshot, stands=False), 140)
+    assert f"  ranks (NCCL): {SENTENCE} (3 answers over 10 s)" in text
+    text = text_snapshot.render(asked(full_snapshot, stands=True), 140)
+    assert text.count(SENTENCE) == 1
+    assert "  ranks (NCCL): rank missing (3 answers over 10 s)" in text
+
+
+def test_the_verdict_is_a_line_of_the_lists(full_snapshot: Snapshot) -> None:
+    """Markdown and HTML have a part of their own for it; without a query there is none."""
+    lines = markdown.render(asked(full_snapshot, stands=False)).splitlines()
+    start = lines.index("### Ranks, by NCCL")
+    assert SENTENCE in lines[start + 2]
+    assert "### Ranks, by NCCL" not in markdown.render(full_snapshot)
+    assert SENTENCE in html.render(asked(full_snapshot, stands=False), "")
+
+
+@cache
+def routed(**part: object) -> Snapshot:
+    return Rehearsal(router=RouterPart(**part)).play(20).snapshot()  # type: ignore[arg-type]  # a test's own words
+
+
+def test_json_has_the_deployments_of_a_router() -> None:
+    """A deployment without a backend here is null, and so is what the router does not tell."""
+    (router,) = json.loads(json.dumps(to_json(routed(strangers=1)), allow_nan=False))["routers"]
+    assert (router["name"], router["strategy"], router["ok"]) == ("proxy", "least-busy", True)
+    assert router["deployments"] == {"spark-1": "spark-a", "spark-2": "spark-b", "cloud-1": None}
+    assert router["backends"] == ["spark-a", "spark-b"]
+    assert {router[key] for key in ("error", "slow", "cooldown_s", "queued", "in_flight", "sent")} == {None}
+
+
+def test_json_of_a_router_that_tells_nothing() -> None:
+    """Without a key, deployments are null instead of an empty list; a router that is down has its error."""
+    (router,) = json.loads(json.dumps(to_json(routed(tells=False, down_at_s=10))))["routers"]
+    assert (router["deployments"], router["strategy"], router["ok"]) == (None, "simple-shuffle", False)
+    assert "connection refused" in router["error"]
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_the_plain_report_tells_where_a_router_sends(width: int) -> None:
+    """A row with state and strategy, and below it each backend with the router's name for it."""
+    text = text_snapshot.render(routed(strangers=1), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "sends to spark-a (spark-1), spark-b (spark-2)," in text
+    assert "unmapped (cloud-1)" in text.replace("\n    ", " ")
+    assert re.search("alive +litellm +least-busy", text)
