@@ -27,7 +27,7 @@ from tests.report.conftest import NOON, full_backend, full_node
 @pytest.fixture(scope="module")
 def fleet() -> Snapshot:
     """Return 200 servers and 45 machines."""
-    return RehearsedFleet(200, 45).play(8).snapshot()
+    return RehearsedFleet(200, 45).play(14).snapshot()
 
 
 def test_details_are_of_the_worst_and_the_report_says_so(fleet: Snapshot) -> None:

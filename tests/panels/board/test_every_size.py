@@ -206,7 +206,7 @@ def shown() -> list[Snapshot]:
     """Return two servers behind a router that swings, the same with one that is dead, and three."""
     scenario = SCENARIOS["oscillation"]
     pair = (Rehearsal(nodes=2, scenario=scenario, outage=outage) for outage in (None, Outage(1, 40)))
-    return [*(live.play(70).snapshot() for live in pair), Rehearsal(backends=3, nodes=3).play(30).snapshot()]
+    return [*(live.play(70).snapshot() for live in pair), Rehearsal(backends=3, nodes=3).play(70).snapshot()]
 
 
 def view_rows(snapshot: Snapshot, kind: str, size: tuple[int, int]) -> list[Row]:

@@ -50,7 +50,7 @@ def tile(view: BackendView, width: int, height: int = 3) -> list[str]:
     return [row_text(row) for row in rows]
 
 
-@pytest.mark.parametrize("width", range(26, 50))
+@pytest.mark.parametrize("width", range(26, 50, 5))
 @pytest.mark.parametrize(
     ("tps", "run", "wait", "kv"),
     [(0.0, 0, 0, 0.0), (165.0, 16, 13, 100.0), (1670.0, 128, 117, 52.0), (None, None, None, None)],
@@ -89,17 +89,17 @@ def warned(shown: Snapshot, view: View, zoomed: PanelKey | None = None) -> set[s
     return {text.strip() for row in rows for text, role in row if role == "warn"}
 
 
-@pytest.mark.parametrize("preset", [Preset.WATCH, Preset.COMPACT, Preset.ONE])
-def test_a_limit_colours_the_latencies_that_reach_it(preset: Preset) -> None:
+def test_a_limit_colours_the_latencies_that_reach_it() -> None:
     """With limits below each latency the quantiles are coloured, in each view; without limits none is."""
     live = Rehearsal()
-    calm = live.play(60).snapshot()
+    calm = live.play(30).snapshot()
     live.store.set_thresholds(Thresholds(states=SLOW))
     slow = live.play(2).snapshot()
-    zoomed = PanelKey("backend", "spark-a") if preset is Preset.ONE else None
-    assert not {text for text in warned(calm, View(preset=preset), zoomed) if text.endswith("s")}
-    found = {text for text in warned(slow, View(preset=preset), zoomed) if text.endswith("s")}
-    assert len(found) >= 2
+    for preset in (Preset.WATCH, Preset.COMPACT, Preset.ONE):
+        zoomed = PanelKey("backend", "spark-a") if preset is Preset.ONE else None
+        assert not {text for text in warned(calm, View(preset=preset), zoomed) if text.endswith("s")}
+        found = {text for text in warned(slow, View(preset=preset), zoomed) if text.endswith("s")}
+        assert len(found) >= 2
 
 
 def test_a_bound_is_slow_only_where_that_is_certain() -> None:
