@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from sparktop.model.load import Level, LoadEvent, LoadKind, LoadMode, LoadPoint
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
-from sparktop.sweep.plan.arrivals import Pattern, Rate, due_times
+from sparktop.sweep.plan.arrivals import Pattern, due_times
 from sparktop.sweep.plan.capacity import Pace, default_seconds, level_plan, parse_conditions
 from sparktop.sweep.plan.conversations import find_conversations, planned_turns
 from sparktop.sweep.plan.plan import Capacity, Plan
@@ -137,7 +137,7 @@ def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[L
 def _arrivals(time: VirtualTime, way: DirectWay, plan: Plan, value: float, seed: str) -> list[LoadEvent]:
     warm_s, tail = warm_up_s(plan), agents_tail_s(plan)
     end_s = warm_s + (plan.duration_s or 0.0)
-    due = due_times(Pattern(), Rate(value), end_s + tail, seed)
+    due = due_times(Pattern(), LoadPoint(LoadKind.RATE, value), end_s + tail, seed)
     loop = OpenLoop(time, way, lambda _: (plan.pp, plan.tg))
     loop.start(due, (warm_s, end_s), end_s + tail)
     time.run(end_s + tail)

@@ -20,12 +20,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktop.model.load import EndReason, LoadMode, RequestEnded, RunEnded, RunStarted
+from sparktop.model.load import EndReason, LoadKind, LoadMode, LoadPoint, RequestEnded, RunEnded, RunStarted
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, BodyForm, Exchange, Request, RunLog, Terms
 from sparktop.sweep.generator.prompts import BlockPrompts, NewPrompt
 from sparktop.sweep.generator.wire import ContextLoad, OpenLoop, RunLoad
-from sparktop.sweep.plan.arrivals import Rate, due_times, later_times, parse_pattern
+from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
 from sparktop.sweep.plan.own_requests import Prompt
 from sparktop.sweep.plan.traces import Trace, TraceChoice, TracedRequest, TraceError
 from sparktop.sweep.terms.request_errors import RequestFailure, connect_failure
@@ -362,9 +362,10 @@ _LEAST_AHEAD = 4
 def run_times(arrivals: OpenLoop) -> Iterator[float]:
     """Yield the due times of a run in seconds, ascending without end: warm-up, measured part, tail."""
     pattern = parse_pattern(arrivals.pattern)
-    rate = Rate(arrivals.per_s, arrivals.end_per_s)
+    rate = LoadPoint(LoadKind.RATE, arrivals.per_s, arrivals.end_per_s)
+    first = replace(rate, rises_to=None)
     begin, end = arrivals.warm_up_s, arrivals.warm_up_s + arrivals.duration_s
-    warm_up = due_times(pattern, Rate(arrivals.per_s), begin, f"{arrivals.seed}/warm-up") if begin else []
+    warm_up = due_times(pattern, first, begin, f"{arrivals.seed}/warm-up") if begin else []
     measured = (begin + one for one in due_times(pattern, rate, arrivals.duration_s, arrivals.seed))
     return chain(warm_up, measured, later_times(pattern, rate, end, f"{arrivals.seed}/tail"))
 

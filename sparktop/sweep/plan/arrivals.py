@@ -44,42 +44,31 @@ class Pattern(Struct, frozen=True):
     """Shape of the gamma distribution of gaps; unused for trains."""
 
 
-class Rate(Struct, frozen=True):
-    """The rate of an open-loop level in requests per second: constant, or rising evenly over its duration."""
-
-    per_s: float
-    end_per_s: float | None = None
-    """Rate at the end of the level; None if it stays `per_s`."""
-
-    @property
-    def last_per_s(self) -> float:
-        """The rate at the end of the level."""
-        return self.per_s if self.end_per_s is None else self.end_per_s
-
-    @property
-    def mean_per_s(self) -> float:
-        """The mean rate over the level."""
-        return (self.per_s + self.last_per_s) / 2
-
-    def __str__(self) -> str:
-        """Return the rate as the user writes it: "0.5", or "0.5..4" for a rising one."""
-        return f"{self.per_s:g}" if self.end_per_s is None else f"{self.per_s:g}..{self.end_per_s:g}"
+def mean_per_s(rate: LoadPoint) -> float:
+    """Return the mean requests per second of a level at `rate`."""
+    return (rate.value + last_per_s(rate)) / 2
 
 
-def check_arrivals(pattern: Pattern, rate: Rate, duration_s: float) -> None:
+def last_per_s(rate: LoadPoint) -> float:
+    """Return the requests per second at the end of a level at `rate`."""
+    return rate.value if rate.rises_to is None else rate.rises_to
+
+
+def check_arrivals(pattern: Pattern, rate: LoadPoint, duration_s: float) -> None:
     """Check that a level has arrivals, and not too many.
 
     Raises:
         UsageError: the level would have fewer than one or more than `MOST_ARRIVALS` requests.
     """
-    expected = rate.mean_per_s * duration_s
+    expected = mean_per_s(rate) * duration_s
     if expected > MOST_ARRIVALS:
         raise UsageError(
-            f"{rate} /s for {duration_s:g} s are {expected:,.0f} requests: at most {MOST_ARRIVALS:,} fit"
+            f"{rate.words} /s for {duration_s:g} s are {expected:,.0f} requests: "
+            f"at most {MOST_ARRIVALS:,} fit"
         )
     if expected < 1 and pattern.name != TRAINS:
-        needed = math.ceil(1 / rate.mean_per_s)
-        raise UsageError(f"{rate} /s for {duration_s:g} s is less than one request: make it {needed} s")
+        needed = math.ceil(1 / mean_per_s(rate))
+        raise UsageError(f"{rate.words} /s for {duration_s:g} s is less than one request: make it {needed} s")
 
 
 def parse_pattern(text: str) -> Pattern:
@@ -129,11 +118,6 @@ def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
     return () if text.strip() == AUTO else parse_rates(text)
 
 
-def rate_of(point: LoadPoint) -> Rate:
-    """Return the rate of a level at `point`."""
-    return Rate(point.value, point.rises_to)
-
-
 def _parse_rate(text: str) -> LoadPoint:
     first, last = split_range(text)
     found = []
@@ -153,7 +137,7 @@ def _parse_rate(text: str) -> LoadPoint:
     return LoadPoint(LoadKind.RATE, found[0], None if last is None else found[1])
 
 
-def due_times(pattern: Pattern, rate: Rate, duration_s: float, seed: str) -> list[float]:
+def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -> list[float]:
     """Return the times in seconds, ascending from 0 to `duration_s`, at which requests are due.
 
     Their number is the rate's mean times the duration, rounded: the gaps are stretched to fit. Given the
@@ -163,7 +147,7 @@ def due_times(pattern: Pattern, rate: Rate, duration_s: float, seed: str) -> lis
     Raises:
         UsageError: the level would have more than `MOST_ARRIVALS` requests.
     """
-    expected = rate.mean_per_s * duration_s
+    expected = mean_per_s(rate) * duration_s
     if expected > MOST_ARRIVALS:
         raise UsageError(f"a level of {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn")
     dice = random.Random(seed)  # noqa: S311 - a load, not a secret
@@ -179,7 +163,7 @@ def due_times(pattern: Pattern, rate: Rate, duration_s: float, seed: str) -> lis
     return [_at_expected(rate, duration_s, one * stretch) for one in passed]
 
 
-def later_times(pattern: Pattern, rate: Rate, from_s: float, seed: str) -> Iterator[float]:
+def later_times(pattern: Pattern, rate: LoadPoint, from_s: float, seed: str) -> Iterator[float]:
     """Yield times in seconds from `from_s` on without end, at the rate at which a level ends.
 
     They keep the load on until the measured requests have ended, so trains are not needed: those have the
@@ -188,7 +172,7 @@ def later_times(pattern: Pattern, rate: Rate, from_s: float, seed: str) -> Itera
     dice = random.Random(seed)  # noqa: S311 - as above
     at = from_s
     while True:
-        at += _gap(pattern.shape, dice) / rate.last_per_s
+        at += _gap(pattern.shape, dice) / last_per_s(rate)
         yield at
 
 
@@ -197,24 +181,24 @@ def _gap(shape: float, dice: random.Random) -> float:
     return 1.0 if math.isinf(shape) else dice.gammavariate(shape, 1 / shape)
 
 
-def _at_expected(rate: Rate, duration_s: float, expected: float) -> float:
+def _at_expected(rate: LoadPoint, duration_s: float, expected: float) -> float:
     """Return the time by which `expected` requests are expected; the inverse of the integral of the rate."""
-    rise = (rate.last_per_s - rate.per_s) / duration_s
+    rise = (last_per_s(rate) - rate.value) / duration_s
     if rise == 0:
-        return expected / rate.per_s
+        return expected / rate.value
     # Solve per_s * t + rise * t² / 2 = expected; this form is stable for a small rise.
-    root = math.sqrt(max(0.0, rate.per_s**2 + 2 * rise * expected))
-    return min(duration_s, 2 * expected / (rate.per_s + root))
+    root = math.sqrt(max(0.0, rate.value**2 + 2 * rise * expected))
+    return min(duration_s, 2 * expected / (rate.value + root))
 
 
-def _trains(rate: Rate, duration_s: float, dice: random.Random) -> list[float]:
+def _trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> list[float]:
     mean_train_s = _TRAIN_LENGTH * sum(_TRAIN_GAP_S) / 2
-    peak = max(rate.per_s, rate.last_per_s)
+    peak = max(rate.value, last_per_s(rate))
     times: list[float] = []
     at = -2 * mean_train_s  # trains that began earlier reach into the level
     while (at := at + dice.expovariate(peak / _TRAIN_LENGTH)) < duration_s:
         share = max(0.0, at) / duration_s
-        here = rate.per_s + (rate.last_per_s - rate.per_s) * share
+        here = rate.value + (last_per_s(rate) - rate.value) * share
         if dice.random() * peak <= here:
             times.extend(one for one in _train(at, dice) if 0 <= one < duration_s)
     return sorted(times)

@@ -17,7 +17,7 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import AXES, GuardLimits, SweepSpec
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of, rates_or_auto
+from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rates_or_auto
 from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
 from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
@@ -279,7 +279,7 @@ def _check_open(plan: Plan) -> None:
         raise UsageError("--rate auto looks for the limit under one prompt length: give one with --pp")
     pattern = parse_pattern(plan.arrivals)
     for point in plan.points:
-        check_arrivals(pattern, rate_of(point), plan.duration_s or OPEN_S)
+        check_arrivals(pattern, point, plan.duration_s or OPEN_S)
 
 
 def _check_agents(plan: Plan) -> None:

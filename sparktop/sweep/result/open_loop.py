@@ -19,7 +19,7 @@ from statistics import fmean
 from msgspec import Struct
 
 from sparktop.model.load import EndReason, Level, LoadEvent, RunStarted
-from sparktop.sweep.plan.arrivals import rate_of
+from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.result.measure import RequestTrace, Span, peak_tps
 from sparktop.sweep.result.results import OpenLoopResult
 from sparktop.sweep.terms.statistics import quantile, student_t
@@ -61,7 +61,7 @@ def open_loop_result(
     if not found:
         return None
     return OpenLoopResult(
-        offered_per_s=rate_of(level.point).mean_per_s,
+        offered_per_s=mean_per_s(level.point),
         arrived_per_s=_mean(one.arrived_per_s for one in found),
         completed_per_s=_mean(one.completed_per_s for one in found),
         requests=sum(one.requests for one in found),

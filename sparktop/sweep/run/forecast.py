@@ -15,7 +15,7 @@ from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.text import clean
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.plan.arrivals import rate_of
+from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.plan import ENOUGH_S, Capacity, Load, Order, Plan, Stint, SweepTarget, loads, numbers
@@ -670,7 +670,7 @@ def open_forecast(plan: Plan) -> dict[str, Any]:
     prompts = 0
     for length in plan.lengths:
         for point in plan.points:
-            arrivals = round(rate_of(point).mean_per_s * duration_s) * plan.runs
+            arrivals = round(mean_per_s(point) * duration_s) * plan.runs
             count += arrivals
             prompts += arrivals * length
     targets = len(plan.targets)

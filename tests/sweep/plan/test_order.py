@@ -61,11 +61,7 @@ def test_a_level_bounded_by_requests_has_as_many_runs_as_that_takes() -> None:
     plan = replace(PLAN, requests=10)
     assert [plan.runs_of(c) for c in (1, 4, 16)] == [10, 3, 1]
     assert replace(plan, mode=LoadMode.STEADY).runs_of(4) == 3
-
-
-def test_a_level_bounded_by_seconds_does_not_tell_its_runs() -> None:
-    """Only the time decides how many bursts fit."""
-    assert {one.runs for one in stints(replace(PLAN, duration_s=20.0))} == {None}
+    assert replace(PLAN, duration_s=20.0).runs_of(4) is None
 
 
 def test_nothing_is_foretold_before_the_first_run() -> None:

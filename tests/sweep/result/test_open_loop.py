@@ -6,10 +6,10 @@ from itertools import chain, takewhile
 
 import pytest
 
-from sparktop.model.load import EndReason, LoadEvent, RequestEnded
+from sparktop.model.load import EndReason, LoadEvent, LoadKind, LoadPoint, RequestEnded
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
-from sparktop.sweep.plan.arrivals import Rate, due_times, later_times, parse_pattern
+from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
 from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
 from sparktop.sweep.result.results import OpenLoopResult
@@ -34,7 +34,7 @@ def made(
         ),
         seed=seed,
     )
-    how, rate, end_s = parse_pattern(pattern), Rate(per_s), WARM_UP_S + 60.0
+    how, rate, end_s = parse_pattern(pattern), LoadPoint(LoadKind.RATE, per_s), WARM_UP_S + 60.0
     dues = chain(
         due_times(how, rate, WARM_UP_S, f"{seed}/w"),
         (WARM_UP_S + one for one in due_times(how, rate, 60.0, f"{seed}")),
