@@ -36,7 +36,7 @@ def line(value: Callable[[float], float | None], seconds: int = 120, step: int =
 @pytest.mark.parametrize("name", headroom_study.DRIFT_FREE)
 def test_memory_without_a_drift_is_seldom_taken_for_a_trend(name: str) -> None:
     """Memory without a drift (noise, walks, sawtooth, waves) is rarely taken for a trend."""
-    runs = 8 if "walk" in name else 2  # one false trend of a walk lasts for much of a run
+    runs = 4 if "walk" in name else 1  # one false trend of a walk lasts for much of a run
     shares = [
         headroom_study.claimed_share(headroom_study.DRIFT_FREE[name], seed, length_s=1800.0)
         for seed in range(runs)

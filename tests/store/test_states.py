@@ -194,7 +194,7 @@ SWEPT = frozenset({"b"})
 def test_no_backend_is_bored_at_the_limit_of_its_engine(name: str) -> None:
     """In each snapshot of a scenario, no state of spare capacity is beside a limit of the work itself."""
     live = Rehearsal(backends=2, nodes=2, scenario=SCENARIOS[name])
-    for _ in range(0, 90, 3):
+    for _ in range(0, 60, 3):
         for view in live.play(3).snapshot().backends:
             limit = view.limited_by
             assert view.state not in _RESTS or limit is None or limit.kind not in _WORKS, view.state_rule

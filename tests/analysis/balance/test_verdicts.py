@@ -57,7 +57,11 @@ def test_a_see_saw_is_named_with_its_period(
 @pytest.mark.parametrize(
     ("name", "life_known"),
     [
-        *((name, False) for name in LIFE_S if name.startswith("shuffle-c16")),
+        *(
+            (name, False)
+            for name in LIFE_S
+            if name in {"shuffle-c16-b", "shuffle-c16-busy", "shuffle-c16-busy-c"}
+        ),
         *((name, True) for name in ("leastbusy-c2", "leastbusy-warm-c64", "shuffle-c64")),
     ],
 )
@@ -220,11 +224,10 @@ def test_lost_samples_and_jitter_hardly_ever_change_the_word() -> None:
     same = cases = 0
     for tracks, at, life in windows(busy=False):
         word = verdict(tracks, at, life).word
-        for _ in range(2):
-            lossy = verdict([kept(track, dice, 0.95) for track in tracks], at, life).word
-            loose = verdict([shaken(track, dice, 0.2) for track in tracks], at + 0.1, life).word
-            same += (lossy is word) + (loose is word)
-            cases += 2
+        lossy = verdict([kept(track, dice, 0.95) for track in tracks], at, life).word
+        loose = verdict([shaken(track, dice, 0.2) for track in tracks], at + 0.1, life).word
+        same += (lossy is word) + (loose is word)
+        cases += 2
     assert same >= 0.98 * cases
 
 
