@@ -110,16 +110,6 @@ def test_what_the_http_side_counts_is_no_progress() -> None:
     assert seconds == [float(index) for index in range(40)]
 
 
-def test_prompts_that_arrive_are_no_progress_where_the_http_side_counts_them() -> None:
-    """A counter of prompt tokens counts unless the page's reader says that it grows on arrival."""
-    for at_arrival, expected in ((frozenset({"prompt_tokens"}), 19.0), (frozenset[str](), 0.0)):
-        clock = StandstillClock()
-        for index in range(20):
-            lane = replace(MOVING, prompt_tokens=100.0 * index)
-            clock.note(EngineSample(float(index), "x", (lane,), counted_at_arrival=at_arrival), 2.5)
-        assert clock.seconds == expected
-
-
 def test_requests_that_wait_while_none_runs_have_a_time() -> None:
     """From their first sample on, whether the engine sleeps or not; a request that runs ends it."""
     queue = replace(MOVING, running=0.0, waiting=4.0)

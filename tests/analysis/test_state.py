@@ -221,16 +221,6 @@ def test_without_an_alert_the_states_are_counted(
     assert (found.severity, found.words) == (severity, words)
 
 
-def test_a_swing_without_an_alert_is_not_well() -> None:
-    """A swing without an alert (during a sweep) is named, as the panel shows it in red."""
-    group = Balance("proxy", ("a", "b"), word=BalanceWord.OSCILLATING, router="proxy")
-    views = tuple(BackendView(name, "http://a:1", "g", state=BackendState.BUSY) for name in "ab")
-    found = shown(backends=views, balance=(group,))
-    assert (found.severity, found.words, found.key) == (Severity.INFO, "proxy is oscillating", "w")
-    unrouted = replace(group, router=None)
-    assert shown(backends=views, balance=(unrouted,)).words == "all well: 2 busy"
-
-
 def test_a_failed_poll_and_an_empty_board_are_said() -> None:
     """A failed poll is named before its alert, and a board without servers says that none was found."""
     failure = Failure(FailureKind.REFUSED, "connection refused", 1.0)
@@ -258,17 +248,6 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
     assert shown(balance=(settled,), backends=(loaded,)).words == "all well: 1 busy"
     resting = replace(loaded, running=0.0, state=BackendState.IDLE)
     assert shown(balance=(group,), backends=(resting,)).words == "all well: 1 idle"
-
-
-def test_nothing_is_well_while_the_balance_still_covers_a_sweep() -> None:
-    """After a sweep the balance may still cover it, while the states are current: not "all well"."""
-    view = BackendView("a", "http://a:1", "g", state=BackendState.IDLE)
-    swing = replace(SWING, in_sweep=True)
-    assert shown(backends=(view,), balance=(swing,)).words == "1 idle; proxy: oscillating (sweep)"
-    even = replace(SWING, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED, in_sweep=True)
-    assert shown(backends=(view,), balance=(even,)).words == "all well: 1 idle"
-    open_ = replace(even, word_now=BalanceWord.OSCILLATING)
-    assert shown(backends=(view,), balance=(open_,)).words == "1 idle"
 
 
 # Groups of hundreds of servers: order, outdated figures, filter, lists.

@@ -327,52 +327,7 @@ def test_a_page_of_endless_engines_is_refused() -> None:
 
 # Figures that only some servers report: KV transfers, LoRA, refusals, HTTP errors, draft positions.
 
-Page = Callable[[str], bytes]
 RUNNING = b'vllm:num_requests_running{engine="%d"} 1\n'
-
-
-def test_every_extra_of_a_vllm_page_is_read(page: Page) -> None:
-    """Each extra count and gauge of a vLLM page is read; LMCache's model name is not a served model."""
-    sample = read_page(page("vllm-extras/spec-lora-offload.prom"), at=1.0)
-    (lane,) = sample.lanes
-    assert sample.models == ("m",)
-    assert lane.counts == {
-        "refused": 7.0,
-        "corrupted": 1.0,
-        "http_answers": 5142.0,
-        "http_4xx": 12.0,
-        "http_5xx": 3.0,
-        "http_errors": 15.0,
-        "cached_elsewhere": 342.0,
-        "kv_transfer_bytes": 3e9,
-        "kv_transfer_s": 2.5,
-        "kv_transfers": 50.0,
-        "kv_failures": 3.0,
-        "kv_expired": 4.0,
-        "offload_loaded": 7e8,
-        "offload_stored": 9e8,
-        "offload_failures": 6.0,
-        "lmcache_hits": 620.0,
-        "lmcache_lookups": 1000.0,
-        "lmcache_retrieve_s": 0.5,
-        "lmcache_retrieves": 10.0,
-        "lmcache_remote_get_ms": 90.0,
-        "lmcache_remote_gets": 3.0,
-        "spec_position_0": 800.0,
-        "spec_position_1": 500.0,
-        "spec_position_2": 200.0,
-    }
-    assert lane.gauges == {
-        "kv_fetch_waiting": 4.0,
-        "kv_fetching": 2.0,
-        "deferred": 2.0,
-        "offload_cache": 31.0,
-        "offload_pending": 12.0,
-        "lmcache_local_bytes": 5e9,
-        "lora_running": 2.0,
-        "lora_waiting": 0.0,
-        "lora_max": 4.0,
-    }
 
 
 def test_what_has_no_engine_label_belongs_to_the_first_lane() -> None:

@@ -351,27 +351,3 @@ def test_programs_that_start_do_not_use_up_the_memory(make_world: MakeWorld) -> 
     falls = [until for until in shown if until is not None]
     assert falls
     assert min(falls) < 300
-
-
-def test_throttling_says_reason_and_share(make_world: MakeWorld) -> None:
-    """Heat is a warning and a power limit an information; limits set by the user are neither."""
-    world = watching(make_world)
-    shares = {
-        "software thermal": 34.0,
-        "software power cap": 90.0,
-        "sync boost": 99.0,
-        "hardware thermal": 5.0,
-    }
-    for second in range(0, 14, 2):
-        assert (
-            alerts_of_node(world, NodeSample(1000 + second, gpus=(GpuReading(0, throttled_percent=shares),)))
-            == {}
-        )
-    for second in range(14, 20, 2):
-        held = alerts_of_node(
-            world, NodeSample(1000 + second, gpus=(GpuReading(0, throttled_percent=shares),))
-        )
-    assert {name: (alert.severity, alert.message) for name, alert in held.items()} == {
-        "throttled": (WARN, "throttled 34 % of the last minute: software thermal"),
-        "power-cap": (INFO, "throttled 90 % of the last minute: software power cap"),
-    }

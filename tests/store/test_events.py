@@ -93,13 +93,7 @@ def test_a_warning_that_becomes_critical_is_announced_once(make_world: MakeWorld
         (Severity.INFO, Phase.END),
     ]
     begun, worse, ended = world.snapshot().events
-    assert begun.values == {
-        "headroom_gib": 11.0,
-        "limit_gib": 12.0,
-        "clears_at_gib": pytest.approx(13.2),
-        "window_s": 0.0,
-        "total_gib": 128.0,
-    }
+    assert (begun.values["limit_gib"], begun.values["headroom_gib"]) == (12.0, 11.0)
     assert (worse.values["limit_gib"], worse.values["headroom_gib"]) == (8.0, 7.0)
     assert (ended.importance, ended.duration_s) == (Severity.CRITICAL, 60.0)
 

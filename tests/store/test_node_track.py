@@ -138,14 +138,3 @@ def test_headroom_tells_when_it_ends(node: World) -> None:
 def slow(at: float) -> NodeSample:
     gpu = GpuReading(0, "NVIDIA GB10", utilization_percent=95.0, sm_clock_mhz=611, power_w=16.0)
     return NodeSample(at, gpus=(gpu,))
-
-
-def test_a_clock_is_not_slow_through_a_gap(node: World) -> None:
-    """Ten seconds without samples are not ten seconds of a slow clock; a node that is down has no speed."""
-    take(node, slow(1000))
-    take(node, lost(1006))
-    assert take(node, slow(1012)).speed.word == "unknown"
-    assert take(node, slow(1022)).speed.word == "slow clock"
-    for at in (1024, 1026, 1028):
-        view = take(node, lost(at))
-    assert (view.speed.word, view.speed.reason) == ("unknown", "it does not answer")

@@ -249,16 +249,3 @@ def test_requests_that_wait_while_none_runs_are_a_fault(lane: LaneSample, why: s
     world.run(1, HELD, WORKING, moving=True)
     ended = world.told("blocked")[-1]
     assert ended == (Phase.END, Severity.INFO, "no progress for 17 s with 3 requests, then went on")
-
-
-def test_a_short_standstill_is_an_event() -> None:
-    """From 15 s on, with its requests and how it ended; shorter ones leave none."""
-    two = replace(HELD, running=2.0, waiting=0.0)
-    world = World(nodes=()).run(20, two, moving=True).run(13, two).run(5, two, moving=True)
-    assert world.told("paused") == []
-    world.run(24, two).run(1, two, moving=True)
-    ((_, severity, message),) = world.told("paused")
-    assert severity is Severity.INFO
-    assert message == "no progress for 25 s with 2 requests, then went on: only its metrics are known"
-    world.run(30, two).run(15, replace(two, running=0.0))
-    assert "with 2 requests, then its requests were gone" in world.told("paused")[-1][2]

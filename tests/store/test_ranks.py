@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.engine import LaneSample
-from sparktop.model.event import Event, Severity
 from sparktop.model.node import NodeIdentity
 from sparktop.model.ranks import RanksAnswer, RanksReading, RanksView, RanksWord
 from sparktop.model.snapshot import BackendState
@@ -45,10 +44,6 @@ def stuck() -> World:
     return world
 
 
-def events(world: World) -> list[Event]:
-    return [event for event in world.snapshot().events if event.kind == "ranks"]
-
-
 def test_a_lagging_rank_is_named_with_its_machine(stuck: World) -> None:
     """Three answers over 10 s while the server stands still: the rank, its machine, its count."""
     assert asked(stuck, None, 31).asking
@@ -60,15 +55,6 @@ def test_a_lagging_rank_is_named_with_its_machine(stuck: World) -> None:
     assert shown is not None
     assert shown.verdict.sentence.startswith("rank 1 on spark-b is behind at AllReduce 27,910")
     assert stuck.store.ranks.apart("b") == shown.verdict.sentence
-
-
-def test_a_query_and_its_verdict_are_events(stuck: World) -> None:
-    """One event that NCCL is asked, one warning with the verdict, and no more for further answers."""
-    for second in (31, 36, 41, 46, 51):
-        asked(stuck, "lags-by-one", second)
-    assert [event.severity for event in events(stuck)] == [Severity.INFO, Severity.WARNING]
-    assert events(stuck)[1].message.startswith("ranks diverged: rank 1 on spark-b")
-    assert events(stuck)[1].values["answers"] == 3
 
 
 def test_progress_takes_the_verdict_back(stuck: World) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from sparktop.model.engine import EngineIdentity, LaneSample
-from sparktop.model.node import NodeIdentity
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey
 from tests.store.conftest import START, World, page
 
@@ -16,14 +14,4 @@ def test_a_simulated_server_marks_the_picture() -> None:
     world.store.identify(SourceKey.backend("b"), EngineIdentity(version="0.32.0"))
     assert not world.store.snapshot().simulated
     world.store.identify(SourceKey.backend("b"), EngineIdentity(version="0.32.0+simulated"))
-    assert world.store.snapshot().simulated
-
-
-def test_a_simulated_machine_marks_the_picture() -> None:
-    """An agent that says so is enough, whatever the servers are."""
-    watch = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:8000"),))
-    world = World(watch)
-    world.store.identify(SourceKey.node("n"), NodeIdentity(os="Linux"))
-    assert not world.store.snapshot().simulated
-    world.store.identify(SourceKey.node("n"), NodeIdentity(os="Linux", simulated=True))
     assert world.store.snapshot().simulated

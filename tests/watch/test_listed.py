@@ -238,7 +238,7 @@ def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) ->
         "\x00",
         "a: &a [*a]\nhosts: *a",
         "[" * 20_000,
-        "hosts: [h]\n" + "x" * (1 << 17),
+        "hosts: [h]\n# " + "x" * (1 << 17),
         "hosts: ['-oProxyCommand=x', 'a b', 3, \"h\\e[31m\"]",
         "hosts: ['-oProxyCommand=x@h', '-l@h', 'a b@h', 'me@', '@h', 'me@-h', 'me:pw@h', 'a@b@h', '$(x)@h']",
         "hosts: ['me@h;x', 'me@h:1', 'me@http://h', \"me\\n@h\", 'me@[::1']",

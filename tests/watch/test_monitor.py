@@ -19,8 +19,6 @@ from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
     DISCOVER_AGAIN_S,
     REMOTE_S,
-    WINDOW_S,
-    MemoryFall,
     Monitor,
 )
 from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
@@ -299,25 +297,6 @@ GIB = 1 << 30
 def memory(left_gib: float) -> MemoryReading:
     """Return a reading with this much headroom."""
     return MemoryReading(total_bytes=128 * GIB, headroom_bytes=int(left_gib * GIB))
-
-
-def fall(*points: tuple[float, float]) -> MemoryFall:
-    """Return the state after samples of (seconds, GiB left)."""
-    found = MemoryFall()
-    for at, left in points:
-        found.add(at, memory(left))
-    return found
-
-
-def test_steep_is_what_uses_up_all_within_a_minute() -> None:
-    """Neither one sample, nor a slow fall, nor a rise; a fall that has ended counts for `WINDOW_S` only."""
-    assert not fall((0, 10)).is_steep
-    assert fall((0, 62), (2, 60)).is_steep
-    assert not fall((0, 63), (2, 61.2)).is_steep
-    assert not fall((0, 1), (2, 1.01)).is_steep
-    assert fall((0, 60), (2, 40), (4, 39.9)).is_steep
-    assert not fall((0, 60), (2, 40), (4, 40), (2 + WINDOW_S, 40), (4 + WINDOW_S, 40)).is_steep
-    assert fall((0, 1), (2, 0)).is_steep
 
 
 async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:

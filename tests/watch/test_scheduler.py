@@ -22,7 +22,6 @@ from sparktop.watch.scheduler import (
     LoadCadence,
     PollGroup,
     affordable_hz,
-    spread_shares,
 )
 from tests.sources.conftest import FakeClock
 
@@ -232,22 +231,6 @@ async def test_the_polls_of_many_sources_are_spread_over_the_interval(clock: Fak
     assert sources[99].asked == [0.99, 1.99, 2.99]
     assert sources[50].asked == [0.5, 2.5]
     assert group.skipped["s50"] == 1
-
-
-async def test_a_group_that_is_judged_is_polled_at_one_moment_in_a_fleet(clock: FakeClock) -> None:
-    """Its sources share a place; sources that a new spread leaves out are polled at the instant itself."""
-    sources = [ScriptedSource(clock, f"s{number:02}") for number in range(100)]
-    names = [source.name for source in sources]
-    group = group_of(clock, *sources)
-    group.spread(spread_shares(names, [names[10:40], names[50:90]]))
-    async with running(group, clock):
-        await clock.advance(0.999)
-        group.spread({})
-        await clock.advance(1.001)
-    together = {tuple(source.asked[:1]) for source in sources[10:40]}
-    assert len(together) == 1, "at most MOST_TOGETHER: one moment"
-    assert len({source.asked[0] for source in sources}) == 71, "a larger group is spread, too"
-    assert {source.asked[1] for source in sources} == {1.0}
 
 
 async def test_cancelling_closes_everything(clock: FakeClock) -> None:

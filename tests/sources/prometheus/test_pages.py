@@ -8,7 +8,7 @@ from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
 from sparktop.sources.prometheus.client import Series, any_of, quoted, selector
-from sparktop.sources.prometheus.figures import merged, pages, scraped_apart
+from sparktop.sources.prometheus.figures import pages, scraped_apart
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
     FoundServer,
@@ -162,15 +162,6 @@ def test_two_targets_with_one_instance_are_one_page() -> None:
         for at, page in found[APART_KEY].items()
     }
     assert values == {19.0: ["1", "10"], 30.0: ["2", "10"], 34.0: ["2", "20"], 45.0: ["3", "20"]}
-
-
-def test_a_target_that_ends_is_on_no_later_page() -> None:
-    """Its newest lines stand for it for one scrape and three quarters."""
-    lines = {at: [str(at)] for at in (0.0, 4.0, 15.0, 19.0, 30.0, 45.0, 60.0)}
-    made = dict(merged(lines, [{0.0, 15.0, 30.0, 45.0, 60.0}, {4.0, 19.0}]))
-    assert made[30.0] == ["30.0", "19.0"]
-    assert made[45.0] == ["45.0", "19.0"]
-    assert made[60.0] == ["60.0"]
 
 
 def test_a_restart_with_another_model_is_one_target() -> None:

@@ -377,12 +377,6 @@ async def test_a_machine_without_a_new_python_is_told_apart(
     assert seen in failure.message
 
 
-async def test_a_forced_command_keeps_the_installed_sparktop(server: Sshd) -> None:
-    """If a key may only run the agent, the reader is not sent: the agent's greeting comes unasked."""
-    identity = await read_once(server.forced("forced", f"exec {shlex.quote(SPARKTOP)} agent --stdio"))
-    assert identity.reader_sha256 is None
-
-
 @pytest.mark.parametrize(
     ("text", "sent"),
     [

@@ -285,6 +285,14 @@ def test_a_load_balancer_is_told_once_and_never_spikes(world: World, *, old_firs
     assert told == (["restarted", SEVERAL_SERVERS] if old_first else [SEVERAL_SERVERS])
 
 
+def test_a_load_balancer_without_start_times_never_spikes(world: World) -> None:
+    """It is detected without start times, too, by jumps back to the counters of a server left behind."""
+    for second in range(40):
+        view = world.tokens(1000 + second, (90_000 if second % 2 == 0 else 20_000) + 50.0 * second)
+        assert tokens_of(view) == (None, None)
+    assert view.restarts == 1
+
+
 def test_lanes_that_come_and_go_do_not_spike(world: World) -> None:
     """A new rank brings its counter's past along: only what it adds while watched counts."""
 

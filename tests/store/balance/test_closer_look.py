@@ -9,7 +9,6 @@ import pytest
 
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
-from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Scrape
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, Watch
@@ -114,16 +113,3 @@ def test_rates_are_the_same_at_any_pace() -> None:
             assert view.tokens_per_step == pytest.approx(5.0)
         if at >= 6:
             assert view.step_ms == pytest.approx(50.0)
-
-
-def test_a_failure_between_quick_looks_is_drawn() -> None:
-    """A gap is a gap at any pace, and the first answer after it closes it at once."""
-    pair = Pair()
-    for at in times(4, 0, 2.25):
-        feed(pair, at)
-    pair.at = START + 2.25
-    pair.give("spark-a", Failure(FailureKind.TIMEOUT, "no answer", pair.at))
-    view = feed(pair, 2.5)
-    assert [value for _, value in view.history.running] == [2, 2, 2, None, 2]
-    assert view.load is not None
-    assert [value for _, value in view.load.running] == [2] * 9 + [None, 2]
