@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 _UNKNOWN = "unrecognized arguments: "
 """How argparse begins its message on options that do not exist."""
+_INVALID_CHOICE = re.compile(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
+"""argparse's message on a value that is none of an option's choices."""
+_FEW_CHOICES = 8
+"""Most choices that an error message lists."""
 _FORMATS = {"text": "txt", "htm": "html", "markdown": "md"}
 """Names of formats by other words for them."""
 
@@ -54,8 +59,10 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: always.
         """
+        message = _choice_words(message)
         near = self._option_near(message.removeprefix(_UNKNOWN)) if message.startswith(_UNKNOWN) else ""
-        raise UsageError(f"{clean(message, 300)}{f'{near} See' if near else '; see'} {self.prog} --help")
+        said = f"{clean(message, 300)}{near}"
+        raise UsageError(f"{said}{' See' if said.endswith('?') else '; see'} {self.prog} --help")
 
     def _option_near(self, words: str) -> str:
         """Return ": did you mean '--config'?" if the first of `words` is nearly an option; else ""."""
@@ -64,6 +71,19 @@ class Parser(argparse.ArgumentParser):
         word = words.partition(" ")[0].partition("=")[0]
         near = did_you_mean(word.removeprefix("--"), [name.removeprefix("--") for name in names])
         return near.replace("'", "'--", 1) if word.startswith("--") else ""
+
+
+def _choice_words(message: str) -> str:
+    """Return argparse's message on a wrong choice with a suggestion, or with a few choices."""
+    wrong = _INVALID_CHOICE.fullmatch(message)
+    if wrong is None:
+        return message
+    option, value, listed = wrong.groups()
+    choices = re.findall(r"[\w.-]+", listed)
+    hint = did_you_mean(value, choices)
+    if not hint and len(choices) <= _FEW_CHOICES:
+        hint = f": choose from {', '.join(choices)}"
+    return f"{option}: there is no '{value}'{hint}"
 
 
 class _Removed(argparse.Action):

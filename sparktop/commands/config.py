@@ -24,7 +24,9 @@ _INTERRUPTED = 130
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --default, --check, --trust and the word for the themes."""
-    parser.add_argument("what", nargs="?", choices=("themes",), help="themes: list the themes")
+    parser.add_argument(
+        "what", nargs="?", metavar="themes", choices=("themes",), help="themes: list the themes"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--default", action="store_true", help="print a commented example")
     which.add_argument(

@@ -351,7 +351,7 @@ def balance_cost(balance: Balance) -> str:
     """Return in a few words what an uneven load costs, or how often it swings; "" if neither is known."""
     lost, period = balance.lost_percent, balance.period_s
     if lost is not None and lost >= _WORTH_PERCENT:
-        return f"−{lost:.0f} % tokens"
+        return f"−{lost:.0f} % tok/s"
     return "" if period is None else f"every {period:.0f} s"
 
 

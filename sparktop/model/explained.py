@@ -212,7 +212,7 @@ ALERTS: Mapping[str, Explained] = {
         "a deployment of a router asks a server for a model that the server does not serve",
         "correct the deployment, or start the model",
     ),
-    "restarts": Explained("a server restarted 3 times within 10 minutes (critical: 5)", "read its log"),
+    "restarts": Explained("a server restarted twice within 10 minutes (critical: 4 times)", "read its log"),
     "kv-full": STATES[BackendState.KV_FULL],
     "preempting": STATES[BackendState.PREEMPTING],
     "refused": Explained(

@@ -414,7 +414,7 @@ FIGURES = (
     Figure(Of.MACHINE, "sample.cpu.percent", "CPU", "%", where=_LOAD, short="CPU %"),
     Figure(Of.MACHINE, "sample.cpu.load1", "load", where=_LOAD),
     Figure(Of.MACHINE, "sample.memory.used_bytes", "memory", "bytes", where=_LOAD),
-    Figure(Of.MACHINE, "sample.memory.total_bytes", "of", "bytes", where=_LOAD),
+    Figure(Of.MACHINE, "sample.memory.total_bytes", "memory total", "bytes", where=_LOAD),
     Figure(
         Of.MACHINE,
         "sample.memory.headroom_bytes",

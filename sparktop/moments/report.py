@@ -18,7 +18,7 @@ from sparktop import __version__
 from sparktop.analysis.balance.rules import RULES
 from sparktop.errors import UsageError
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import fit, sparkrow
+from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Event, Severity
@@ -231,8 +231,8 @@ _LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others
 _DEFINITIONS = (
     "Min, Mean, Max: over all readings; Last: at the end; –: unknown. Times are UTC.",
     "A quantile below the first bucket of the server's histogram, or above the last, counts as its bound.",
-    "Verdicts on balance cover the time window before them; see each rule's tests.",
 )
+_BALANCE_DEFINITION = "Verdicts on balance cover the time window before them; see each rule's tests."
 
 
 def sections(moment: Moment, form: str) -> list[Section]:
@@ -241,6 +241,7 @@ def sections(moment: Moment, form: str) -> list[Section]:
     width = None if on_page else WIDTH
     plots = time_plots(moment)
     tests = tuple(test_sections(moment, on_page=on_page))
+    words = (*_meanings(moment), *_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()))
     parts = [
         Section(paragraphs=(f"**{_summary(moment)}**",)),
         Section(paragraphs=(_about(moment), *_missing(moment))),
@@ -257,7 +258,7 @@ def sections(moment: Moment, form: str) -> list[Section]:
         Section("Sweeps", items=tuple(_sweeps(moment))),
         *(tests if on_page else ()),
         *_tables(width, *_watched(moment)),
-        Section("Words", items=(*_meanings(moment), *_DEFINITIONS), folded=True),
+        Section("Words", items=words, folded=True),
     ]
     return [one for one in parts if one != Section(one.title)]
 
@@ -538,9 +539,13 @@ def _machine(node: NodeView) -> tuple[str, ...]:
 
 
 def _meanings(moment: Moment) -> Iterator[str]:
-    known = {(kind, field) for kind, _, field in moment.series}
+    shown = {
+        (kind, field)
+        for (kind, _, field), values in moment.series.items()
+        if any(value is not None for _, value in values)
+    }
     for figure in FIGURES:
-        if figure.help and (figure.of, figure.name) in known:
+        if figure.help and (figure.of, figure.name) in shown:
             unit = f" ({figure.unit})" if figure.unit and figure.unit not in figure.title.lower() else ""
             yield f"{figure.title}{unit}: {figure.help}."
 
@@ -770,9 +775,17 @@ def _sketch(plot: TimePlot) -> Iterator[str]:
         if line.second and all(point.high == 0 for point in line.known):
             continue
         low, high = min(one.low for one in line.known), max(one.high for one in line.known)
-        name = f"{clean(line.name)}{f', {plot.dashed}' if line.second else ''}"
+        what = f", {plot.dashed}" if line.second else ""
+        name = _ending(clean(line.name), _NAME - cell_width(what)) + what
         row = sparkrow(_cells(line.points, plot), _CELLS, plot.top)
         yield f"{fit(name, _NAME)} {row} {f'{_number(low)} to {_number(high)}'.rjust(_RANGE)}"
+
+
+def _ending(name: str, width: int) -> str:
+    """Return the last `width` cells of a name: addresses differ in their ends."""
+    while cell_width(name) > width:
+        name = f"…{name[2:]}" if name.startswith("…") else f"…{name[1:]}"
+    return name
 
 
 def _number(value: float) -> str:

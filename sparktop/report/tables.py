@@ -365,7 +365,7 @@ def balances(snapshot: Snapshot) -> Table:
         "Balance",
         snapshot.balance,
         name("group", lambda one: one.group),
-        (Column("router", Kind.NAME), lambda one: "none" if one.router is None else cell.name(one.router)),
+        (Column("router", Kind.NAME), lambda one: "unknown" if one.router is None else cell.name(one.router)),
         word("balance", lambda one: UNKNOWN if not_announced(one) else one.word.value),
         now,
         figure(
@@ -373,7 +373,7 @@ def balances(snapshot: Snapshot) -> Table:
             lambda one: UNKNOWN if one.since is None or not_announced(one) else cell.time_of(one.since),
         ),
         figure("period", lambda one: cell.duration(one.period_s)),
-        figure("lost", lambda one: cell.percent(one.lost_percent)),
+        figure("throughput lost", lambda one: cell.percent(one.lost_percent)),
     )
 
 

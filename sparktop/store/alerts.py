@@ -133,7 +133,7 @@ def judge_backend(
     elif preempted_at == when.at or book.severity(alert_id):
         values: Values = {
             "preemptions_per_s": track.view.preemptions_per_s,
-            "limit_per_s": 0.0,
+            "limit_preemptions_per_s": 0.0,
             "clears_after_s": PREEMPTING_CLEARS_AFTER_S,
             "window_s": RATE_WINDOW_S,
         }
@@ -213,7 +213,7 @@ def _judge_kv_cache(
     elif percent >= limit:
         values = {
             "kv_cache_percent": percent,
-            "limit_percent": limit,
+            "limit_kv_cache_percent": limit,
             "clears_below_percent": clears,
             "window_s": 0.0,
         }

@@ -103,7 +103,8 @@ class SlowSteps:
         )
         message = (
             f"slow steps: {view.step_ms:.0f} ms each at {view.running:.0f} running, {peer.name}'s take"
-            f" {peer.step_ms:.0f} ms at {peer.running:.0f}: look at the machine's clock, power and other work"
+            f" {peer.step_ms:.0f} ms at {peer.running:.0f}, {middle:.1f} × after allowing for batch sizes: "
+            "look at the machine's clock, power and other work"
         )
         values = _values(view, "peer_ms", peer.step_ms)
         limits = {"ratio": middle, "limit_ratio": PEER_RATIO, "clears_below_ratio": _CLEARS_AT}

@@ -155,7 +155,7 @@ class History(Struct, eq=False):
         if result is not None:
             words_instead = None
             if row is not None and row.status == UNFINISHED:
-                words_instead = "no end yet: it may be running in another sparktop; this is what is done"
+                words_instead = "no end yet: it still runs, or was broken off; this is what is done"
             return StoredView(result, title=title, words=words_instead)
         path = self.path(key)
         tool = "" if row is None else row.name

@@ -20,7 +20,7 @@ from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SweepSpec, Watch
-from sparktop.model.text import clean
+from sparktop.model.text import clean, names_in_words
 from sparktop.panels.board.layout import PanelKey
 from sparktop.stopping import on_signals
 from sparktop.store import Store
@@ -229,7 +229,9 @@ class SweepDesk:
             start()
             return
         lines = [note, "", *lines] if note else lines
-        lines.append("Put load on them?")
+        first, last = plan.axis[0].short, plan.axis[-1].short
+        levels = first if first == last else f"{first} to {last}"
+        lines.append(f"Sweep {names_in_words([target.name for target in plan.targets])} with {levels}?")
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 
     def edit(self, selected: PanelKey | None) -> None:

@@ -567,7 +567,7 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     if grid is None or grid.span_s < _SHORTEST_S:
         return {}
     few = {
-        track.name: f"has only {100 * present:.0f} % of its samples"
+        track.name: f"has only {math.floor(100 * present)} % of its samples"
         for track, present in zip(grid.tracks, grid.present, strict=True)
         if present < _PRESENT
     }

@@ -543,7 +543,7 @@ def enough(balance: Balance) -> tuple[Check, ...]:
             "time observed",
             max(balance.window_s, needed_s) if whole else balance.window_s,
             needed_s,
-            "eight times the median E2E, at least 45 s: one swing lasts about two",
+            "eight times the median E2E, at least 45 s: one swing lasts about two E2E",
             "s",
         ),
         Check(
@@ -628,8 +628,8 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "how sure it is, by its strength, return and repeats: chance reaches 0 in 1 of 5000 windows; "
-            "few requests, many backends, load that comes and goes or an unknown E2E raise the limit",
+            "how clear one period is: random routing reaches 0 in 1 of 5000 windows; the limit is higher "
+            "with few requests, many backends, load that comes and goes, or an unknown E2E",
             digits=1,
             but=_first_missing(
                 (returns, "loads do not come back after a period"),
@@ -693,7 +693,8 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
             "half-load spread",
             None if found is None else found.part_spread,
             CONVOY_PART,
-            "of the split over that of chance, with half of the requests there; with all there it is even",
+            "how unevenly the requests are split while half of them are there, over random routing; while "
+            "all are there, the split is even",
             "×",
             1,
             but=missing,

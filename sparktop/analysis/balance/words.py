@@ -39,7 +39,7 @@ def needs_more(needed_s: float, seen_s: float) -> str:
 
 def gaps(name: str, present: float) -> str:
     """Return the sentence that the backend `name` has only the share `present` (0 to 1) of its samples."""
-    return f"{name} has only {100 * present:.0f} % of its samples; 90 % are needed"
+    return f"{name} has only {math.floor(100 * present)} % of its samples; 90 % are needed"
 
 
 def judged_without(name: str, why: str) -> str:
@@ -202,8 +202,8 @@ def _swap(result: Balance, load: GroupLoad) -> str:
     if result.swap_s is None or result.period_s is None:
         return f"{one} and {other} swap the lead ({changes})"
     return (
-        f"{one} and {other} swap the lead every {_seconds(result.swap_s)} "
-        f"({changes}; period {_seconds(result.period_s)}{_lifetimes(result, load)})"
+        f"{one} and {other} swap the lead ({changes}; "
+        f"period {_seconds(result.period_s)}{_lifetimes(result, load)})"
     )
 
 
@@ -246,11 +246,11 @@ def herds(result: Balance) -> str:
     found = result.arrivals
     if found is None:
         return "requests that arrive together go to one backend"
-    every = "" if result.period_s is None else f"; loads are there and back in {_seconds(result.period_s)}"
+    every = "" if result.period_s is None else f"; period {_seconds(result.period_s)}"
     return (
         f"requests that arrive together go to one backend: in {found.herds} of {found.pieces} intervals of "
-        f"{_seconds(found.piece_s)} one got far more than its share; {_times(found.spread)} as uneven as "
-        f"random routing ({found.requests} requests){every}"
+        f"{_seconds(found.piece_s)} one backend got far more than its share; "
+        f"{_times(found.spread)} as uneven as random routing ({found.requests} requests){every}"
     )
 
 

@@ -500,7 +500,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     keeper = Keeper.open(os.environ, plan, output, form, render)
     result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
     keeper.finish(result)
-    if output is None:
+    if output is None and (form == "json" or any(target.levels for target in result.targets)):
         (write_markdown if form in {"md", "post"} else write_out)(render(result, form))
     _draw(result)
     code = verdict(result, plan)

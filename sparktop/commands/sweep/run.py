@@ -90,10 +90,17 @@ class Keeper(Struct):
     def finish(self, result: SweepResult) -> None:
         """Write the final result, and print the paths of the written files to standard error.
 
+        A result without a level is not kept in the store: there is nothing to look at or to compare.
+
         Raises:
             OutputError: a file cannot be written.
         """
+        if self.stored is not None and not any(target.levels for target in result.targets):
+            self.stored.unlink(missing_ok=True)
+            self.stored = None
         self.keep(result)
+        if self.stored is None and self.output is None:
+            return
         places = [clean(path, 300) for path in (self.stored, self.output) if path is not None]
         tell(f"kept in {' and in '.join(places)}")
 

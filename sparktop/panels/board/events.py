@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
-from sparktop.model.event import Alert, Event, Severity, Values
+from sparktop.model.event import Alert, Event, Phase, Severity, Values
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import SEVERITY_SIGNS, alert_role, figure, flowed, label, wrapped
 from sparktop.panels.parts.text import Row, frame_role, framed, name_tab, row_width, shortened
@@ -31,10 +31,12 @@ _UNITS = {
 """Unit by the end of a value's name, the longest ends first."""
 _PLAIN = {
     "window": "last",
-    "lost": "tokens lost",
+    "lost": "throughput lost",
     "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
+    "limit": "must last",
+    "ratio": "times its peer's, batch size allowed for",
 }
 """Words for values whose names are terms of the analysis."""
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
@@ -130,7 +132,10 @@ def _entry(one: Alert | Event, time: str, subject_role: str, *, active: bool = F
     about = (one.id if isinstance(one, Alert) else one.about) or ""
     role = "muted" if one.severity is Severity.INFO else alert_role(about, one.severity)
     head: Row = [(f" {SEVERITY_SIGNS[one.severity]} ", role), label(time), (f"{one.subject}: ", subject_role)]
-    return _Entry(head, one.message, role if active else "muted", tuple(value_texts(one.values)))
+    # Its last values are from before the end, and would contradict it.
+    is_over = isinstance(one, Event) and one.phase is Phase.END
+    values = () if is_over else tuple(value_texts(one.values))
+    return _Entry(head, one.message, role if active else "muted", values)
 
 
 def _clock(time: datetime) -> str:
@@ -166,9 +171,9 @@ def _failed_polls(values: Values) -> str:
     said = f"{count:,.0f} poll{'s' * (count != 1)} failed"
     if window_s:
         said += f" within {_amount('window_s', window_s)[1]}"
-    limits = [f"{most:.0f}"] if isinstance(most, int | float) else []
+    limits = [f"{most:.0f} polls"] if isinstance(most, int | float) else []
     limits += [_amount("limit_s", longest_s)[1]] if longest_s else []
-    return f"{said} (limit {' or '.join(limits)})" if limits else said
+    return f"{said} (alert after {' or '.join(limits)})" if limits else said
 
 
 def _named(name: str, value: float | str) -> str:

@@ -264,6 +264,8 @@ def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
 
 
 _SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("  ", "muted")}
+_NOT_COUNTED = ("– ", "muted")
+"""Sign of a figure that reaches its limit where another condition does not hold."""
 
 
 def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
@@ -301,7 +303,8 @@ def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
 def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     """Return a row with the question and the figure that decides on it; two rows where one is too short."""
     check, answer = answered
-    left: Row = [_SIGNS[answer], (check.question, "title" if answer else "text")]
+    sign = _NOT_COUNTED if answer is False and check.within else _SIGNS[answer]
+    left: Row = [sign, (check.question, "title" if answer else "text")]
     right: Row = [
         label(f"{check.name} "),
         (value_text(check), "text" if check.value is not None else "muted"),
@@ -323,7 +326,7 @@ def _limit(check: Check) -> str:
 
 
 def _rule(check: Check, width: int) -> list[Row]:
-    words = [check.rule, *(f"but {one}" for one in (check.but,) if one and check.within)]
+    words = [*(f"not counted: {one}" for one in (check.but,) if one and check.within), check.rule]
     words += [check.instead] if check.instead and not check.within else []
     return [fit_row([label(f"    {line}")], width) for line in wrapped("; ".join(words), width - 4)]
 

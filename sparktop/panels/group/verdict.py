@@ -178,21 +178,21 @@ def _starved(balance: Balance) -> list[Row]:
 
 
 def _lost(balance: Balance) -> list[Row]:
-    """Return a piece of text on the tokens lost against an even split; empty without a router."""
+    """Return a piece of text on the throughput lost against an even split; empty without a router."""
     lost = balance.lost_percent
     if balance.router is None or balance.in_sweep:
         return []
     if lost is None:
         why = f" ({balance.lost_unknown})" if balance.lost_unknown else ""
         if balance.lost_before_percent is None or balance.lost_before_s is None:
-            return [[label(f"tokens lost: unknown{why}")]]
+            return [[label(f"throughput lost: unknown{why}")]]
         before = numbers.percent(balance.lost_before_percent).strip()
         now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
         age = f" ({numbers.age(balance.lost_before_s)} ago; unknown now{now})"
-        return [[label("tokens lost: about "), figure(before), label(age)]]
+        return [[label("throughput lost: about "), figure(before), label(age)]]
     if lost < _WORTH_A_FIGURE:
-        return [[figure("<1 %"), label(" of tokens lost")]]
-    return [[label("about "), figure(numbers.percent(lost).strip()), label(" of tokens lost")]]
+        return [[figure("<1 %"), label(" of throughput lost")]]
+    return [[label("about "), figure(numbers.percent(lost).strip()), label(" of throughput lost")]]
 
 
 def _complete(balance: Balance) -> bool:

@@ -421,7 +421,7 @@ _PATTERNS = {
 _NEW_PATTERN = ("+", "prompt/8")
 """Pattern and role of a part that this version does not know, reported by a newer agent."""
 _NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages"}
-_SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "unattrib."}
+_SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "unknown"}
 """Names of parts in a narrow column; `_NAMES` is for wide ones. Other parts keep their own names."""
 
 

@@ -125,11 +125,11 @@ def live_words(view: BackendView) -> str:
 
 
 def rate_words(view: BackendView) -> str:
-    """Return the time window of a backend's rates as text: "over 10 s", or "over 2.4 s so far"."""
+    """Return the time window of a backend's rates as text: "over 10 s", or "over 2 s" of a new one."""
     window_s = view.rate_window_s
     if window_s is None or _NEARLY * _RATES_S <= window_s <= _RATES_S / _NEARLY:
         return f"over {_RATES_S:.0f} s"
-    return f"over {numbers.duration(window_s, 7).strip()}{' so far' if window_s < _RATES_S else ''}"
+    return f"over {max(1, round(window_s))} s"
 
 
 STATE_ROLES = {

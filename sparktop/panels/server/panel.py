@@ -329,7 +329,7 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
 
 
 def lanes_words(lanes: Balance) -> str:
-    """Return the verdict on the balance of a server's lanes with its cost: "oscillating, −9 % tokens"."""
+    """Return the verdict on the balance of a server's lanes with its cost: "oscillating, −9 % tok/s"."""
     cost = balance_cost(lanes) if lanes.word.bad else ""
     return ", ".join(part for part in (lanes.word.value, cost) if part)
 
