@@ -158,8 +158,8 @@ def test_an_oscillating_router_says_what_it_costs_and_what_to_try() -> None:
     found = shown(alert("balance:proxy:oscillating"), balance=(SWING,))
     assert found == Verdict(
         Severity.WARNING,
-        "proxy is oscillating, −26 % tokens",
-        "oscillating −26 % tokens",
+        "proxy is oscillating, −26 % tok/s",
+        "oscillating −26 % tok/s",
         "try simple-shuffle or round-robin",
         "w",
         about="balance:proxy:oscillating",

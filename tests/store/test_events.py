@@ -73,7 +73,7 @@ def test_an_alert_is_an_event_when_it_begins_and_when_it_ends(world: World) -> N
     begun, ended = heard
     assert begun.values == {
         "kv_cache_percent": 99.0,
-        "limit_percent": 98.0,
+        "limit_kv_cache_percent": 98.0,
         "clears_below_percent": 95.0,
         "window_s": 0.0,
     }

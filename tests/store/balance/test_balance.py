@@ -298,7 +298,7 @@ def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -
     assert (found["verdict"], found["router"], found["hint"]) == ("uneven", None, None)
     assert "balance of m: uneven · no router known" in render(seen, 100)
     row = next(line for line in markdown.render(seen).splitlines() if "uneven" in line)
-    assert [cell.strip() for cell in row.split("|")[1:4]] == ["`m`", "`none`", "uneven"]
+    assert [cell.strip() for cell in row.split("|")[1:4]] == ["`m`", "`unknown`", "uneven"]
     band = [row_text(row) for row in balance_band(seen.balance[0], seen, 80, 4, TimeWindow(seen.at, 60.0))]
     assert "│ uneven since " in band[1]
     assert "no router known" in band[1] + band[2]
