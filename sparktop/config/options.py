@@ -250,8 +250,8 @@ EVENTS = (
         ("events", "severity"),
         "severity",
         ("info", "warning", "critical"),
-        "Least severity of an event that rings or notifies. The hook program and the webhook take it at "
-        "the next start.",
+        "Events of at least this severity ring the bell and notify. For the hook program and the webhook a "
+        "change holds from the next start.",
     ),
     Option(
         ("events", "bell"), "bell", _SWITCH, "Rings the terminal's bell at an event, at most once every 10 s."

@@ -47,12 +47,12 @@ STATES: Mapping[BackendState, Explained] = {
         "sleep mode: its weights are offloaded or discarded", "wake it: POST /wake_up"
     ),
     BackendState.STUCK: Explained(
-        "it holds requests, but has made no progress for 2 minutes while its GPUs wait (15 if these are not "
-        "watched)",
+        "it holds requests, but has made no progress for 2 minutes while its GPUs are idle (15 minutes where "
+        "sparktop does not see the GPUs)",
         "N asks NCCL for the rank that lags (engines over several machines); then restart the engine",
     ),
     BackendState.SUSPECT: Explained(
-        "it holds requests, but no progress for 1 minute (GPUs not watched: 5); its panel says since when",
+        "it holds requests, but no progress for 1 minute (5 without a view of the GPUs); its panel says since when",
         "N; watch its machines so that a long step can be distinguished from a hang",
     ),
     BackendState.STILL: Explained(
@@ -126,14 +126,14 @@ LIMITS: Mapping[LimitKind, Explained] = {
     ),
     LimitKind.CLIENT_OR_ROUTER: Explained(
         "it has no request for part of the time, and the router in front does not count those it holds",
-        "LiteLLM: callbacks: [prometheus] shows how many are inside it",
+        "with LiteLLM, add callbacks: [prometheus] to its configuration: then its requests are counted",
     ),
     LimitKind.CLIENT: Explained(
         "it has no request for part of the time, and none is known to wait for it: clients send no more",
         "nothing, or more requests at once",
     ),
     LimitKind.UNKNOWN: Explained(
-        "the figures do not decide it; the reason says what is missing", "what it says is missing"
+        "the figures do not decide it; the reason says what is missing", "supply what the reason names"
     ),
 }
 """What a server would need more of to generate more tokens per second."""
