@@ -52,7 +52,8 @@ STATES: Mapping[BackendState, Explained] = {
         "N asks NCCL for the rank that lags (engines over several machines); then restart the engine",
     ),
     BackendState.SUSPECT: Explained(
-        "it holds requests, but no progress for 1 minute (5 without a view of the GPUs); its panel says since when",
+        "it holds requests, but no progress for 1 minute (5 without a view of the GPUs); its panel "
+        "says since when",
         "N; watch its machines so that a long step can be distinguished from a hang",
     ),
     BackendState.STILL: Explained(
