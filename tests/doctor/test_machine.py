@@ -105,7 +105,7 @@ def test_the_folder_is_named_with_what_it_keeps(tmp_path: Path) -> None:
     (check,) = check_recorder(Watch(), env)
     folder = tmp_path / "sparktop/flight"
     assert check.status is Status.OK
-    assert check.message == f"nothing recorded yet in {folder}, which keeps at most 64 MiB"
+    assert check.message == f"the viewer's own recorder has nothing yet; it keeps at most 64 MiB in {folder}"
     for name, written in (("1.rec.zst", 3600.0), ("2.rec.zst", 9000.0)):
         (folder / name).write_bytes(bytes(1024))
         os.utime(folder / name, (written, written))

@@ -35,7 +35,7 @@ _PLAIN = {
     "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
-    "limit": "must last",
+    "limit_s": "must last",
     "ratio": "times its peer's, batch size allowed for",
 }
 """Words for values whose names are terms of the analysis."""
@@ -179,7 +179,7 @@ def _failed_polls(values: Values) -> str:
 def _named(name: str, value: float | str) -> str:
     """Return a value as text with its name in words; "last 60 s" for the time window."""
     stem, shown = _amount(name, value)
-    return f"{_PLAIN.get(stem, stem.replace('_', ' '))} {shown}"
+    return f"{_PLAIN.get(name) or _PLAIN.get(stem, stem.replace('_', ' '))} {shown}"
 
 
 def _amount(name: str, value: float | str) -> tuple[str, str]:

@@ -756,9 +756,7 @@ def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
     )
     seen += f" ({queue.looks_waiting} of {queue.looks} polls)" if queue.looks else ""
     if beyond and queue.at_once is not None:
-        return (
-            f"{seen}: up to {wanted} of the sweep's requests were there at once, more than its {slots} slots"
-        )
+        return f"{seen}: {wanted} of our requests at once exceed its {slots} slots"
     if beyond:
         return f"{seen} while all of its {slots} slots were taken"
     return f"{seen}: its KV cache is full" if full else seen

@@ -67,9 +67,9 @@ def test_the_verdict_names_word_period_flips_hunger_loss_and_who_routes() -> Non
     assert re.search(r"▲ oscillating since \d\d:\d\d:\d\d · every 39 s · also starved: ", text)
     assert "the lead changes 3.2×/min" in text
     assert "also starved: spark-a nearly empty 35 % of the time" in text
-    assert "about 31 % of tokens lost" in text
+    assert "about 31 % of throughput lost" in text
     assert "last 152 s · polled every 0.25 s · strategy least-busy" in text
-    assert "spark-a and spark-b swap the lead every" in text
+    assert "spark-a and spark-b swap the lead (" in text
 
 
 def test_two_backends_mirror_each_other_on_one_scale() -> None:
@@ -376,8 +376,8 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
         lost_before_s=40.0,
     )
     said = [row_text(piece) for piece in verdict_pieces(balance, ())]
-    assert "tokens lost: about 29 % (40 s ago; unknown now: the step time is uncertain)" in said
+    assert "throughput lost: about 29 % (40 s ago; unknown now: the step time is uncertain)" in said
     first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="step time not measured yet")
-    assert "tokens lost: unknown (step time not measured yet)" in [
+    assert "throughput lost: unknown (step time not measured yet)" in [
         row_text(piece) for piece in verdict_pieces(first, ())
     ]

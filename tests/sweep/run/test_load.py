@@ -97,7 +97,7 @@ def test_the_slots_of_each_server_count() -> None:
     queue = backend_queue("a", points, 48, 64)
     assert queue == BackendQueue("a", 2, 1, 16.0, 48.0, None, 48, saturated=True, at_once=64)
     assert queue_reason(queue, 64) == (
-        "up to 16 requests waited (1 of 2 polls): up to 64 of the sweep's requests were there at once, more than its 48 slots"
+        "up to 16 requests waited (1 of 2 polls): 64 of our requests at once exceed its 48 slots"
     )
     prompts = backend_queue("a", [look(1.0, 20.0, 12.0)], 48, 32)
     assert queue_reason(prompts, 64) is None

@@ -134,7 +134,7 @@ def test_one_full_server_of_two_is_a_queue() -> None:
     (found,) = judge(PLAN, GOOD.model_copy(update={"concurrency": 64}), queued(full, idle))
     assert found.code == "queue_limited"
     assert found.message == (
-        "spark-a: up to 16 requests waited (12 of 30 polls): up to 64 of the sweep's requests were there at once, more than its 48 slots; "
+        "spark-a: up to 16 requests waited (12 of 30 polls): 64 of our requests at once exceed its 48 slots; "
         "latencies include queueing"
     )
 
