@@ -229,9 +229,9 @@ class SweepDesk:
             start()
             return
         lines = [note, "", *lines] if note else lines
-        first, last = plan.axis[0].short, plan.axis[-1].short
-        levels = first if first == last else f"{first} to {last}"
-        lines.append(f"Sweep {names_in_words([target.name for target in plan.targets])} with {levels}?")
+        ends = list(dict.fromkeys(point.short for point in (*plan.axis[:1], *plan.axis[-1:])))
+        levels = f", {' to '.join(ends)}" if ends else ""
+        lines.append(f"Put load on {names_in_words([target.name for target in plan.targets])}{levels}?")
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 
     def edit(self, selected: PanelKey | None) -> None:

@@ -62,7 +62,7 @@ def test_the_command_names_targets_or_their_addresses() -> None:
     assert "sparktop sweep proxy alpha -c 2,4,8" not in sweep_report(full_sweep(), "md")
     assert "sparktop sweep proxy alpha --pp 100" in sweep_report(full_sweep(), "md")
     text = sweep_report(full_sweep(), "md", SweepPrivacy(addresses=True))
-    assert "--target proxy=http://10.1.2.3:4000 --target alpha=http://10.1.2.4:8000" in text
+    assert "sweep proxy=http://10.1.2.3:4000 alpha=http://10.1.2.4:8000" in text
     assert "--slo ttft_p90_ms=2000" in text
 
 
