@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.cli import main
 from sparktop.sources.decode import decode
-from tests.agent.agent_process import environment, ran, running
+from tests.agent.agent_process import environment, running
 from tests.agent.raw_client import ask
 
 pytestmark = pytest.mark.process
@@ -65,11 +66,19 @@ def test_a_signal_ends_it(tmp_path: Path, signum: int, code: int) -> None:
     ],
     ids=" ".join,
 )
-def test_what_cannot_work_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], says: str) -> None:
+def test_what_cannot_work_is_one_line_and_exit_code_2(
+    tmp_path: Path,
+    words: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Invalid arguments, a missing token and unusable files give one line, no traceback and exit code 2."""
     (tmp_path / "short").write_text("short\n", encoding="utf-8")
-    code, out, err = ran(tmp_path, *words)
-    assert (code, out) == (2, "")
+    monkeypatch.chdir(tmp_path)
+    assert main(["agent", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
     assert err.startswith("sparktop: ")
     assert err.count("\n") == 1
     assert says in err

@@ -40,10 +40,10 @@ async def config(tmp_path: Path) -> AsyncIterator[Path]:
     await runner.cleanup()
 
 
-async def report(config: Path, soft: int, hard: int, seconds: str) -> tuple[dict[str, Any], str]:
-    """Return (the report, standard error) of a run with these limits of open files."""
+async def report(config: Path, soft: int, hard: int) -> tuple[dict[str, Any], str]:
+    """Return (the report, standard error) with these limits of open files, once all servers were asked."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sparktop", "snapshot", "--config", str(config), "--seconds", seconds),
+        *(sys.executable, "-m", "sparktop", "snapshot", "--config", str(config)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "HOME": str(config.parent), "XDG_STATE_HOME": str(config.parent)},
@@ -57,7 +57,7 @@ async def report(config: Path, soft: int, hard: int, seconds: str) -> tuple[dict
 
 async def test_a_low_hard_limit_says_how_many_are_watched(config: Path) -> None:
     """With 64 open files a part of 60 servers is watched, the others say why, and nothing else fails."""
-    found, err = await report(config, 64, 64, "2")
+    found, err = await report(config, 64, 64)
     failed = [one for one in found["backends"] if not one["ok"]]
     assert 0 < len(failed) < SERVERS
     wanted = "is not watched: the limit of open files allows 24 connections: raise it (ulimit -n)"
@@ -68,5 +68,5 @@ async def test_a_low_hard_limit_says_how_many_are_watched(config: Path) -> None:
 async def test_a_low_soft_limit_is_raised(config: Path) -> None:
     """A soft limit is no obstacle: all 60 servers are watched."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    found, _ = await report(config, 64, hard, "3")
+    found, _ = await report(config, 64, hard)
     assert all(one["ok"] for one in found["backends"])
