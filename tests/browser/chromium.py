@@ -122,12 +122,6 @@ class Tab:
                 "Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code
             )
 
-    async def picture(self) -> bytes:
-        """Return a screenshot of the whole page as PNG, also of what is below the window."""
-        return base64.b64decode(
-            (await self.call("Page.captureScreenshot", captureBeyondViewport=True))["data"]
-        )
-
     async def printed(self) -> bytes:
         """Return the printed page as PDF."""
         return base64.b64decode((await self.call("Page.printToPDF", printBackground=True))["data"])

@@ -83,21 +83,6 @@ def test_the_advice_respects_the_hard_limit() -> None:
     assert "raise the hard limit (300) to 320" in check_open_files(256, 300).advice
 
 
-@pytest.mark.parametrize(
-    ("versions", "expected"),
-    [
-        ({"textual": "8.2.8"}, [Status.OK, Status.OK, Status.FAIL]),
-        ({"textual": "9.0"}, [Status.OK, Status.WARN, Status.FAIL]),
-        ({}, [Status.OK, Status.FAIL, Status.FAIL]),
-    ],
-    ids=["good", "newer", "none"],
-)
-def test_libraries_that_are_missing_are_named(versions: dict[str, str], expected: list[Status]) -> None:
-    """Missing libraries, and a Textual that is missing or too new, each have a line."""
-    assert [check.status for check in check_versions(versions.get)] == expected
-    assert "aiohttp" in check_versions(versions.get)[2].message
-
-
 @pytest.mark.outside
 def test_the_folder_is_named_with_what_it_keeps(tmp_path: Path) -> None:
     """The folder is reported with what it holds: nothing, or size, hours and incidents."""
@@ -237,3 +222,18 @@ def test_a_pipe_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     os.close(write_end)
     assert look_at_terminal({"TERM": "xterm"}, ask=True) == Terminal(is_tty=False)
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ({"textual": "8.2.8"}, [Status.OK, Status.OK, Status.FAIL]),
+        ({"textual": "9.0"}, [Status.OK, Status.WARN, Status.FAIL]),
+        ({}, [Status.OK, Status.FAIL, Status.FAIL]),
+    ],
+    ids=["good", "newer", "none"],
+)
+def test_libraries_that_are_missing_are_named(versions: dict[str, str], expected: list[Status]) -> None:
+    """Missing libraries, and a Textual that is missing or too new, each have a line."""
+    assert [check.status for check in check_versions(versions.get)] == expected
+    assert "aiohttp" in check_versions(versions.get)[2].message

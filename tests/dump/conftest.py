@@ -16,14 +16,14 @@ from sparktop.recording.records import first_head, record_of_head
 from sparktop.store import Store
 from stage.rehearsal import START, Outage, Rehearsal
 
-PLAYED_S = 60.0
-OUTAGE_S = 40.0
+PLAYED_S = 30.0
+OUTAGE_S = 20.0
 
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Record one minute of two backends and two nodes; the first backend is gone after 40 seconds."""
-    path = tmp_path_factory.mktemp("dump") / "minute.rec.zst"
+    """Record half a minute of two backends and two nodes; the first backend is gone after 20 seconds."""
+    path = tmp_path_factory.mktemp("dump") / "dump.rec.zst"
     outage = Outage(0, OUTAGE_S)
     recorder = Recorder(Rehearsal(nodes=2, outage=outage).watch, next_path=lambda _: path)
     live = Rehearsal(nodes=2, journal=recorder, outage=outage)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.colors.mixing import contrast, mix, ramp
+from sparktop.colors.mixing import contrast, ramp
 from sparktop.graphics.axes import PlotAxis, Top, nice_ceiling, time_axis, top_without_spikes
 from sparktop.graphics.braille import (
     lead_row,
@@ -77,15 +77,6 @@ def test_labels_are_round_and_exactly_as_wide_as_the_plot(
         assert 0.99 * low <= number <= 1.01 * low * ratio
 
 
-@pytest.mark.parametrize(
-    ("value", "top"),
-    [(0, 1), (1, 1), (1.1, 1.5), (2.1, 2.5), (2.6, 3), (7, 8), (100, 100), (101, 150), (310, 400), (None, 1)],
-)
-def test_tops_are_round(value: float | None, top: float) -> None:
-    """The top is the next of a few round numbers times a power of ten."""
-    assert nice_ceiling(value) == top
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.floats(1e-290, 1e307), st.floats(1e-290, 1e300))
 def test_a_top_is_never_below_the_value_nor_far_above(value: float, minimum: float) -> None:
@@ -131,17 +122,6 @@ def test_the_lead_is_told_by_its_margin() -> None:
     b: list[float | None] = [4.0, 5.0, 16.0, 0.0, 3.0]
     assert lead_row(a, b, 0.6) == "▲─▼─ "
     assert lead_row(a, b, None) == "──── "
-
-
-def test_mixing_goes_from_one_colour_to_the_other() -> None:
-    """0 gives the first colour, 1 the second, values in between a mixture; others are clipped."""
-    assert [mix("#000000", "#ff8000", t) for t in (-1, 0, 0.5, 1, 2)] == [
-        "#000000",
-        "#000000",
-        "#804000",
-        "#ff8000",
-        "#ff8000",
-    ]
 
 
 def test_a_ramp_passes_every_colour() -> None:

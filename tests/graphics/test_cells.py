@@ -17,23 +17,6 @@ TEXT = st.text(alphabet="abc…é日本한ｱ👍\u0301\u093e\u200b ", max_size=
 
 
 @pytest.mark.parametrize(
-    ("text", "cells"),
-    [
-        ("", 0),
-        ("日本", 4),
-        ("e\u0301", 1),
-        ("…–·█", 4),
-        ("👍🏽", 2),
-        ("\u1112\u1161\u11ab", 2),
-        ("\u200b", 0),
-    ],
-)
-def test_widths_are_those_of_a_terminal(text: str, cells: int) -> None:
-    """Wide characters have two cells, combining and invisible ones none, all others one."""
-    assert cell_width(text) == cells
-
-
-@pytest.mark.parametrize(
     "first", [0x20, 0xA1, 0x370, 0x900, 0x1100, 0x2010, 0x2500, 0x2800, 0x3041, 0xAC00, 0x1F300]
 )
 def test_widths_agree_with_the_library_that_lays_out_the_screen(first: int) -> None:

@@ -69,7 +69,7 @@ def holds(text: str, value: float, units: Units) -> bool:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(value=FLOATS, width=st.integers(0, 12))
 @example(value=999_960.0, width=5)
 @example(value=-0.0, width=5)

@@ -1,4 +1,4 @@
-"""Reports of a recording in every format: contents, privacy, hostile names, and the command."""
+"""Reports of a recording in every format: contents, privacy, hostile names, the command, a browser."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, en
 from sparktop.recording.past import Picture
 from sparktop.report.document.document import wrapped
 from sparktop.report.privacy import Privacy
+from tests.browser.chromium import PROGRAM, chromium
 from tests.dump.conftest import instant, page, written
 from tests.moments.conftest import OUTAGE_S, PLAYED_S, Recorded, wall
 from tests.report.html_page import Page
 from tests.report.test_formats import READER, kinds
+from tests.sweep.formats.test_page_in_browser import BACKGROUND, HIDDEN, LEGIBLE, OVERFLOW, PLOTS
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
@@ -316,3 +318,24 @@ def test_odd_heads_do_no_harm(
     text = (tmp_path / "a.md").read_text(encoding="utf-8")
     assert "\x1b" not in text
     assert kinds(text).isdisjoint({"html_inline"})
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no chromium on PATH (Debian, Ubuntu: apt install chromium)")
+async def test_a_report_is_whole_on_a_phone_a_desk_and_paper(recorded: Recorded, tmp_path: Path) -> None:
+    """No console message, foreign request or overflow; plots are legible, and it prints on few pages."""
+    path = tmp_path / "moment.html"
+    path.write_text(moment_report(recorded.moment(), "html"), encoding="utf-8")
+    address = path.as_uri()
+    async with chromium() as new_tab:
+        tab = await new_tab()
+        for width, scheme, color in ((375, "light", "rgb(247, 248, 250)"), (1280, "dark", "rgb(14, 18, 23)")):
+            await tab.begin(width, 900, is_phone=width < 500, scheme=scheme)
+            await tab.open(address)
+            assert (tab.complaints, set(tab.requests)) == ([], {address})
+            assert await tab.value(OVERFLOW) == 0
+            assert await tab.value(PLOTS) == 9
+            assert await tab.value(LEGIBLE)
+            assert await tab.value(HIDDEN) == []
+            assert await tab.value(BACKGROUND) == color
+        pdf = await tab.printed()
+        assert 1 <= pdf.count(b"/Type /Page\n") <= 8

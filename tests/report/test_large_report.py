@@ -49,7 +49,8 @@ def test_the_report_is_short_and_begins_with_the_groups(fleet: Snapshot, form: s
     text = render(fleet, form)
     assert len(text.splitlines()) < 600
     assert text.index("llama-70b") < text.index("llama-001")
-    assert all(f'"name": "{one.name}"' in render(fleet, "json") for one in fleet.backends[:3])
+    document = render(fleet, "json")
+    assert all(f'"name": "{one.name}"' in document for one in fleet.backends)
 
 
 def test_json_has_each_group_with_its_states(fleet: Snapshot) -> None:

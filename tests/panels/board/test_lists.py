@@ -12,7 +12,7 @@ from sparktop.analysis.state import GRAVITY, wall_of
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, time_bar_row, time_of
-from sparktop.panels.board.events import events_panel, events_screen, value_texts
+from sparktop.panels.board.events import events_panel, events_screen
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_order
 from sparktop.panels.parts.text import row_text, row_width
@@ -67,25 +67,6 @@ def test_the_full_screen_cuts_nothing(width: int, subject: str) -> None:
     assert text.count(LONG) == 9
     assert text.count("headroom 7.9 GiB · limit 8 GiB") == 9
     assert "…" not in text
-
-
-def test_a_value_has_its_limit_beside_it_and_plain_words() -> None:
-    """Facts of a verdict are readable without knowledge of the analysis, and no limit stands alone."""
-    values: dict[str, float | str | None] = {
-        "rule": "lead",
-        "spread_Z_ratio": 32.04,
-        "limit_spread_Z_ratio": 4.0,
-        "lead_changes": 12,
-        "limit_lead_changes": 3,
-        "slope_gib_per_min": -5.4,
-        "clears_below_ratio": 2.0,
-    }
-    assert list(value_texts(values)) == [
-        "unevenness 32 × (from 4 ×)",
-        "lead changes 12 (from 3)",
-        "trend −5.4 GiB/min",
-        "clears below 2 ×",
-    ]
 
 
 NAMES = ("spark-a", "spark-b", "spark-c", "spark-d")

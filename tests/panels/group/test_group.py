@@ -88,18 +88,6 @@ def test_two_backends_mirror_each_other_on_one_scale() -> None:
     assert rows[line][-4] == "▼"
 
 
-def test_the_row_of_leaders_shows_the_changes_that_are_counted() -> None:
-    """The row has as many changes of sign as the verdict counts changes of the lead in its window."""
-    shown = traced("cooldown-c64")
-    balance = shown.balance[0]
-    row = next(row for row in picture(shown, 200, 48) if "leads" in row)
-    strip = row[18:-2]
-    axis = balance_axis(balance, group_lines(balance, shown.backends), shown, len(strip))
-    seen = strip[-round(balance.window_s / axis.step / 2) :]
-    signs = re.sub(r"(.)\1*", r"\1", re.sub(r"[^▲▼]", "", seen))
-    assert balance.lead_changes == len(signs) - 1 == 8
-
-
 def with_history(view: BackendView, points: Iterable[tuple[float, Mapping[str, float]]]) -> BackendView:
     """Return a backend with another history of running and waiting requests and of tokens per second."""
     table = HistoryTable(("running", "waiting", "generation_tps"), 5000)
@@ -187,19 +175,6 @@ def test_the_selected_group_opens_alone_and_an_unknown_one_does_not() -> None:
         assert len(flat(alone)) >= 34
         gone = Scene(shown, 120, 34, zoomed=PanelKey(kind, "other"))
         assert [panel.key.kind for panel in gone.draw()] == ["router", "balance", "backend", "backend"]
-
-
-def test_the_axis_holds_the_window_and_ends_where_all_have_samples() -> None:
-    """All that is judged is seen, no slot is shorter than the time between samples, and none stands empty."""
-    for name in SCENES:
-        shown = scene(name)
-        balance = shown.balance[0]
-        lines = group_lines(balance, shown.backends)
-        for width in (20, 38, 60, 104, 180):
-            axis = balance_axis(balance, lines, shown, width)
-            assert axis.span_s(width) >= balance.window_s
-            assert axis.step >= 0.99 / (balance.sample_hz or 1.0)
-            assert axis.end == min(line.running.last_at or 0.0 for line in lines)
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)

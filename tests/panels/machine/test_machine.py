@@ -33,8 +33,6 @@ from sparktop.model.node import (
     NodeSample,
     ProcessReading,
     ProcessTable,
-    Workload,
-    Workloads,
 )
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeView, Snapshot, SpeedState
 from sparktop.panels.board.layout import PanelKey, Place
@@ -49,7 +47,6 @@ from sparktop.panels.machine.detail import (
     used_percent_of,
 )
 from sparktop.panels.machine.panel import (
-    energy_text,
     line_shape,
     margin_of,
     margin_role,
@@ -134,15 +131,6 @@ def test_the_margin_is_what_the_driver_tells(gpu: GpuReading, margin: float | No
     """The margin is that to the thermal limit, else that to the slowdown; without either it is unknown."""
     assert margin_of(gpu) == margin
     assert margin_role(margin) == role
-
-
-def test_energy_has_a_unit_that_fits() -> None:
-    """Joules become watt-hours, and kilowatt-hours where there are many."""
-    assert [energy_text(joules) for joules in (1800.0, 3.6e5, 3.6e7)] == ["0.5 Wh", "100 Wh", "10.0 kWh"]
-    gpu = GpuReading(0, power_w=650.0, power_limit_w=700.0, energy_j=3.6e9)
-    assert "650 of 700 W" in gpu_text(view_of(gpu))
-    assert re.search(r"energy +1,000 kWh since the driver was loaded", gpu_text(view_of(gpu)))
-    assert "energy" not in gpu_text(view_of(dataclasses.replace(gpu, energy_j=None)))
 
 
 def test_a_slow_clock_names_cause_and_fix() -> None:
@@ -231,13 +219,6 @@ def test_the_bar_is_as_wide_as_its_column_and_names_every_part(sizes: list[int],
     assert row_width(section.rows[1]) == width
     text = " ".join(row_text(row) for row in section.rows)
     assert all(part.name[:6] in text for part in memory_parts(memory, short=width < 52))
-
-
-def test_unknown_parts_leave_used_and_free() -> None:
-    """If no parts are reported, the bar has used and free; without a total it has no parts."""
-    parts = memory_parts(MemoryReading(total_bytes=8 * GIB, used_bytes=3 * GIB))
-    assert [(part.name, part.size) for part in parts] == [("used", 3 * GIB), ("free", 5 * GIB)]
-    assert memory_parts(MemoryReading(used_bytes=3 * GIB)) == []
 
 
 def test_no_trend_is_no_number() -> None:
@@ -443,14 +424,6 @@ def view(*, table: ProcessTable | None = TABLE, gpus: tuple[GpuReading, ...] = (
     return NodeView("n", "local", sample, age_s=0.2, engine_processes=ENGINES)
 
 
-def crowd(count: int) -> NodeView:
-    """Return a node with this number of processes, the largest last."""
-    table = ProcessTable(
-        tuple(ProcessReading(n, f"p{n}", n * GIB, 0.0) for n in range(1, count + 1)), 900, 0.0
-    )
-    return view(table=table, gpus=())
-
-
 def names(order: ProcessOrder) -> list[str]:
     return [line.name for line in listed(process_lines(view()), order)]
 
@@ -517,17 +490,6 @@ def test_any_table_fits(rows: list[ProcessReading], sort: ProcessSort, width: in
 
 
 @pytest.mark.long
-def test_the_panel_scrolls_and_keeps_its_heading() -> None:
-    """From a later row on the heading stays, the edge says where one is, and the end is the end."""
-    for first, seen in ((0, "1–9 of 40"), (5, "6–14 of 40"), (99, "32–40 of 40")):
-        rows, shown = process_panel(crowd(40), ProcessOrder(ProcessSort.PID), 80, 12, first=first)
-        assert "▼pid" in row_text(rows[1])
-        assert seen in row_text(rows[-1])
-        assert shown == int(seen.split("–")[0]) - 1
-        assert re.search(rf" p{shown + 1} ", row_text(rows[2]))
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("one", "words"),
     [
@@ -560,29 +522,4 @@ def test_the_scene_knows_when_processes_are_in_sight(playing: Snapshot) -> None:
     assert Scene(playing, 200, 48, zoomed=node).process_tables(0, 48) == ("spark-a",)
     assert Scene(playing, 80, 22, zoomed=PanelKey("processes", "spark-a")).process_tables(0, 22) == (
         "spark-a",
-    )
-
-
-def boxed() -> NodeView:
-    """Return a node whose engine runs in a container, read by an agent that may use Docker's socket."""
-    one, two = "5d1c0ffee5aa", "sparkrun_5d1c_solo"
-    processes = (
-        Workload(10, "vllm", "engine core", "DP0", "Qwen/Qwen3-32B", None, 12, one, two),
-        Workload(11, "vllm", "server", None, "Qwen/Qwen3-32B", 8000, 12, one, None),
-    )
-    node = view()
-    assert node.sample is not None
-    return replace(node, sample=dataclasses.replace(node.sample, workloads=Workloads(processes, 0, 1.0)))
-
-
-@pytest.mark.long
-def test_a_process_of_an_engine_has_what_its_name_does_not_say() -> None:
-    """Rank and model of an engine core, whose title names the role; role and model of the server."""
-    lines = {line.pid: line for line in process_lines(boxed())}
-    assert lines[10].full_name == "VLLM::EngineCore DP0 · Qwen3-32B"
-    assert lines[11].full_name == "bash server · Qwen3-32B"
-    assert (lines[10].container, lines[11].container, lines[12].container) == (
-        "sparkrun_5d1c_solo",
-        "5d1c0ffee5aa",
-        "",
     )

@@ -131,17 +131,6 @@ def test_a_window_is_as_long_for_every_width(width: int) -> None:
     assert values[0] == pytest.approx(80.0 - 72.0, abs=3 * axis.step)
 
 
-@pytest.mark.parametrize("end", [79.9, 80.3, 81.4, 82.2])
-@pytest.mark.parametrize("width", [3, 4, 11])
-def test_a_seldom_sample_fills_the_slots_until_the_next(end: float, width: int) -> None:
-    """A node that is read every two seconds has its newest value in each second, and no gap."""
-    axis = TimeAxis(end, 1.0)
-    values = axis.values(every(2.0), width)
-    first = axis.end_slot - len(values) + 1
-    assert len(values) == 2 * width - (1 - axis.end_slot % 2)
-    assert values == [float(min(80, slot // 2 * 2)) for slot in range(first, axis.end_slot + 1)]
-
-
 @pytest.mark.parametrize("height", [1, 2, 3])
 @pytest.mark.parametrize(("end_slot", "marked"), [(1, "  ↑ "), (2, " ↑  ")])
 def test_a_clipped_spike_is_marked_at_the_upper_edge(height: int, end_slot: int, marked: str) -> None:
@@ -196,13 +185,6 @@ def test_nothing_to_draw_says_why() -> None:
     texts = [row_text(row) for row in titled("TTFT", None, None).rows(30, 5, GRID_AXIS)]
     assert "no traffic" in "".join(texts)
     assert " s" not in texts[0]
-
-
-@pytest.mark.parametrize(("both", "edge"), [(True, "max 5 s"), (False, "max 10 s")])
-def test_p95_is_not_added_to_p50(edge: str, *, both: bool) -> None:
-    """If the upper curve includes the lower one, the edge is the upper curve's peak, else their sum's."""
-    one = titled("x", 2.0, 4.0, over=newest(3.0, 5.0), both=both)
-    assert row_text(one.rows(30, 5, GRID_AXIS)[0]).endswith(edge)
 
 
 def series(points: Sequence[tuple[float, float | None]]) -> Series:

@@ -50,6 +50,13 @@ def tile(view: BackendView, width: int, height: int = 3) -> list[str]:
     return [row_text(row) for row in rows]
 
 
+def test_a_tile_of_a_dead_backend_is_stale(playing: Snapshot) -> None:
+    """Its last figures stay, in the one stale colour."""
+    dead = replace(playing.backends[0], failure=Failure(FailureKind.TIMEOUT, "no answer", 1.0))
+    rows = tile_panel(dead, 40, 4, WINDOW, 40.0)
+    assert {role for row in rows[1:-1] for text, role in row if text.strip("│ ")} == {"stale"}
+
+
 @pytest.mark.parametrize("width", range(26, 50, 5))
 @pytest.mark.parametrize(
     ("tps", "run", "wait", "kv"),
@@ -134,7 +141,6 @@ def test_a_section_of_zeros_is_left_out() -> None:
     assert [section.title for section in counter_sections(on, 46)] == ["LoRA adapters"]
 
 
-LONG = "inference-eu-west-1-"
 COMPACT = View(preset=Preset.COMPACT)
 
 
@@ -152,25 +158,6 @@ def table(snapshot: Snapshot, width: int, height: int) -> list[str]:
     rows = flatten(scene.draw(), width, height)
     assert {row_width(row) for row in rows} == {width}
     return [row_text(row) for row in rows]
-
-
-@pytest.mark.parametrize("count", [14])
-def test_names_stand_whole_where_the_graph_has_room(count: int) -> None:
-    """At 200 columns nothing is left out for them, and each server still has its graph."""
-    long, short = table(servers(count, LONG), 200, 48), table(servers(count), 200, 48)
-    assert all(f" {view.name} " in "".join(long) for view in servers(count, LONG).backends[:10])
-    headings = [row[1].replace("⣿run+⡪wait", "").split() for row in (long, short)]
-    assert headings[0] == headings[1]
-    assert "max " in long[1]
-
-
-@pytest.mark.parametrize(
-    ("poll_ms", "shown"), [(35.0, " 35 ms "), (2300.0, " page takes 2.3 s, figures up to 5 s old ")]
-)
-def test_a_slow_page_shows_the_age_of_its_figures(poll_ms: float, shown: str) -> None:
-    """From a second on the edge of the panel says how long the page takes and how old the figures are."""
-    view = BackendView("a", "http://a:8000", "g", age_s=3.0, poll_ms=poll_ms)
-    assert row_text(footnote(view, on_board=True)[1]) == shown
 
 
 GIB = 2**30

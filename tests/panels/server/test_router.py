@@ -84,26 +84,6 @@ def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
     assert "http://192.168.100.11:4000" in panel(routed.routers[0], height=20)[-1]
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 3), (80, 4), (120, 12)])
-def test_a_deployment_that_fails_is_marked(width: int, height: int) -> None:
-    """At 80 columns too its outage, failures and cooldowns stand in the panel."""
-    words = "outage, 58 failed answers in 60 s, in cooldown 3 times"
-    view = RouterView(
-        "proxy",
-        "http://p:4000",
-        age_s=1.0,
-        alive=True,
-        kind="litellm",
-        deployments={"spark-a": "a", "spark-b": "b"},
-        backends=("a", "b"),
-        running={"a": 3.0, "b": 0.0},
-        deployment_troubles={"spark-b": words},
-    )
-    text = "\n".join(row_text(row) for row in router_panel(view, width, height))
-    assert f"spark-b: {words}" in text
-    assert height == 3 or "▲" in text
-
-
 def test_nothing_running_and_nothing_known_differ() -> None:
     """An idle group has an empty bar and zeros; a group without reported counts has dashes."""
     idle = panel(replace(router(), running={"spark-a": 0.0, "spark-b": 0.0}))[1]
@@ -155,3 +135,23 @@ def test_any_router_fits_its_panel(
     rows = router_panel(view, width, height)
     assert len(rows) == height
     assert {row_width(row) for row in rows} == {width}
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 3), (80, 4), (120, 12)])
+def test_a_deployment_that_fails_is_marked(width: int, height: int) -> None:
+    """At 80 columns too its outage, failures and cooldowns stand in the panel."""
+    words = "outage, 58 failed answers in 60 s, in cooldown 3 times"
+    view = RouterView(
+        "proxy",
+        "http://p:4000",
+        age_s=1.0,
+        alive=True,
+        kind="litellm",
+        deployments={"spark-a": "a", "spark-b": "b"},
+        backends=("a", "b"),
+        running={"a": 3.0, "b": 0.0},
+        deployment_troubles={"spark-b": words},
+    )
+    text = "\n".join(row_text(row) for row in router_panel(view, width, height))
+    assert f"spark-b: {words}" in text
+    assert height == 3 or "▲" in text

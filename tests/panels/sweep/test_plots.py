@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from sparktop.model.sweep import (
@@ -23,7 +21,7 @@ from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.curves import curve_rows, legend_rows, plots_rows
 from sparktop.panels.sweep.history import history_screen
-from sparktop.panels.sweep.live import MOST_ROWS, timeline_rows
+from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from tests.panels.drawn import texts
 from tests.panels.sweep_views import published
@@ -43,10 +41,6 @@ def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: 
     return CurvePlot("decode_tps", "Decode", "tok/s", "tokens", more_is_better, lines, limits)
 
 
-def column_of(rows: Sequence[str], char: str) -> list[tuple[int, int]]:
-    return [(index, row.index(char)) for index, row in enumerate(rows) if char in row]
-
-
 def test_targets_have_letters_and_references_figures() -> None:
     """Letters identify targets without colour; the source of a reference is shown."""
     drawn = plot(line("x", {1: 10.0, 2: 90.0}), line("y", {1: 50.0, 2: 20.0}, reference="ref:table"))
@@ -56,15 +50,6 @@ def test_targets_have_letters_and_references_figures() -> None:
     legend = "".join(texts(legend_rows([drawn], 100)))
     assert "A ⠶⠶⠶ x" in legend
     assert "1 ⠄ ⠄ y (ref:table)" in legend
-
-
-def test_latencies_over_more_than_tenfold_have_a_logarithmic_scale() -> None:
-    """Else the low concurrencies would all lie on the floor."""
-    drawn = plot(line("x", {1: 100.0, 2: 1000.0, 4: 10_000.0}), more_is_better=False)
-    rows = texts(curve_rows(drawn, 80, 23))
-    assert "logarithmic" in rows[0]
-    (high, _), (middle, _), (low, _) = column_of(rows[1:-1], "A")
-    assert abs((low - middle) - (middle - high)) <= 1
 
 
 def test_topologies_mark_the_winner_with_its_percentage() -> None:
@@ -90,14 +75,6 @@ def test_a_bar_has_its_parts_in_order() -> None:
     assert abs(row.count("━") - 3 * row.count("┄")) <= 2
     assert row.index("┄") < row.index("─") < row.index("━")
     assert row.startswith("    1  │")
-
-
-def test_very_many_requests_are_thinned_and_counted() -> None:
-    """A thousand requests do not have a row each, and the picture says so."""
-    many = tuple(RequestBar(0.0, 1.0, 2.0) for _ in range(1000))
-    rows = texts(timeline_rows(Timeline(LevelKey("x", 1000), 0, many, 2.0), 100))
-    assert len(rows) <= MOST_ROWS + 5
-    assert "1000 requests, 1 of 3 shown" in rows[0]
 
 
 def test_a_change_has_a_word_and_its_interval() -> None:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from sparktop.analysis.state import (
     GRAVITY,
     NODE_GRAVITY,
-    Top,
     Wall,
     WallGroup,
     node_of,
@@ -65,17 +64,6 @@ def test_few_servers_are_no_wall(fleet: Snapshot) -> None:
     assert not any(is_wall(few, *size, View()) for size in SIZES)
     hidden = View(boxes=Boxes(nodes=False, backends=False, events=True))
     assert not is_wall(fleet, 80, 22, hidden)
-
-
-def test_lists_stand_beside_the_groups_or_below_or_not_at_all(fleet: Snapshot) -> None:
-    """By the room: beside at 200×50, below at 120×36; at 80×24 the key shows one after the other."""
-    for size, listed in (((80, 22), False), ((120, 34), True), ((200, 48), True)):
-        keys = Scene(fleet, *size).keys()
-        assert any(key.kind == Top.WAITING for key in keys) is listed
-    full = Scene(fleet, 80, 22, View(top=Top.KV))
-    keys = full.keys()
-    assert {key.kind for key in keys} == {"backend"}
-    assert "fullest KV" in "\n".join(lines(full))
 
 
 def test_the_filter_narrows_the_wall_and_says_how_to_drop_it(fleet: Snapshot) -> None:
@@ -167,15 +155,6 @@ def test_the_board_begins_with_the_wall() -> None:
     assert "80 servers · 1 down · ≥7,900 tok/s" in text[1]
     assert text[3].startswith("│ group-2")
     assert "groups 1–4 of 10" in "\n".join(text)
-
-
-@pytest.mark.parametrize("size", [(60, 14), (80, 22), (120, 34), (200, 48)])
-def test_alone_it_has_every_group_and_the_legend(size: tuple[int, int]) -> None:
-    """Groups are sorted: down first, then waiting; the legend has the number of servers in each state."""
-    text = scraped(VIEW, size, zoomed=MAIN)
-    found = [row.split()[1].removeprefix("│") for row in text if row.startswith("│ group-")]
-    assert found[:3] == ["group-2", "group-4", "group-0"]
-    assert any("✖" in row and ("1 unreachable" in row or "✖1 down" in row) for row in text[:3])
 
 
 def test_machines_of_a_prometheus_have_cells_and_lines() -> None:
