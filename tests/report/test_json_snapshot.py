@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +171,19 @@ def strict(schema: object) -> object:
     return {"additionalProperties": False, **inner} if "properties" in schema else inner
 
 
-def faults(name: str, document: object) -> list[str]:
-    """Return what contradicts the schema `name`, no unknown key allowed."""
+@cache
+def validator(name: str) -> Any:  # noqa: ANN401 - of a library that is imported late
+    """Return the validator of the schema `name`, no unknown key allowed."""
     from jsonschema import Draft202012Validator  # takes 1.3 s: not while tests are collected
 
     schema: Any = strict(json.loads((FOLDER / name).read_text(encoding="utf-8")))
     Draft202012Validator.check_schema(schema)
-    found = Draft202012Validator(schema).iter_errors(document)
-    return [f"{one.json_path}: {one.message[:200]}" for one in found]
+    return Draft202012Validator(schema)
+
+
+def faults(name: str, document: object) -> list[str]:
+    """Return what contradicts the schema `name`, no unknown key allowed."""
+    return [f"{one.json_path}: {one.message[:200]}" for one in validator(name).iter_errors(document)]
 
 
 def written(document: Mapping[str, object]) -> object:
