@@ -94,7 +94,17 @@ def test_unknown_is_a_dash(name: str, value: float | None) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
+        (numbers.count(0), "    0"),
         (numbers.count(9999), "9,999"),
+        (numbers.count(12_345), "12.3k"),
+        (numbers.count(-7), "   −7"),
+        (numbers.rate(0.0), "   0.0"),
+        (numbers.rate(45_678), "45,678"),
+        (numbers.percent(7.2), "  7 %"),
+        (numbers.data(512), "   512 B"),
+        (numbers.duration(81), "   81 s"),
+        (numbers.duration(1.23), " 1.23 s"),
+        (numbers.duration(0.0), " 0.0 ms"),
         (numbers.count(9999.6), "10.0k"),
         (numbers.count(1234, 3), " 1k"),
         (numbers.rate(0.02), "  <0.1"),
