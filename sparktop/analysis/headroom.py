@@ -7,8 +7,8 @@ walk; even then steps are independent except for neighbours, whose correlation i
 slot (H. Working, Econometrica 28, 1960). Steps of other memory without a drift cancel each other, so a limit
 that suits the random walk is conservative for them. A trend is claimed where the sum of the steps is at least
 `CLAIM_T` standard errors from 0; the standard error includes the covariance of neighbours where this is
-positive (W. K. Newey and K. D. West, Econometrica 55, 1987). `benchmarks/headroom.py` measures how often this
-limit claims a trend correctly and wrongly.
+positive (W. K. Newey and K. D. West, Econometrica 55, 1987). `benchmarks/truths/headroom.py` measures
+how often this limit claims a trend correctly and wrongly.
 
 A single jump is only one of many steps, so loading a model is not a trend. Windows of several lengths are
 tried, the shortest first: a fast leak shows within a minute, a slow leak only with long time slots, where
