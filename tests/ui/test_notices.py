@@ -1,4 +1,4 @@
-"""Notices are one row at the bottom; the keys that end the program; the selection without colours."""
+"""Notices are one row at the bottom."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from textual.geometry import Region
 from textual.widgets._toast import Toast, ToastHolder
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.text import row_text
 from sparktop.ui.app import SparktopApp
 from stage.rehearsal import Rehearsal
 
@@ -53,60 +52,6 @@ async def test_a_notice_that_is_wider_than_the_screen_is_not_cut() -> None:
     words = "a message that needs more than one row " * 3
     ((_, region),) = await shown_at(SparktopApp(picture), [(words, "error")], (80, 24))
     assert region == Region(0, 22, 80, 2)
-
-
-async def test_the_last_box_says_why_it_stays() -> None:
-    """A key that can do nothing says so."""
-    app = SparktopApp(picture)
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await pilot.press("1", "2")
-        await pilot.pause()
-        assert [one.message for one in app._notifications] == [
-            "this is the last box shown: show another one first (1 to 4)"
-        ]
-
-
-async def test_each_change_of_the_interval_is_said() -> None:
-    """`+` and `-` say what they changed, beside an alert too, and where there is no longer or shorter one."""
-    app = SparktopApp(picture)
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        for key, words in (
-            (
-                "plus",
-                ["polls every 2 s", "polls every 5 s", "polls every 10 s", "10 s is the longest interval"],
-            ),
-            ("minus", [f"polls every {one} s" for one in ("5", "2", "1", "0.5", "0.25")]),
-            ("minus", ["0.25 s is the shortest interval"]),
-        ):
-            for word in words:
-                await pilot.press(key)
-                await pilot.pause()
-                assert [one.message for one in app._notifications] == [word]
-
-
-async def test_ctrl_c_quits() -> None:
-    """Where nothing runs, at once, from a dialog too."""
-    for keys in (["ctrl+c"], ["question_mark", "ctrl+c"], ["slash", "a", "ctrl+c"]):
-        app = SparktopApp(picture)
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.press(*keys)
-            await pilot.pause()
-            assert app.return_code == 0
-
-
-async def test_the_selection_shows_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under NO_COLOR the selected panel alone has a heavy frame."""
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = SparktopApp(picture)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        canvas = app.overview.canvas
-        assert not any("┏" in canvas.render_line(y).text for y in range(24))
-        await pilot.press("down")
-        await pilot.pause()
-        drawn = [canvas.render_line(y).text for y in range(24)]
-        assert [text[0] for text in drawn].count("┏") == 1
-        assert {row_text(row)[0] for row in canvas.rows} & set("┏┃┗") == set()
 
 
 @pytest.mark.parametrize(("size", "pause_s"), [((60, 16), 0.0), ((80, 24), 0.05), ((200, 50), 0.15)])
