@@ -20,7 +20,7 @@ from textual.pilot import Pilot
 
 from sparktop.colors.palette import shipped_palettes
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import LevelKey
 from sparktop.model.targets import SweepSpec
@@ -267,7 +267,7 @@ class Pictures:
         async with app.run_test(size=size) as pilot:
             screen = SweepScreen(app.role_styles, done)
             await app.push_screen(screen)
-            screen.chosen = LevelKey(RIVAL, 16, PP)
+            screen.chosen = LevelKey(RIVAL, concurrency_point(16), PP)
             return await _pressed(app, pilot, ("enter", "pagedown"))
 
     async def _editor(self, size: Size) -> str:

@@ -374,15 +374,12 @@ Slots = tuple[float | None, ...]
 """Values in consecutive time slots of equal length, oldest first; None is a gap."""
 
 
-class LevelKey(OnAxis, Struct, frozen=True):
+class LevelKey(Struct, frozen=True):
     """Key of a load level: its target, point on the axis, and lengths."""
 
     target: str
-    concurrency: int
-    """The most requests in flight."""
+    point: LoadPoint
     prompt_tokens: int | None = None
-    position: LoadPoint | None = None
-    """Position on the axis of the sweep; None: it is the concurrency."""
     depth: int = 0
     """Tokens of context before the prompt."""
 

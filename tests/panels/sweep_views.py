@@ -6,6 +6,7 @@ from functools import cache
 
 from msgspec.structs import replace
 
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView, SweptTarget, Topologies
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import load_reference
@@ -60,7 +61,7 @@ def evidence() -> LevelEvidence:
     """Return the evidence on the router's level with four requests at once."""
     played = PlayedSweep(result())
     played.whole()
-    found = played.view.evidence(LevelKey("proxy", 4, 100))
+    found = played.view.evidence(LevelKey("proxy", concurrency_point(4), 100))
     assert found is not None
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.load import EndReason, LoadMode
+from sparktop.model.load import EndReason, LoadMode, concurrency_point
 from sparktop.model.sweep import LevelKey, SweepStatus
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
@@ -29,7 +29,7 @@ async def test_two_of_them_draw_the_same() -> None:
     for _ in range(2):
         sweep = RehearsedSweep()
         await sweep.play(plan_of(sweep, "proxy", "spark-a"))
-        evidence = sweep.evidence(LevelKey("proxy", 8, 64))
+        evidence = sweep.evidence(LevelKey("proxy", concurrency_point(8), 64))
         assert evidence is not None
         assert evidence.timelines
         screen = sweep_screen(sweep.view(), 200, 50, curves=False)
@@ -66,11 +66,11 @@ async def test_it_stays_where_it_is_told_to() -> None:
     assert view.status is SweepStatus.RUNNING
     assert view.moment is not None
     assert (view.moment.run, view.moment.in_flight) == (2, 8)
-    assert view.moment.key == LevelKey("spark-a", 8, 64)
+    assert view.moment.key == LevelKey("spark-a", concurrency_point(8), 64)
     assert sweep.result is not None
     (target,) = sweep.result.targets
     assert [level.concurrency for level in target.levels] == [1]
-    evidence = sweep.evidence(LevelKey("spark-a", 8, 64))
+    evidence = sweep.evidence(LevelKey("spark-a", concurrency_point(8), 64))
     assert evidence is not None
     assert evidence.timelines
 

@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from sparktop.demo.scenario import Scenario
+from sparktop.model.load import concurrency_point
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSpec, Watch
@@ -297,7 +298,7 @@ async def over(stage: SweepStage, pilot: Pilot[None]) -> None:
 
 def key(target: str, concurrency: int) -> LevelKey:
     """Return a level's key."""
-    return LevelKey(target, concurrency, 100)
+    return LevelKey(target, concurrency_point(concurrency), 100)
 
 
 def notice(words: str) -> Notice:

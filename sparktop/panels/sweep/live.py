@@ -248,7 +248,7 @@ def _words(
     once = [word if not at or word != each[at - 1] else "" for at, word in enumerate(each)]
     spellings = [list(zip(each, full, strict=True)), list(zip(once, full, strict=True))]
     if all(key.point.kind is LoadKind.CONCURRENCY and not key.depth for key in keys) and not lengths:
-        spellings.append([(word, str(key.concurrency)) for word, key in zip(once, keys, strict=True)])
+        spellings.append([(word, key.point.words) for word, key in zip(once, keys, strict=True)])
 
     def fitting(words: list[tuple[str, str]]) -> int:
         rooms = (stop - start - 1 for _, start, stop in places)

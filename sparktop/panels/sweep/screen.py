@@ -99,8 +99,8 @@ def moment_pieces(view: SweepView) -> list[Row]:
         return []
     at_a_rate = now.key is None or now.key.point.kind is LoadKind.RATE
     # With others' requests, more are in flight than these.
-    beyond = now.key is None or at_a_rate or now.in_flight > now.key.concurrency
-    asked = "" if now.key is None or beyond else f" of {now.key.concurrency}"
+    beyond = now.key is None or at_a_rate or now.in_flight > now.key.point.value
+    asked = "" if now.key is None or beyond else f" of {now.key.point.words}"
     pieces: list[Row] = [
         [figure(numbers.rate(now.tps, 6).strip()), label(" tok/s (2 s)")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],

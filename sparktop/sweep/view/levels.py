@@ -13,9 +13,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.load import (
     FirstToken,
     LoadEvent,
-    LoadKind,
     LoadMode,
-    LoadPoint,
     RequestEnded,
     RequestStarted,
 )
@@ -32,7 +30,7 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, ratio_of
-from sparktop.sweep.plan.plan import MOST_IN_FLIGHT, Load, Order, Plan, TargetKind, loads
+from sparktop.sweep.plan.plan import Load, Order, Plan, TargetKind, loads
 from sparktop.sweep.result.level import level_split, split_words
 from sparktop.sweep.result.results import (
     BackendSide,
@@ -42,7 +40,6 @@ from sparktop.sweep.result.results import (
     LevelResult,
     NodeSide,
     OpenLoopResult,
-    PlanResult,
     Rate,
     ReplayResult,
     SweepResult,
@@ -72,7 +69,7 @@ _OVER = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
 def key_of(target: str, load: Load) -> LevelKey:
     """Return the key of the level that puts `load` on `target`."""
     length = None if load.own_prompts else load.prompt_tokens
-    return LevelKey(target, load.concurrency, length, load.position, load.depth)
+    return LevelKey(target, load.point, length, load.depth)
 
 
 def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> LevelKey:
@@ -81,16 +78,7 @@ def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> Le
     `prompt_tokens` is the plan's prompt length, used if the level itself states none.
     """
     length = level.pp if level.pp is not None else prompt_tokens
-    position = None if level.load is LoadKind.CONCURRENCY else level.point
-    return LevelKey(target, level.concurrency, length, position, level.depth)
-
-
-def _key_at(target: str, point: LoadPoint, plan: PlanResult) -> LevelKey:
-    """Return the key of a level of a stored plan."""
-    if point.kind is LoadKind.CONCURRENCY:
-        return LevelKey(target, int(point.value), plan.pp)
-    most = MOST_IN_FLIGHT if point.kind is LoadKind.RATE else int(point.value)
-    return LevelKey(target, most, plan.pp, point)
+    return LevelKey(target, level.point, length, level.depth)
 
 
 def planned(plan: Plan) -> list[LevelKey]:
@@ -198,7 +186,7 @@ class PlanLedger:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
 
     def _new(self, key: LevelKey) -> PlannedLevel:
-        return PlannedLevel(key, runs=self.plan.runs_of(key.concurrency), share=0.0)
+        return PlannedLevel(key, runs=self.plan.runs_of(self.plan.concurrency_at(key.point)), share=0.0)
 
     def _leave(self) -> None:
         """Mark the current level as partly done unless it is complete, because another level begins."""
@@ -210,7 +198,7 @@ class PlanLedger:
         level = self._levels.get(self.present) if self.present is not None else None
         if level is None or level.state is not LevelState.RUNNING or self._began_at is None:
             return
-        inside = self._inside_run(level.key.concurrency, now - self._began_at, ended)
+        inside = self._inside_run(self.plan.concurrency_at(level.key.point), now - self._began_at, ended)
         if level.runs is None:
             # Without a fixed number of runs, the completed share is unknown.
             return
@@ -261,7 +249,7 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     if searched or plan.pp is None:
         return tuple(made.values())
     names = plan.targets or tuple(target.name for target in result.targets)
-    keys = [_key_at(name, point, plan) for name in names for point in plan.axis]
+    keys = [LevelKey(name, point, plan.pp) for name in names for point in plan.axis]
     if plan.order is Order.ABBA:
         keys.sort(key=lambda key: key.point)
     ahead = [_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import range_words
 from sparktop.model.balance import Balance
-from sparktop.model.load import LevelEnded, LoadKind, RequestEnded
+from sparktop.model.load import LevelEnded, LoadKind, LoadPoint, RequestEnded
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep import (
     BackendShare,
@@ -140,7 +140,7 @@ def may_go_on_to(
         if (one.key.target, one.key.prompt_tokens) == (present.target, present.prompt_tokens)
     ]
     # Below a level that is done, the sweep only looks for the best one between others.
-    grows = most is not None and among and max(among) < most and not _is_between(present.concurrency, mine)
+    grows = most is not None and among and max(among) < most and not _is_between(present.point, mine)
     return most if grows else None
 
 
@@ -161,14 +161,14 @@ def _levels_to_come(
     elsewhere = present is not None and (present.target, present.prompt_tokens) != (target, prompt_tokens)
     if all(one.share == 1.0 for one in mine) and elsewhere:
         return 0
-    if not elsewhere and present is not None and _is_between(present.concurrency, mine):
+    if not elsewhere and present is not None and _is_between(present.point, mine):
         return 0
     return math.ceil(math.log2(most / max(among)))
 
 
-def _is_between(concurrency: int, levels: Sequence[PlannedLevel]) -> bool:
-    """Return whether a level at a higher `concurrency` is done already."""
-    return any(one.key.concurrency > concurrency and one.share == 1.0 for one in levels)
+def _is_between(point: LoadPoint, levels: Sequence[PlannedLevel]) -> bool:
+    """Return whether a level beyond `point` is done already."""
+    return any(one.key.point > point and one.share == 1.0 for one in levels)
 
 
 def _most(plan: Plan, target: str, result: SweepResult | None) -> int | None:
@@ -180,7 +180,7 @@ def _most(plan: Plan, target: str, result: SweepResult | None) -> int | None:
 
 def _concurrencies(levels: Sequence[PlannedLevel], target: str, prompt_tokens: int | None) -> list[int]:
     return [
-        level.key.concurrency
+        int(level.key.point.value)
         for level in levels
         if (level.key.target, level.key.prompt_tokens) == (target, prompt_tokens)
     ]

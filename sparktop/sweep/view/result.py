@@ -385,7 +385,7 @@ class ForeignView:
                 # The table has one row per concurrency and prompt length. If the levels of such a row differ
                 # in output length, the first one is shown.
                 load = level.load
-                key = LevelKey(one.name, load.concurrency, load.pp, load.position, load.depth)
+                key = LevelKey(one.name, load.point, load.pp, load.depth)
                 self._levels.setdefault(key, (one, level))
         self._compared = compare(self.series) if len(self.series) >= _PAIR else None
         self._view = self._made()

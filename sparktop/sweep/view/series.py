@@ -271,8 +271,8 @@ class ActivityLedger:
         if key.point.kind is not LoadKind.AGENTS:
             return
         self._begin = at
-        self._doing = [Doing.THINK] * key.concurrency
-        self._texts = [bytearray() for _ in self._doing] if key.concurrency <= MOST_EACH else []
+        self._doing = [Doing.THINK] * int(key.point.value)
+        self._texts = [bytearray() for _ in self._doing] if len(self._doing) <= MOST_EACH else []
 
     def end_level(self) -> None:
         """End the level; until the next one there is nothing to show."""
@@ -428,7 +428,7 @@ class SweepCurves:
 
     def _begin_level(self, at: float, key: LevelKey) -> None:
         self._activity.begin_level(at, key)
-        asked = key.concurrency if key.point.kind is not LoadKind.RATE else None
+        asked = int(key.point.value) if key.point.kind is not LoadKind.RATE else None
         self._concurrency.put(self.grid.slot(at), asked)
         self.spans.append(LevelSpan(key, at))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import (
     CurveLine,
     CurvePlot,
@@ -64,7 +65,7 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
 
 
 def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
-    timeline = Timeline(LevelKey("x", len(told)), 0, told, 10.0, backends)
+    timeline = Timeline(LevelKey("x", concurrency_point(len(told))), 0, told, 10.0, backends)
     return texts(timeline_rows(timeline, 100))[3:-1]
 
 

@@ -161,7 +161,7 @@ def test_the_board_shows_all_levels_of_a_finished_sweep(size: tuple[int, int], m
     view = swept(*(2**power for power in range(most)))
     rows = [row_text(row) for row in sweep_band(view, *size)]
     assert all(len(row) == size[0] for row in rows)
-    shown = [level for level in view.levels if re.search(rf"\bc{level.key.concurrency}\b", "\n".join(rows))]
+    shown = [level for level in view.levels if re.search(rf"\b{level.key.point.short}\b", "\n".join(rows))]
     assert len(shown) == most or size == (60, 6) or (size, most) == ((80, 8), 8)
     assert len(shown) >= 4 or most < 4
     assert "◆" in "\n".join(rows[2:])
@@ -340,7 +340,9 @@ def live_of(seconds: float, *levels: tuple[str, int]) -> LiveSeries:
     """Return a sweep of `seconds` in which each of `levels` took the same time; the last one runs."""
     each = seconds / len(levels)
     spans = tuple(
-        LevelSpan(LevelKey(name, c), at * each, (at + 1) * each if at + 1 < len(levels) else None)
+        LevelSpan(
+            LevelKey(name, concurrency_point(c)), at * each, (at + 1) * each if at + 1 < len(levels) else None
+        )
         for at, (name, c) in enumerate(levels)
     )
     count = int(seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from sparktop.model.load import Level
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import LevelKey
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.topology import rest_rows
@@ -85,7 +85,7 @@ def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
 
 def test_the_evidence_writes_the_runs_out() -> None:
     """The figures of a level, at 80 columns too; the timeline counts the run that it draws."""
-    evidence = stored_evidence(made_sweep(("proxy", [HERDED])), LevelKey("proxy", 4, 100))
+    evidence = stored_evidence(made_sweep(("proxy", [HERDED])), LevelKey("proxy", concurrency_point(4), 100))
     assert evidence is not None
     facts = dict(evidence.facts)
     assert facts["Served by"] == "spark-a 4, spark-b 4"

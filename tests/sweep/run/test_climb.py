@@ -141,7 +141,7 @@ async def test_quick_finds_where_a_server_is_full(
     assert highest <= (max(slots, 16) if known == "reported" else 2 * max(slots, 16))
     assert "too_short" not in {mark.code for one in target.levels for mark in one.validity}
     assert all(one.runs >= 3 for one in target.levels)
-    keys = [one.key.concurrency for one in live.view().levels]
+    keys = [one.key.point.value for one in live.view().levels]
     assert keys == sorted(one.concurrency for one in target.levels)
     took_s = live.view().elapsed_s
     assert took_s is not None

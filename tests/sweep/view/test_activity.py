@@ -17,7 +17,7 @@ from sparktop.sweep.view.series import MOST_ACTIVITY_SLOTS, MOST_EACH, ActivityL
 
 def key_of(number: int, kind: LoadKind = LoadKind.AGENTS) -> LevelKey:
     """Return the key of a level of `number` agents."""
-    return LevelKey("a", number, position=LoadPoint(kind, number))
+    return LevelKey("a", LoadPoint(kind, number))
 
 
 def started(lane: int, at: float, then: CallStart | None = CallStart.TOOL) -> RequestStarted:

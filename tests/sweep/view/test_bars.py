@@ -16,6 +16,7 @@ from sparktop.model.load import (
     LoadMode,
     RequestEnded,
     RequestStarted,
+    concurrency_point,
 )
 from sparktop.model.sweep import LevelKey
 from sparktop.store import SourceKey
@@ -35,7 +36,7 @@ from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
 from tests.sweep.made_results import made_level, made_sweep, request
 
-KEY = LevelKey("proxy", 3, 100)
+KEY = LevelKey("proxy", concurrency_point(3), 100)
 ERROR = RequestFailure(FailureKind.HTTP, "no", 1.0, "http:500", 500)
 LEVEL = Level("proxy", 3, 100, 4, runs=2)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
@@ -55,7 +56,7 @@ def test_what_its_file_does_not_tell_is_unknown() -> None:
     assert evidence.timelines == ()
     shown = "\n".join(row_text(one) for one in evidence_screen(evidence, 120, 36))
     assert "no timeline: of another tool's file figures are kept, no single requests" in shown
-    assert source.evidence(LevelKey("nobody", 1)) is None
+    assert source.evidence(LevelKey("nobody", concurrency_point(1))) is None
 
 
 def test_figures_without_a_column_are_told_in_words() -> None:

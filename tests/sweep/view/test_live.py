@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
+from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded, concurrency_point
 from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
 from sparktop.sweep.plan.plan import Load
 from sparktop.sweep.run.progress import Phase, PhaseChanged, RunTold, SweepEnded
@@ -27,7 +27,7 @@ def test_before_anything_is_told_the_whole_plan_is_ahead(played: PlayedSweep) ->
     """The list of levels stands from the beginning, in the order in which they will be made."""
     view = played.view.view()
     assert view.status is SweepStatus.STARTING
-    assert [(one.key.target, one.key.concurrency) for one in view.levels] == [
+    assert [(one.key.target, one.key.point.value) for one in view.levels] == [
         ("spark-a", 1),
         ("spark-a", 2),
         ("proxy", 1),
@@ -43,7 +43,7 @@ def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
     played.run("spark-a", Load(100, 2), 1, upto_s=1.0)
     view = played.view.view()
     level = next(one for one in view.levels if one.state is LevelState.RUNNING)
-    assert (level.key.concurrency, level.runs_done, level.runs) == (2, 1, 3)
+    assert (level.key.point.value, level.runs_done, level.runs) == (2, 1, 3)
     assert level.share == pytest.approx(1 / 3)
     assert view.words == "spark-a, c = 2: run 2 of 3"
     assert view.left is not None
@@ -135,7 +135,7 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
 def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
     """Starts, first tokens, ends and servers are those played; waiting is what prefill leaves over."""
     played.level("proxy", 2)
-    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
+    evidence = played.view.evidence(LevelKey("proxy", concurrency_point(2), 100))
     assert evidence is not None
     assert [one.run for one in evidence.timelines] == [0, 1, 2]
     first = evidence.timelines[0]

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import LevelEvidence, LevelKey
 from sparktop.sweep.plan.plan import Load
 from sparktop.sweep.view.levels import level_balance
@@ -34,7 +35,7 @@ JUDGED = {
     "runs_test": {"word": "bunched", "sentence": "3 runs where 10 were to be expected"},
 }
 """What was judged of the level alone."""
-KEY = LevelKey("proxy", 2, 100)
+KEY = LevelKey("proxy", concurrency_point(2), 100)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import LevelKey, LevelState, PlannedLevel
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
@@ -13,12 +14,13 @@ PLAN = Plan((SweepTarget("proxy", "http://127.0.0.1:1"),), (1, 4, 16), climb_to=
 
 def levels(*shares: tuple[int, float]) -> tuple[PlannedLevel, ...]:
     return tuple(
-        PlannedLevel(LevelKey("proxy", at, 128), LevelState.RUNNING, share=share) for at, share in shares
+        PlannedLevel(LevelKey("proxy", concurrency_point(at), 128), LevelState.RUNNING, share=share)
+        for at, share in shares
     )
 
 
 def key(concurrency: int) -> LevelKey:
-    return LevelKey("proxy", concurrency, 128)
+    return LevelKey("proxy", concurrency_point(concurrency), 128)
 
 
 def result(slots: int | None) -> SweepResult:

@@ -183,7 +183,7 @@ def _shown(app: SparktopApp, picture: str) -> dict[str, Any]:
         "rows": [
             {
                 "target": row.key.target,
-                "concurrency": row.key.concurrency,
+                "concurrency": row.key.point.value,
                 "decode_tps": row.figures["decode_tps"].mean,
                 "rank": rank.name if (rank := row.ranks.get("decode_tps")) is not None else None,
             }

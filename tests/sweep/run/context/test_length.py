@@ -14,6 +14,7 @@ from sparktop.commands.sweep.command import verdict
 from sparktop.commands.sweep.run import level_line
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.load import concurrency_point
 from sparktop.model.snapshot import BackendView
 from sparktop.model.sweep import LevelKey, LevelState
 from sparktop.model.targets import BackendTarget, Watch
@@ -34,7 +35,7 @@ from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import PATIENT
 
 CONTEXT = 200
-LONG_KEY = LevelKey("solo", 2, 300)
+LONG_KEY = LevelKey("solo", concurrency_point(2), 300)
 
 
 @dataclass
