@@ -93,10 +93,9 @@ def changes(target: TargetResult) -> list[str]:
     return [one.message for level in target.levels for one in level.validity if one.code == DRIFT]
 
 
-@pytest.mark.parametrize("kind", ["climb", "slo"])
-async def test_a_steady_server_has_not_changed(kind: str) -> None:
+async def test_a_steady_server_has_not_changed() -> None:
     """A level of the answer is measured twice, unless it was the last one, and nothing is said."""
-    result, target = await searched(kind, None)
+    result, target = await searched("slo", None)
     assert not changes(target)
     assert "not certain" not in (headline(result, None) or "")
     runs = [(one.point, one.run) for one in result.ran]
@@ -210,29 +209,19 @@ def search_with(rng: random.Random, spread: float, speed: float) -> str | None:
 
 
 @pytest.mark.parametrize("search", [climb_with, search_with])
-@pytest.mark.parametrize("spread", [0.01, 0.05, 0.1])
+@pytest.mark.parametrize("spread", [0.01, 0.1])
 def test_a_steady_server_is_rarely_suspected(
     search: Callable[[random.Random, float, float], str | None], spread: float
 ) -> None:
-    """Of 60 searches on a server whose rates vary by chance alone, at most one says that it changed."""
-    said = [search(random.Random(seed), spread, 1.0) for seed in range(60)]  # noqa: S311 - no secret
+    """Of 40 searches on a server whose rates vary by chance alone, at most one says that it changed."""
+    said = [search(random.Random(seed), spread, 1.0) for seed in range(40)]  # noqa: S311 - no secret
     assert sum(one is not None for one in said) <= 1
 
 
 def test_a_server_at_a_quarter_of_its_speed_is_mostly_seen() -> None:
     """The rule that spares steady servers sees a server that got slow, with rates and times."""
-    said = [climb_with(random.Random(seed), 0.03, 0.25) for seed in range(60)]  # noqa: S311 - no secret
+    said = [climb_with(random.Random(seed), 0.03, 0.25) for seed in range(40)]  # noqa: S311 - no secret
     pattern = r"the server got slower while it was measured: .* tok/s at \d\d:06, .* tok/s at \d\d:09"
     shown = [one for one in said if one is not None]
-    assert len(shown) >= 30  # others end with their best level, which is not repeated
+    assert len(shown) >= 20  # others end with their best level, which is not repeated
     assert all(re.fullmatch(pattern, one) for one in shown)
-
-
-def test_only_a_level_is_repeated_whose_change_alters_the_answer() -> None:
-    """The largest that held at first, unless it is the newest or the only one."""
-    assert value_to_repeat({1: True, 2: True, 4: False}, 2, 4) == 2
-    assert value_to_repeat({1: True, 2: True}, 2, 2) is None
-    assert value_to_repeat({1: True}, 1, 1) is None
-    assert value_to_repeat({1: False, 2: False}, None, 2) is None
-    # 9 held, then 6 and 5 did not: what held first is asked again.
-    assert value_to_repeat({7: True, 9: True, 6: False, 5: False}, None, 5) == 9

@@ -155,31 +155,6 @@ async def test_a_word_from_before_the_sweep_is_none() -> None:
     assert len(stage.worker.asked) == 1
 
 
-async def test_only_servers_that_the_load_reaches_are_waited_for() -> None:
-    """A sweep of one server begins with that server's reading."""
-    stage = Stage()
-    running = asyncio.create_task(stage.runner(SPARK_A).run())
-    stage.tell("spark-b")
-    await turns()
-    assert not stage.worker.asked
-    stage.tell("spark-a")
-    await running
-    assert len(stage.worker.asked) == 1
-
-
-async def test_a_failure_is_a_word_too() -> None:
-    """A failure counts as a reading, whether it came before the sweep or comes now."""
-    stage = Stage()
-    stage.fail("spark-a")
-    running = asyncio.create_task(stage.runner(PROXY).run())
-    await turns()
-    assert not stage.worker.asked
-    stage.fail("spark-b")
-    await turns()
-    assert len(stage.worker.asked) == 1
-    await running
-
-
 async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers without any reading do not hold up a sweep for ever."""
     monkeypatch.setattr(module, "FIRST_WORD_S", 0.0)
@@ -202,15 +177,3 @@ async def test_requests_of_others_are_waited_for_and_said_once() -> None:
         "spark-a: starts after the requests of other clients on spark-a",
         "proxy: starts after the requests of other clients on spark-b",
     ]
-
-
-async def test_servers_that_do_nothing_are_not_waited_for() -> None:
-    """Without other clients, no notice names any."""
-    stage = Stage()
-    stage.worker.refuses = False
-    running = asyncio.create_task(stage.runner(PROXY).run())
-    await turns()
-    stage.tell("spark-a")
-    stage.tell("spark-b")
-    await running
-    assert not [one for one in stage.notices if "other clients" in one]

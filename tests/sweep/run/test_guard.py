@@ -54,10 +54,6 @@ def test_without_limits_a_machine_without_unified_memory_goes_on() -> None:
         (Guard(), point(7.9), "7.9 GiB of memory left, the limit is 8 GiB"),
         (Guard(), point(gpu_c=93.0), "93 °C, the limit is 92 °C"),
         (Guard(min_headroom_gib=2.0), point(7.9), None),
-        (Guard(min_headroom_gib=2.0), point(gpu_c=93.0), "93 °C"),
-        (Guard(min_headroom_gib=0.0), point(0.1), None),
-        (Guard(max_gpu_c=0.0), point(gpu_c=120.0), None),
-        (Guard(max_gpu_c=0.0), point(7.9), "7.9 GiB"),
         (Guard(0.0, 0.0), point(0.1, 120.0), None),
     ],
 )

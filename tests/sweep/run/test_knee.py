@@ -15,8 +15,8 @@ def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float
     return search
 
 
-@pytest.mark.parametrize("capacity_per_s", [0.3, 1.0, 2.9, 7.0, 33.0, 250.0])
-@pytest.mark.parametrize("first_per_s", [0.25, 1.0, 4.0, None])
+@pytest.mark.parametrize("capacity_per_s", [0.3, 7.0, 250.0])
+@pytest.mark.parametrize("first_per_s", [0.25, 4.0, None])
 def test_both_ends_are_close_to_the_capacity(capacity_per_s: float, first_per_s: float | None) -> None:
     """The highest rate that holds and the lowest that does not are at most a factor of 1.2 apart."""
     search = searched(capacity_per_s, first_per_s)

@@ -6,7 +6,7 @@ import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.snapshot import Limit, LimitKind
+from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.run.level import limit_side
@@ -58,20 +58,6 @@ def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
     chosen = level_limit(found, {"a": 16.0, "b": 1.0})
     assert chosen is not None
     assert (chosen[0], chosen[1].kind) == ("a", LimitKind.ROUTER)
-
-
-def test_a_server_without_samples_has_no_limit() -> None:
-    """It is left out, and a level without any verdict has none."""
-    assert LimitLog().judge([Part("a")], RUNS, None) == {}
-    assert level_limit({}, {}) is None
-
-
-def test_the_server_with_the_largest_batch_speaks_for_its_level() -> None:
-    """Where no router is at fault, the busiest server shows most."""
-    found = {"a": Limit(LimitKind.SLOTS, "x"), "b": Limit(LimitKind.KV, "y")}
-    chosen = level_limit(found, {"a": 2.0, "b": 9.0})
-    assert chosen is not None
-    assert chosen[0] == "b"
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,6 @@ def test_looks_of_different_moments_are_not_added_up() -> None:
     assert same_moment(looks, running, FLYING) == [31.0]
 
 
-def test_a_burst_that_changes_servers_between_two_looks_is_not_counted_twice() -> None:
-    """Thirty of 32 requests at one server, 20 ms later at the other: such a pair of samples is skipped."""
-    moved = InFlight([*([(0.0, 1.01)] * 32), *([(1.02, 9.0)] * 32)])
-    looks = {"a": [look(1.0, 30.0), look(2.0, 0.0)], "b": [look(1.04, 30.0), look(2.0, 31.0)]}
-    assert same_moment(looks, running, moved) == [31.0]
-
-
 def test_no_more_ran_than_was_in_flight() -> None:
     """The sum of 23 and 23 is limited to the 32 requests that the client has in flight."""
     looks = {"a": [look(1.0, 23.0)], "b": [look(1.04, 23.0)]}
@@ -55,20 +48,6 @@ def test_no_more_ran_than_was_in_flight() -> None:
 def test_a_server_that_does_not_report_leaves_the_sum_unknown(looks: dict[str, list[ServerPoint]]) -> None:
     """Part of a sum is not the sum."""
     assert same_moment(looks, running, FLYING) == []
-
-
-def test_in_flight_is_counted_at_any_time() -> None:
-    """At a moment and over a time; a request that ends as another starts is not two."""
-    flying = InFlight([(0.0, 2.0), (1.0, 3.0), (3.0, 4.0)])
-    assert flying.most == 2
-    assert [flying.most_between(at, at) for at in (-1.0, 0.5, 1.5, 2.5, 3.5, 9.0)] == [0, 1, 2, 1, 1, 0]
-    assert flying.most_between(2.5, 3.5) == 1
-    assert [flying.moved_between(0.5, 1.5), flying.moved_between(1.1, 1.9), flying.moved_between(3, 3)] == [
-        1,
-        0,
-        2,
-    ]
-    assert (InFlight([]).most, InFlight([]).most_between(0.0, 9.0)) == (0, 0)
 
 
 def test_a_batch_is_of_busy_time_alone() -> None:
@@ -110,13 +89,6 @@ def test_where_nobody_names_who_served_full_slots_show() -> None:
         "up to 3 requests waited (1 of 1 polls) while all of its 48 slots were taken"
     )
     assert queue_reason(backend_queue("a", [look(1.0, 47.0, 3.0)], 48, None), 64) is None
-
-
-def test_a_server_that_ran_more_than_its_slots_has_more() -> None:
-    """The configured number is not its limit, so it decides nothing."""
-    queue = backend_queue("a", [look(1.0, 60.0, 3.0)], 48, 60)
-    assert queue.slots is None
-    assert queue_reason(queue, 60) is None
 
 
 def test_a_server_without_looks_is_judged_by_arithmetic() -> None:

@@ -78,7 +78,6 @@ def swinging(*, first: bool) -> list[ServerPoint]:
     ("errors", "cause"),
     [
         (None, None),
-        ({"a": 0.0, "b": None}, None),
         ({"a": 0.0, "b": 0.0}, None),
         ({"a": 0.0, "b": 3.0}, "cooldowns: b had errors"),
     ],

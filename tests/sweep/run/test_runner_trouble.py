@@ -7,10 +7,8 @@ import os
 import signal
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.errors import OutputError, UsageError
-from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.store import SourceKey
 from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget
@@ -82,18 +80,6 @@ async def test_a_machine_that_falls_silent_is_said_to_be_unguarded(bench: Bench)
     assert result.status == "done"
 
 
-async def test_a_sweep_that_failed_on_simulated_servers_says_that_they_are(bench: Bench) -> None:
-    """What is watched says so in its version, even where no request was answered."""
-
-    async def answer(asked: Asked) -> None:
-        asked.refuse(500, "broken")
-
-    bench.server.behave = answer
-    bench.store.identify(SourceKey.backend("solo"), EngineIdentity(version="0.32.0+simulated"))
-    result = await bench.runner().run()
-    assert (result.status, result.simulated) == ("failed", True)
-
-
 async def test_a_server_that_fell_silent_stops_the_sweep(bench: Bench) -> None:
     """Neither a page nor a token for long: what is in flight is cancelled."""
 
@@ -123,40 +109,6 @@ async def test_failures_beyond_their_share_stop_the_sweep(bench: Bench) -> None:
     (level,) = result.targets[0].levels
     assert level.concurrency == 16
     assert level.requests.errors["http:500"] >= 10
-
-
-async def test_a_few_failures_are_counted_and_the_sweep_goes_on(bench: Bench) -> None:
-    """Every fifth request fails: figures are of the others, failures are counted by kind."""
-
-    async def answer(asked: Asked) -> None:
-        if bench.running and asked.number % 5 == 0:
-            asked.refuse(500, "out of order")
-        else:
-            await asked.stream()
-
-    bench.server.behave = answer
-    result = await bench.runner(concurrency=(20,), runs=2).run()
-    assert result.status == "done"
-    (level,) = result.targets[0].levels
-    assert (level.requests.ok, level.requests.failed) == (32, 8)
-    assert level.requests.errors == {"http:500": 8}
-    assert level.tokens.generated == 32 * 8
-    assert "errors" in {one.code for one in level.validity}
-
-
-async def test_a_server_that_dies_stops_the_sweep(bench: Bench) -> None:
-    """All connections cut and nothing listens any more: the level in flight is the last."""
-    stopping: list[asyncio.Task[None]] = []
-
-    def die(_: SweepRunner) -> None:
-        stopping.append(asyncio.create_task(bench.server.stop()))
-
-    result = await in_mid_level(bench, die, concurrency=(4, 8))
-    await stopping[0]
-    assert result.status == "stopped_by_guard"
-    assert "stopped answering" in (result.stop_reason or "")
-    (level,) = result.targets[0].levels
-    assert level.requests.failed == 4
 
 
 async def test_a_killed_generator_fails_the_sweep_and_keeps_the_levels_before(bench: Bench) -> None:
@@ -190,18 +142,6 @@ async def test_a_target_that_is_not_there_is_left_out(bench: Bench) -> None:
     assert [len(one.levels) for one in result.targets] == [0, 1]
     assert "refused" in (result.targets[0].error or "")
     assert any(isinstance(one, Notice) and "left out" in one.message for one in bench.events)
-
-
-async def test_without_any_target_the_sweep_failed(bench: Bench) -> None:
-    """If the server does not have the model, nothing is measured, and the server's words are the reason."""
-
-    async def answer(asked: Asked) -> None:
-        asked.refuse(404, "The model `x` does not exist.")
-
-    bench.server.behave = answer
-    result = await bench.runner(targets=(replace(bench.target, model="x"),)).run()
-    assert result.status == "failed"
-    assert "does not have that model" in (result.stop_reason or "")
 
 
 async def test_a_disk_that_is_full_costs_no_figure(bench: Bench) -> None:

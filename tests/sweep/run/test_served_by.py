@@ -4,34 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from itertools import pairwise, permutations
-from statistics import fmean, pvariance
 
 import pytest
 
-from sparktop.sweep.run.router_side import BackendNames, _expected_runs, binomial_p, routing_test
-
-
-def runs_of(sequence: tuple[str, ...]) -> int:
-    return 1 + sum(one != other for one, other in pairwise(sequence))
-
-
-@pytest.mark.parametrize("kinds", ["aabb", "aaab", "aabbcc", "aaabbc", "abcd", "aaaabb"])
-def test_the_expected_runs_are_those_of_all_orders(kinds: str) -> None:
-    """Mean and variance equal those over every order of the same totals, for two kinds and more."""
-    found = [runs_of(order) for order in permutations(kinds)]
-    mean, variance = _expected_runs(Counter(kinds), len(kinds))
-    assert mean == pytest.approx(fmean(found))
-    assert variance == pytest.approx(pvariance(found))
-
-
-@pytest.mark.parametrize(
-    ("hits", "total", "p"),
-    [(5, 10, 1.0), (10, 10, 2 / 1024), (8, 10, 2 * (45 + 10 + 1) / 1024), (0, 1, 1.0)],
-)
-def test_the_binomial_test_is_exact(hits: int, total: int, p: float) -> None:
-    """Small cases counted by hand."""
-    assert binomial_p(hits, total, 0.5) == pytest.approx(p)
+from sparktop.sweep.run.router_side import BackendNames, routing_test
 
 
 def test_turns_are_alternating() -> None:

@@ -12,7 +12,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, RequestStarted
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
@@ -24,7 +24,6 @@ from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.server_side import (
     ServerLog,
     in_flight,
-    is_mdns,
     node_point,
     node_side,
     server_point,
@@ -68,18 +67,6 @@ async def test_rest_takes_two_looks_that_agree() -> None:
     assert (found["a"].at, found["a"].counters.generation_tokens) == (5.0, 184.0)
 
 
-async def test_stopping_ends_the_wait() -> None:
-    """Whoever calls off the sweep does not wait for rest."""
-    log = ServerLog()
-    log.accept(KEY, sample(1.0, running=2.0))
-    stopped: list[bool] = []
-    waiting = asyncio.create_task(log.settled(["a"], 0.0, 30.0, lambda: bool(stopped)))
-    await asyncio.sleep(0)
-    stopped.append(True)
-    log.wake()
-    assert await waiting is None
-
-
 def test_silence_begins_with_the_first_failure_and_ends_with_a_page() -> None:
     """Later failures do not move its beginning."""
     log = ServerLog()
@@ -90,15 +77,6 @@ def test_silence_begins_with_the_first_failure_and_ends_with_a_page() -> None:
     assert (found[0], found[1].message) == (5.0, "late at 6.0")
     log.accept(KEY, sample(7.0))
     assert log.silence("a") is None
-
-
-def test_what_is_forgotten_leaves_the_newest_look() -> None:
-    """A level's samples go with it; the newest one of each server stays."""
-    log = ServerLog()
-    for at in (1.0, 2.0, 3.0):
-        log.accept(KEY, sample(at))
-    log.forget(10.0)
-    assert [one.at for one in log.servers("a", [(0.0, 10.0)])] == [3.0]
 
 
 def test_a_lane_that_does_not_tell_makes_the_sum_unknown() -> None:
@@ -149,6 +127,22 @@ def test_what_a_warm_up_added_is_no_part_of_the_measured_growth() -> None:
     assert not made.fell
     made.add_growth(before, warm, {"a": server_point(sample(3.0, tokens=110.0))})
     assert made.fell
+
+
+@pytest.mark.parametrize(
+    ("sizes", "concurrency", "padding_percent"),
+    [((1, 2, 4, 5, 8), 5, 0.0), (None, 5, 37.5), ((), 5, 0.0), (None, 16, None)],
+    ids=["captured", "of the model", "no graphs", "beyond the largest"],
+)
+def test_padding_is_of_the_server_and_not_of_its_model(
+    sizes: tuple[int, ...] | None, concurrency: int, padding_percent: float | None
+) -> None:
+    """The recipe that captures 5 pads no batch of 5; beyond the largest graph nothing is known."""
+    plan = Plan((SOLO,))
+    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), model="m", backends=("a",), capture_sizes=sizes)
+    made = LevelRecord(plan, prepared, plan.level(SOLO, concurrency))
+    facts = {"m": ModelFacts(2.55, (1, 2, 4, 8))}
+    assert made.result(ServerLog(), facts).padding_percent == padding_percent
 
 
 def test_a_machines_level_is_extremes_and_means() -> None:
@@ -214,15 +208,6 @@ def test_who_is_behind_a_target_is_found_by_address() -> None:
     named = replace(proxy, backends={"x": "http://10.0.0.2:8000", "gone": "http://10.0.0.3:8000"})
     assert watched_backends(named, snapshot) == ("two",)
     assert watched_backends(replace(SOLO, name="q", url="http://q:1"), snapshot) == ()
-
-
-def test_multicast_names_are_known_by_their_ending() -> None:
-    """A name may have a dot at the end; an address or a name of another domain is not multicast."""
-    assert [is_mdns(url) for url in ("http://spark.local:8000", "http://a.local.:1", "http://local.x:1")] == [
-        True,
-        True,
-        False,
-    ]
 
 
 def level(concurrency: int, ttft_ms: float) -> LevelResult:

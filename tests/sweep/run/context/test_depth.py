@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 
 import pytest
 from msgspec.structs import replace
 
-from sparktop.errors import UsageError
-from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded
-from sparktop.model.targets import SweepSpec
+from sparktop.model.load import EndReason, Level, RequestEnded
 from sparktop.sweep.compare.imports.tools import read_llama_benchy
 from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import exports, report
@@ -22,13 +19,14 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, loads
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.result.results import ContextPart, LevelResult, SweepResult
+from sparktop.sweep.result.results import ContextPart, Latency, LevelResult, Requests, SweepResult
 from sparktop.sweep.run.depth import context_doubts, context_part
 from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
-from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.words import depth_sentences
+from tests.sweep.made_results import made_sweep
 from tests.sweep.watched_servers import watched
 
 TARGETS = (SweepTarget("a", "http://a"),)
@@ -69,15 +67,12 @@ async def test_a_level_with_depth_sends_the_context_first() -> None:
 def _check_forms(result: SweepResult) -> None:
     text = " ".join(report.sweep_markdown(result).split())
     assert "c2 @ 512" in text
-    costs = re.compile("10,000 tokens of context add |context adds nothing measurable")  # as the noise has it
-    assert costs.search(text)
     assert "holds to a depth of 512 at least" in text
     assert "| In the cache |" in text
     rows = list(csv.DictReader(io.StringIO(exports.to_csv(result))))
     assert [row["depth"] for row in rows] == ["0", "0", "512", "512"]
     assert rows[3]["context_found_percent"] == "100.0"
     assert "--depth 0,512" in repeat_command(result)
-    assert costs.search(result_view(result).headline or "")
     again = SweepResult.model_validate_json(json.dumps(result.to_json()))
     assert again.targets[0].levels[2].context == result.targets[0].levels[2].context
     series, axis = by_load(series_of(result))
@@ -109,33 +104,12 @@ def test_a_whole_prompt_is_a_longer_prompt() -> None:
     assert made.bases == (128, 256)
 
 
-def test_the_preset_arena_is_the_grid_of_spark_arena() -> None:
-    """Seven depths and four concurrencies make 28 points."""
-    made = make_plan(find_preset("arena"), TARGETS)
-    assert len(loads(made)) == 28
-    assert {one.prompt_tokens for one in loads(made)} == {2048}
-
-
 def test_contexts_are_in_the_forecast(plan: Plan) -> None:
     """5 requests in two runs without context; with it the context's too, and its tokens twice."""
     found = forecast(plan, ())
     assert (found.requests, found.warm_ups) == (20, 10 + 10)
     assert found.prompt_tokens == 20 * 128 + 10 * 2 * 4096
     assert found.output_tokens == 30 * 64
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        (SweepSpec(depths=(0, 10), mode=LoadMode.STEADY), "--depth sends bursts"),
-        (SweepSpec(depths=(0, 10), longest=True), "leave out --depth"),
-        (SweepSpec(whole=True), "give the depths"),
-    ],
-)
-def test_what_does_not_fit_is_refused(spec: SweepSpec, words: str) -> None:
-    """One clear line for each combination that cannot be measured."""
-    with pytest.raises(UsageError, match=words):
-        make_plan(QUICK | spec, TARGETS)
 
 
 def ended(cached: int | None) -> RequestTrace:
@@ -178,11 +152,18 @@ def test_a_context_that_was_evicted_is_marked(percent: float | None, code: str |
     assert [mark.code for mark in context_doubts(level)] == ([] if code is None else [code])
 
 
-@pytest.mark.parametrize(("asked", "is_on"), [(450_000.0, True), (0.0, False), (None, False)])
-def test_a_cache_that_is_on_is_not_advised(asked: float | None, *, is_on: bool) -> None:
-    """A server that looks for tokens in its prefix cache and finds none has it switched on."""
-    part = ContextPart(found_percent=0.0, asked_tokens=asked)
-    level = LevelResult(concurrency=1, depth=4096, context=part)
-    (mark,) = context_doubts(level)
-    assert ("which is on: it was asked for 450,000 tokens" in mark.message) is is_on
-    assert ("--no-enable-prefix-caching" in mark.message) is not is_on
+@pytest.mark.parametrize(
+    ("last_ms", "words"),
+    [
+        (25.0, "at c = 1, 10,000 tokens of context add 5 ms to each output token (20 ms at a depth of 0, "),
+        (19.0, "at c = 1, context adds nothing measurable to an output token (20 ms at a depth of 0, "),
+    ],
+)
+def test_what_context_costs_is_a_line_over_the_depths(last_ms: float, words: str) -> None:
+    """Its slope of the time per output token, with both ends."""
+    levels = tuple(
+        LevelResult(concurrency=1, pp=64, depth=depth, requests=Requests(ok=2), tpot_ms=Latency(mean=tpot_ms))
+        for depth, tpot_ms in ((0, 20.0), (10_000, last_ms))
+    )
+    (sentence,) = depth_sentences(made_sweep(("a", levels)))
+    assert sentence.startswith(words)

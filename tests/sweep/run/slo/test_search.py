@@ -32,7 +32,7 @@ def test_the_search_doubles_and_then_halves() -> None:
 
 
 @given(st.integers(1, 4096), st.lists(st.integers(1, 256), min_size=1, max_size=4))
-@settings(max_examples=100)
+@settings(max_examples=25)
 def test_the_search_finds_the_limit(limit: int, levels: list[int]) -> None:
     """It is found to within a sixteenth or one request, never above, and in few levels."""
     search = SloSearch(levels)
@@ -62,13 +62,6 @@ def test_levels_that_are_not_sure_widen_the_interval() -> None:
     assert 24 <= high <= 30
 
 
-def test_levels_that_are_never_sure_end_the_search() -> None:
-    """It does not climb to thousands where intervals are too wide for any answer."""
-    search = SloSearch([1, 4, 16])
-    assert max(searched(search, 16, unsure=5000)) == 64
-    assert search.interval == (16, None)
-
-
 def grown(search: SloSearch, start: float, most: float = 1000.0, top: int = 4096) -> list[int]:
     """Make levels whose rising condition holds from `start` on; growth ends at `most`, latency at `top`."""
     made: list[int] = []
@@ -83,7 +76,7 @@ def grown(search: SloSearch, start: float, most: float = 1000.0, top: int = 4096
 
 
 @given(st.integers(1, 2000), st.lists(st.integers(1, 256), min_size=1, max_size=4))
-@settings(max_examples=100)
+@settings(max_examples=25)
 def test_a_least_throughput_has_its_smallest_concurrency(start: int, levels: list[int]) -> None:
     """From there on it holds, up to the largest level made."""
     search = SloSearch(levels, falls=False, rises=True)
@@ -106,29 +99,9 @@ def test_both_kinds_of_conditions_leave_a_range() -> None:
     assert search.from_interval == (24, 24)
 
 
-def test_conditions_that_exclude_each_other_hold_nowhere() -> None:
-    """The answer still has both ends: what needs at least 64, and what allows at most 16."""
-    search = SloSearch([1, 4, 16, 64], falls=True, rises=True)
-    grown(search, 64, top=16)
-    assert (search.holds_from, search.holds_to) == (None, None)
-    assert search.interval == (16, 16)
-    assert search.from_interval is not None
-    assert search.from_interval[0] is not None
-    assert search.from_interval[0] > 16
-
-
 def test_a_throughput_that_is_never_reached_ends_where_it_no_longer_grows() -> None:
     """The server makes its most at 128: the search does not go on to 4096."""
     search = SloSearch([1, 4, 16], falls=False, rises=True)
     assert max(grown(search, 300, most=128)) == 256
     assert (search.holds_from, search.holds_to) == (None, None)
     assert search.from_interval == (257, None)
-
-
-def test_a_throughput_that_breaks_down_bounds_the_range_from_above() -> None:
-    """Beyond the peak a level with too little throughput does not hold."""
-    search = SloSearch([8, 16, 32, 64], falls=False, rises=True)
-    for level, reached in ((8, 0.8), (16, 1.4), (32, 1.5), (64, 0.5)):
-        search.add(level, Judgement(HOLDS, HOLDS if reached >= 1 else FAILS, reached=reached))
-    assert (search.holds_from, search.holds_to) == (16, 32)
-    assert search.interval == (32, 63)
