@@ -105,20 +105,6 @@ def test_a_lead_that_two_share_is_no_win() -> None:
     assert "no clear" in str(table.rows[0][-1])
 
 
-def published(name: str, source: str, by_concurrency: dict[int, float]) -> Series:
-    plain = made_series(name, {level: (value,) for level, value in by_concurrency.items()})
-    return replace(plain, source=source, published=True)
-
-
-def test_a_published_crossover_needs_both_targets_on_both_sides() -> None:
-    """A level that only one of them has is skipped, whichever target leads there."""
-    table = [published("a", "t", {1: 120, 2: 120, 8: 100}), published("b", "t", {1: 100, 4: 300, 8: 120})]
-    third = published("c", "t", {2: 90, 4: 90})
-    assert [one.between for one in compare([*table, third]).crossovers] == [(1, 8)]
-    lone = [published("a", "t", {1: 120, 2: 120}), published("b", "t", {4: 120, 8: 120})]
-    assert compare([*lone, published("c", "t", dict.fromkeys((1, 2, 4, 8), 90.0))]).crossovers == ()
-
-
 def test_an_older_stored_comparison_is_made_anew() -> None:
     """One without an error rate tested each row alone."""
     series = [made_series("a", {1: CLOSE[0]}), made_series("b", {1: CLOSE[1]})]

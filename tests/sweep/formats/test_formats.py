@@ -7,11 +7,9 @@ import io
 import json
 import re
 from pathlib import Path
-from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
@@ -22,54 +20,6 @@ from sparktop.sweep.formats.written import render_json
 from sparktop.sweep.result.results import ClientResult, LevelResult, TargetResult, Validity
 from sparktop.sweep.terms.definitions import GROWTH, METRICS, WARNINGS
 from tests.sweep.made_results import made_level, made_sweep
-
-
-class Metric(BaseModel):
-    """A metric of llama-benchy 0.4.0: no field may be missing."""
-
-    model_config = ConfigDict(strict=True)
-    mean: float
-    std: float
-    values: list[float]
-
-
-class Benchmark(BaseModel):
-    """A benchmark of llama-benchy 0.4.0."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-    concurrency: int
-    context_size: int
-    prompt_size: int
-    response_size: int
-    is_context_prefill_phase: bool
-    pp_throughput: Metric | None = None
-    pp_req_throughput: Metric | None = None
-    tg_throughput: Metric | None = None
-    tg_req_throughput: Metric | None = None
-    peak_throughput: Metric | None = None
-    peak_req_throughput: Metric | None = None
-    ttfr: Metric | None = None
-    est_ppt: Metric | None = None
-    e2e_ttft: Metric | None = None
-    throughput_over_time: list[list[list[float]]] | None = None
-    requests_throughput_over_time: list[list[list[list[float]]]] | None = None
-
-
-class Report(BaseModel):
-    """A report of llama-benchy 0.4.0."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-    version: str
-    timestamp: str
-    latency_mode: str
-    latency_ms: float
-    model: str
-    prefix_caching_enabled: bool
-    max_concurrency: int
-    benchmarks: list[Benchmark]
-
-
-REPORT = TypeAdapter(Report)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -97,30 +47,6 @@ def test_no_cell_of_csv_is_a_formula(name: str) -> None:
     """A model or target named like one is text to a spreadsheet."""
     (row,) = rows_of(exports.to_csv(made_sweep((name, [made_level()]))))
     assert row["target"] == f"'{name}"
-
-
-def test_our_export_fits_llama_benchys_model() -> None:
-    """All its fields, its types, nothing else; figures of every run and request."""
-    level = made_level(2)
-    report = REPORT.validate_json(exports.to_llama_benchy(made_sweep(("a", [level, made_level(4)]))))
-    first = report.benchmarks[0]
-    assert (report.max_concurrency, first.concurrency, first.prompt_size, first.response_size) == (
-        4,
-        2,
-        100,
-        4,
-    )
-    assert level.decode_tps is not None
-    assert level.each is not None
-    assert first.tg_throughput is not None
-    assert first.tg_throughput.values == list(level.decode_tps.values)
-    assert first.tg_throughput.std == pytest.approx(pstdev(level.decode_tps.values))
-    assert first.e2e_ttft is not None
-    assert len(first.e2e_ttft.values) == 6
-    assert first.pp_req_throughput is not None
-    assert first.pp_req_throughput.mean == pytest.approx(200)
-    assert first.tg_req_throughput is not None
-    assert first.tg_req_throughput.mean == pytest.approx(fmean(v for v in level.each.stream_tps if v))
 
 
 def test_our_export_is_read_back(tmp_path: Path) -> None:

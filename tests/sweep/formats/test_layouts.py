@@ -8,16 +8,12 @@ import pytest
 
 from sparktop.report.document.document import Grid, escaped
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Series, load_reference, series_of
+from sparktop.sweep.compare.series import Series, load_reference
 from sparktop.sweep.formats import tables as layouts
-from sparktop.sweep.plan.presets import BUILT_IN
-from tests.sweep.made_results import made_series, simulated_sweep
+from tests.sweep.made_results import made_series
 
 pytestmark = pytest.mark.long
 
-PRESETS = {preset.name: preset for preset in BUILT_IN}
-MOST_SIMULATED = 256
-"""A burst of a thousand takes seconds even in virtual time, and changes no layout."""
 
 THROUGHPUT = ("prefill_tps", "decode_tps", "peak_tps")
 SERVING = ("total_tps", "output_tps", "ttft_ms", "itl_ms", "e2e_ms")
@@ -30,10 +26,6 @@ def series(reference: str, name: str) -> Series:
 
 def cells(grid: Grid, row: int) -> list[str]:
     return [escaped(cell) for cell in grid.rows[row]]
-
-
-def heads(grid: Grid) -> list[str]:
-    return [escaped(head) for head in grid.heads]
 
 
 def topology_table() -> Grid:
@@ -102,41 +94,6 @@ def test_a_published_table_comes_out_of_its_layout(
     assert len(grid.rows) == rows
     assert cells(grid, -1) == last
     assert all(len(row) == len(grid.heads) for row in grid.rows)
-
-
-@pytest.fixture(scope="module")
-def simulated() -> Callable[[str], list[Series]]:
-    """Return a function that runs a preset on two simulated engines and returns both series."""
-
-    def run(name: str) -> list[Series]:
-        preset = PRESETS[name]
-        concurrency = [one for one in preset.concurrency or () if one <= MOST_SIMULATED]
-        runs = min(preset.runs or 1, 2)
-        lengths = preset.prompt_lengths or ()
-        return series_of(simulated_sweep(name, concurrency, lengths, preset.tg or 1, runs))
-
-    return run
-
-
-@pytest.mark.parametrize("name", ["quick", "wide"])
-def test_a_run_of_any_preset_has_every_layout(name: str, simulated: Callable[[str], list[Series]]) -> None:
-    """Same heads as the published tables; rows wherever the preset has such levels."""
-    first, second = simulated(name)
-    levels, alone = len(first.levels), sum(level.load.concurrency == 1 for level in first.levels)
-    found = compare([first, second], baseline=first.name)
-    throughput = layouts.by_concurrency(first, THROUGHPUT, "Performance")
-    assert heads(throughput)[:3] == heads(recipe_table())[:3]
-    assert len(throughput.rows) == levels
-    assert heads(layouts.by_concurrency(first, SERVING, "Serving")) == heads(service_table())
-    table = layouts.winners(found, "decode_tps", [first.name, second.name])
-    assert heads(table)[:3] == ["Concurrency", "`solo`", "`other`"]
-    assert heads(table)[3] in {"Winner", "Winner, against the next best", "Winner, against `solo`"}
-    assert len(table.rows) == levels
-    assert len(layouts.versus(found, "decode_tps", first.name, [second.name]).rows) == levels
-    assert len(layouts.batch_scaling(first).rows) == levels
-    assert len(layouts.interactive(first).rows) == (4 if alone else 0)
-    assert len(layouts.contexts(first).rows) == alone
-    assert len(layouts.spread(first, second).rows) in {0, levels}
 
 
 def test_an_untested_row_beside_tested_ones_is_marked() -> None:

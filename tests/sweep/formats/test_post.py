@@ -205,16 +205,3 @@ def test_a_result_in_doubt_says_so_next_to_its_answer() -> None:
     assert paragraphs(post)[1].startswith("**Read with care: 3 of 3 levels have a warning.** Warnings: ")
     assert post.count("Warnings: ") == 1
     assert "Read with care" not in post_of(doubted)
-
-
-def test_bunched_requests_and_a_slow_client_are_causes_too() -> None:
-    """A router that fills one server after the other, and figures that the load generator slowed down."""
-    bunched = {"verdict": "unknown", "runs_test": {"word": "bunched", "sentence": "8 in a row"}}
-    result = routed_sweep(bunched)
-    lag = Validity(code="client_lag", message="p99 of its loop's lag is 300 ms")
-    proxy, alpha = result.targets
-    slowed = tuple(one.model_copy(update={"validity": (lag,)}) for one in proxy.levels)
-    post = post_of(
-        result.model_copy(update={"targets": (proxy.model_copy(update={"levels": slowed}), alpha)})
-    )
-    assert "at c2: one server at a time, the load generator was too slow (warning)" in post

@@ -46,25 +46,6 @@ def at_length(pp: int, step: float = 0.25) -> LevelResult:
     return made_level(1, step=step).model_copy(update={"pp": pp})
 
 
-def test_the_headline_of_several_prompt_lengths_names_them() -> None:
-    """One server has its shortest and longest length; several have the best one by length, and refusals."""
-    refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
-    lone = report.sweep_markdown(made_sweep(("a", [at_length(5000), at_length(20000, 0.5), refused])))
-    assert lone.splitlines()[2].startswith(
-        "**Decode at c = 1: 4.0 tok/s with 5,000 tokens in, 2.0 tok/s with"
-    )
-    assert "\n- `a` refused 39,000 tokens in\n" in lone
-    assert "- c16: 16 requests at once; in, out: tokens of each prompt and of each answer." in " ".join(
-        lone.split()
-    )
-    fast = [at_length(5000), at_length(20000), at_length(39000)]
-    slow = [at_length(5000), at_length(20000, 0.5), refused]
-    both = report.sweep_markdown(made_sweep(("a", fast), ("b", slow)))
-    assert both.splitlines()[2] == "**`a` wins at 20,000 tokens in: +100 % decode against `b`**"
-    assert "\n- `b` refused 39,000 tokens in\n" in both
-    assert "5,000, 20,000 and 39,000 tokens in, 4 out" in " ".join(both.split())
-
-
 def cells_of(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
 
@@ -93,24 +74,6 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     assert ["❌", "39,000", "–", "–"] in cells_of(report.sweep_markdown(lone))
     alone = series_of(lone)
     assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(comparison_markdown(compare(alone), alone))
-
-
-def test_the_roofline_stands_in_tokens_per_second_below_its_column() -> None:
-    """A share says nothing without the limit that it is a share of."""
-    told = made_level(1).model_copy(update={"roofline_percent": 50.0})
-    assert "_Roofline: 8 tok/s for one request alone_" in report.sweep_markdown(made_sweep(("a", [told])))
-
-
-def test_notes_name_levels_by_their_prompt_lengths() -> None:
-    """Several lengths of one concurrency are several levels."""
-    doubted = at_length(20000).model_copy(update={"validity": (Validity(code="few_runs", message="2"),)})
-    result = made_sweep(("a", [at_length(5000), doubted]), ("b", [at_length(5000), at_length(20000)]))
-    text = report.sweep_markdown(result)
-    assert "a: warnings: few runs at c1 20,000 in" in text
-    assert [row[0] for row in cells_of(text.split("spread over runs")[1])[4:6]] == [
-        "c1, 5,000 in, 4 out",
-        "c1, 20,000 in, 4 out",
-    ]
 
 
 @pytest.mark.parametrize("code", sorted(WARNINGS))

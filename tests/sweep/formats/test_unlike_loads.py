@@ -93,11 +93,3 @@ def test_a_table_that_repeats_another_is_a_line() -> None:
     assert "the same figures" not in text
     hidden = [with_metrics(one, *names, plus=0.001) for one in pair()]
     assert "First answer: the same figures as TTFT." in comparison_markdown(compare(hidden), hidden)
-
-
-def test_json_keeps_what_is_printed_once() -> None:
-    """Both metrics have their rows."""
-    series = [with_metrics(one, "itl_ms", "tpot_ms") for one in pair()]
-    metrics = {row["metric"] for row in json.loads(comparison_json(compare(series), series))["rows"]}
-    assert metrics == {"itl_ms", "tpot_ms"}
-    assert "TPOT: the same figures as ITL." in comparison_markdown(compare(series), series)

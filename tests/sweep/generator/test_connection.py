@@ -37,31 +37,6 @@ async def listen(serve: object, tls: ssl.SSLContext | None = None) -> tuple[asyn
     return server, f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_reads_are_heard_in_order() -> None:
-    """Reads and the end of a connection come in their order, each with the moment of its arrival."""
-    sent = asyncio.Event()
-
-    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for piece in (b"a", b"b", b"c"):
-            writer.write(piece)
-            await writer.drain()
-        writer.close()
-        sent.set()
-
-    server, url = await listen(serve)
-    pool = ConnectionPool(await resolve(WorkerTarget(url), 0.0), 5.0)
-    connection = await pool.open()
-    noting = Noting()
-    connection.reader = noting
-    await noting.ended.wait()
-    assert b"".join(data for _, data in noting.reads) == b"abc"
-    assert noting.reads[-1][1] == b""
-    stamps = [at for at, _ in noting.reads]
-    assert stamps == sorted(stamps)
-    assert not connection.open
-    server.close()
-
-
 async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) -> None:
     """TLS with a certificate that cannot be verified does not open; a trusted one carries requests."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -31,7 +31,6 @@ max_context_tokens = 4000
 tool_pause_s = 0.02
 human_pause_s = 0.05
 """
-ROW = '{"timestamp": %d, "input_length": 40, "output_length": 8}\n'
 
 
 def rates(target: SweepTarget, _: Path) -> Plan:
@@ -46,10 +45,6 @@ def agents(target: SweepTarget, folder: Path) -> Plan:
     return make_plan(preset | SweepSpec(seed=1), [target])
 
 
-def trace(target: SweepTarget, folder: Path) -> Plan:
-    path = folder / "day.jsonl"
-    path.write_text("".join(ROW % (50 * number) for number in range(60)), encoding="utf-8")
-    return make_plan(SweepSpec("t", trace=str(path), seed=1, warmup=False), [target])
 
 
 def depths(target: SweepTarget, _: Path) -> Plan:

@@ -12,7 +12,7 @@ from sparktop.model.load import (
     RequestStarted,
 )
 from sparktop.model.sweep import LevelKey
-from sparktop.sweep.view.series import MOST_ACTIVITY_SLOTS, MOST_EACH, ActivityLedger
+from sparktop.sweep.view.series import ActivityLedger
 
 
 def key_of(number: int, kind: LoadKind = LoadKind.AGENTS) -> LevelKey:
@@ -50,14 +50,3 @@ def test_the_newest_requests_wait() -> None:
     found = ledger.activities(1.0)
     assert found is not None
     assert [text[-1] for text in found.each] == ["p", "p", "w"]
-
-
-def test_many_agents_for_hours_stay_small() -> None:
-    """Beyond some agents there are only numbers, and old slots are dropped."""
-    ledger = ActivityLedger()
-    ledger.begin_level(0.0, key_of(MOST_EACH + 1))
-    for second in range(3000):
-        found = ledger.activities(float(second))
-    assert found is not None
-    assert found.each == ()
-    assert len(found.counts) == MOST_ACTIVITY_SLOTS

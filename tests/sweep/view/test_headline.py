@@ -191,7 +191,7 @@ _LEVEL = st.tuples(st.sampled_from((1, 4)), _RATES)
 _TARGET = st.lists(_LEVEL, min_size=1, max_size=2, unique_by=lambda one: one[0])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(_TARGET, min_size=2, max_size=4))
 def test_any_targets_have_a_headline(found: Sequence[Sequence[tuple[int, list[float]]]]) -> None:
     """Whatever was measured, each format has an answer."""

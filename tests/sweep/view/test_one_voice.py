@@ -88,7 +88,7 @@ def signed(percent: float) -> str:
     return f"{'+' if whole > 0 else '−' if whole < 0 else '±'}{abs(whole)} %"
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(_TARGET, min_size=2, max_size=3))
 def test_a_lead_has_one_figure_and_a_level_one_verdict(
     targets: list[list[tuple[float, float, str, int]]],
@@ -127,7 +127,7 @@ def test_a_lead_has_one_figure_and_a_level_one_verdict(
     assert all(len(verdicts) == 1 for verdicts in said.values()), said
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(_TARGET)
 def test_the_best_level_is_the_best_in_every_text(levels: list[tuple[float, float, str, int]]) -> None:
     """The highest rate has the sign and is named by every text; its warning stands beside it."""

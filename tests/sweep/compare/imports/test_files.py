@@ -76,17 +76,6 @@ def test_vllms_first_gap_is_no_token_where_there_are_as_many_gaps_as_tokens() ->
     assert made["itl_ms"] == pytest.approx(captured(VLLM)["mean_itl_ms"] * 128 / 127, rel=2e-3)
 
 
-def test_vllm_without_stamps_gives_its_summary_with_its_own_definitions() -> None:
-    """A plain result has single figures and says what its TTFT is."""
-    told = {key: value for key, value in captured(VLLM).items() if key not in {"itls", "start_times"}}
-    (series,) = tools.read(told, "n", "f")
-    made = means(series)
-    assert made["ttft_ms"] == told["mean_ttft_ms"]
-    assert "ttfr_ms" not in made
-    assert "role-only" in series.definitions["ttft_ms"]
-    assert series.notes == ()
-
-
 def test_vllms_failed_requests_are_told_and_their_latencies_left_out() -> None:
     """A request with an error is not part of the figures."""
     told = deepcopy(captured(VLLM))
@@ -129,14 +118,6 @@ def test_series_of_one_name_from_two_files_are_told_apart(tmp_path: Path) -> Non
     assert [one.name for one in choose(words).series] == ["a (monday)", "a (tuesday)"]
     assert [one.name for one in choose([words[0], words[0]]).series] == ["a (monday)", "a (2)"]
     assert [one.name for one in choose([f"x={words[0]}", words[1]]).series] == ["x", "a"]
-
-
-def test_a_reference_gives_its_rule_only_alone(tmp_path: Path) -> None:
-    """Beside anything else its way to state percentages means nothing."""
-    save(tmp_path / "r.json", made_sweep())
-    alone = choose(["ref:spark-topologies-2026-03"])
-    assert alone.rule is not None
-    assert choose(["ref:spark-topologies-2026-03", str(tmp_path / "r.json")]).rule is None
 
 
 @pytest.mark.parametrize(

@@ -58,16 +58,6 @@ def test_vllms_requests_were_due_when_its_loop_woke() -> None:
     assert "requests were due when its loop woke for them" in series.notes
 
 
-def test_vllms_summary_has_the_rate_reached() -> None:
-    """Without stamps there are its own figures; with a limit on requests in flight, E2E with the wait."""
-    content = {key: value for key, value in captured(VLLM).items() if key not in {"itls", "start_times"}}
-    content |= {"max_concurrency": 4, "mean_e2el_including_client_queue_ms": 2500.0}
-    made = means(*tools.read(content, "n", "f"))
-    assert made["requests_per_s"] == content["request_throughput"]
-    assert made["e2e_due_ms"] == 2500.0
-    assert "ttft_due_ms" not in made
-
-
 def test_a_server_that_does_not_keep_up_has_a_growth_in_vllms_file_too() -> None:
     """Requests that wait longer and longer have no mean."""
     content = deepcopy(captured(VLLM))

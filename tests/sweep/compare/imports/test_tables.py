@@ -109,20 +109,6 @@ def test_llama_benchys_table() -> None:
     assert by_depth[4096]["ttft_ms"].mean == 505
 
 
-def test_llama_benchys_csv() -> None:
-    """Means and deviations have columns of their own."""
-    text = (
-        "model,test_name,t_s_mean,t_s_std,t_s_req_mean,t_s_req_std,peak_ts_mean,peak_ts_std,ttfr_mean,ttfr_std,"
-        "est_ppt_mean,est_ppt_std,e2e_ttft_mean,e2e_ttft_std\n"
-        "m,pp2048 (c4),8521.5,5.2,2130,1,,,240.3,1.2,238,1,250.1,1.2\n"
-        "m,tg32 (c4),150.25,3.5,37,0.2,160,4,,,,,,\n"
-    )
-    (one,) = read(text, "run", "run.csv")
-    figures = one.levels[0].figures
-    assert (figures["decode_tps"].mean, figures["decode_tps"].std) == (150.25, 3.5)
-    assert (figures["prefill_tps"].mean, figures["ttft_ms"].mean) == (8521.5, 250.1)
-
-
 def test_vllms_summary_as_pandas_writes_it() -> None:
     """Counts of tokens are no rates, "inf" is no rate, and the runs of a level are its runs."""
     heads = (

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparktop.sweep.generator import stream as stream_form
-from sparktop.sweep.generator.stream import TokenStream, form_of, read_event
+from sparktop.sweep.generator.stream import TokenStream
 
 
 class WithoutForms(TokenStream):
@@ -126,22 +125,3 @@ def test_a_stream_is_read_alike_with_and_without_forms(
     quick, careful = TokenStream(), WithoutForms()
     for at, read in enumerate(reads, 1):
         assert seen(quick, quick.feed(float(at), read)) == seen(careful, careful.feed(float(at), read))
-
-
-def event(text: str, token: int, **more: object) -> bytes:
-    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None, "token_ids": [token]}
-    return json.dumps({"id": "a", "choices": [choice | more]}, separators=(",", ":")).encode()
-
-
-@pytest.fixture(autouse=True)
-def no_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clear the compiled patterns, so that each test may compile as many as a process may."""
-    monkeypatch.setattr(stream_form, "_patterns", {})
-
-
-def test_patterns_are_bounded() -> None:
-    """A server whose events all differ does not make the process compile without end."""
-    forms = [
-        form_of(data, read_event(data)) for data in (event("x", 7, note=number) for number in range(200))
-    ]
-    assert sum(form is not None for form in forms) == stream_form._MOST_PATTERNS

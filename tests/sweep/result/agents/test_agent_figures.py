@@ -82,15 +82,6 @@ def test_tokens_from_the_cache_and_amplification() -> None:
     assert found.amplification == pytest.approx((4_000 - 1_792) / 1_080)
 
 
-def test_conversations_that_fit_share_their_start_once() -> None:
-    """(pool - shared) / (mean context - shared)."""
-    found = agents_result(REQUEST, {0: (0.0, 30.0)}, shared_tokens=400)
-    assert found.context_tokens == 1_010
-    full = found.model_copy(update={"kv_capacity_tokens": 6_500.0})
-    assert full.fit == pytest.approx(10.0)
-    assert found.fit is None
-
-
 def test_lanes_share_their_time_between_model_tools_and_people() -> None:
     """Waiting, generation, tool and the rest of the window are 100 %."""
     found = agents_result(REQUEST, {0: (0.0, 25.0)})
