@@ -45,8 +45,6 @@ def agents(target: SweepTarget, folder: Path) -> Plan:
     return make_plan(preset | SweepSpec(seed=1), [target])
 
 
-
-
 def depths(target: SweepTarget, _: Path) -> Plan:
     preset = SweepSpec("d", concurrency=(2,), depths=(0, 64), prompt_lengths=(40,), tg=8, runs=3)
     return make_plan(preset | SweepSpec(seed=1, warmup=False), [target])

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, Level, RequestEnded
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.compare.imports.tools import read_llama_benchy
 from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import exports, report
