@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.sweep.compare.compare import NO_TEST, compare
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
+from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, load_reference
 from sparktop.sweep.result.results import LARGEST, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.statistics import value_of
@@ -167,16 +167,6 @@ def test_two_of_the_same_raise_the_floor() -> None:
     assert row_of(found, 1).significant is False
     assert found.noise_floor_percent["decode_tps"] == pytest.approx(12.0, abs=0.1)
     assert any("s1 and s2 are the same" in note for note in found.notes)
-
-
-def test_two_targets_of_one_sweep_at_one_address_are_such_a_pair() -> None:
-    """The same address in two files is not: the server may have changed between them."""
-    first = replace(made_series("a", {1: FAST}), source="f", address="http://x")
-    second = replace(made_series("b", {1: SLOW}), source="f", address="http://x")
-    assert compare([first, second]).noise_floor_percent["decode_tps"] > NOISE_FLOOR_PERCENT
-    assert (
-        compare([first, replace(second, source="g")]).noise_floor_percent["decode_tps"] == NOISE_FLOOR_PERCENT
-    )
 
 
 def test_levels_of_several_prompt_lengths_meet_their_like() -> None:

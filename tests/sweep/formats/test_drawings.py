@@ -62,19 +62,6 @@ def test_marked_levels_are_hollow_and_limits_are_drawn() -> None:
     assert any(text and text.startswith("hollow: ") for text in words)
 
 
-def test_requests_are_dots_and_runs_are_bars() -> None:
-    """A dot for each request, a bar for each run with the share of each server."""
-    scatter, split = request_drawings(full_sweep())
-    (left, right) = of_class(parsed(scatter), "dots")
-    assert (left.get("d") or "").count("h0") == 3 * (2 + 4 + 8)
-    assert (right.get("d") or "").count("h0") == 3 * (1 + 2 + 4 + 8)
-    root = parsed(split)
-    assert split.title == "Who answered the requests to proxy"
-    titles = [one.findtext(f"{SVG}title") for one in of_class(root, "bar")]
-    assert titles[:3] == ["run 1, omega: 2 of 2", "run 2, alpha: 1 of 2", "run 2, omega: 1 of 2"]
-    assert [one.text for one in of_class(root, "label")] == ["alpha", "omega"]
-
-
 @pytest.mark.parametrize("name", ['<script>"&', "\x1b[31mred\u202eevil"])
 def test_a_hostile_name_is_text(name: str) -> None:
     """No part of it is markup, moves a terminal's cursor or reverses the text."""

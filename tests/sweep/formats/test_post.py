@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult, Validity
@@ -139,19 +138,6 @@ def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
     lossy = routed_sweep({"verdict": "starved", "lost_percent": 11.6})
     post = post_of(lossy.model_copy(update={"targets": lossy.targets[:1]}))
     assert "loses about 12 % of the tokens to uneven load at c2: starved" in post
-
-
-def test_a_published_table_with_the_same_name_stands_beside() -> None:
-    """One sentence for each series of the same name, none for others."""
-    level = simulated_level(1, 1024, 128, 3)
-    result = made_sweep(("cluster-tp2", [level]), ("mine", [level]))
-    post = post_of(result, beside=load_reference("spark-topologies-2026-03").series)
-    assert post.count("against `cluster-tp2` of `ref:spark-topologies-2026-03` (gpt-oss-120b on two ") == 1
-    assert "`solo`" not in post
-    assert "gpt-oss-120b on two DGX Sparks" in post
-    page = sweep_report(result, "svg", beside=load_reference("spark-topologies-2026-03").series)
-    assert "cluster-tp2 (ref)" in page
-    assert "solo (ref)" not in page
 
 
 def test_an_anonymous_post_names_nothing_of_the_site() -> None:

@@ -101,47 +101,6 @@ async def test_a_server_whose_first_event_comes_with_its_first_token_is_known_by
     assert found.tokens.hidden_requests == 4
 
 
-async def test_an_answer_without_a_shown_token_is_an_answer(in_process: InProcess) -> None:
-    """A server that hides all of its reasoning answers well; only the times of tokens are unknown."""
-
-    async def behave(asked: Asked) -> None:
-        asked.start()
-        asked.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
-        await asked.server.step()
-        asked.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]})
-        asked.event(asked.usage())
-        asked.end()
-
-    in_process.server.behave = behave
-    loaded = await in_process.load()
-    assert figures(loaded) == GOOD
-    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
-    assert (found.ttft_ms, found.decode_tps, found.tokens.hidden_requests) == (None, None, 4)
-    assert found.e2e_ms is not None
-
-
-async def test_a_broken_stream_with_running_totals_keeps_its_count(in_process: InProcess) -> None:
-    """Without a total at the end the newest running one stands."""
-
-    async def behave(asked: Asked) -> None:
-        if asked.number != 2:
-            await two_a_chunk(asked)
-            return
-        asked.start()
-        for made in (1, 3, 5):
-            asked.event(asked.token(None) | {"usage": asked.usage(made)["usage"]})
-        await asked.writer.drain()
-        asked.writer.close()
-
-    in_process.server.behave = two_a_chunk
-    loaded = await in_process.load(behave)
-    (broken,) = [end for end in loaded.ends if end.error is not None]
-    assert (broken.token_source, broken.generated_tokens) == (TokenSource.CHUNK_USAGE, 5)
-    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
-    assert found.tokens_from is TokenSource.CHUNK_USAGE
-    assert found.tokens.generated == 3 * 8 + 5
-
-
 @pytest.mark.parametrize(("header", "router_ms"), [("12.25", 12.25), ("-3.1", None)])
 async def test_what_a_router_says_that_it_added(
     in_process: InProcess, header: str, router_ms: float | None

@@ -63,20 +63,6 @@ async def test_a_request_on_a_closed_connection_is_sent_again_once(in_process: I
     assert traces[1].ttft_s == traces[1].arrivals[0][0] - starts[2].at
 
 
-async def test_a_request_that_is_given_up_twice_is_a_failure(in_process: InProcess) -> None:
-    """The second connection is new, so the server did not close it while it was idle."""
-
-    async def give_up_twice(asked: Asked) -> None:
-        if asked.number in {1, 2}:
-            asked.close = True
-        else:
-            await asked.stream()
-
-    loaded = await in_process.load(give_up_twice, mode=LoadMode.STEADY, concurrency=1, requests=3)
-    assert count_errors(loaded.events) == {"disconnected": 1}
-    assert in_process.server.asked == 4
-
-
 async def test_a_request_that_the_server_gave_up_later_is_a_failure(in_process: InProcess) -> None:
     """A server that had a request for longer than the news of a closed connection takes gets it only once."""
 

@@ -107,24 +107,6 @@ async def test_a_run_is_told_whole(worker: SweepWorker, server: StreamServer) ->
     assert record.in_flight == 0
 
 
-async def test_a_server_that_cannot_be_asked(worker: SweepWorker, server: StreamServer) -> None:
-    """Where the calibration fails, the run is refused with the reason and the process lives on."""
-
-    async def behave(asked: Asked) -> None:
-        asked.refuse(500, "engine dead")
-
-    server.behave = behave
-    last: WorkerMessage | None = None
-    async for message in worker.run(load(server, 2)):
-        last = message
-    assert isinstance(last, Refused)
-    assert "engine dead" in last.failure.message
-    server.behave = lambda asked: asked.stream()
-    async for message in worker.run(load(server, 2, "again")):
-        last = message
-    assert isinstance(last, RunFinished)
-
-
 async def test_cancel_ends_a_run(worker: SweepWorker, server: StreamServer) -> None:
     """A run of 64 requests that is cancelled has ended when `cancel` returns, each with abort."""
     server.behave = hang_after_three
@@ -274,16 +256,3 @@ async def test_it_ends_with_its_input(server: StreamServer) -> None:
     async for message in worker.messages():
         last = message
     assert last == WorkerEnded(0, None)
-
-
-async def test_words_that_are_no_command(worker: SweepWorker) -> None:
-    """An invalid line ends the process, and the parent gets its last message."""
-    assert worker._process.stdin is not None
-    worker._process.stdin.write(b'{"is": "nonsense"}\n')
-    last: WorkerMessage | None = None
-    async for message in worker.messages():
-        last = message
-    assert isinstance(last, WorkerEnded)
-    assert last.failure is not None
-    assert "exit code 1" in last.failure.message
-    assert "WorkerProtocolError" in last.failure.message

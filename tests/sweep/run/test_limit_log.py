@@ -44,13 +44,6 @@ def test_a_level_with_full_slots_names_them() -> None:
     assert found["a"].words == "16 of 16 run, 9 wait; KV cache 40 %; room for about 22 more of this length"
 
 
-def test_a_level_without_a_view_of_the_machine_says_what_is_missing() -> None:
-    """The reason has the facts: what limits the level apparently, and what else would look the same."""
-    found = logged(("a", 16.0, 9.0)).judge([Part("a", slots=16)], RUNS, None)
-    assert found["a"].kind is LimitKind.UNKNOWN
-    assert found["a"].reason.startswith("slots, or a low clock (watch its machine): 16 of 16 run, 9 wait; ")
-
-
 def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
     """The loaded server and the idle one agree; the level names the one with the larger batch."""
     parts = [Part("a", slots=16), Part("b", slots=16)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
+from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.sweep.run.preparation import machines_words
 
@@ -23,20 +23,4 @@ def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:
     assert machines_words(("a", "b", "c"), snapshot) == {
         "a": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95",
         "b": "8 × NVIDIA H100",
-    }
-
-
-def test_a_machine_without_a_gpu_is_its_processors_memory_and_system() -> None:
-    """Whether one that has not answered has a GPU is open; one that reports nothing has no words."""
-    known = NodeIdentity(os="Debian GNU/Linux 12 (bookworm), Linux 6.1", cpu="2 x Xeon")
-    memory = MemoryReading(total_bytes=25_276_502_016)
-    nodes = (
-        NodeView("vm", "local", NodeSample(1.0, memory=memory), known),
-        NodeView("bare", "local", NodeSample(1.0)),
-        NodeView("down", "ssh", identity=known),
-    )
-    snapshot = Snapshot(datetime(2026, 3, 4, tzinfo=UTC), 0.0, 1.0, 2.0, nodes=nodes)
-    assert machines_words(("vm", "bare", "down"), snapshot) == {
-        "vm": "2 x Xeon, 23.5 GiB of memory, Debian GNU/Linux 12 (bookworm), Linux 6.1, no GPU known",
-        "down": "2 x Xeon, Debian GNU/Linux 12 (bookworm), Linux 6.1",
     }

@@ -34,14 +34,6 @@ def test_random_routing_is_called_random() -> None:
     assert words["random"] >= 400 * 0.92
 
 
-def test_uneven_totals_are_told_with_their_chance() -> None:
-    """That all but a few go to one backend has a probability of almost zero."""
-    found = routing_test("a" * 50 + "b" * 4)
-    assert found.totals_p is not None
-    assert found.totals_p < 1e-6
-    assert "totals as uneven" in found.sentence
-
-
 @pytest.mark.parametrize("sequence", ["", "aaaaaaaaaaaaaaaa", "abab"])
 def test_too_little_is_unknown(sequence: str) -> None:
     """No request, one backend or a handful of requests show no order."""

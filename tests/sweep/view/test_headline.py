@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pytest
@@ -10,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.sweep import Rank
-from sparktop.panels.parts.text import row_text
-from sparktop.panels.sweep.table import table_rows
-from sparktop.sweep.formats import report
-from sparktop.sweep.formats.written import render_json, sweep_report
+from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.result.results import (
     EachRequest,
     Latency,
@@ -96,27 +92,6 @@ def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) ->
     assert words.startswith("best: c = 8, 344.0 tok/s")
     assert ("tok/s (warning: throttled); mean TTFT 100 ms" in words) is (8 in warned)
     assert "c = 16 gives −10 %" in words
-
-
-def test_levels_are_judged_by_one_rate() -> None:
-    """Where one level lacks the sustained rate, none is judged by it, so that one column has one best."""
-    levels = [level(at, 100 + at, 101 + at, 102 + at) for at in (1, 2, 4)]
-    sustained = [
-        one.model_copy(update={"sustained_tps": Rate.of_runs((300.0, 301.0))}) if index < 2 else one
-        for index, one in enumerate(levels)
-    ]
-    view = result_view(made_sweep(("a", sustained)))
-    assert (view.headline or "").startswith("best: c = 4, 105.0 tok/s")
-    table = "\n".join(row_text(row) for row in table_rows(view, 120, 12))
-    (best,) = [line for line in table.splitlines() if "◆105" in line]
-    assert " c4 " in best
-
-
-def test_an_early_end_is_named() -> None:
-    """What was measured until then has a best level, but not "the best"."""
-    result = made_sweep(("a", [level(1, 45, 46, 47), level(4, 150, 151, 152)]))
-    cancelled = result.model_copy(update={"status": "cancelled"})
-    assert (result_view(cancelled).headline or "").startswith("best of what was measured: c = 4, 151.0")
 
 
 def test_nothing_measured_has_no_headline() -> None:
@@ -203,14 +178,3 @@ def test_any_targets_have_a_headline(found: Sequence[Sequence[tuple[int, list[fl
     assert result_view(result).headline
     assert sweep_report(result, "post").startswith("## ")
     assert sweep_report(result, "md")
-
-
-def test_every_report_begins_with_it() -> None:
-    """Markdown, HTML and JSON; the stored file does not hold it, so that rules may become better."""
-    result = made_sweep(("a", [level(1, 45, 46, 47), level(4, 150, 151, 152)]))
-    words = result_view(result).headline or ""
-    capital = words[0].upper() + words[1:]
-    assert f"**{capital}**" == " ".join(report.sweep_markdown(result).split("\n\n")[1].split())
-    assert capital in sweep_report(result, "html")
-    assert json.loads(render_json(result))["headline"] == words
-    assert result.to_json()["headline"] is None

@@ -60,15 +60,6 @@ def told(evidence: LevelEvidence | None) -> tuple[str, ...]:
     return (balance.word_now.value, *balance.reasons, *evidence.balance_reasons, balance.hint or "")
 
 
-def test_while_it_runs_a_level_shows_its_own_group(played: PlayedSweep) -> None:
-    """It is the board's verdict with all that belongs to it, if the target is the group's router."""
-    halfway(played, GROUP)
-    evidence = played.view.evidence(KEY)
-    assert evidence is not None
-    assert evidence.balance == GROUP
-    assert (evidence.balance_word, evidence.balance_reasons) == (None, ())
-
-
 def test_what_to_change_is_not_said_of_another_groups_router(played: PlayedSweep) -> None:
     """Under load through a second router, verdict and reasons are shown, but no strategy, cause or hint."""
     halfway(played, replace(GROUP, group="another"))

@@ -81,19 +81,6 @@ def test_guidellms_scheduler_says_when_requests_were_due() -> None:
     assert made["requests_per_s"] == pytest.approx(20 / took_s)
 
 
-def test_a_sweep_of_guidellm_is_two_series() -> None:
-    """One request at a time, then rates between: points of two axes never share a series."""
-    content = deepcopy(captured(GUIDELLM))
-    alone = deepcopy(content["benchmarks"][0])
-    alone["config"]["strategy"] = {"type_": "synchronous"}
-    content["benchmarks"].insert(0, alone)
-    streams, rates = tools.read_guidellm(content, "g", "f")
-    assert (streams.name, [one.load.point.label for one in streams.levels]) == ("g", ["c = 1"])
-    assert (rates.name, [one.load.point.label for one in rates.levels]) == ("g at rates", ["2 /s"])
-    assert "client_wait_ms" not in streams.definitions
-    assert streams.shape is LoadShape.CLOSED_LOOP
-
-
 def test_aiperfs_concurrency_is_a_limit_at_a_rate() -> None:
     """The phase that is measured decides, and its rate is the point."""
     made = means(*tools.read_aiperf(at_rate(), "n", "f"))

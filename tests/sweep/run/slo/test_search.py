@@ -97,11 +97,3 @@ def test_both_kinds_of_conditions_leave_a_range() -> None:
     assert (search.holds_from, search.holds_to) == (24, 40)
     assert search.interval[0] == 40
     assert search.from_interval == (24, 24)
-
-
-def test_a_throughput_that_is_never_reached_ends_where_it_no_longer_grows() -> None:
-    """The server makes its most at 128: the search does not go on to 4096."""
-    search = SloSearch([1, 4, 16], falls=False, rises=True)
-    assert max(grown(search, 300, most=128)) == 256
-    assert (search.holds_from, search.holds_to) == (None, None)
-    assert search.from_interval == (257, None)
