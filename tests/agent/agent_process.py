@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "sparktop", "agent"]
-END_S = 20.0
+END_S = 120.0
 
 
 @dataclass(slots=True)
