@@ -16,7 +16,7 @@ from tests.ui.sweep_stage import SweepStage
 _SIZE = (120, 36)
 _LEAVES = "quit"
 _UNLIKE = ("oscillation", "tp2", "lanes", "faulty", "sleep", "topologies")
-"""Scenarios with unlike rows of keys: a balance or none, one server, engine cores, dead servers, many servers."""
+"""Their rows of keys are unlike: a balance or none, one server, engine cores, dead servers, many servers."""
 
 
 def state_of(stage: SweepStage) -> tuple[object, ...]:
