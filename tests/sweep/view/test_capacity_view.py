@@ -29,11 +29,11 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def rehearsed(most: float, kind: LoadKind = LoadKind.AGENTS) -> tuple[RehearsedSweep, Plan]:
-    """Return a simulated server and a search on it for up to `most`, with levels of 10 s."""
+    """Return a simulated server and a search on it for up to `most`, with levels of 20 s."""
     profile = replace(SOLO, max_model_len=49_152, max_num_seqs=16)
-    sweep = RehearsedSweep(scenario=replace(SCENARIOS[DEFAULT_SCENARIO], profile=profile), backends=1)
+    sweep = RehearsedSweep(scenario=replace(SCENARIOS[DEFAULT_SCENARIO], profile=profile))
     capacity = replace(default_capacity(kind), most=most, fixed_s=True)
-    plan = make_capacity_plan(capacity, [sweep.targets["spark-a"]], SweepSpec(duration_s=10.0, seed=7))
+    plan = make_capacity_plan(capacity, [sweep.targets["spark-a"]], SweepSpec(duration_s=20.0, seed=7))
     return sweep, plan
 
 
@@ -41,7 +41,7 @@ async def test_a_running_search_shows_what_it_tries_and_the_conditions_so_far() 
     """In the second level, the first one has its verdict and the second one the values of its requests."""
     sweep, plan = rehearsed(4.0)
     second = load_at(plan, LoadPoint(LoadKind.AGENTS, 2.0), plan.pp)
-    await sweep.play(plan, halt=Halt("spark-a", second, run=0, after_s=12.0))
+    await sweep.play(plan, halt=Halt("spark-a", second, run=0, after_s=30.0))
     view = sweep.view()
     (search,) = view.searches
     assert [(one.label, one.holds, one.now) for one in search.tried] == [
