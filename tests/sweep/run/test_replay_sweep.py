@@ -85,7 +85,7 @@ async def test_every_report_names_the_trace(tmp_path: Path) -> None:
     assert json.loads(sweep_report(result, "json"))["plan"]["trace"]["path"] == str(path)
     assert sweep_report(result, "html").count("day.jsonl") > 1
     command = repeat_command(result)
-    assert f"--trace {path} --trace-format mooncake --trace-speed 2 --trace-range 0.2..2.2" in command
+    assert f"--trace {path},format=mooncake,speed=2,range=0.2..2.2" in command
     assert not {"--rate", "--pp", "--tg", "--duration", "--arrivals", "-c"} & set(command.split())
 
 
