@@ -203,7 +203,7 @@ async def test_a_level_bounded_by_requests_has_them() -> None:
 async def test_a_level_bounded_by_seconds_fills_them() -> None:
     """Bursts follow one another until the time is over; the last one ends in peace."""
     async with watched() as servers:
-        plan = servers.plan(concurrency=(4,), duration_s=0.5, warmup=False)
+        plan = servers.plan(concurrency=(4,), duration_s=2.0, warmup=False)
         result = await servers.runner(plan).run()
     (level,) = result.targets[0].levels
     assert level.runs > 1
