@@ -696,7 +696,10 @@ class OverviewScreen(CanvasScreen):
 
     @property
     def _on_group(self) -> bool:
-        return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence"}
+        """Whether a group that is still judged is shown alone."""
+        if self.zoomed is None or self.zoomed.kind not in {"balance", "evidence"} or self.shown is None:
+            return False
+        return any(balance.group == self.zoomed.name for balance in self.shown.balance)
 
     def _chosen_group(self) -> str | None:
         """Return the name of the selected group, or of the selected backend's group.
