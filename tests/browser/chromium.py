@@ -111,8 +111,17 @@ class Tab:
         return found["result"].get("value")
 
     async def until(self, expression: str) -> None:
-        """Wait until an expression in the page is true."""
-        await until(lambda: self.value(expression), expression)
+        """Wait until an expression in the page is true; a page that is just being left is not asked."""
+
+        async def holds() -> bool:
+            try:
+                return bool(await self.value(expression))
+            except AssertionError as error:
+                if "navigated" in str(error):
+                    return False
+                raise
+
+        await until(holds, expression)
 
     async def press(self, key: str, code: int = 0) -> None:
         """Press a key."""
