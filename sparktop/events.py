@@ -186,8 +186,7 @@ class Hook:
             )
         except (OSError, ValueError) as error:
             errors.close()
-            reason = reason_of(error)
-            return f"it cannot be started: {clean(reason)}"
+            return f"it cannot be started: {reason_of(error)}"
         try:
             async with asyncio.timeout(self._limit_s):
                 code = await _run(process, document)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 _UNKNOWN = "unrecognized arguments: "
 """How argparse begins its message on options that do not exist."""
-_INVALID_CHOICE = re.compile(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
+_INVALID_CHOICE = re.compile(r"argument (.+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
 """argparse's message on a value that is none of an option's choices."""
 _FEW_CHOICES = 8
 """Most choices that an error message lists."""

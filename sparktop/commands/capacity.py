@@ -259,7 +259,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     keeper = Keeper.open(os.environ, plan, output, form, render)
     result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
     keeper.finish(result)
-    if output is None:
+    if output is None and (form == "json" or result.has_levels):
         (write_markdown if form == "md" else write_out)(render(result, form))
     return verdict(result, plan)
 

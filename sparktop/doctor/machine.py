@@ -239,9 +239,9 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
     message = f"{where}: {kept} of at most {watch.flight_mib} MiB{moved}"
     if kept is None:
         message = (
-            f"the viewer's own recorder has nothing yet; it keeps at most {watch.flight_mib} MiB in {where}"
+            "the viewer's own recorder has nothing yet; it keeps at most "
+            f"{watch.flight_mib} MiB in {where}{moved}"
         )
-        message += moved
     if is_network(folder):
         advice = "each second of recording waits for the network: set XDG_STATE_HOME to a local disk"
         return Check(_TITLE, Status.WARN, f"{message}; on a network file system", advice)

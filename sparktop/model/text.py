@@ -29,7 +29,7 @@ class TextEnum(str, Enum):  # noqa: UP042 - the reader of machines runs with Pyt
     __str__ = str.__str__
 
 
-def named(subject: str, text: str) -> str:
+def with_subject(subject: str, text: str) -> str:
     """Return "subject: text", or `text` alone where it begins with the subject."""
     return text if text.startswith(subject) else f"{subject}: {text}"
 

@@ -291,8 +291,7 @@ class Incidents:
         try:
             path = self._copied(event, sources, until)
         except (OSError, OutputError) as error:
-            reason = reason_of(error)
-            self._report(f"incident not saved: {what}: {clean(reason, 200)}", Severity.WARNING)
+            self._report(f"incident not saved: {what}: {reason_of(error)}", Severity.WARNING)
             return
         if path is not None:
             self._report(f"incident saved: {what}: sparktop replay {clean(path, 300)}", Severity.INFO)

@@ -217,11 +217,10 @@ class Recorder:
         try:
             self._write(items, dropped, stopping=stopping, sync=sync)
         except (OSError, OutputError) as error:
-            reason = reason_of(error)
             self._update_head(item for _, item in items)
             with self._lock:
                 self._dropped += dropped + len(items)
-            self._fail(clean(reason, 300))
+            self._fail(reason_of(error))
             return
         if time.thread_time() - began > _SLOW_FLUSH_S and len(items) < FEW_BACKENDS:
             self._level = _MANY_LEVEL

@@ -311,8 +311,7 @@ def _first_line(file: str, where: str) -> str | None:
         with Path(file).expanduser().open("rb") as opened:
             line = opened.readline(_LONGEST_TOKEN)
     except OSError as error:
-        why = reason_of(error)
-        message = f"token_file of {where}: {clean(file, 80)} cannot be read: {why}"
+        message = f"token_file of {where}: {clean(file, 80)} cannot be read: {reason_of(error)}"
         raise AnswerError(FailureKind.UNAUTHORIZED, message) from None
     return line.decode("utf-8", "replace").strip() or None
 

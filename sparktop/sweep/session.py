@@ -273,12 +273,12 @@ class Sweeping:
 
     def _keep(self, result: SweepResult) -> None:
         """Save the current result; called in a thread after each level, and on the event loop at the end."""
-        if self.path is not None:
+        if self.path is not None and result.has_levels:
             save(self.path, result)
             self._saved = True
 
     def _drop_empty_file(self) -> None:
-        """Delete the file that was created for a sweep if no result was saved in it."""
+        """Delete the file that was created for a sweep if nothing was measured that it could hold."""
         if self.path is not None and not self._saved:
             with suppress(OSError):
                 self.path.unlink()

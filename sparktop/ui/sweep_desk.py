@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sparktop.model.event import Severity
+from sparktop.model.load import concurrency_point
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SweepSpec, Watch
@@ -49,6 +50,14 @@ _SIGNALS = {
     signal.SIGTERM: "ended by SIGTERM",
     signal.SIGINT: "ended by SIGINT",
 }
+
+
+def _levels_words(plan: Plan) -> str:
+    """Return the levels of a plan: ", c1 to c4", or ", c1 to at most c64" if it may go on; "" for none."""
+    ends = list(dict.fromkeys(point.short for point in (*plan.axis[:1], *plan.axis[-1:])))
+    if ends and plan.climb_to is not None:
+        return f", {ends[0]} to at most {concurrency_point(plan.climb_to).short}"
+    return f", {' to '.join(ends)}" if ends else ""
 
 
 class SweepDesk:
@@ -229,9 +238,9 @@ class SweepDesk:
             start()
             return
         lines = [note, "", *lines] if note else lines
-        ends = list(dict.fromkeys(point.short for point in (*plan.axis[:1], *plan.axis[-1:])))
-        levels = f", {' to '.join(ends)}" if ends else ""
-        lines.append(f"Put load on {names_in_words([target.name for target in plan.targets])}{levels}?")
+        lines.append(
+            f"Put load on {names_in_words([one.name for one in plan.targets])}{_levels_words(plan)}?"
+        )
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 
     def edit(self, selected: PanelKey | None) -> None:

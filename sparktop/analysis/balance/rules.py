@@ -693,8 +693,8 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
             "half-load spread",
             None if found is None else found.part_spread,
             CONVOY_PART,
-            "how unevenly the requests are split while half of them are there, over random routing; while "
-            "all are there, the split is even",
+            "how unevenly the requests are split while half of them are there, over random routing; in "
+            "convoys the split is even while all are there",
             "×",
             1,
             but=missing,

@@ -151,7 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_output(parser.add_argument_group("when it stops, and output"))
     for option in ("--users", "--think"):
         refuse_removed(parser, option, "--agents N --workload chat are people who read and pause")
-    for option, (_, keywords) in OLD_OPTIONS.items():
+    for option, keywords in OLD_OPTIONS.items():
         parser.add_argument(option, help=argparse.SUPPRESS, **keywords)
 
 
@@ -279,30 +279,24 @@ def _add_output(group: argparse._ActionsContainer) -> None:
     group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
 
 
-_PRESET = "{} of [[sweeps]] in the configuration"
-OLD_OPTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "--list": ("--preset without a name", {"action": "store_const", "const": "", "dest": "preset"}),
-    "--target": ("TARGET written NAME=URL", {"action": "append", "default": []}),
-    "--arrivals": ("--rate R,arrivals=HOW", {"type": typed(_arrivals)}),
-    "--trace-format": ("--trace FILE,format=NAME", {"choices": FORMAT_NAMES}),
-    "--trace-speed": ("--trace FILE,speed=X", {"type": number(_LEAST_SPEED, _MOST_SPEED)}),
-    "--trace-range": ("--trace FILE,range=FROM..TO", {"type": typed(_part)}),
-    "--longest": ("--pp N,longest", {"action": "store_true"}),
-    "--whole-prompt": ("--depth N,whole", {"action": "store_true", "dest": "whole"}),
-    "--api": (_PRESET.format("api"), {"choices": ("chat", "completions")}),
-    "--extra-body": (_PRESET.format("extra_body"), {}),
-    "--header": (_PRESET.format("headers"), {"action": "append", "default": []}),
-    "--timeout": (_PRESET.format("timeout_s"), {"type": seconds(LEAST_S, MOST_S), "dest": "timeout_s"}),
-    "--max-errors": (
-        _PRESET.format("max_error_share"),
-        {"type": number(0.0, 1.0), "dest": "max_error_share"},
-    ),
-    "--no-warm-up": (
-        _PRESET.format("warmup = false"),
-        {"action": "store_const", "const": False, "dest": "warmup"},
-    ),
+OLD_OPTIONS: Mapping[str, dict[str, Any]] = {
+    "--list": {"action": "store_const", "const": "", "dest": "preset"},
+    "--target": {"action": "append", "default": []},
+    "--arrivals": {"type": typed(_arrivals)},
+    "--trace-format": {"choices": FORMAT_NAMES},
+    "--trace-speed": {"type": number(_LEAST_SPEED, _MOST_SPEED)},
+    "--trace-range": {"type": typed(_part)},
+    "--longest": {"action": "store_true"},
+    "--whole-prompt": {"action": "store_true", "dest": "whole"},
+    # Settings of [[sweeps]] in the configuration:
+    "--api": {"choices": ("chat", "completions")},
+    "--extra-body": {},
+    "--header": {"action": "append", "default": []},
+    "--timeout": {"type": seconds(LEAST_S, MOST_S), "dest": "timeout_s"},
+    "--max-errors": {"type": number(0.0, 1.0), "dest": "max_error_share"},
+    "--no-warm-up": {"action": "store_const", "const": False, "dest": "warmup"},
 }
-"""Options that --help leaves out, but scripts may have: the form in their place, and how each is read."""
+"""Options that --help leaves out, but scripts may have, with how each is read."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -500,7 +494,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     keeper = Keeper.open(os.environ, plan, output, form, render)
     result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
     keeper.finish(result)
-    if output is None and (form == "json" or any(target.levels for target in result.targets)):
+    if output is None and (form == "json" or result.has_levels):
         (write_markdown if form in {"md", "post"} else write_out)(render(result, form))
     _draw(result)
     code = verdict(result, plan)

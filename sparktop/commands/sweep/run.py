@@ -95,7 +95,7 @@ class Keeper(Struct):
         Raises:
             OutputError: a file cannot be written.
         """
-        if self.stored is not None and not any(target.levels for target in result.targets):
+        if self.stored is not None and not result.has_levels:
             self.stored.unlink(missing_ok=True)
             self.stored = None
         self.keep(result)

@@ -36,7 +36,7 @@ _PLAIN = {
     "swing": "regularity",
     "slope": "trend",
     "limit_s": "must last",
-    "ratio": "times its peer's, batch size allowed for",
+    "ratio": "ratio for its batch",
 }
 """Words for values whose names are terms of the analysis."""
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError
 from sparktop.files import SHARED, write_whole
 from sparktop.model.load import LoadKind, LoadMode
-from sparktop.model.text import named
+from sparktop.model.text import with_subject
 from sparktop.report.document.document import Section, to_page
 from sparktop.report.document.drawing import Drawing, sheet
 from sparktop.report.markdown import code
@@ -59,13 +59,10 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
     opens, agents = plan.mode is LoadMode.OPEN, plan.load is LoadKind.AGENTS
     rates = "auto" if plan.find_knee else ",".join(plan.points)
+    rates += f",arrivals={plan.arrivals}" if plan.arrivals else ""
     options = {
         "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
-        "--rate": f"{rates},arrivals={plan.arrivals}"
-        if opens and plan.arrivals
-        else rates
-        if opens
-        else None,
+        "--rate": rates if opens else None,
         "--pp": ",".join(map(str, plan.bases or result.prompt_lengths())),
         "--tg": plan.tg,
         "--depth": ",".join((*map(str, plan.depths), *(["whole"] if plan.bases else []))),
@@ -172,7 +169,7 @@ def _lines(result: SweepResult) -> Iterator[str]:
         answer = found.answers.get(target.name)
         if answer is None:
             why = target.error or result.stop_reason or "the reason is unknown"
-            yield f"nothing was measured: {named(target.name, why)}"
+            yield f"nothing was measured: {with_subject(target.name, why)}"
             continue
         first, *others = answer_words(found, answer)
         yield f"{target.name}: {first}"

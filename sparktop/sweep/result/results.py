@@ -1266,6 +1266,11 @@ class SweepResult(Part):
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
     @property
+    def has_levels(self) -> bool:
+        """Whether at least one level was made, perhaps one that servers refused: else nothing is kept."""
+        return any(target.levels for target in self.targets)
+
+    @property
     def is_measured(self) -> bool:
         """Whether at least one level was measured."""
         return any(level.error is None for target in self.targets for level in target.levels)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import ModelFacts
-from sparktop.model.text import named
+from sparktop.model.text import with_subject
 from sparktop.store import Reading, SourceKey
 from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
 from sparktop.sweep.generator.connection import limit_message
@@ -196,7 +196,7 @@ class SweepRunner:
             for note in found.notes:
                 self._emit(Notice(note))
             if found.error is not None:
-                self._emit(Notice(f"left out: {named(target.name, found.error)}"))
+                self._emit(Notice(f"left out: {with_subject(target.name, found.error)}"))
             prepared.append(found)
         seen = self._feed.snapshot()
         self._book.seen(simulated=seen.simulated)
@@ -468,7 +468,7 @@ class SweepRunner:
         if brake.status is not None:
             self._book.finish(brake.status, brake.reason, self._now())
         elif not reachable:
-            errors = "; ".join(named(one.name, one.error) for one in self.result.targets if one.error)
+            errors = "; ".join(with_subject(one.name, one.error) for one in self.result.targets if one.error)
             self._book.finish("failed", f"nothing was measured: {errors}", self._now())
         else:
             self._book.finish("done", None, self._now())

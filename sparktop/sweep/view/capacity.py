@@ -19,7 +19,7 @@ from sparktop.model.sweep import (
     TriedLoad,
     Value,
 )
-from sparktop.model.text import named, names_in_words
+from sparktop.model.text import names_in_words, with_subject
 from sparktop.sweep.compare.compare import compared_targets
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace, collect_into
@@ -68,7 +68,7 @@ def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) ->
         yield subject + "; ".join(answer_words(found, answer))
     for one in result.targets:
         if one.error is not None and one.name not in found.answers:
-            yield f"nothing was measured: {name(named(one.name, one.error))}"
+            yield f"nothing was measured: {name(with_subject(one.name, one.error))}"
 
 
 def compared_words(compared: CapacityComparison, name: Callable[[str], str] = str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -275,7 +276,7 @@ async def test_nothing_shortens_the_countdown(stage: SweepStage) -> None:
 
 
 async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) -> None:
-    """Where requests run on a target, every key that puts load on it asks first and names their number."""
+    """Where requests run on a target, each key that loads it asks first: how many run, and what is loaded."""
     async with stage.app.run_test(size=(80, 24)) as pilot:
         running = round(sum(view.running or 0 for view in stage.store.snapshot().backends))
         assert running > 0
@@ -286,6 +287,7 @@ async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) 
             text = str(stage.top().query_one(Static).content)
             assert "running, " in text
             assert "requests of others" in text
+            assert re.search(r"Put load on [\w -]+(, c1 to (at most )?c\d+)?\?$", text)
             assert stage.at() is Stage.NONE
             await press(pilot, "n")
             assert stage.at() is Stage.NONE
