@@ -44,8 +44,8 @@ from sparktop.sweep.terms.statistics import falling_shares
 from stage.clients import ClosedLoop, DirectWay, OpenLoop, VirtualTime
 from stage.conversations import Conversations
 
-TUNED_SEED, FRESH_SEED = 9100, 9300
-"""First seeds: of set-ups with which the search was tuned, and of those with other models and lengths."""
+FRESH_SEED = 9300
+"""First seed of set-ups with other models and lengths than those of its tuning (from 9100)."""
 _RAMP_SHARE, _LONGEST_RAMP_S = 0.1, 5.0
 """Ramp of a steady level as a share of its duration, and its maximum in seconds, as in the generator."""
 _MOST, _MOST_CODER = 48.0, 12.0
@@ -67,13 +67,8 @@ class Setup(NamedTuple):
     words: str
     profile: EngineProfile
     plan: Plan
-
-    @property
-    def capacity(self) -> Capacity:
-        """The kind of load and the conditions of the search."""
-        if self.plan.capacity is None:
-            raise ValueError(self.words)
-        return self.plan.capacity
+    capacity: Capacity
+    """The kind of load and the conditions of the search."""
 
 
 def setup(seed: int) -> Setup:
@@ -108,7 +103,8 @@ def setup(seed: int) -> Setup:
         plan = replace(plan, mode=LoadMode.OPEN if kind is LoadKind.RATE else LoadMode.STEADY)
     parts = (base.name, f"{slots} slots", f"{blocks * 16 // 1000}k KV", lengths)
     words = f"{', '.join(part for part in parts if part)}: {conditions}"
-    return Setup(family, words, profile, replace(plan, capacity=capacity, points=(LoadPoint(kind, 1),)))
+    plan = replace(plan, capacity=capacity, points=(LoadPoint(kind, 1),))
+    return Setup(family, words, profile, plan, capacity)
 
 
 def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[LoadEvent]:
@@ -125,8 +121,7 @@ def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[L
         time.run(duration_s + 600)
         return closed.events
     preset = plan.conversations
-    if preset is None:
-        raise ValueError(made)
+    assert preset is not None  # noqa: S101 - of a set-up of agents
     turns = [planned_turns(preset, seed, lane, made.profile.max_model_len) for lane in range(int(value))]
     agents = Conversations(time, way, turns, block_tokens=made.profile.block_tokens)
     agents.start(duration_s, ramp_s=ramp_s(plan), tail_s=agents_tail_s(plan))
@@ -166,13 +161,6 @@ class Truth(NamedTuple):
     """The largest load up to which at least 95 % pass; 0 if there is none."""
     high: float
     """The largest load at which more than 5 % pass; 0 if there is none."""
-
-    @property
-    def words(self) -> str:
-        """The answer with its band, such as "9 (8 to 10)"."""
-        if self.low == self.high:
-            return f"{self.answer:.3g}"
-        return f"{self.answer:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
 def truth(made: Setup, seed: int, first: float) -> Truth:
@@ -358,20 +346,15 @@ def search(made: Setup, seed: int) -> tuple[CapacitySearch, Measured]:
     """Run the capacity search on a set-up; return (the search, its runs)."""
     capacity, measured, first = made.capacity, Measured(made, seed), 1.0
     if capacity.kind is LoadKind.RATE:
-        alone = collect(run_level(made._replace(plan=_alone(made.plan)), 1, 120.0, f"{seed}"))
+        one = replace(capacity, kind=LoadKind.CONCURRENCY)
+        plan = replace(made.plan, mode=LoadMode.STEADY, capacity=one)
+        alone = collect(run_level(made._replace(plan=plan), 1, 120.0, f"{seed}"))
         first = 1 / median(one.e2e_s or 1.0 for one in alone if one.ok)
     found = CapacitySearch(capacity, first)
     while (probe := found.next()) is not None:
         value = probe.point.value
         found.add(value, measured.judge(value, probe.run, decides=probe.decides))
     return found, measured
-
-
-def _alone(plan: Plan) -> Plan:
-    capacity = plan.capacity
-    if capacity is None:
-        raise ValueError(plan)
-    return replace(plan, mode=LoadMode.STEADY, capacity=replace(capacity, kind=LoadKind.CONCURRENCY))
 
 
 def row(seed: int) -> Row:
@@ -419,7 +402,7 @@ def main() -> int:
     rows: list[Row] = []
     for one in tables.in_processes(row, [at for at in chosen if options.only in {None, setup(at).family}]):
         rows.append(one)
-        line = f"{one.seed} {one.family}: {one.words}: {one.found:g} {one.interval}, truth {one.truth.words}"
+        line = f"{one.seed} {one.family}: {one.words}: {one.found:g} {one.interval}, {one.truth}"
         print(line, file=sys.stderr, flush=True)
     tables.publish("capacity.py", table(rows), write=options.write)
     return 0 if all(one.good for one in rows) else 1

@@ -2,45 +2,33 @@
 
 `load_families/` has its own simulation of batching servers, routers and clients, which the real store samples
 in virtual time, for ten minutes per run. The table has, by family: runs that ever announced oscillating or
-starved wrongly for a known router, with the 95 % interval (Clopper and Pearson); of the herding runs whose
+starved wrongly for a known router, with the 95 % interval (Wilson); of the herding runs whose
 true swing is at least half of the mean load, the share detected, and detected within 90 s; and the error of
 the shown loss of throughput (the true loss is relative to the best split of the same number of requests, by
 the servers' own curves).
 
 With --scrapes, each server is sampled at the intervals of a Prometheus, at an offset of its own: runs that
 ever stated a swing, that were called uneven although the requests were not, and swings that were called so.
-With --phases, recorded see-saws are sampled at 1 and 2 Hz, beginning at 16 times that are a sixteenth of the
-interval apart: how often oscillating is announced, and after how many seconds.
 
-usage: families.py [--scrapes | --phases] [--runs 100] [--seed 1000000] [--only WORDS …] [--write] [--misses]
+usage: families.py [--scrapes] [--runs 100] [--seed 1000000] [--only WORDS …] [--write]
 """
 
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import median
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import tables
 from load_families.families import FAMILIES, Family
 from load_families.watching import ALARMS, SWINGS, Run, watch
 from tables import share
 
-from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import BalanceWord
-from tests.analysis.balance.balance_traces import LIFE_S, trace
-from tests.analysis.balance.routed_load import follow
 
 HELD_OUT_SEED = 1_000_000
 SOON_S = 90.0
 SCRAPES_S = (5.0, 15.0, 30.0)
-PHASES, RATES_HZ = 16, (1.0, 2.0)
-SEE_SAWS = ("leastbusy-c16", "leastbusy-c16-b", "leastbusy-c16-busy", "leastbusy-c16-busy-b", "cooldown-c64")
 HEADS = (
     *("family", "runs", "false *oscillating*", "false *starved*", "herding found", "within 90 s"),
     "loss, points off: median / p95 (shown)",
@@ -93,7 +81,7 @@ def failures(family: Family, runs: Sequence[Run]) -> Iterator[str]:
             yield f"{one.seed}: {what}; swing {one.swing:.2f}; {one.about}; words {', '.join(one.words)}"
 
 
-def judged(families: Sequence[Family], runs: int, seed: int, *, misses: bool) -> list[str]:
+def judged(families: Sequence[Family], runs: int, seed: int) -> list[str]:
     """Return the table of families, judged by samples as the monitor takes them."""
     rows, found = list[list[str]](), list[Run]()
     for run in tables.in_processes(run_one, tasks(families, runs, seed)):
@@ -101,8 +89,7 @@ def judged(families: Sequence[Family], runs: int, seed: int, *, misses: bool) ->
         if len(found) == runs:
             family = families[len(rows)]
             rows.append(row(family, found))
-            lines = ["  ".join(rows[-1]), *(failures(family, found) if misses else ())]
-            print(*lines, sep="\n", file=sys.stderr, flush=True)
+            print("  ".join(rows[-1]), *failures(family, found), sep="\n", file=sys.stderr, flush=True)
             found = []
     return [*tables.table(HEADS, rows), "", f"Seeds {seed} to {seed + runs - 1}."]
 
@@ -133,59 +120,20 @@ def scraped(families: Sequence[Family], runs: int, seed: int) -> list[str]:
     return tables.table(heads, ((name, *cells) for name, cells in counts.items()))
 
 
-def sampled(track: LoadTrack, every_s: float, phase: float) -> LoadTrack:
-    """Return a track as polls see it that begin at the share `phase` of their interval `every_s`."""
-    begin, end = track.times_s[0], track.times_s[-1]
-    count = int((end - begin) / every_s - phase) + 1
-    times = [begin + (phase + number) * every_s for number in range(count)]
-    rows = [bisect_right(track.times_s, at) - 1 for at in times]
-
-    def chosen(values: Sequence[float] | None) -> list[float] | None:
-        return None if values is None else [values[row] for row in rows]
-
-    running = [track.running[row] for row in rows]
-    return LoadTrack(track.name, times, running, chosen(track.waiting), chosen(track.generation_tps))
-
-
-def phases() -> Iterator[tuple[str, ...]]:
-    """Yield a row for each recorded trace and rate of polls."""
-    for name in LIFE_S:
-        for hz in RATES_HZ:
-            every: list[dict[BalanceWord, float]] = []
-            for phase in range(PHASES):
-                first: dict[BalanceWord, float] = {}
-                tracks = [sampled(one, 1 / hz, phase / PHASES) for one in trace(name)]
-                for step in follow(tracks, LIFE_S[name]):
-                    if step.balance.word.bad:
-                        first.setdefault(step.balance.word, step.at_s)
-                every.append(first)
-            if name in SEE_SAWS:
-                after = [one[BalanceWord.OSCILLATING] for one in every if BalanceWord.OSCILLATING in one]
-                times = f"{median(after):.0f} / {max(after):.0f}" if after else "–"
-                yield name, f"{hz:g}", f"{len(after)} of {PHASES}", times, ""
-            else:
-                yield name, f"{hz:g}", "", "", f"{sum(map(bool, every))} of {PHASES}"
-
-
 def main() -> int:
     """Run the families and print their table."""
     parser = tables.options(__doc__, runs=100, seed=HELD_OUT_SEED)
     parser.add_argument("--only", nargs="+", metavar="WORDS", help="families whose name has one of these")
-    parser.add_argument("--misses", action="store_true", help="print each run that failed")
     parser.add_argument("--scrapes", action="store_true", help="sample at the intervals of a Prometheus")
-    parser.add_argument("--phases", action="store_true", help="recorded see-saws, by the phase of the polls")
     options = parser.parse_args()
     chosen = [
         one for one in FAMILIES if options.only is None or any(words in one.name for words in options.only)
     ]
-    if options.phases:
-        heads = ("trace", "Hz", "*oscillating*", "after s, median / latest", "bad")
-        tables.publish("families.py phases", tables.table(heads, phases()), write=options.write)
-    elif options.scrapes:
+    if options.scrapes:
         lines = scraped(chosen, options.runs, options.seed)
         tables.publish("families.py scrapes", lines, write=options.write)
     else:
-        lines = judged(chosen, options.runs, options.seed, misses=options.misses)
+        lines = judged(chosen, options.runs, options.seed)
         tables.publish("families.py", lines, write=options.write)
     return 0
 

@@ -60,7 +60,6 @@ DENSE_70B = EngineProfile(
 """A dense model of 70 billion parameters of 4 bits."""
 _TUNED = (SOLO, GX10_PATCHED)
 _HELD_OUT = (DENSE_8B, DENSE_70B, LONG_CONTEXT)
-_Dice = random.Random
 
 
 class Family:
@@ -71,7 +70,7 @@ class Family:
 
         With `long_prompts`, the prompts of servers with full slots take up to half of the time.
         """
-        self.dice = _Dice(f"{seed}/{held_out}")
+        self.dice = random.Random(f"{seed}/{held_out}")  # noqa: S311 - a load, no secret
         self.held_out = held_out
         self.long_prompts = long_prompts
         self.engine = replace(self.dice.choice(_HELD_OUT if held_out else _TUNED), max_model_len=32_768)

@@ -145,15 +145,6 @@ class PtyProgram:
             rss_end_mib=self._rss_mib(),
         )
 
-    def press(self, key: str, timeout_s: float = 2.0) -> float | None:
-        """Press a key; return the seconds until the next output, None after the timeout."""
-        began = time.monotonic()
-        os.write(self._fd, key.encode())
-        while (left_s := began + timeout_s - time.monotonic()) > 0:
-            if self._read(left_s):
-                return time.monotonic() - began
-        return None
-
     def _read(self, timeout_s: float) -> bool:
         """Read what the program writes; return False if it writes nothing in time."""
         ready, _, _ = select.select([self._fd], [], [], timeout_s)

@@ -217,8 +217,8 @@ class Phase:
     """One kind of run."""
 
     name: str
-    draw: Callable[[random.Random], Fault | None]
-    """Function that draws the fault of a run; returns None for a phase without one."""
+    fault: Fault | Callable[[random.Random], Fault] | None
+    """The fault of each run, or a function that draws it; None for a phase without one."""
     profiles: tuple[EngineProfile, ...] = (SOLO, GX10_PATCHED)
     lasts_s: tuple[float, float] = (150.0, 500.0)
     hangs: bool = False
@@ -249,20 +249,12 @@ def _capturing(dice: random.Random) -> Fault:
     return replace(FAULTS["graph-capture"], bursts=bursts)
 
 
-def _same(fault: Fault) -> Callable[[random.Random], Fault]:
-    return lambda _: fault
-
-
-def _none(_: random.Random) -> None:
-    return None
-
-
 _SLOW = replace(LONG_CONTEXT, cost=replace(LONG_CONTEXT.cost, row_s=0.0029), max_num_batched_tokens=4096)
 _TIGHT = replace(SOLO, kv_blocks=420)
 PHASES = (
     Phase("hang A: ranks diverge (TP=2)", partial(_spinning, FAULTS["hang-a"]), (CLUSTER_TP2,), hangs=True),
     Phase("hang B: a kernel never ends", partial(_spinning, FAULTS["hang-b"]), hangs=True),
-    Phase("hang: blocked, GPU at rest", _same(FAULTS["hang-blocked"]), hangs=True),
+    Phase("hang: blocked, GPU at rest", FAULTS["hang-blocked"], hangs=True),
     Phase("dead rank (TP=2)", partial(_spinning, FAULTS["dead-rank"]), (CLUSTER_TP2,), hangs=True),
     Phase(
         "hang, only metrics",
@@ -273,59 +265,48 @@ PHASES = (
         watched=False,
     ),
     Phase("one huge step", _working),
-    Phase("a kernel is compiled", _same(FAULTS["compile"])),
+    Phase("a kernel is compiled", FAULTS["compile"]),
     Phase("graph capture after a start", _capturing, from_start=True),
-    Phase("asleep", _same(FAULTS["sleep"])),
-    Phase("swap storm", _same(FAULTS["swap-storm"])),
-    Phase("remote KV wait", _same(FAULTS["kv-wait"])),
-    Phase("CPU-bound step", _same(FAULTS["cpu-step"])),
-    Phase("long prefill, chunked", _none, (_SLOW,), load=(1, 2), prompt_tokens=110_000),
-    Phase("long prefill, only metrics", _none, (_SLOW,), load=(1, 2), prompt_tokens=110_000, watched=False),
-    Phase("slow clock (PD fault)", _none, clock_mhz=SLOW_MHZ),
-    Phase("KV-starved", _none, (_TIGHT,), load=(24, 64)),
-    Phase("clients gone", _none, rests=True),
-    Phase("plain load", _none, (SOLO, GX10_PATCHED, CLUSTER_TP2)),
+    Phase("asleep", FAULTS["sleep"]),
+    Phase("swap storm", FAULTS["swap-storm"]),
+    Phase("remote KV wait", FAULTS["kv-wait"]),
+    Phase("CPU-bound step", FAULTS["cpu-step"]),
+    Phase("long prefill, chunked", None, (_SLOW,), load=(1, 2), prompt_tokens=110_000),
+    Phase("long prefill, only metrics", None, (_SLOW,), load=(1, 2), prompt_tokens=110_000, watched=False),
+    Phase("slow clock (PD fault)", None, clock_mhz=SLOW_MHZ),
+    Phase("KV-starved", None, (_TIGHT,), load=(24, 64)),
+    Phase("clients gone", None, rests=True),
+    Phase("plain load", None, (SOLO, GX10_PATCHED, CLUSTER_TP2)),
 )
 
-_FAMILY_PHASES = {
-    "hang B: a kernel never ends": (130.0, 170.0),
-    "hang: blocked, GPU at rest": (130.0, 170.0),
-    "one huge step": (130.0, 170.0),
-    "a kernel is compiled": (130.0, 170.0),
-    "graph capture after a start": (130.0, 170.0),
-    "long prefill, chunked": (130.0, 170.0),
-    "clients gone": (130.0, 170.0),
-    "plain load": (60.0, 90.0),
-    "asleep": (130.0, 170.0),
-    "remote KV wait": (130.0, 170.0),
-}
-"""Length in seconds of the phases that families are tried with."""
-_ONLY_VLLM = frozenset({"asleep", "remote KV wait"})
+_ONLY_VLLM = ("asleep", "remote KV wait")
 """Phases that only vLLM's page shows."""
+_FAMILY_PHASES = (
+    *("hang B: a kernel never ends", "hang: blocked, GPU at rest", "one huge step", "a kernel is compiled"),
+    *("graph capture after a start", "long prefill, chunked", "clients gone", "plain load", *_ONLY_VLLM),
+)
+"""The phases that families are tried with."""
+_FAMILY_LASTS_S = (130.0, 170.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The verdicts on one run."""
 
-    phase: str
+    phase: Phase
     seed: int
-    hangs: bool
-    watched: bool
     suspected_s: float | None
     """Seconds from the start of the phase to the first *stuck?* or *stuck*; None if there was none."""
     stuck_s: float | None
-    words: frozenset[Progress | None]
-    """Verdicts during the phase."""
     ended: bool
     """Whether the verdict was gone soon after the phase."""
 
     @property
     def right(self) -> bool:
         """Whether a hang was named in time, or a healthy phase never suspected; and the verdict ended."""
-        if not self.hangs:
+        if not self.phase.hangs:
             return self.suspected_s is None and self.ended
-        limit_s = WITHIN_S if self.watched else BLIND_WITHIN_S
+        limit_s = WITHIN_S if self.phase.watched else BLIND_WITHIN_S
         return self.stuck_s is not None and self.stuck_s <= limit_s and self.ended
 
 
@@ -439,19 +420,22 @@ class Run:
             self._sample = read_page(self._page(self._engine, self._ledger, self._noise), at=self._at)
         return replace(self._sample, at=self._at)
 
-    def befall(self, fault: Fault | None, for_s: float) -> None:
-        """Start the phase now, and end it after `for_s` seconds."""
+    def befall(self, dice: random.Random, for_s: float) -> None:
+        """Start the phase now, and end it after `for_s` seconds; `dice` draws its fault."""
+        fault = self.phase.fault
+        if callable(fault):
+            fault = fault(dice)
         if self.phase.rests:
             self._loop.rest(for_s)
         if fault is not None:
             hold = partial(self.time.hold, 0)
-            later = self._later
+
+            def later(after_s: float, call: Callable[[], object]) -> None:
+                self.time.call_at(self.time.now_s + after_s, call)
+
             run = FaultRun(fault, lambda: self._engine.gauges, self._readers, hold=hold, later=later)
             run.begin()
             later(for_s, run.end)
-
-    def _later(self, after_s: float, call: Callable[[], object]) -> None:
-        self.time.call_at(self.time.now_s + after_s, call)
 
 
 def play(phase: Phase, seed: int, engine: str = "vLLM", noise: str = "none") -> Outcome:
@@ -461,7 +445,7 @@ def play(phase: Phase, seed: int, engine: str = "vLLM", noise: str = "none") -> 
     before_s = 0.0 if phase.from_start else dice.uniform(20, 70)
     early = set(run.play(before_s))
     lasts_s = round(dice.uniform(*phase.lasts_s))
-    run.befall(phase.draw(dice), lasts_s)
+    run.befall(dice, lasts_s)
     words = [*run.play(lasts_s)]
     after = [*run.play(_AFTER_S)]
     bad = {Progress.SUSPECT, Progress.STUCK}
@@ -470,42 +454,24 @@ def play(phase: Phase, seed: int, engine: str = "vLLM", noise: str = "none") -> 
         return next((float(at) for at, word in enumerate(words, 1) if word in of), None)
 
     return Outcome(
-        phase.name,
+        phase,
         seed,
-        phase.hangs,
-        phase.watched,
         first(bad) if not early & bad else 0.0,
         first({Progress.STUCK}),
-        frozenset(words),
         not bad & set(after[5:]),
     )
 
 
-Job = tuple[str, str, str, int]
-"""(engine, noise, name of the phase, seed)."""
+Job = tuple[str, str, str, int, tuple[float, float] | None]
+"""(engine, noise, name of the phase, seed, its shortest and longest length if not those of the phase)."""
 
 
 def _play(job: Job) -> Outcome:
-    engine, noise, name, seed = job
-    return play(next(one for one in PHASES if one.name == name), seed, engine, noise)
-
-
-def _play_briefly(job: Job) -> Outcome:
-    engine, noise, name, seed = job
-    phase = next(one for one in PHASES if one.name == name)
-    return play(dataclasses.replace(phase, lasts_s=_FAMILY_PHASES[name]), seed, engine, noise)
-
-
-def family_jobs(runs: int, seed: int) -> list[Job]:
-    """Return `runs` runs of each phase for each engine and kind of noise."""
-    return [
-        (engine, noise, phase, seed + index)
-        for engine, (kind, _) in PAGES.items()
-        for noise in NOISE
-        for phase in _FAMILY_PHASES
-        for index in range(runs)
-        if kind == "vllm" or phase not in _ONLY_VLLM
-    ]
+    engine, noise, name, seed, lasts_s = job
+    phase = next(phase for phase in PHASES if phase.name == name)
+    return play(
+        phase if lasts_s is None else dataclasses.replace(phase, lasts_s=lasts_s), seed, engine, noise
+    )
 
 
 def family_table(found: Sequence[tuple[Job, Outcome]]) -> list[str]:
@@ -514,10 +480,10 @@ def family_table(found: Sequence[tuple[Job, Outcome]]) -> list[str]:
     for engine in PAGES:
         cells = []
         for noise in NOISE:
-            hung = [one for job, one in found if job[:2] == (engine, noise) and one.hangs]
+            hung = [one for job, one in found if job[:2] == (engine, noise) and one.phase.hangs]
             late = [one.stuck_s for one in hung if one.stuck_s is not None]
             cells.append(_latest(late) if len(late) == len(hung) else f"{len(hung) - len(late)} never")
-        well = [one for job, one in found if job[0] == engine and not one.hangs]
+        well = [one for job, one in found if job[0] == engine and not one.phase.hangs]
         rows.append((engine, *cells, f"{sum(not one.right for one in well)} of {len(well)}"))
     lines = tables.table(("engine", *NOISE, "healthy runs suspected"), rows)
     return [*lines, "", f"{sum(one.right for _, one in found)} of {len(found)} runs were right."]
@@ -527,14 +493,14 @@ def table(found: Sequence[Outcome]) -> list[str]:
     """Return the confusion table as lines of Markdown."""
     rows = []
     for phase in PHASES:
-        mine = [one for one in found if one.phase == phase.name]
+        mine = [one for one in found if one.phase.name == phase.name]
         stuck = [one.stuck_s for one in mine if one.stuck_s is not None]
         suspected = [one.suspected_s for one in mine if one.suspected_s is not None]
         counts = (len(mine), len(mine) - len(suspected), len(suspected) - len(stuck), len(stuck))
         right = f"{sum(one.right for one in mine)} of {len(mine)}"
         rows.append((phase.name, *counts, _latest(suspected), _latest(stuck), right))
-    hung = [one for one in found if one.hangs]
-    well = [one for one in found if not one.hangs]
+    hung = [one for one in found if one.phase.hangs]
+    well = [one for one in found if not one.phase.hangs]
     named, false = sum(one.right for one in hung), sum(not one.right for one in well)
     said = f"{named} of {len(hung)} hangs were named in time and ended"
     heads = ("phase", "runs", "never", "*stuck?* only", "*stuck*", "first *stuck?*", "first *stuck*", "right")
@@ -550,13 +516,19 @@ def main() -> int:
     parser = tables.options(__doc__, runs=0, seed=1)
     parser.add_argument("--families", action="store_true", help="each engine with each kind of HTTP noise")
     options = parser.parse_args()
+    runs = options.runs or (FAMILY_RUNS if options.families else RUNS)
+    seeds = range(options.seed, options.seed + runs)
+    jobs: list[Job] = [("vLLM", "none", phase.name, seed, None) for phase in PHASES for seed in seeds]
     if options.families:
-        jobs = family_jobs(options.runs or FAMILY_RUNS, options.seed)
-    else:
-        seeds = range(options.seed, options.seed + (options.runs or RUNS))
-        jobs = [("vLLM", "none", phase.name, seed) for phase in PHASES for seed in seeds]
-    played = tables.in_processes(_play_briefly if options.families else _play, jobs)
-    found = list(zip(jobs, played, strict=True))
+        jobs = [
+            (engine, noise, phase, seed, _FAMILY_LASTS_S)
+            for engine, (kind, _) in PAGES.items()
+            for noise in NOISE
+            for phase in _FAMILY_PHASES
+            for seed in seeds
+            if kind == "vllm" or phase not in _ONLY_VLLM
+        ]
+    found = list(zip(jobs, tables.in_processes(_play, jobs), strict=True))
     for job, outcome in found:
         if not outcome.right:
             print(f"WRONG: {job}: {outcome}", file=sys.stderr)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import TypeVar
 
 README = Path(__file__).resolve().parent / "README.md"
@@ -52,28 +53,14 @@ def in_processes(
         yield from pool.imap(function, tasks, chunksize=1)
 
 
-def share(hits: int, runs: int, level: float = 0.95) -> str:
-    """Return "hits of runs" with the exact (Clopper–Pearson) interval of the share in percent."""
+def share(hits: int, runs: int) -> str:
+    """Return "hits of runs" with the 95 % interval of the share in percent (Wilson, JASA 22, 1927)."""
     if not runs:
         return "–"
-
-    def at_most(count: int, part: float) -> float:
-        return math.fsum(
-            math.comb(runs, one) * part**one * (1 - part) ** (runs - one) for one in range(count + 1)
-        )
-
-    tail = (1 - level) / 2
-    low = 0.0 if hits == 0 else _root(lambda part: at_most(hits - 1, part) - (1 - tail))
-    high = 1.0 if hits == runs else _root(lambda part: at_most(hits, part) - tail)
-    return f"{hits} of {runs} ({100 * low:.1f}–{100 * high:.1f} %)"
-
-
-def _root(falling: Callable[[float], float]) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
-    return (low + high) / 2
+    z, part = NormalDist().inv_cdf(0.975), hits / runs
+    middle = (part + z * z / (2 * runs)) / (1 + z * z / runs)
+    half = z * math.sqrt(part * (1 - part) / runs + (z / (2 * runs)) ** 2) / (1 + z * z / runs)
+    return f"{hits} of {runs} ({100 * max(0.0, middle - half):.1f}–{100 * min(1.0, middle + half):.1f} %)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +68,7 @@ class Figure:
     """A row of the truth table: a figure that sparktop shows, beside a truth that shares no code with it."""
 
     area: str
-    """The part of the product: "tokens", "levels", "balance", "compare", "watching"."""
+    """The part of the product: "tokens", "balance", "compare", "watching"."""
     name: str
     """Which figure under which condition, for instance "decode tok/s, hidden thinking"."""
     truth: str

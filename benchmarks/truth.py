@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
-from truth_server import Batching, Delivery, FixedPace, Order, Stream
+from truth_server import Pace, Stream
 
 from sparktop.model.load import Level, LoadMode
 from sparktop.sweep.generator.wire import (
@@ -42,26 +42,16 @@ from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 from sparktop.sweep.terms.statistics import quantile
 
-Pace = FixedPace | Batching
 _SERVER = Path(__file__).parent / "truth_server.py"
 _ASK_S = 30.0
 _END_S = 10.0
 
 
-def go_first(pid: int) -> None:
-    """Set a process to real-time priority: it runs before all others that do not have it.
-
-    Raises:
-        PermissionError: the user is not root.
-    """
-    os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
-
-
 class TruthProcess:
     """A truth server in a separate process, which ends with the context."""
 
-    def __init__(self, core: int | None = None, *, realtime: bool = False) -> None:
-        """Start the server, on `core` if given, and at real-time priority with `realtime`."""
+    def __init__(self, core: int | None = None) -> None:
+        """Start the server, on `core` if given."""
         where = [] if core is None else ["--core", str(core)]
         self._process = subprocess.Popen(
             [sys.executable, str(_SERVER), *where], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -71,8 +61,6 @@ class TruthProcess:
         if not line:
             raise RuntimeError(f"the truth server did not start: exit code {self._process.wait(_END_S)}")
         self.port = int(line)
-        if realtime:
-            go_first(self.pid)
 
     @property
     def url(self) -> str:
@@ -80,19 +68,13 @@ class TruthProcess:
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def pid(self) -> int:
-        """Id of the server's process."""
-        return self._process.pid
-
-    @property
     def ended(self) -> bool:
         """Whether the server's process has ended."""
         return self._process.poll() is not None
 
-    def keep_to(self, pace: Pace, delivery: Delivery | None = None) -> None:
-        """Set the server's pace and delivery, and make it forget all requests."""
-        order = Order(pace) if delivery is None else Order(pace, delivery)
-        self._ask("POST", msgspec.json.encode(order))
+    def keep_to(self, pace: Pace) -> None:
+        """Set the server's pace, and make it forget all requests."""
+        self._ask("POST", msgspec.json.encode(pace))
 
     def streams(self) -> list[Stream]:
         """Return all requests since the pace was set, in the order of their arrival."""
@@ -144,13 +126,6 @@ def decode_tps(streams: Iterable[Stream]) -> float:
     return sum(len(stamps) - 1 for stamps in stamped) / window_s
 
 
-def pure_decode_tps(streams: Sequence[Stream]) -> float:
-    """Return the rate from the last of all first tokens to the first of all last tokens."""
-    begin = max(stream.stamps[0] for stream in streams)
-    end = min(stream.stamps[-1] for stream in streams)
-    return _tokens_within(streams, begin, end) / (end - begin)
-
-
 def sustained_tps(streams: Sequence[Stream], concurrency: int) -> float:
     """Return the rate of a closed loop while `concurrency` requests run.
 
@@ -160,12 +135,6 @@ def sustained_tps(streams: Sequence[Stream], concurrency: int) -> float:
     begin = arrivals[concurrency - 1]
     end = min(stream.stamps[-1] for stream in streams if stream.stamps[-1] > arrivals[-1])
     return _tokens_within(streams, begin, end) / (end - begin)
-
-
-def output_tps(streams: Sequence[Stream]) -> float:
-    """Return all tokens / (latest last token - earliest arrival)."""
-    end = max(stream.stamps[-1] for stream in streams)
-    return sum(len(one.stamps) for one in streams) / (end - min(one.arrived_at for one in streams))
 
 
 def _tokens_within(streams: Iterable[Stream], begin: float, end: float) -> int:
@@ -235,19 +204,9 @@ class Generator:
         self._target = WorkerTarget(truth.url, "truth")
         self._runs = 0
 
-    async def calibrate(self) -> None:
-        """Calibrate the generator on the server; once is enough."""
-        await self._worker.send(Calibrate("calibration", self._target, PROMPT_TOKENS, 8, 0, _LIMITS))
-        async for message in self._worker.messages():
-            if isinstance(message, Calibrated) and message.failure is None:
-                return
-            raise LoadFailedError(repr(message))
-
-    async def burst(
-        self, concurrency: int, tokens: int, pace: Pace, delivery: Delivery | None = None
-    ) -> Load:
+    async def burst(self, concurrency: int, tokens: int, pace: Pace) -> Load:
         """Perform one run of a burst."""
-        return await self._make(self._load(concurrency, tokens), pace, delivery)
+        return await self._make(self._load(concurrency, tokens), pace)
 
     async def steady(self, concurrency: int, tokens: int, pace: Pace, duration_s: float) -> Load:
         """Perform one run of steady load; all streams start within a tenth of a second."""
@@ -294,8 +253,8 @@ class Generator:
             timeouts=_LIMITS,
         )
 
-    async def _make(self, load: RunLoad, pace: Pace, delivery: Delivery | None = None) -> Load:
-        self._truth.keep_to(pace, delivery)
+    async def _make(self, load: RunLoad, pace: Pace) -> Load:
+        self._truth.keep_to(pace)
         record = RunRecord(load.id)
         cpu_began_s = cpu_s(self._worker.pid)
         async for message in self._worker.run(load):
@@ -324,18 +283,17 @@ class Generator:
 
 
 @asynccontextmanager
-async def generator_on(
-    truth: TruthProcess, core: int | None, *, realtime: bool = False
-) -> AsyncIterator[Generator]:
+async def generator_on(truth: TruthProcess, core: int | None) -> AsyncIterator[Generator]:
     """Start a generator, on `core` if given, and calibrate it; end it at the end of the block."""
     async with await SweepWorker.start() as worker:
         if core is not None:
             os.sched_setaffinity(worker.pid, {core})
-        if realtime:
-            go_first(worker.pid)
-        found = Generator(worker, truth)
-        await found.calibrate()
-        yield found
+        target = WorkerTarget(truth.url, "truth")
+        await worker.send(Calibrate("calibration", target, PROMPT_TOKENS, 8, 0, _LIMITS))
+        message = await anext(worker.messages())
+        if not isinstance(message, Calibrated) or message.failure is not None:
+            raise LoadFailedError(repr(message))
+        yield Generator(worker, truth)
 
 
 def cpu_s(pid: int) -> float:

@@ -6,7 +6,7 @@ nothing stands between these times and the socket. A token that is shown later o
 has the time at which it is made. The times of all reads are taken before any of them is parsed, so that the
 last of a burst does not get a late time because of the others.
 
-    POST /truth       set a pace (see `FixedPace` and `Batching`) and perhaps a delivery; forgets all requests
+    POST /truth       set a pace (see `FixedPace` and `Batching`); forgets all requests
     GET  /truth       all requests since then, with their times
     GET  /book.txt    a text to cut prompts from
 
@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Awaitable
 from random import Random
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 import uvloop
@@ -49,21 +49,6 @@ class Stream(Struct, eq=False):
     """Time of each token: after its write, or when it was made if it is written later or never."""
     lost_at: float | None = None
     """Time at which its connection was closed; None if it had ended by then."""
-    breaks_after: int | None = None
-    """Number of the token after which the server drops the connection."""
-
-
-class Timetable(Protocol):
-    """Decides which stream gets the next token, and when."""
-
-    def add(self, stream: Stream) -> None:
-        """Add a request that has arrived."""
-
-    def due_at(self) -> float | None:
-        """Return the time of the next token; None if there is none to make."""
-
-    def take(self, now: float) -> list[Stream]:
-        """Return the streams that get a token now, in order; a late one is in it several times."""
 
 
 class FixedPace(Struct, frozen=True, tag="fixed"):
@@ -167,6 +152,13 @@ class _BatchTimetable:
         self._step_ends_at = at + length_s if self._running else None
 
 
+Timetable = _FixedTimetable | _BatchTimetable
+"""Decides which stream gets the next token, and when.
+
+`add` adds a request that has arrived, `due_at` returns the time of the next token or None, and `take` returns
+the streams that get a token now, in order; a late one is in it several times.
+"""
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _ROLE = b'{"role":"assistant","content":""}'
 _CALLED = b'{"index":0,"id":"call-1","type":"function","function":{"name":"find","arguments":""}}'
@@ -198,12 +190,7 @@ class Delivery(Struct, frozen=True):
     """Whether chunks have the running total, if the request asks for it."""
 
 
-class Order(Struct, frozen=True):
-    """What `POST /truth` sets: when tokens are made, and how they are shown."""
-
-    pace: FixedPace | Batching
-    delivery: Delivery = Delivery(ids=True)
-    """Without any, each token has its own chunk with its id."""
+Pace = FixedPace | Batching
 
 
 def chunk(data: bytes) -> bytes:
@@ -343,21 +330,14 @@ class Connection(asyncio.Protocol):
         if answer is None:
             return
         number = len(stream.stamps)
-        if not number and not self._server.delivery.role_at_once:
+        if not number:
             self._write(answer.first_event())
-        data, shown = answer.token(number)
-        if data:
-            self._write(data)
-        at = perf_counter()
-        stream.stamps.append(at)
-        if self._server.delivery.together:
-            for one in shown:
-                stream.stamps[one] = at
+        data, _ = answer.token(number)
+        self._write(data)
+        stream.stamps.append(perf_counter())
         if number == stream.asked_tokens - 1:
             self._stream = self._stream_answer = None
             self._write(answer.ending())
-        elif number == stream.breaks_after and self._transport is not None:
-            self._transport.abort()
 
     def _answer(self, method: str, path: str, body: bytes, at: float) -> None:
         if path == "/v1/chat/completions":
@@ -367,7 +347,7 @@ class Connection(asyncio.Protocol):
         elif path == "/book.txt":
             self._reply(book(), "text/plain")
         elif path == "/truth" and method == "POST":
-            self._server.keep_to(msgspec.json.decode(body, type=Order))
+            self._server.keep_to(msgspec.json.decode(body, type=Pace))
             self._reply("")
         elif path == "/truth":
             self._reply(self._server.streams)
@@ -385,14 +365,12 @@ class Connection(asyncio.Protocol):
             return
         self._stream = Stream(str(asked.get("cache_salt", "")), at, int(asked["max_tokens"]))
         self._stream_answer = Answer(
-            self._server.delivery,
+            Delivery(ids=True),
             self._stream.asked_tokens,
             prompt_tokens,
             usage=bool(options.get("include_usage")),
             totals=bool(options.get("continuous_usage_stats")),
         )
-        if self._server.delivery.role_at_once:
-            self._write(self._stream_answer.first_event())
         self._server.begin(self, self._stream)
 
     def _reply(self, found: object, kind: str = "application/json", status: bytes = b"200 OK") -> None:
@@ -424,7 +402,6 @@ class TruthServer:
         """Start with a fast pace."""
         self.streams: list[Stream] = []
         """All requests since the pace was set."""
-        self.delivery = Delivery(ids=True)
         self._loop = asyncio.get_running_loop()
         self._timetable: Timetable = _FIRST_PACE.timetable()
         self._connections: dict[Stream, Connection] = {}
@@ -432,10 +409,9 @@ class TruthServer:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
 
-    def keep_to(self, order: Order) -> None:
-        """Set the pace and the delivery, and forget all requests."""
-        self._timetable = order.pace.timetable()
-        self.delivery = order.delivery
+    def keep_to(self, pace: Pace) -> None:
+        """Set the pace, and forget all requests."""
+        self._timetable = pace.timetable()
         self.streams.clear()
         self._connections.clear()
         gc.collect()
@@ -449,9 +425,6 @@ class TruthServer:
 
     def begin(self, connection: Connection, stream: Stream) -> None:
         """Register a request and schedule its tokens."""
-        every = self.delivery.fail_every
-        if every is not None and len(self.streams) % every == every // 2:
-            stream.breaks_after = stream.asked_tokens // 3
         self.streams.append(stream)
         self._connections[stream] = connection
         self._timetable.add(stream)

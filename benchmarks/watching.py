@@ -6,17 +6,16 @@ The simulated servers are separate processes and do not count. All programs are 
 turns; the table has the medians. The time until sparktop's first complete paint stands beside that of an
 empty Textual app, started in turns with it. Both start as after an installation.
 
-usage: watching.py [--runs 3] [--seconds 60] [--starts 5] [--peers FOLDER] [--write]
+usage: watching.py [--runs 3] [--seconds 60] [--starts 5] [--write]
 """
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,8 +26,6 @@ from ptybench import EndedError, PtyProgram, Window
 from sparktop.demo.command import DemoCluster, as_toml, make_watch
 from sparktop.demo.scenario import Plan
 
-COLUMNS, ROWS = 200, 50
-PRESSES = 10
 WARM_UP_S = 10.0
 START_S = 30.0
 EMPTY_APP = """
@@ -52,19 +49,8 @@ class Program:
     env: dict[str, str] = field(default_factory=dict)
 
 
-def empty_app() -> Program:
-    """Return the smallest Textual app: the least that any Textual app costs."""
-    return Program("empty Textual app", "nothing", (sys.executable, "-c", EMPTY_APP), ("nothing to see",))
-
-
-def sparktop(program: str, config: Path, names: Sequence[str]) -> Program:
-    """Return sparktop, installed as `program`, watching what the configuration names."""
-    what = f"{len(names)} servers, {len(names)} machines"
-    return Program("sparktop", what, (program, "--config", str(config)), names)
-
-
-def peers(urls: Sequence[str], folder: Path, find: Callable[[str], str | None]) -> list[Program]:
-    """Return the other monitors that are installed, each with one update per second."""
+def peers(urls: Sequence[str], folder: Path) -> list[Program]:
+    """Return the other monitors that are on PATH, each with one update per second."""
     (folder / "btop").mkdir()
     (folder / "btop" / "btop.conf").write_text("update_ms = 1000\n")
     known: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], dict[str, str]], ...] = (
@@ -76,34 +62,8 @@ def peers(urls: Sequence[str], folder: Path, find: Callable[[str], str | None]) 
     return [
         Program(name, what, (path, *arguments), painted, env)
         for name, what, arguments, painted, env in known
-        if (path := find(name))
+        if (path := shutil.which(name))
     ]
-
-
-def first_paint(program: Program) -> float | None:
-    """Start a program; return the seconds until its first complete paint, None if that is not in time."""
-    with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
-        return running.wait_for(program.painted, START_S)
-
-
-def cost(program: Program, seconds: float) -> Window:
-    """Start a program, wait for the warm-up and measure it."""
-    with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
-        running.idle(WARM_UP_S)
-        return running.measure(seconds)
-
-
-def key_latency_ms(program: Program) -> float | None:
-    """Return the median milliseconds from a key that moves the selection to the first byte drawn."""
-    with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
-        running.wait_for(program.painted, START_S)
-        took: list[float] = []
-        for key in "jk" * PRESSES:
-            running.idle(0.31)  # not a multiple of the second at which everything is drawn anyway
-            seconds = running.press(key)
-            if seconds is not None:
-                took.append(seconds)
-    return statistics.median(took) * 1e3 if took else None
 
 
 def compare_costs(programs: Sequence[Program], seconds: float, turns: int) -> list[str]:
@@ -111,7 +71,9 @@ def compare_costs(programs: Sequence[Program], seconds: float, turns: int) -> li
     found: dict[str, list[Window]] = {program.name: [] for program in programs}
     for program in list(programs) * turns:
         try:
-            found[program.name].append(cost(program, seconds))
+            with PtyProgram(program.command, env=program.env) as terminal:
+                terminal.idle(WARM_UP_S)
+                found[program.name].append(terminal.measure(seconds))
         except EndedError as error:
             print(" ".join(str(error).split())[:120], file=sys.stderr)
     heads = (
@@ -144,7 +106,8 @@ def compare_starts(ours: Program, floor: Program, starts: int, folder: Path) -> 
     for turn in range(starts + 1):
         for one in (ours, floor):
             env = {**one.env, **places, "PYTHONDONTWRITEBYTECODE": ""}
-            painted = first_paint(dataclasses.replace(one, env=env))
+            with PtyProgram(one.command, env=env) as terminal:
+                painted = terminal.wait_for(one.painted, START_S)
             if turn and painted is not None:  # the first turn compiles, and checks the configuration
                 times[one.name].append(painted)
     said = ", ".join(f"{name} {statistics.median(values):.2f} s" for name, values in times.items() if values)
@@ -156,12 +119,7 @@ def main() -> int:
     parser = tables.options(__doc__, runs=3)
     parser.add_argument("--seconds", type=float, default=60.0, help="the window of each program")
     parser.add_argument("--starts", type=int, default=5, help="starts of sparktop and of the empty app")
-    parser.add_argument("--peers", type=Path, help="a folder with other monitors, beside those on PATH")
     options = parser.parse_args()
-
-    def find(name: str) -> str | None:
-        found = shutil.which(name, path=options.peers) if options.peers else None
-        return found or shutil.which(name)
 
     with tempfile.TemporaryDirectory() as name, DemoCluster(Plan(backends=2, seed=0)) as cluster:
         folder = Path(name)
@@ -169,15 +127,15 @@ def main() -> int:
         watch = replace(make_watch(cluster), sweeps=(), sweep_routers=())
         config.write_text(as_toml(watch))
         names = [target.name for target in cluster.targets]
-        ours = sparktop(str(Path(sys.executable).with_name("sparktop")), config, names)
-        ours.env["XDG_STATE_HOME"] = str(folder / "state")
-        others = peers([target.url for target in cluster.targets], folder, find)
-        lines = compare_costs([ours, empty_app(), *others], options.seconds, options.runs)
-        starts = compare_starts(ours, empty_app(), options.starts, folder)
-        latency_ms = key_latency_ms(ours)
-        key = "nothing was drawn" if latency_ms is None else f"{latency_ms:.0f} ms (median)"
-        words = f"{starts} From a key press to the first byte drawn: {key}."
-        tables.publish("watching.py", [*lines, "", words], write=options.write)
+        program = str(Path(sys.executable).with_name("sparktop"))
+        env = {"XDG_STATE_HOME": str(folder / "state")}
+        what = f"{len(names)} servers, {len(names)} machines"
+        ours = Program("sparktop", what, (program, "--config", str(config)), names, env)
+        empty = Program("empty Textual app", "nothing", (sys.executable, "-c", EMPTY_APP), ["nothing to see"])
+        others = peers([target.url for target in cluster.targets], folder)
+        lines = compare_costs([ours, empty, *others], options.seconds, options.runs)
+        starts = compare_starts(ours, empty, options.starts, folder)
+        tables.publish("watching.py", [*lines, "", starts], write=options.write)
     return 0
 
 

@@ -395,11 +395,11 @@ class Crowd:
 
         self.clock.after(0.5, burst)
 
-    def poisson(self, rate_per_s: float, marks: Callable[[], dict[str, int]] = dict) -> None:
+    def poisson(self, rate_per_s: float) -> None:
         """Send requests at random times (a Poisson process), whether or not earlier ones have ended."""
 
         def arrive() -> None:
-            self.send(self.request(lambda _done: None, **marks()))
+            self.send(self.request(lambda _done: None))
             self.clock.after(self.dice.expovariate(rate_per_s), arrive)
 
         self.clock.after(self.dice.expovariate(rate_per_s), arrive)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from load_families.engine import (
     Backend,
@@ -38,9 +38,9 @@ class Scene:
     clock: Clock
     backends: list[Backend]
     lengths: Lengths
+    gateway: Gateway
     about: str = ""
     """What distinguishes the run from others of its family."""
-    gateway: Gateway | None = None
     strategy: str | None = None
     """The label of the router; None if no router is known."""
     hz: float = 4.0
@@ -60,7 +60,6 @@ class Scene:
     @property
     def crowd(self) -> Crowd:
         """Clients that send through the router."""
-        assert self.gateway is not None  # noqa: S101 - families without a router make their own crowds
         return Crowd(self.clock, self.gateway.send, self.dice, self.lengths)
 
 
@@ -93,30 +92,23 @@ def scene(
     count = len(factors) or dice.choice(backends)
     each = per_backend[0] * (per_backend[1] / per_backend[0]) ** dice.random()
     if slots is not None:
-        cost = Speed(cost.base_s, cost.per_request_s, slots=slots)
+        cost = replace(cost, slots=slots)
     lengths = Lengths(dice.choice(kinds), output_tokens(dice, cost, each, life_s))
     servers = [
         Backend(
             clock,
             f"spark-{chr(97 + index)}",
-            Speed(
-                cost.base_s,
-                cost.per_request_s,
-                cost.prompt_token_s,
-                cost.slots,
-                factors[index] if factors else 1.0,
-            ),
+            replace(cost, factor=factors[index] if factors else 1.0),
         )
         for index in range(count)
     ]
-    made = Scene(dice, clock, servers, lengths)
+    made = Scene(dice, clock, servers, lengths, Gateway(clock, servers))
     made.hz = dice.choice((4.0, 4.0, 2.0, 1.0))
     made.offsets_s = [dice.uniform(0, 0.02) for _ in servers]
     made.slots_known = dice.random() < 0.5
     clients = round(each * count)
     made.about = f"{count} backends, {clients} clients, {lengths.kind} {lengths.output} tokens"
     if routed:
-        made.gateway = Gateway(clock, servers)
         made.strategy = "simple-shuffle"
     return made, clients
 
@@ -200,7 +192,7 @@ def unlike(seed: str) -> Scene:
         "weighted round-robin": round_robin(weights),
     }
     name = made.dice.choice(list(ways))
-    _gateway_of(made).choose = ways[name]
+    made.gateway.choose = ways[name]
     made.strategy = name
     made.crowd.closed_loop(clients)
     made.about += f", {name}"
@@ -213,9 +205,7 @@ def weighted(seed: str) -> Scene:
     first = made.dice.choice((2, 3, 4, 9, 19))
     weights = [first, *(1 for _ in made.backends[1:])]
     name = made.dice.choice(("weighted shuffle", "weighted round-robin"))
-    _gateway_of(made).choose = (
-        shuffle(made.dice, weights) if name == "weighted shuffle" else round_robin(weights)
-    )
+    made.gateway.choose = shuffle(made.dice, weights) if name == "weighted shuffle" else round_robin(weights)
     made.strategy = "simple-shuffle" if name == "weighted shuffle" else name
     if made.dice.random() < 0.5:
         made.weights = {one.name: float(weight) for one, weight in zip(made.backends, weights, strict=True)}
@@ -240,7 +230,7 @@ def full(seed: str) -> Scene:
     """Random routing with 1.5 to 4 times as many clients as slots."""
     slots = 16
     made, _ = scene(seed, slots=slots, per_backend=(16, 16), life_s=(2, 15))
-    _gateway_of(made).choose = shuffle(made.dice)
+    made.gateway.choose = shuffle(made.dice)
     over = made.dice.uniform(1.5, 4.0)
     made.crowd.closed_loop(round(over * slots * len(made.backends)))
     made.about = (
@@ -252,7 +242,7 @@ def full(seed: str) -> Scene:
 def affinity(seed: str) -> Scene:
     """Sessions that stay at their backend, and requests that follow cached prefixes."""
     made, clients = scene(seed)
-    gateway = _gateway_of(made)
+    gateway = made.gateway
     crowd = made.crowd
     if made.dice.random() < 0.5:
         first = made.dice.choice((shuffle(made.dice), least_busy(lambda: gateway.in_flight, made.dice)))
@@ -314,7 +304,7 @@ def control(seed: str) -> Scene:
 def stale(seed: str) -> Scene:
     """Herding: least-busy on counts that are late or rarely polled."""
     made, clients = scene(seed, backends=(2, 2, 2, 3, 4), per_backend=(8, 40), life_s=(3, 20))
-    gateway = _gateway_of(made)
+    gateway = made.gateway
     old_s = made.dice.uniform(0.5, 5.0)
     way = made.dice.choice(("late", "polled"))
     counts = late_counts(gateway, old_s) if way == "late" else polled_counts(gateway, old_s)
@@ -327,7 +317,7 @@ def stale(seed: str) -> Scene:
 def convoys(seed: str) -> Scene:
     """Herding: fixed lengths and clients that start together, on counts that are a little too old."""
     made, clients = scene(seed, backends=(2,), kinds=("fixed",), per_backend=(8, 32), life_s=(2.5, 12))
-    gateway = _gateway_of(made)
+    gateway = made.gateway
     old_s = made.dice.uniform(0.1, 0.6)
     gateway.choose, made.strategy = least_busy(late_counts(gateway, old_s)), "least-busy"
     made.crowd.closed_loop(clients, spread_s=0.05)
@@ -354,19 +344,14 @@ def cooldowns(seed: str) -> Scene:
     return made
 
 
-def _gateway_of(made: Scene) -> Gateway:
-    assert made.gateway is not None  # noqa: S101 - made by scene() with a router
-    return made.gateway
-
-
 def _gateway(made: Scene, choose: Callable[..., Choose], strategy: str) -> Gateway:
-    gateway = _gateway_of(made)
+    gateway = made.gateway
     gateway.choose, made.strategy = choose(lambda: gateway.in_flight), strategy
     return gateway
 
 
 def _fair(made: Scene, name: str) -> None:
-    gateway = _gateway_of(made)
+    gateway = made.gateway
     ways: Mapping[str, Choose] = {
         "least-busy": least_busy(lambda: gateway.in_flight),
         "round-robin": round_robin(),

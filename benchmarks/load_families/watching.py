@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from load_families.engine import Backend, Clock, Observations, Speed
-from load_families.families import Family, Scene
+from load_families.families import Family
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import Failure, FailureKind
@@ -147,44 +149,33 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 _ROUTER_EVERY_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
     """The result of one run."""
 
     family: str
     seed: str
     about: str
-    false_words: tuple[str, ...]
-    """Alarms that were announced wrongly."""
-    named_s: float | None
-    """Time at which oscillating was first announced."""
-    swing: float
-    """True swing of the run without its first minute."""
-    lost_errors: tuple[float, ...]
-    """Shown minus true percent of throughput lost, at each judgement that has both."""
-    judged: int
-    """Number of judgements with a known true loss."""
-    words: tuple[str, ...] = ()
-    """All verdicts announced, in order."""
-    alerts: tuple[str, ...] = ()
-    """Messages of alerts about balance."""
-
-
-@dataclass(slots=True)
-class _Book:
-    words: list[BalanceWord] = field(default_factory=list)
     false_words: set[str] = field(default_factory=set)
+    """Alarms that were announced wrongly."""
     named_s: float | None = None
+    """Time at which oscillating was first announced."""
+    swing: float = 0.0
+    """True swing of the run without its first minute."""
     lost_errors: list[float] = field(default_factory=list)
+    """Shown minus true percent of throughput lost, at each judgement that has both."""
     judged: int = 0
-    alerts: dict[str, None] = field(default_factory=dict)
+    """Number of judgements with a known true loss."""
+    words: list[str] = field(default_factory=list)
+    """All verdicts announced, in order."""
 
 
 class Watching:
     """Polls a scene's servers as the monitor does, and records the verdicts of the store."""
 
-    def __init__(self, family: Family, scene: Scene, scrape_s: float | None) -> None:
+    def __init__(self, family: Family, seed: str, scrape_s: float | None) -> None:
         """Start before the first second; `scrape_s` is the interval of a Prometheus, None for polls."""
+        scene = family.make(seed)
         self._family, self._scene, self._scrape_s = family, scene, scrape_s
         if scrape_s is not None:
             count = len(scene.backends)
@@ -200,7 +191,7 @@ class Watching:
             )
         watch = Watch(interval_s=scrape_s or 1.0, backends=tuple(known), routers=routers)
         self._store = Store(watch, clock=lambda: scene.clock.now_s, now=self._now)
-        self._book = _Book()
+        self._result = Run(family.name, seed, scene.about)
         for index in range(len(scene.backends)):
             self._look_from(index)
         for index, at_s in scene.appears_s.items():
@@ -208,22 +199,16 @@ class Watching:
         if routers:
             scene.clock.at(0.0, self._look_at_router)
 
-    def run(self) -> _Book:
-        """Run the scene to its end; return the record."""
-        clock = self._scene.clock
-        for turn in itertools.count(1):
-            if turn > self._family.seconds:
-                return self._book
-            clock.run(float(turn))
+    def run(self) -> Run:
+        """Run the scene to its end; return its result."""
+        for second in range(1, int(self._family.seconds) + 1):
+            self._scene.clock.run(float(second))
             self._store.judge()
-            if turn % EVERY_S == 0:
-                self._take_down()
-        raise AssertionError
-
-    @property
-    def swing(self) -> float:
-        """The true swing of the run without its first minute."""
-        return self._ledger.swing(min(60.0, self._family.seconds / 4), self._family.seconds)
+            if second % EVERY_S == 0:
+                self._record()
+        begin_s = min(60.0, self._family.seconds / 4)
+        self._result.swing = self._ledger.swing(begin_s, self._family.seconds)
+        return self._result
 
     def _now(self) -> datetime:
         return _START + timedelta(seconds=self._scene.clock.now_s)
@@ -252,37 +237,30 @@ class Watching:
     def _look_at_router(self) -> None:
         scene, now = self._scene, self._scene.clock.now_s
         gateway = scene.gateway
-        counted = gateway is not None and gateway.cooldown_s > 0
         sample = RouterSample(now, kind="litellm", alive=True, strategy=scene.strategy)
-        if gateway is not None and counted:
-            names = [one.name for one in scene.backends]
-            sample = RouterSample(
-                now,
-                kind="litellm",
-                alive=True,
-                strategy=scene.strategy,
+        if gateway.cooldown_s > 0:
+            sample = replace(
+                sample,
                 cooldown_s=gateway.cooldown_s,
-                failures={name: float(gateway.failures[index]) for index, name in enumerate(names)},
+                failures={one.name: float(gateway.failures[at]) for at, one in enumerate(scene.backends)},
                 cooldowns=float(gateway.cooldowns),
                 refusals=float(gateway.refusals),
             )
         self._store.accept(SourceKey.router("proxy"), sample, 3.0)
         scene.clock.after(_ROUTER_EVERY_S, self._look_at_router)
 
-    def _take_down(self) -> None:
-        """Record the announced verdicts and the alerts."""
-        seen, book, now = self._store.snapshot(), self._book, self._scene.clock.now_s
-        for alert in seen.alerts:
-            if alert.id.startswith("balance:"):
-                book.alerts[alert.message] = None
-        for found in seen.balance:
-            if not book.words or book.words[-1] is not found.word:
-                book.words.append(found.word)
-            if found.word is BalanceWord.OSCILLATING and book.named_s is None:
-                book.named_s = now
-            if self._is_false(found, now):
-                book.false_words.add(found.word.value)
-            self._compare_lost(found, now)
+    def _record(self) -> None:
+        """Record the announced verdicts."""
+        result, now = self._result, self._scene.clock.now_s
+        for balance in self._store.snapshot().balance:
+            word = balance.word.value
+            if result.words[-1:] != [word]:
+                result.words.append(word)
+            if balance.word is BalanceWord.OSCILLATING and result.named_s is None:
+                result.named_s = now
+            if self._is_false(balance, now):
+                result.false_words.add(word)
+            self._compare_lost(balance, now)
 
     def _is_false(self, found: Balance, now: float) -> bool:
         if self._scrape_s is not None:
@@ -311,9 +289,9 @@ class Watching:
         loaded = self._ledger.mean_total(now - found.window_s, now) >= max(16, 8 * len(self._scene.backends))
         if true is None or not loaded:
             return
-        self._book.judged += 1
+        self._result.judged += 1
         if found.lost_percent is not None:
-            self._book.lost_errors.append(found.lost_percent - true)
+            self._result.lost_errors.append(found.lost_percent - true)
 
 
 def page(backend: Backend, now: float) -> EngineSample:
@@ -340,18 +318,4 @@ def _histogram(seen: Observations) -> Histogram:
 
 def watch(family: Family, seed: str, scrape_s: float | None = None) -> Run:
     """Run one scene of a family, polled, or scraped each `scrape_s` seconds; return its result."""
-    scene = family.make(seed)
-    watching = Watching(family, scene, scrape_s)
-    book = watching.run()
-    return Run(
-        family.name,
-        seed,
-        scene.about,
-        tuple(sorted(book.false_words)),
-        book.named_s,
-        watching.swing,
-        tuple(book.lost_errors),
-        book.judged,
-        tuple(word.value for word in book.words),
-        tuple(book.alerts),
-    )
+    return Watching(family, seed, scrape_s).run()

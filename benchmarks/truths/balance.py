@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from families import SOON_S
 from load_families.families import FAMILIES, Family
@@ -29,27 +25,17 @@ FOUND_SHARE = 0.95
 def figures(*, short: bool) -> Iterator[Figure]:
     """Measure each family of loads."""
     for family in FAMILIES:
-        runs = list(_runs(family, short=short))
-        yield _false_alarms(family, runs)
+        seconds = SHORT_HERDING_S if family.herds else SHORT_S
+        kept = replace(family, seconds=seconds) if short else family
+        first, count = (SHORT_SEED, SHORT_RUNS) if short else (LONG_SEED, LONG_RUNS)
+        runs = [watch(kept, f"{family.name}-{seed}") for seed in range(first, first + count)]
+        wrong = sum(bool(one.false_words) for one in runs)
+        shown = f"{wrong} of {len(runs)} runs"
+        yield Figure(AREA, f"false alarms, {family.name}", "none", shown, shown, "none", holds=wrong == 0)
         if family.herds:
             yield _found(family, runs)
         if any(one.judged for one in runs):
             yield _loss(family, runs)
-
-
-def _runs(family: Family, *, short: bool) -> Iterator[Run]:
-    seed = SHORT_SEED if short else LONG_SEED
-    seconds = SHORT_HERDING_S if family.herds else SHORT_S
-    kept = replace(family, seconds=seconds) if short else family
-    for index in range(SHORT_RUNS if short else LONG_RUNS):
-        yield watch(kept, f"{family.name}-{seed + index}")
-
-
-def _false_alarms(family: Family, runs: Sequence[Run]) -> Figure:
-    wrong = sum(bool(one.false_words) for one in runs)
-    name = f"false alarms, {family.name}"
-    shown = f"{wrong} of {len(runs)} runs"
-    return Figure(AREA, name, "none", shown, shown, "none", holds=wrong == 0)
 
 
 def _found(family: Family, runs: Sequence[Run]) -> Figure:

@@ -17,7 +17,6 @@ from tables import Figure
 from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_reference
-from sparktop.sweep.result.results import ComparisonResult
 from sparktop.sweep.terms.statistics import value_of
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
@@ -42,8 +41,6 @@ class Truth:
     """Levels at which the factors hold; elsewhere the targets do not differ."""
     baseline: bool = False
     """Whether to compare against the first target."""
-    by_level: tuple[float, ...] = (1.0,) * len(LEVELS)
-    """Factor on `spread` at each level."""
 
     @property
     def names(self) -> list[str]:
@@ -58,25 +55,19 @@ Runs = dict[str, dict[int, dict[str, list[float]]]]
 def drawn(truth: Truth, luck: random.Random) -> Runs:
     """Draw the runs of all targets at all levels."""
     return {
-        name: {
-            level: _level(truth, factor if level in truth.at else 1.0, level, index, luck)
-            for index, level in enumerate(LEVELS)
-        }
+        name: {level: _level(truth, factor if level in truth.at else 1.0, level, luck) for level in LEVELS}
         for name, factor in zip(truth.names, truth.factors, strict=True)
     }
 
 
-def _level(
-    truth: Truth, factor: float, level: int, index: int, luck: random.Random
-) -> dict[str, list[float]]:
-    spread = truth.spread * truth.by_level[index]
+def _level(truth: Truth, factor: float, level: int, luck: random.Random) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {metric: [] for metric in RATES + TIMES}
     for _ in range(truth.runs):
         common = luck.gauss(0, 1), luck.gauss(0, 1)
         for metric, found in values.items():
             own = math.sqrt(1 - _OWN**2) * common[_LUCK.get(metric, 0)] + _OWN * luck.gauss(0, 1)
             sign = 1 if metric in RATES else -1
-            found.append((100.0 + level) * (factor * math.exp(spread * own)) ** sign)
+            found.append((100.0 + level) * (factor * math.exp(truth.spread * own)) ** sign)
     return values
 
 
@@ -111,16 +102,6 @@ class Tally:
     asked: int = 0
     """Pairs of targets at levels where their decode rates really differ."""
     found: int = 0
-
-    @property
-    def false_percent(self) -> float:
-        """Percent of tables with a false claim."""
-        return 100 * self.false / self.tables
-
-    @property
-    def power_percent(self) -> float | None:
-        """Percent of real differences in decode rate that were claimed; None if there are none."""
-        return 100 * self.found / self.asked if self.asked else None
 
 
 def judged(truth: Truth, found: Mapping[str, object], tally: Tally) -> None:
@@ -191,18 +172,13 @@ def _false(claim: Claim, speed: Mapping[int, Mapping[str, float]]) -> bool:
     return factors[claim.better] <= factors[claim.worse]
 
 
-def told(found: ComparisonResult) -> Mapping[str, object]:
-    """Return a comparison as JSON values."""
-    values: Mapping[str, object] = json.loads(found.model_dump_json(by_alias=True))
-    return values
-
-
 def tables(truth: Truth, count: int, seed: int) -> Tally:
     """Draw and compare `count` tables of one kind; return their tally."""
     luck, tally = random.Random(seed), Tally()  # noqa: S311 - a study, not a secret
     for _ in range(count):
         series = series_of_runs(drawn(truth, luck))
-        judged(truth, told(compare(series, baseline="t0" if truth.baseline else None)), tally)
+        found = compare(series, baseline="t0" if truth.baseline else None)
+        judged(truth, json.loads(found.model_dump_json(by_alias=True)), tally)
     return tally
 
 
@@ -232,7 +208,6 @@ def figures(*, short: bool) -> Iterator[Figure]:
         yield _rarely(name, tables(truth, count, seed))
     for name, truth, least in _DIFFERENT:
         yield _often(name, tables(truth, count, seed), least)
-    yield _covered(count, seed)
     yield _bound()
 
 
@@ -245,14 +220,14 @@ def _rarely(name: str, tally: Tally) -> Figure:
         f"{name}: tables that name one",
         "0",
         f"{tally.false} of {tally.tables}",
-        f"{tally.false_percent:.1f} %",
+        f"{100 * tally.false / tally.tables:.1f} %",
         f"5 % (of so few tables {100 * limit:.0f} %)",
         holds=tally.false <= limit * tally.tables,
     )
 
 
 def _often(name: str, tally: Tally, least_percent: float) -> Figure:
-    power = tally.power_percent or 0.0
+    power = 100 * tally.found / tally.asked
     return Figure(
         AREA,
         f"{name}: levels that name the faster one",
@@ -261,28 +236,6 @@ def _often(name: str, tally: Tally, least_percent: float) -> Figure:
         f"{power:.0f} %",
         f"at least {least_percent:.0f} %",
         holds=power >= least_percent,
-    )
-
-
-def _covered(count: int, seed: int) -> Figure:
-    """Return the row of a ratio's 95 % interval: how often it contains the truth, over all decode levels."""
-    luck = random.Random(seed)  # noqa: S311 - a study, not a secret
-    inside = whole = 0
-    for _ in range(count):
-        for row in compare(series_of_runs(drawn(Truth((1.0, 1.2), 3, _USUAL), luck))).rows:
-            if row.metric == "decode_tps" and row.ratio_ci95 is not None:
-                truth = 1.2 if row.ahead == "t1" else 1 / 1.2
-                whole += 1
-                inside += row.ratio_ci95[0] <= truth <= row.ratio_ci95[1]
-    share = 100 * inside / whole
-    return Figure(
-        AREA,
-        "95 % interval of a ratio",
-        "95 %",
-        f"{share:.1f} %",
-        f"{share - 95:+.1f}",
-        "91 to 99 %",
-        91 <= share <= 99,
     )
 
 

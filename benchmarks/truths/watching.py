@@ -1,25 +1,22 @@
 """Check what panels and reports show of servers whose truth is defined here.
 
-A scripted server on loopback answers by a virtual clock, so every count at every moment is known; pages go
-through the real socket, parser and store.
+A scripted server has a page by a virtual clock, so every count at every moment is known; pages go through the
+real parser and store.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from tables import Figure, relative
 
-from sparktop.model.failure import Failure
+from sparktop.engines import read_page
 from sparktop.model.snapshot import BackendView, Latency
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.sources.engine_http import EngineSource
 from sparktop.store import SourceKey, Store
 
 AREA = "watching"
@@ -27,8 +24,6 @@ BOUNDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Upper bounds of the scripted server's TTFT buckets in seconds."""
 LOADED_S, WATCHED_S = 90, 80
 """Seconds of load, and seconds of polls, which end while the load rises."""
-Page = Callable[[float], tuple[int, str]]
-"""Function from a virtual time in seconds to (HTTP status, body)."""
 
 
 class Truth:
@@ -60,8 +55,8 @@ class Truth:
         """Return the number of requests running at a time."""
         return sum(begin <= at < end for begin, end in self._spans)
 
-    def page(self, at: float, *, exemplars: bool = False) -> tuple[int, str]:
-        """Return (HTTP status, vLLM's metrics page) at a time."""
+    def page(self, at: float, *, exemplars: bool = False) -> str:
+        """Return vLLM's metrics page at a time."""
         seen = [ttft for came, ttft in self.ttfts if came <= at]
         name, model = "vllm:time_to_first_token_seconds", 'model_name="m"'
         after = ' # {trace_id="0af7"} 0.07 1700000000.0' if exemplars else ""
@@ -75,53 +70,25 @@ class Truth:
             f"{name}_count{{{model}}} {len(seen)}",
             "process_start_time_seconds 1.7e9",
         ]
-        return 200, "\n".join(lines) + "\n"
+        return "\n".join(lines) + "\n"
 
 
-async def watched(page: Page, seconds: int, *, health: Page | None = None) -> list[tuple[float, BackendView]]:
-    """Poll a server on loopback each virtual second; return (time, what the store shows) of each poll."""
+def watched(truth: Truth, *, exemplars: bool = False) -> list[tuple[float, BackendView]]:
+    """Poll a server each virtual second; return (time, what the store shows) of each poll."""
     clock = 0.0
-    answers: set[asyncio.Task[None] | None] = set()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers.add(asyncio.current_task())
-        with closing(writer):
-            while path := await _path(reader):
-                asked = {b"/metrics": page, b"/health": health}.get(path)
-                status, body = asked(clock) if asked else (404, "")
-                head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n"
-                writer.write(head.encode() + body.encode())
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    target = BackendTarget("b", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    target = BackendTarget("b", "http://127.0.0.1:8000")
     epoch = datetime(2026, 1, 1, tzinfo=UTC)
     store = Store(
         Watch(backends=(target,)), clock=lambda: clock, now=lambda: epoch + timedelta(seconds=clock)
     )
-    source = EngineSource(target, clock=lambda: clock)
     shown: list[tuple[float, BackendView]] = []
-    for second in range(seconds):
+    for second in range(WATCHED_S):
         clock = float(second)
-        reading = await source.poll(5.0)
-        store.accept(SourceKey.backend("b"), reading, 1.0)
+        sample = read_page(truth.page(clock, exemplars=exemplars).encode(), at=clock)
+        store.accept(SourceKey.backend("b"), sample, 1.0)
         (view,) = store.snapshot().backends
         shown.append((clock, view))
-        await asyncio.sleep(0)  # background requests are answered between polls
-        if source.identity is None or isinstance(reading, Failure):
-            await asyncio.sleep(0.01)
-    await source.close()
-    server.close()
-    await asyncio.gather(*(one for one in answers if one is not None))
-    await asyncio.sleep(0)  # a closed transport releases its socket in the loop's next iteration
     return shown
-
-
-async def _path(reader: asyncio.StreamReader) -> bytes:
-    """Return the path of the next request; b"" if the client has disconnected."""
-    try:
-        return (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return b""
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
@@ -129,12 +96,11 @@ def figures(*, short: bool) -> Iterator[Figure]:
     for seed in (1,) if short else range(1, 9):
         yield from _rates_and_quantiles(seed)
     yield from _words(1 if short else 8)
-    yield from _dead_engines()
 
 
 def _rates_and_quantiles(seed: int) -> Iterator[Figure]:
     truth = Truth(seed)
-    plain = asyncio.run(watched(truth.page, WATCHED_S))
+    plain = watched(truth)
     at, view = plain[-1]
     rate = (truth.tokens(at) - truth.tokens(at - 10.0)) / 10.0
     yield relative(AREA, f"tokens/s over 10 s, load {seed}", rate, view.generation_tps, 0.4, " /s")
@@ -150,7 +116,7 @@ def _rates_and_quantiles(seed: int) -> Iterator[Figure]:
         " s",
     )
     yield from _quantiles(f"load {seed}", window, view.ttft)
-    marked = asyncio.run(watched(lambda now: truth.page(now, exemplars=True), WATCHED_S))
+    marked = watched(truth, exemplars=True)
     yield from _quantiles(f"load {seed}, page with exemplars", window, marked[-1][1].ttft)
 
 
@@ -172,7 +138,7 @@ def _words(loads: int) -> Iterator[Figure]:
     looks = wrong = idle = 0
     for seed in range(100, 100 + loads):
         truth = Truth(seed)
-        for at, view in asyncio.run(watched(truth.page, WATCHED_S)):
+        for at, view in watched(truth):
             looks += 1
             moving = truth.tokens(at) > truth.tokens(at - 10.0)
             idle += view.state_text == "idle"
@@ -188,17 +154,3 @@ def _words(loads: int) -> Iterator[Figure]:
         "0 looks",
         holds=wrong == 0 and looks > idle,
     )
-
-
-def _dead_engines() -> Iterator[Figure]:
-    vllm = Truth(7)
-    sglang = 'sglang:num_running_reqs{tp_rank="0"} 1\n'
-    cases: tuple[tuple[str, str, Page, Page | None], ...] = (
-        ("vLLM, page alive, /health 503", "engine dead", vllm.page, lambda at: (503 if at > 5 else 200, "")),
-        ("vLLM, page 503", "engine dead", lambda at: (503, "") if at > 5 else vllm.page(at), None),
-        ("SGLang, page 503", "loading", lambda at: (503, "") if at > 5 else (200, sglang), None),
-        ("never seen, page 503", "loading", lambda _: (503, ""), None),
-    )
-    for name, word, page, health in cases:
-        shown = asyncio.run(watched(page, 30, health=health))[-1][1].state.value
-        yield Figure(AREA, name, word, shown, "–", "the word", holds=shown == word)

@@ -34,10 +34,8 @@ def test_a_hang_is_named_whatever_the_http_side_counts(engine: str, noise: str) 
 def test_the_table_counts_what_was_wrong() -> None:
     """The table counts hangs that are named too late and healthy runs that are suspected."""
     hang, healthy = stuck.PHASES[0], stuck.PHASES[-1]
-    late = stuck.Outcome(
-        hang.name, 1, hangs=True, watched=True, suspected_s=61.0, stuck_s=140.0, words=frozenset(), ended=True
-    )
-    false = replace(late, phase=healthy.name, hangs=False, suspected_s=70.0, stuck_s=None)
+    late = stuck.Outcome(hang, 1, suspected_s=61.0, stuck_s=140.0, ended=True)
+    false = replace(late, phase=healthy, suspected_s=70.0, stuck_s=None)
     lines = stuck.table([late, false])
     assert "| 1 | 0 | 0 | 1 | ≤ 61 s | ≤ 140 s | 0 of 1 |" in lines[2]
     assert lines[-1] == "0 of 1 hangs were named in time and ended; 1 of 1 healthy runs were suspected."
