@@ -30,6 +30,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import tables
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.demo.engine_page import Ledger
@@ -408,7 +409,7 @@ class Run:
             for key, reader in zip(self._nodes, self._readers, strict=False):
                 asked = key.name in self.store.progress.nodes_asked
                 sample = reader.look()
-                self.store.accept(key, sample if asked else dataclasses.replace(sample, processes=None))
+                self.store.accept(key, sample if asked else structs.replace(sample, processes=None))
 
     def _read(self) -> EngineSample:
         """Return the current page, which is built again only if something has changed."""

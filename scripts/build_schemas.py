@@ -15,10 +15,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -199,13 +200,19 @@ def documents() -> dict[str, Schema]:
         "snapshot.json": _titled("sparktop snapshot", schema_of(shown)),
         "event.json": _titled("an event for a hook or webhook", schema_of(lines)),
         "doctor.json": _titled("sparktop doctor --format json", schema_of(doctor)),
-        "sweep.json": _titled("a result of sparktop sweep or capacity", _model(SweepResult)),
-        "node.json": _titled("an answer of sparktop agent", _model(Reply)),
+        "sweep.json": _titled(
+            "a result of sparktop sweep or capacity", SweepResult.model_json_schema(mode="serialization")
+        ),
+        "node.json": _titled("an answer of sparktop agent", _of_struct(Reply)),
     }
 
 
-def _model(kind: type) -> Schema:
-    return TypeAdapter(kind).json_schema(mode="serialization")
+def _of_struct(kind: type) -> Schema:
+    """Return the schema of a Struct, with that of each Struct in it under `$defs`."""
+    (schema,), definitions = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    for one in definitions.values():
+        one["description"] = cleandoc(one["description"])
+    return {**definitions.pop(schema["$ref"].removeprefix("#/$defs/")), "$defs": definitions}
 
 
 def _titled(title: str, schema: Schema) -> Schema:

@@ -14,8 +14,10 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure, FailureKind
@@ -33,8 +35,7 @@ class AskError(ValueError):
     """A value in a viewer's request that cannot be parsed; the message names the value in one clean line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """A viewer's request for samples."""
 
     since: float | None = None

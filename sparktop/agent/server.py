@@ -18,9 +18,8 @@ from sparktop.agent.gate import Connection, Gate, Limits, Rates
 from sparktop.agent.reader import Ask, AskError, Sampler, from_query
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
-from sparktop.sources.decode import encode_fast
 from sparktop.sources.local import LocalSource
-from sparktop.sources.replies import ASKS_RANKS, encode_ranks, make_reply
+from sparktop.sources.replies import ASKS_RANKS, encode, encode_ranks, make_reply
 from sparktop.stopping import stopped_by_signals
 
 # `AgentServer` and the servers of `sparktop export` and `sparktop serve` add the routes. The last one
@@ -267,7 +266,7 @@ class AgentServer(WebServer):
             interval_s=self._sampler.interval_s,
             simulated=self._simulated,
         )
-        return json_bytes(encode_fast(reply))
+        return json_bytes(encode(reply))
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         from sparktop.agent.exposition import page as node_page  # late: many agents are never scraped

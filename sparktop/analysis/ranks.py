@@ -8,9 +8,9 @@ different operations. One answer alone proves nothing either: ranks launch ahead
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.ranks import (
     ALL_OPERATIONS,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sparktop.demo.faults import NO_SYMPTOMS
@@ -409,7 +408,7 @@ def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTabl
     load, own = condition.busy, condition.engine_cpu_percent
     engine = one(_ENGINE_PID, machine.engine, 5310, 12 + 88 * load)
     if own is not None:
-        engine = dataclasses.replace(engine, cpu_percent=own)
+        engine = structs.replace(engine, cpu_percent=own)
     front = SERVER_PID if machine.rank in {None, 0} else None
     rows = (
         *((engine,) if condition.engine_bytes else ()),
@@ -501,7 +500,7 @@ class MachineReader:
         self.show_processes = False
         """Whether samples include the process table."""
         addresses = () if address is None else (address,)
-        self._identity = dataclasses.replace(
+        self._identity = structs.replace(
             IDENTITY, hostname=name, boot_id=f"simulated-{name}", addresses=addresses
         )
         self.address = address
@@ -553,7 +552,7 @@ class MachineReader:
         self._down_until, self._boots = now + down_s, self._boots + 1
         self._machine = replace(self._machine, leak_from_s=now + down_s)
         name = self._identity.hostname
-        self._identity = dataclasses.replace(
+        self._identity = structs.replace(
             self._identity,
             boot_id=f"simulated-{name}-{self._boots}",
             booted_at=time.time() + down_s,
@@ -567,7 +566,7 @@ class MachineReader:
             self._condition = self._judge(now)
             self._at, self._marks = now, self._read(now)
         sample = sample_of(now, self._condition, self._machine)
-        return sample if self.show_processes else dataclasses.replace(sample, processes=None)
+        return sample if self.show_processes else structs.replace(sample, processes=None)
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
         """Return a sample of the machine at the current time, without waiting."""

@@ -7,9 +7,10 @@ import platform
 import resource
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
+
+from msgspec.structs import fields
 
 from sparktop import __version__
 from sparktop.doctor.check import Check, Status

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
 from sparktop.model.node import CoreGroup, CpuReading
@@ -57,8 +58,7 @@ _DESIGNS = {
 """Names by implementer and part number of MIDR_EL1, from arch/arm64/include/asm/cputype.h."""
 
 
-@dataclass(frozen=True, slots=True)
-class Design:
+class Design(Struct, frozen=True):
     """The CPU cores of one design, such as Cortex-X925."""
 
     name: str
@@ -67,8 +67,7 @@ class Design:
     max_mhz: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cores:
+class Cores(Struct, frozen=True):
     """The core designs of a machine, and a description of its processors."""
 
     designs: tuple[Design, ...] = ()
@@ -77,8 +76,7 @@ class Cores:
     """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725"."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Core:
+class _Core(Struct, frozen=True):
     """The fields of one core in /proc/cpuinfo."""
 
     midr: tuple[int, int] | None = None

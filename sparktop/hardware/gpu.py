@@ -7,10 +7,12 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import CounterRates, read_text
 from sparktop.model.node import GpuProcess, GpuReading, LostGpu, MigInstance
@@ -490,8 +492,7 @@ def _gib(size_bytes: int) -> str:
     return f"{size_bytes / (1 << 30):.1f} GiB"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuMemory:
+class GpuMemory(Struct, frozen=True):
     """A GPU's memory as the NVIDIA driver reports it."""
 
     unified: bool | None = None
@@ -630,8 +631,7 @@ _MEMORY_EIGHTHS = 8
 """A profile's memory is counted in eighths of the GPU's memory, rounded up."""
 
 
-@dataclass(frozen=True, slots=True)
-class MigSlice:
+class MigSlice(Struct, frozen=True):
     """A MIG instance with its NVML handle and its ids."""
 
     reading: MigInstance
@@ -764,8 +764,7 @@ _NOT_KNOWN = 2**64 - 1
 """NVML_VALUE_NOT_AVAILABLE: the driver does not report the memory of this process."""
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """GPU memory and type of one process, merged from all NVML lists that contain the process."""
 
     memory_bytes: int | None
@@ -884,8 +883,7 @@ _RANGES = {
 outside its range is discarded."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuPicture:
+class GpuPicture(Struct, frozen=True):
     """The readings of all GPUs at one time, and their use of the machine's own memory (unified memory)."""
 
     gpus: tuple[GpuReading, ...] = ()
@@ -899,8 +897,7 @@ class GpuPicture:
     """Bytes that processes hold on the GPUs that use the machine's memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Device:
+class _Device(Struct, frozen=True):
     """The NVML handle and the readers of one GPU, valid until NVML is opened again."""
 
     index: int

@@ -8,9 +8,10 @@ import shutil
 import struct
 import subprocess
 import threading
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import parse_int, read_bytes, read_int, read_text
 from sparktop.model.node import LastBoot, NodeIdentity

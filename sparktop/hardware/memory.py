@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sparktop.hardware.kernel_file import CounterRates, parse_int, read_bytes
 from sparktop.model.node import (
@@ -53,8 +54,7 @@ Meminfo = Mapping[str, int]
 """Values of /proc/meminfo by line name: in bytes, or a count of pages where the line has no unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBar:
+class MemoryBar(Struct, frozen=True):
     """The parts of the memory bar, and what was corrected so that their sizes add up to the total."""
 
     parts: tuple[MemoryPart, ...] = ()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import (
     CounterRates,
@@ -43,8 +45,7 @@ _ERRORS = {"rx_errors": 2, "tx_errors": 10}
 """Indexes of columns in /proc/net/dev; the error counters have the names that /sys uses for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
+class _Link(Struct, frozen=True):
     """Values of an interface that change seldom: state, type, link rate and rate of its PCIe link."""
 
     up: bool | None
@@ -196,8 +197,7 @@ link's rate is accepted."""
 _GIGA = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """The PCIe link rate of the device that a port belongs to, and the network interface of the port."""
 
     bus_bits_per_s: float | None
@@ -205,8 +205,7 @@ class _Place:
     read_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Port:
+class _Port(Struct, frozen=True):
     """Values of a port that are read seldom: PCIe link, network interface, state, link rate, packet rates."""
 
     folder: str
@@ -217,8 +216,7 @@ class _Port:
     """Packets per second by direction, "rx" and "tx"; None where unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Errors:
+class _Errors(Struct, frozen=True):
     """Increases per second of a port's error and congestion counters, between their last two reads."""
 
     total_per_s: float | None = None

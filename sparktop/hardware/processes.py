@@ -12,9 +12,11 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import entries, parse_int, read_bytes, read_small
 from sparktop.model.node import COMPILERS, ProcessReading, ProcessTable, Workload, Workloads
@@ -586,8 +588,7 @@ _WORKLOADS_MOST = 64
 _NOT_ENGINE = Title("", "")
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """A process whose command line was read."""
 
     title: Title | None
@@ -596,8 +597,7 @@ class _Seen:
     """Time up to which the command line is read again."""
 
 
-@dataclass(slots=True)
-class _Use:
+class _Use(Struct):
     """CPU time and start of a workload at the previous reading."""
 
     start: int

@@ -10,8 +10,10 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import entries, read_bytes
 from sparktop.model.failure import Failure, FailureKind
@@ -200,8 +202,7 @@ _WORDS = {
 }
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """A row of the table of communicators."""
 
     comms: int
@@ -210,8 +211,7 @@ class _Group:
     errors: str
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A communicator that is being read."""
 
     group: int
@@ -547,8 +547,7 @@ _PACKAGES = 3
 """Folders between a library file and the folder of Python packages: nvidia/nccl/lib."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedNccl:
+class LoadedNccl(Struct, frozen=True):
     """The NCCL library of one process."""
 
     pid: int
@@ -681,8 +680,7 @@ _LOCAL: tuple[Address, ...] = (("::1", _PORT), ("127.0.0.1", _PORT))
 _MOST_ADDRESSES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The answer of NCCL on this machine, with a remark on its version."""
 
     answer: RanksAnswer

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sparktop.hardware.kernel_file import by_number, entries, read_int, read_text
 from sparktop.model.node import PowerRail, SensorReading
@@ -24,8 +25,7 @@ _SANE_C = (-100.0, 200.0)
 absolute zero."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sensor:
+class _Sensor(Struct, frozen=True):
     """A temperature sensor: its name, the path of its file and its critical temperature."""
 
     name: str
@@ -132,8 +132,7 @@ _POWER_MAX_UW = 20_000_000_000
 """20 kW: values above it, and below 0, are discarded."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rail:
+class _Rail(Struct, frozen=True):
     """The paths of the files of a power rail, which can have a file for power, for energy or for both."""
 
     name: str

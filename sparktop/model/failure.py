@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sparktop.model.text import TextEnum
 
@@ -68,8 +69,7 @@ def lasting(message: str) -> str:
     return message.partition(_COUNTDOWN)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why a poll of a server, router or machine returned no sample."""
 
     kind: FailureKind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 MIN_INTERVAL_S = 0.25
 MAX_INTERVAL_S = 60.0
@@ -13,8 +14,7 @@ MAX_TIMEOUT_S = 60.0
 """Bounds of the longest time that a poll may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+class Instant(Struct, frozen=True):
     """One moment on two clocks: monotonic, to compute durations, and wall clock, to show to people."""
 
     at: float

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 XID, OOM, THERMAL, AER = "xid", "oom", "thermal", "aer"
 """Kinds of lines of the kernel's log: a GPU's fault, a process killed for lack of memory, overheating, and a
 fatal fault of a PCIe device."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelLine:
+class KernelLine(Struct, frozen=True):
     """A line of the kernel's log that says how something ended."""
 
     since_boot_s: float
@@ -26,8 +26,7 @@ class KernelLine:
     """The process that it names."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelLog:
+class KernelLog(Struct, frozen=True):
     """The lines of this boot that say how something ended, the newest last."""
 
     lines: tuple[KernelLine, ...] = ()
@@ -35,8 +34,7 @@ class KernelLog:
     """Why the log cannot be read, and which group would allow it; None if it is read."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastBoot:
+class LastBoot(Struct, frozen=True):
     """How the boot before this one ended, as far as this user may read it."""
 
     clean: bool | None = None
@@ -56,8 +54,7 @@ COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
 """Names of the programs that compile kernels for an engine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """A process of an inference engine, or another process that holds GPU memory."""
 
     pid: int
@@ -101,8 +98,7 @@ class Workload:
         return self.container_name or self.container
 
 
-@dataclass(frozen=True, slots=True)
-class Workloads:
+class Workloads(Struct, frozen=True):
     """The workloads of a machine at one time."""
 
     processes: tuple[Workload, ...] = ()
@@ -117,8 +113,7 @@ class Workloads:
         return next((one for one in self.processes if one.pid == pid), None)
 
 
-@dataclass(frozen=True, slots=True)
-class CoreGroup:
+class CoreGroup(Struct, frozen=True):
     """The CPU cores of one design in a machine. A GB10 has two such groups: ten large and ten small cores."""
 
     name: str
@@ -130,8 +125,7 @@ class CoreGroup:
     max_mhz: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CpuReading:
+class CpuReading(Struct, frozen=True):
     """Processor use since the previous sample; percentages are None or empty in the first sample."""
 
     percent: float | None = None
@@ -158,8 +152,7 @@ GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_P
 """Names of the parts of the memory bar, from left to right; a newer agent may send other names."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPart:
+class MemoryPart(Struct, frozen=True):
     """One part of the memory bar: a use of the machine's memory, such as cache, and its size."""
 
     name: str
@@ -169,8 +162,7 @@ class MemoryPart:
 _LEAST_HANDOVER_BYTES = 1 << 28
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReading:
+class MemoryReading(Struct, frozen=True):
     """Memory of the machine; if `unified` is true, the GPU uses the same memory (GB10)."""
 
     unified: bool | None = None
@@ -231,8 +223,7 @@ class MemoryReading:
         return f"{size} are scratch memory of kexec handover (KHO): kho=off on the kernel's command line"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuProcess:
+class GpuProcess(Struct, frozen=True):
     """A process that holds GPU memory."""
 
     pid: int
@@ -244,8 +235,7 @@ class GpuProcess:
     """Index of the MIG instance in which the process runs; None without MIG."""
 
 
-@dataclass(frozen=True, slots=True)
-class MigInstance:
+class MigInstance(Struct, frozen=True):
     """A part of a GPU that is split by NVIDIA's Multi-Instance GPU (MIG) mode."""
 
     index: int
@@ -256,8 +246,7 @@ class MigInstance:
     memory_used_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GpuReading:
+class GpuReading(Struct, frozen=True):
     """One GPU. Any field may be None, where the GPU's driver does not report it."""
 
     index: int
@@ -291,8 +280,7 @@ class GpuReading:
     mig_instances: tuple[MigInstance, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LostGpu:
+class LostGpu(Struct, frozen=True):
     """A GPU that does not answer, although the driver lists it or an earlier sample had it."""
 
     index: int
@@ -308,8 +296,7 @@ class LostGpu:
         return f"GPU {self.index} ({known})" if known else f"GPU {self.index}"
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkReading:
+class NetworkReading(Struct, frozen=True):
     """Traffic, link rate and errors of one network interface or RDMA port."""
 
     name: str
@@ -338,8 +325,7 @@ class NetworkReading:
         return min(known) if known else None
 
 
-@dataclass(frozen=True, slots=True)
-class SensorReading:
+class SensorReading(Struct, frozen=True):
     """Reading of a temperature sensor other than the GPU's."""
 
     name: str
@@ -347,8 +333,7 @@ class SensorReading:
     critical_c: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PowerRail:
+class PowerRail(Struct, frozen=True):
     """Reading of a power rail (on a DGX Spark by the third-party hwmon driver spbm)."""
 
     name: str
@@ -356,8 +341,7 @@ class PowerRail:
     energy_j: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessReading:
+class ProcessReading(Struct, frozen=True):
     """A process as the process table lists it."""
 
     pid: int
@@ -372,8 +356,7 @@ class ProcessReading:
     """None unless the reader may use the socket of Docker or Podman."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTable:
+class ProcessTable(Struct, frozen=True):
     """The processes that use the most memory of a machine, largest first."""
 
     processes: tuple[ProcessReading, ...] = ()
@@ -383,8 +366,7 @@ class ProcessTable:
     """Seconds since the table was read: it is read less often than the rest of the sample."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSample:
+class NodeSample(Struct, frozen=True):
     """One sample of a machine: processor, memory, GPUs, network, sensors and processes."""
 
     at: float
@@ -412,8 +394,7 @@ class NodeSample:
     `missed`."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySample:
+class MemorySample(Struct, frozen=True):
     """A reading of a machine's memory alone, taken several times a second while free memory falls steeply."""
 
     at: float
@@ -421,8 +402,7 @@ class MemorySample:
     memory: MemoryReading
 
 
-@dataclass(frozen=True, slots=True)
-class NodeIdentity:
+class NodeIdentity(Struct, frozen=True):
     """What identifies a machine: operating system, driver, product, processors and addresses.
 
     Mostly constant.

@@ -13,11 +13,8 @@ _TEXT_LIMIT = 1000
 
 
 def fields_of(record: object, *without: str) -> dict[str, object]:
-    """Return the fields of a Struct or dataclass by name, but for those in `without`; {} for None."""
-    no_fields: tuple[str, ...] = ()
-    names = getattr(record, "__struct_fields__", no_fields) or getattr(
-        record, "__dataclass_fields__", no_fields
-    )
+    """Return the fields of a Struct by name, but for those in `without`; {} for None."""
+    names: tuple[str, ...] = getattr(record, "__struct_fields__", ())
     return {name: getattr(record, name) for name in names if name not in without}
 
 

@@ -8,7 +8,8 @@ launched, and its RAS thread (reliability, availability, serviceability) reports
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sparktop.model.text import TextEnum
 
@@ -27,8 +28,7 @@ class RankStatus(TextEnum):
     """Its process answers, but does not know the communicator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
+class Rank(Struct, frozen=True):
     """A rank of a communicator that answered, or several ranks with equal counts that are not named."""
 
     rank: int | None
@@ -47,8 +47,7 @@ class Rank:
     """Number of ranks that this entry stands for; above 1 only where `rank` is None."""
 
 
-@dataclass(frozen=True, slots=True)
-class MissingRank:
+class MissingRank(Struct, frozen=True):
     """A rank of a communicator about which nothing was received."""
 
     rank: int
@@ -59,8 +58,7 @@ class MissingRank:
     """Whether NCCL considers its process dead, which it does 60 s after the last contact."""
 
 
-@dataclass(frozen=True, slots=True)
-class Communicator:
+class Communicator(Struct, frozen=True):
     """A communicator with its ranks."""
 
     hash: str
@@ -72,8 +70,7 @@ class Communicator:
     missing: tuple[MissingRank, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RanksAnswer:
+class RanksAnswer(Struct, frozen=True):
     """One answer of NCCL's RAS thread about one job."""
 
     nccl: str | None = None
@@ -99,8 +96,7 @@ class RanksAnswer:
         return frozenset(f"{one.hash}:{one.secondary_hash or ''}" for one in self.communicators)
 
 
-@dataclass(frozen=True, slots=True)
-class RanksReading:
+class RanksReading(Struct, frozen=True):
     """A query about the ranks of a backend: its beginning, its answer, or why there is none."""
 
     at: float
@@ -133,8 +129,7 @@ APART = frozenset({RanksWord.DIVERGED, RanksWord.MISSING})
 """Verdicts that explain why an engine stands still."""
 
 
-@dataclass(frozen=True, slots=True)
-class RanksVerdict:
+class RanksVerdict(Struct, frozen=True):
     """What the answers about the ranks of a backend mean."""
 
     word: RanksWord
@@ -158,8 +153,7 @@ class RanksVerdict:
         return self.sentence if self.word in APART else None
 
 
-@dataclass(frozen=True, slots=True)
-class RanksView:
+class RanksView(Struct, frozen=True):
     """What screens and reports show about the ranks of a backend."""
 
     verdict: RanksVerdict

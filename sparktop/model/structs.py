@@ -1,16 +1,12 @@
-"""What `msgspec.Struct` has no setting for: fields that do not count for a value's text or its equality.
-
-And what works on records of both kinds: Structs, and the dataclasses of what travels over ssh.
-"""
+"""What `msgspec.Struct` has no setting for: fields that do not count for a value's text or its equality."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 Value = TypeVar("Value", bound=Struct)
 
@@ -44,14 +40,3 @@ def compare_without(*names: str) -> Callable[[type[Value]], type[Value]]:
         return cls
 
     return decorate
-
-
-def is_record(value: object) -> bool:
-    """Return whether `value` is an instance of a Struct or a dataclass."""
-    return isinstance(value, Struct) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
-
-
-def copy_record(record: Any, changes: Mapping[str, object]) -> Any:  # noqa: ANN401 - of any class
-    """Return a copy of a Struct or dataclass with other values of the fields that `changes` names."""
-    is_struct = isinstance(record, Struct)
-    return structs.replace(record, **changes) if is_struct else dataclasses.replace(record, **changes)

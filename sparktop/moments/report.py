@@ -12,6 +12,7 @@ from statistics import fmean, median
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop import __version__
@@ -27,7 +28,6 @@ from sparktop.model.plain import json_time
 from sparktop.model.plain import plain as json_values
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendState, NodeView
-from sparktop.model.structs import copy_record, is_record
 from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.moments.moment import (
@@ -910,7 +910,7 @@ def _copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - an
             clean(privacy.name(key)) if isinstance(key, str) else key: _copy(one, "", privacy)
             for key, one in value.items()
         }
-    if not is_record(value) or isinstance(value, Series):
+    if not isinstance(value, Struct) or isinstance(value, Series):
         return value
     parts = {
         name: _copy(getattr(value, name), name, privacy)
@@ -923,7 +923,7 @@ def _copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - an
         parts["name"] = clean(privacy.machine(value.name))
     if isinstance(value, Alert | Event | Spell) and _is_of_node(value):
         parts["subject"] = clean(privacy.machine(value.subject))
-    return copy_record(value, parts)
+    return replace(value, **parts)
 
 
 def _is_of_node(value: Alert | Event | Spell) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
+
+from msgspec.structs import replace
 
 from sparktop import __version__
 from sparktop.hardware.ras import Found

@@ -1,14 +1,15 @@
-"""Replies of node agents as JSON lines, written with the standard library alone: they travel over ssh."""
+"""Replies of node agents as JSON lines. They travel over ssh: the standard library writes them."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct, field
 
 from sparktop import __version__
 from sparktop.hardware.ras import Found
@@ -44,8 +45,8 @@ def _plain(value: object) -> dict[str, object] | str:
     read = _readers.get(kind)
     if read is not None:
         return read(value)
-    if (names := _field_names(value)) is not None:
-        read = _readers[kind] = _reader(names)
+    if isinstance(value, Struct):
+        read = _readers[kind] = _reader(value.__struct_fields__)
         return read(value)
     if isinstance(value, Mapping):
         return dict(value)
@@ -57,14 +58,6 @@ def _plain(value: object) -> dict[str, object] | str:
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_plain
 )
-
-
-def _field_names(value: object) -> tuple[str, ...] | None:
-    """Return the names of a record's fields; None for what is none. Only viewers have Structs."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return tuple(field.name for field in fields(value))
-    names: tuple[str, ...] | None = getattr(type(value), "__struct_fields__", None)
-    return names
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[object], dict[str, object]]:
@@ -83,7 +76,7 @@ def _finite(value: object) -> object:
         return [_finite(item) for item in value]
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
-    if _field_names(value) is not None:
+    if isinstance(value, Struct):
         return _finite(_plain(value))
     return value
 
@@ -102,8 +95,7 @@ def _finite(value: object) -> object:
 SCHEMA = "sparktop.node/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A node agent's reply to a request for samples."""
 
     sparktop: str
@@ -169,8 +161,7 @@ ASKS_RANKS = "X-Sparktop-Ranks"
 """The header without which an agent does not ask NCCL: a web page of another server cannot send it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RanksReply:
+class RanksReply(Struct, frozen=True):
     """An agent's reply to the request to ask NCCL."""
 
     schema: str

@@ -49,6 +49,8 @@ from sparktop.agent.reader import run
 
 sys.exit(run())
 '''
+_STAND_IN = "sources/reader_structs.py"
+"""Sent as `msgspec`, which makes the records of this package's modules and is not installed there."""
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the zip file: the oldest that the format can express."""
 _UNIX, _MODE = 3, 0o644
@@ -82,6 +84,8 @@ def reader_bundle() -> Bundle:
 def _own_files() -> Iterator[tuple[str, bytes]]:
     """Yield name in the zip file and source of each module of this package that is sent."""
     root = files("sparktop")
+    yield "msgspec/__init__.py", root.joinpath(_STAND_IN).read_bytes()
+    yield "msgspec/structs.py", b"from dataclasses import replace\n"
     for module in _MODULES:
         yield f"sparktop/{module}.py", root.joinpath(f"{module}.py").read_bytes()
     for package in _PACKAGES:

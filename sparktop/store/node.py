@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import MachineLook
@@ -160,7 +159,7 @@ class NodeTrack:
         self.health.good(newest.at)
         self.view = replace(
             self.view,
-            sample=dataclasses.replace(newest, missed=()) if newest.missed else newest,
+            sample=structs.replace(newest, missed=()) if newest.missed else newest,
             failure=None,
             failing_since=None,
             history=NodeHistory(**self._histories.series()),
@@ -173,7 +172,7 @@ class NodeTrack:
         """Show a newer reading of the memory in the newest sample; histories and alerts do not change."""
         known = self.view.sample
         if known is not None and reading.at > known.at:
-            self.view = replace(self.view, sample=dataclasses.replace(known, memory=reading.memory))
+            self.view = replace(self.view, sample=structs.replace(known, memory=reading.memory))
 
     def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
         """Update the node's speed state with `steps`, the step time comparison of the backend on the node."""

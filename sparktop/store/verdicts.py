@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import Evidence, Machine, Peer
@@ -730,7 +729,7 @@ class StartBook:
 
         title = ENGINES[start.engine].title if start.engine in ENGINES else "the server"
         message = f"{title} refuses connections while it loads (process {start.server.pid} on {start.node})"
-        return dataclasses.replace(failure, kind=FailureKind.LOADING, message=message)
+        return structs.replace(failure, kind=FailureKind.LOADING, message=message)
 
     def answered(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
         """Record that a server answers; return an event with the duration of the start that it ends."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain, pairwise
 from statistics import median
 from typing import Protocol
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.speed_state import IDLE_PERCENT, SLOW_CLOCK, THROTTLED, Pace, follow
@@ -537,7 +537,7 @@ class MachineFeed:
                 self._deliver(key, Failure(FailureKind.UNREACHABLE, clean(message), self._clock()), None)
             elif sample is not None and sample.at > self._seen[one.name] + _SHIFT_S:
                 self._seen[one.name] = sample.at
-                self._deliver(key, dataclasses.replace(sample, at=min(sample.at, self._clock())), took_ms)
+                self._deliver(key, structs.replace(sample, at=min(sample.at, self._clock())), took_ms)
 
     def add_nodes(self, servers: Iterable[FoundServer], every_s: float) -> None:
         """Make the machines of `servers` nodes of the store, and forget the others that were."""

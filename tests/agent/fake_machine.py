@@ -6,7 +6,8 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, ProcessReading, ProcessTable

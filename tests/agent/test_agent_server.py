@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop import __version__
 from sparktop.agent.access import open_tls

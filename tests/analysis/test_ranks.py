@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 import pytest
+from msgspec import structs
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.hardware.ras import parse_json, parse_text
@@ -98,18 +98,16 @@ def test_6_two_jobs_that_both_stand_still_leave_it_open_which_one_is_meant() -> 
 def moved(found: RanksAnswer, count: int) -> RanksAnswer:
     """Return an answer whose last communicator has launched `count` AllReduces on all ranks."""
     *others, last = found.communicators
-    ranks = tuple(
-        dataclasses.replace(rank, counts={**rank.counts, "AllReduce": count}) for rank in last.ranks
-    )
-    return dataclasses.replace(found, communicators=(*others, dataclasses.replace(last, ranks=ranks)))
+    ranks = tuple(structs.replace(rank, counts={**rank.counts, "AllReduce": count}) for rank in last.ranks)
+    return structs.replace(found, communicators=(*others, structs.replace(last, ranks=ranks)))
 
 
 def changed(found: RanksAnswer, **fields: object) -> RanksAnswer:
     """Return an answer with other fields in rank 1 of the last communicator."""
     *others, last = found.communicators
     first, second = last.ranks
-    ranks = (first, dataclasses.replace(second, **fields))  # type: ignore[arg-type]  # fields of a rank
-    return dataclasses.replace(found, communicators=(*others, dataclasses.replace(last, ranks=ranks)))
+    ranks = (first, structs.replace(second, **fields))  # type: ignore[arg-type]  # fields of a rank
+    return structs.replace(found, communicators=(*others, structs.replace(last, ranks=ranks)))
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -95,7 +95,7 @@ def test_one_failing_call_costs_no_other_reading(call: str, code: int) -> None:
     driver.failing[call] = refuse(code)
     picture = GpuReader(NOWHERE, driver).read(0.0, machine_bytes)
     gpu = only(picture)
-    lost = {name for name in GpuReading.__slots__ if getattr(gpu, name) != getattr(whole, name)}
+    lost = {name for name in GpuReading.__struct_fields__ if getattr(gpu, name) != getattr(whole, name)}
     # The threshold is read only if the driver has no margin, and then replaces it.
     if call == "nvmlDeviceGetMarginTemperature" and code != UNKNOWN_ERROR:
         assert gpu.slowdown_c == 87.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import MemoryPart, MemoryReading
@@ -53,7 +53,7 @@ def test_an_empty_root_gives_a_sample_of_nothing(tmp_path: Path) -> None:
     machine.read()
     sample = machine.read()
     assert sample.memory == MemoryReading()
-    assert set(dataclasses.astuple(sample.cpu)) == {None, ()}
+    assert set(structs.astuple(sample.cpu)) == {None, ()}
     assert sample.network == ()
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sparktop.hardware.memory import MemoryReader, read_meminfo
 from sparktop.model.node import (
@@ -114,7 +114,7 @@ def test_the_bar_adds_up_whatever_is_said(
 ) -> None:
     """The parts add up to the total to the byte, each above 0 and in order; unattributed memory is one."""
     reading = judge(meminfo | {"MemTotal": meminfo.get("MemTotal", 2**35)}, unified, gpu_bytes)
-    figures = [value for value in dataclasses.astuple(reading) if isinstance(value, int | float)]
+    figures = [value for value in structs.astuple(reading) if isinstance(value, int | float)]
     assert all(value >= 0 for value in figures)
     names = [part.name for part in reading.parts]
     assert names == [name for name in ORDER if name in names]

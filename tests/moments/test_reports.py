@@ -195,7 +195,7 @@ def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded) -> 
         model="/srv/canary/gpt-oss",
         group="canary-g",
     )
-    identity = dataclasses.replace(shown.nodes[0].identity, hostname="canary-dgx", addresses=("10.9.8.7",))
+    identity = replace(shown.nodes[0].identity, hostname="canary-dgx", addresses=("10.9.8.7",))
     changed = replace(
         shown,
         backends=(backend,),

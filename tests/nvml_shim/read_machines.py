@@ -7,11 +7,12 @@ machines.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import NodeSample
@@ -41,8 +42,8 @@ def drawn(sample: NodeSample, driver: str | None) -> dict[str, object]:
     panel = [row_text(row) for row in node_panel(view, 118, 12, WINDOW, 100.0)]
     detail = [row_text(row) for row in node_detail(view, (), 118, 60, AXIS)]
     return {
-        "gpus": [dataclasses.asdict(gpu) for gpu in sample.gpus],
-        "gpus_lost": [dataclasses.asdict(gpu) for gpu in sample.gpus_lost],
+        "gpus": [to_builtins(gpu) for gpu in sample.gpus],
+        "gpus_lost": [to_builtins(gpu) for gpu in sample.gpus_lost],
         "note": sample.gpu_note,
         "unified": sample.memory.unified,
         "processes_bytes": sample.memory.gpu_processes_bytes,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
@@ -163,18 +163,18 @@ def test_hostile_names_stay_inside(playing: Snapshot, size: tuple[int, int]) -> 
     )
     node = playing.nodes[0]
     assert node.sample is not None
-    gpu = dataclasses.replace(
+    gpu = structs.replace(
         node.sample.gpus[0],
         name=name,
         throttle_reasons=(name, name),
         throttled_percent={name: 3.0},
         processes=tuple(GpuProcess(index, name, None) for index in range(30)),
     )
-    sample = dataclasses.replace(
+    sample = structs.replace(
         node.sample,
         gpus=(gpu, gpu),
-        network=tuple(dataclasses.replace(link, name=name, kind=name) for link in node.sample.network),
-        sensors=tuple(dataclasses.replace(sensor, name=name) for sensor in node.sample.sensors),
+        network=tuple(structs.replace(link, name=name, kind=name) for link in node.sample.network),
+        sensors=tuple(structs.replace(sensor, name=name) for sensor in node.sample.sensors),
     )
     node = replace(node, name=name, sample=sample)
     for rows in (
@@ -190,7 +190,7 @@ def test_a_discrete_gpu_has_its_own_memory() -> None:
     memory = MemoryReading(
         unified=False, total_bytes=100 * GIB, used_bytes=40 * GIB, page_cache_bytes=10 * GIB
     )
-    text = node_text(NodeSample(0.0, memory=memory, gpus=(dataclasses.replace(gpu, power_limit_w=700.0),)))
+    text = node_text(NodeSample(0.0, memory=memory, gpus=(structs.replace(gpu, power_limit_w=700.0),)))
     assert "70.0 GiB of 140.0 GiB" in text
     assert "90.0 of 700 W" in text
     assert "GPU processes" not in text

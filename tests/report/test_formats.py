@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from functools import cache
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.graphics.cells import cell_width
@@ -164,11 +164,11 @@ def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: s
     dead = replace(full_snapshot.backends[1], name=name, failure=failure)
     sample = full_snapshot.nodes[0].sample
     assert sample is not None
-    odd = dataclasses.replace(
+    odd = structs.replace(
         sample,
-        rails=(dataclasses.replace(sample.rails[0], name=name),),
-        network=(dataclasses.replace(sample.network[0], name=name, errors={name: 1.0}),),
-        gpus=(dataclasses.replace(sample.gpus[0], name=name, throttle_reasons=(name,)),),
+        rails=(structs.replace(sample.rails[0], name=name),),
+        network=(structs.replace(sample.network[0], name=name, errors={name: 1.0}),),
+        gpus=(structs.replace(sample.gpus[0], name=name, throttle_reasons=(name,)),),
     )
     node = replace(full_snapshot.nodes[0], name=name, failure=failure, sample=odd)
     alert = replace(full_snapshot.alerts[0], subject=name, message=name)
@@ -233,10 +233,10 @@ def test_hostile_words_of_a_node_do_no_harm(full_snapshot: Snapshot) -> None:
     name = "x\x1b[31m\u202e" + "w" * 300
     sample = full_snapshot.nodes[0].sample
     assert sample is not None
-    odd = dataclasses.replace(
+    odd = structs.replace(
         sample,
-        gpus=(dataclasses.replace(sample.gpus[0], throttle_reasons=(name,)),),
-        network=(dataclasses.replace(sample.network[0], name=name, errors={name: 1.0}),),
+        gpus=(structs.replace(sample.gpus[0], throttle_reasons=(name,)),),
+        network=(structs.replace(sample.network[0], name=name, errors={name: 1.0}),),
     )
     node = replace(full_snapshot.nodes[0], sample=odd)
     text = text_snapshot.render(replace(full_snapshot, nodes=(node,)), 80)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.model.structs import copy_record
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.store import Reading, SourceKey, Store
 
@@ -54,7 +54,7 @@ class World:
     def feed(self, reading: Reading, at: float | None = None, name: str = "b") -> BackendView:
         """Accept a reading at a time, and return the backend as it is then."""
         self.at = reading.at if at is None else at
-        self.store.accept(SourceKey.backend(name), copy_record(reading, {"at": self.at}), 5.0)
+        self.store.accept(SourceKey.backend(name), replace(reading, at=self.at), 5.0)
         return self.view(name)
 
     def tokens(self, at: float, tokens: float, *, start_time: float | None = None) -> BackendView:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.state import verdict
@@ -88,13 +88,11 @@ class World:
             self.store.accept(BACKEND, EngineSample(self.at, engine, (now,)))
             for name, one in zip(self.nodes, gpus, strict=False):
                 if self.at % 2 == 0:
-                    node = dataclasses.replace(
+                    node = structs.replace(
                         sample or NodeSample(0.0, processes=table(5.0)),
                         at=self.at,
                         gpus=(one,),
-                        memory=dataclasses.replace(
-                            sample.memory if sample else MemoryReading(), unified=True
-                        ),
+                        memory=structs.replace(sample.memory if sample else MemoryReading(), unified=True),
                     )
                     self.store.accept(SourceKey.node(name), node)
             self.store.judge()
@@ -203,7 +201,7 @@ def test_an_engine_over_two_machines() -> None:
     assert "2 GPUs wait: 96 %, 19 W, 2,405 MHz, RDMA 0 MB/s" in world.view.state_rule
     half = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
     assert half.run(130, HELD, SPINNING, sample=silent).word is Progress.STILL
-    traffic = dataclasses.replace(
+    traffic = structs.replace(
         silent, network=(NetworkReading("roce0", "rdma", rx_bytes_per_s=300e6, tx_bytes_per_s=300e6),)
     )
     link = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)

@@ -12,10 +12,11 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadEvent, RequestEnded
@@ -93,8 +94,7 @@ _PAGE_BYTES = 200
 _NO_BACKEND = ("no deployments available", "no healthy deployment", "no available backend")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailure(Failure):
+class RequestFailure(Failure, frozen=True):
     """The failure of a request, with `word`, the error code under which result files count it."""
 
     word: str = HTTP

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sparktop.hardware.ras import parse_json
 from sparktop.model.ranks import RanksAnswer

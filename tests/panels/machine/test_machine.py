@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable
 from functools import cache
@@ -10,6 +9,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.state import verdict
@@ -256,11 +256,11 @@ def network_texts(*links: NetworkReading, width: int = 69) -> list[str]:
     ("link", "percent"),
     [
         (PORT, 48.0),
-        (dataclasses.replace(PORT, bus_bits_per_s=None), 24.0),
-        (dataclasses.replace(PORT, link_bits_per_s=None, bus_bits_per_s=None), None),
-        (dataclasses.replace(PORT, rx_bytes_per_s=None, tx_bytes_per_s=None), None),
-        (dataclasses.replace(PORT, rx_bytes_per_s=None), 24.0),
-        (dataclasses.replace(PORT, bus_bits_per_s=0.0), None),
+        (structs.replace(PORT, bus_bits_per_s=None), 24.0),
+        (structs.replace(PORT, link_bits_per_s=None, bus_bits_per_s=None), None),
+        (structs.replace(PORT, rx_bytes_per_s=None, tx_bytes_per_s=None), None),
+        (structs.replace(PORT, rx_bytes_per_s=None), 24.0),
+        (structs.replace(PORT, bus_bits_per_s=0.0), None),
     ],
 )
 def test_use_is_of_what_can_pass(link: NetworkReading, percent: float | None) -> None:
@@ -284,7 +284,7 @@ def test_rdma_stands_apart(width: int) -> None:
 @pytest.mark.long
 def test_errors_have_their_names() -> None:
     """Counters that moved are named below their port, the busiest first; without them there is no row."""
-    failing = dataclasses.replace(
+    failing = structs.replace(
         PORT, errors_per_s=12.5, errors={"rnr_nak_retry_err": 0.5, "out_of_sequence": 12.0}
     )
     lines = network_texts(failing)

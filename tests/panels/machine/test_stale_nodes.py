@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.state import verdict, wall_of
@@ -47,7 +47,7 @@ class Watched:
     def sample(self, at: float) -> None:
         """Deliver a sample taken at second `at`."""
         self.at = max(self.at, at)
-        self.store.accept(NODE, dataclasses.replace(node_sample(at, 1.0, Machine()), at=at), 1.0)
+        self.store.accept(NODE, structs.replace(node_sample(at, 1.0, Machine()), at=at), 1.0)
         self.store.judge()
 
     def fail_until(self, at: float) -> Snapshot:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
@@ -163,10 +163,10 @@ def test_a_machines_level_is_extremes_and_means() -> None:
 def test_looks_at_an_idle_machine_are_in_no_mean() -> None:
     """Its heat and its memory count, its clock and power do not; without a reported use it is not idle."""
     idle = GpuReading(0, utilization_percent=0.0, temperature_c=80.0, power_w=9.0, sm_clock_mhz=208)
-    busy = dataclasses.replace(
+    busy = structs.replace(
         idle, utilization_percent=96.0, temperature_c=70.0, power_w=90.0, sm_clock_mhz=2400
     )
-    mute = dataclasses.replace(busy, utilization_percent=None, sm_clock_mhz=2200)
+    mute = structs.replace(busy, utilization_percent=None, sm_clock_mhz=2200)
     points = [node_point(NodeSample(at, gpus=(gpu,))) for at, gpu in enumerate((idle, busy, mute))]
     side = node_side(points)
     assert (side.gpu_c_max, side.power_w_mean, side.sm_clock_mhz_mean) == (80.0, 90.0, 2300.0)

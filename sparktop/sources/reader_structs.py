@@ -1,0 +1,21 @@
+"""What the reader that is sent over ssh uses of msgspec, made of standard dataclasses.
+
+It is sent as the package `msgspec`: nothing has to be installed on the other machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+__all__ = ["Struct", "field"]
+
+
+class Struct:
+    """A record: its fields are the annotations of the class."""
+
+    __struct_fields__: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, *, frozen: bool = False) -> None:
+        """Give a class of records its methods."""
+        dataclass(frozen=frozen)(cls)
+        cls.__struct_fields__ = tuple(one.name for one in fields(cls))  # type: ignore[arg-type]  # is one now
