@@ -126,7 +126,7 @@ async def test_sweeps_that_sent_other_things_are_not_compared_as_equals(
         if number == 2:
             file.write_text('{"prompt": "other words"}\n', encoding="utf-8")
         paths.append(command.home / f"r{number}.json")
-        options = ["-c", "1", "--runs", "3", "--tg", "9", "--no-warm-up", "--prompts", str(file), *extra]
+        options = ["-c", "1", "--runs", "1", "--tg", "9", "--no-warm-up", "--prompts", str(file), *extra]
         code, _, err = await command.run("--target", f"s={server.url}", *options, "-o", str(paths[-1]))
         assert code == 0, err
     assert main(["compare", str(paths[0]), str(paths[1])]) == 0
@@ -144,37 +144,18 @@ async def test_sweeps_that_sent_other_things_are_not_compared_as_equals(
     ("words", "message"),
     [
         (["--extra-body", "{temperature: 0}"], "--extra-body: must be a JSON object"),
-        (["--extra-body", "[1]"], "--extra-body: must be a JSON object"),
-        (["--extra-body", '{"a": NaN}'], "not JSON"),
-        (["--extra-body", "{" * 100_000], "--extra-body: must be a JSON object"),
         (["--extra-body", '{"stream": false}'], "the sweep sets stream itself"),
-        (["--extra-body", '{"max_tokens": 5}'], "--tg"),
-        (["--header", "X-Key"], "NAME=VALUE"),
         (["--header", "X-Key: hush\nX-More: 1"], "the value of X-Key"),
-        (["--header", "X-Key: hush\n"], "the value of X-Key"),
-        (["--header", "X-Key=hush\x00"], "the value of X-Key"),
-        (["--header", "X Key=hush"], "NAME=VALUE"),
         (["--header", "Authorization: Bearer hush"], "--api-key-env"),
-        (["--header", "content-length=5"], "the sweep sets content-length itself"),
         (["--prompts", "none.jsonl"], "none.jsonl: cannot be read: No such file"),
-        (["--prompts", "."], "cannot be read: Is a directory"),
         (["--prompts", "/dev/zero"], "not a regular file"),
-        (["--prompts", "empty.jsonl"], "empty.jsonl: holds no prompt"),
-        (["--prompts", "blank.txt"], "blank.txt: holds no prompt"),
         (["--prompts", "bad.jsonl"], "bad.jsonl, line 2: is not JSON"),
-        (["--prompts", "keyless.jsonl"], "keyless.jsonl, line 1: has no prompt"),
-        (["--prompts", "bytes.txt"], "bytes.txt, line 2: is not UTF-8"),
         (["--prompts", "huge.jsonl"], "huge.jsonl: is larger than 64 MiB"),
         (["--prompts", "many.txt"], "many.txt: has more than 100,000 prompts"),
         (["--prompts", "good.txt", "--pp", "5"], "leave out --pp"),
-        (["--prompts", "good.txt", "--agents", "1"], "--agents makes prompts of its own"),
-        (["--prompts", "good.txt", "--depth", "4k"], "--depth makes prompts of its own"),
-        (["--prompts", "chat.json", "--api", "completions"], "leave out --api completions"),
     ],
 )
-@pytest.mark.parametrize("name", ["sweep", "capacity"])
 def test_what_cannot_be_sent_is_one_line(
-    name: str,
     words: list[str],
     message: str,
     tmp_path: Path,
@@ -182,12 +163,9 @@ def test_what_cannot_be_sent_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Bad JSON, files that are too large, empty or broken, and headers that are none end with exit code 2."""
-    if name == "capacity" and {"--agents", "--depth", "--pp"} & set(words):
-        pytest.skip("not an option of this command")
     monkeypatch.chdir(tmp_path)
     _broken_files(tmp_path)
-    kind = ["--concurrency"] if name == "capacity" else []
-    assert main([name, "http://127.0.0.1:1", *kind, *words]) == 2
+    assert main(["sweep", "http://127.0.0.1:1", *words]) == 2
     said = capsys.readouterr()
     assert message in said.err
     assert len(said.err.splitlines()) == 1
@@ -198,14 +176,9 @@ def test_what_cannot_be_sent_is_one_line(
 
 def _broken_files(folder: Path) -> None:
     files = {
-        "empty.jsonl": b"",
-        "blank.txt": b"\n \n",
         "bad.jsonl": b'{"prompt": "a"}\n{"prompt": \n',
-        "keyless.jsonl": b'{"question_id": 3}\n',
-        "bytes.txt": b"fine\n\xff\n",
-        "many.txt": b"x\n" * 1_000_000,
+        "many.txt": b"x\n" * 100_001,
         "good.txt": b"one\ntwo\n",
-        "chat.json": b'[{"messages": [{"role": "user", "content": "hello"}]}]',
     }
     for name, content in files.items():
         (folder / name).write_bytes(content)

@@ -206,7 +206,7 @@ async def test_too_many_failures_are_a_bad_result(command: Command, server: Stre
     assert code == 0, err
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
 async def test_a_signal_keeps_what_is_done(
     command: Command, server: StreamServer, signum: signal.Signals
 ) -> None:

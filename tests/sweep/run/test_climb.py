@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
-from sparktop.model.targets import SweepSpec
 from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
@@ -91,34 +90,8 @@ def test_the_best_level_is_the_lowest_that_reaches_the_most() -> None:
     assert saturation(levels, "decode_tps").concurrency == 16
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        SweepSpec(order="abba"),
-        SweepSpec(slo="ttft_p90_ms=2000"),
-        SweepSpec(concurrency=(1, 2), runs=3),
-    ],
-)
-def test_levels_that_are_given_are_all_that_is_measured(spec: SweepSpec) -> None:
-    """Listed levels, interleaved targets and a search have no further levels and equal numbers of runs."""
-    plan = make_plan(find_preset("quick") | spec, TARGETS)
-    assert (plan.climb_to, plan.more_runs) == (None, False)
-
-
-def test_only_bursts_by_runs_get_more_runs() -> None:
-    """Where seconds or requests bound a level, these decide."""
-    preset = find_preset("quick")
-    assert make_plan(preset, TARGETS).more_runs
-    for spec in (SweepSpec(duration_s=5.0), SweepSpec(requests=20), SweepSpec(mode="steady")):
-        assert not make_plan(preset | spec, TARGETS).more_runs
-    configured = SweepSpec("own", concurrency=(2,), climb_to=8, more_runs=True)
-    plan = make_plan(configured, TARGETS)
-    assert (plan.climb_to, plan.more_runs) == (8, True)
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("slots", [8, 32, 128])
-@pytest.mark.parametrize("known", ["reported", "unknown"])
+@pytest.mark.parametrize(("slots", "known"), [(8, "reported"), (32, "unknown")])
 async def test_quick_finds_where_a_server_is_full(
     slots: int, known: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

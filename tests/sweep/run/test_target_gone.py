@@ -1,4 +1,4 @@
-"""A server that dies half way through rates, agents, recorded traffic or depths: all so far is kept."""
+"""A server that dies half way through rates, agents or depths: all so far is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ max_context_tokens = 4000
 tool_pause_s = 0.02
 human_pause_s = 0.05
 """
-ROW = '{"timestamp": %d, "input_length": 40, "output_length": 8}\n'
 
 
 def rates(target: SweepTarget, _: Path) -> Plan:
@@ -42,14 +41,8 @@ def rates(target: SweepTarget, _: Path) -> Plan:
 def agents(target: SweepTarget, folder: Path) -> Plan:
     path = folder / "quick.toml"
     path.write_text(WORKLOAD, encoding="utf-8")
-    preset = SweepSpec("a", agents=(1, 3), workload=str(path), duration_s=3.0)
+    preset = SweepSpec("a", agents=(1, 3), workload=str(path), duration_s=2.0)
     return make_plan(preset | SweepSpec(seed=1), [target])
-
-
-def trace(target: SweepTarget, folder: Path) -> Plan:
-    path = folder / "day.jsonl"
-    path.write_text("".join(ROW % (50 * number) for number in range(60)), encoding="utf-8")
-    return make_plan(SweepSpec("t", trace=str(path), seed=1, warmup=False), [target])
 
 
 def depths(target: SweepTarget, _: Path) -> Plan:
@@ -113,11 +106,9 @@ async def test_a_depth_beyond_the_context_costs_its_levels_only(bench: Bench) ->
     [
         (rates, 2, Phase.RUNNING, 20),
         (agents, 2, Phase.RUNNING, 12),
-        (trace, 1, Phase.RUNNING, 20),
         (depths, 1, Phase.CONTEXT, 1),
-        (depths, 2, Phase.RUNNING, 3),
     ],
-    ids=["rate", "agents", "trace", "depth-context", "depth"],
+    ids=["rate", "agents", "depth-context"],
 )
 async def test_a_target_that_dies_ends_the_sweep_and_costs_no_level_before(
     bench: Bench, make: Callable[..., Plan], levels: int, phase: Phase, requests: int, tmp_path: Path
