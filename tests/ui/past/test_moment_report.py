@@ -42,34 +42,23 @@ def written(folder: Path) -> dict[str, str]:
     return {path.suffix: path.read_text(encoding="utf-8") for path in folder.glob("sparktop-*")}
 
 
-async def test_the_board_saves_the_minutes_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HTML, Markdown, and the snapshot on the screen as JSON, all of one moment, are saved."""
+@pytest.mark.parametrize(("keys", "last"), [((), 30), (("left_square_bracket",), 20)])
+async def test_the_board_saves_the_minutes_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], last: int
+) -> None:
+    """HTML, Markdown, and the snapshot on the screen as JSON, all of one moment; nothing later is in them."""
     monkeypatch.chdir(tmp_path)
     live = Rehearsal(nodes=1)
     app = SparktopApp(live.store.snapshot, store=live.store)
     for _ in range(30):
         live.play(1.0)
         app.rewind.add(live.store.snapshot(), lambda: None)
-    assert (await saved(app)).startswith("saved sparktop-")
+    assert (await saved(app, *keys)).startswith("saved sparktop-")
     texts = written(tmp_path)
     assert set(texts) == {".html", ".md", ".json"}
-    assert "09:00:01 to 09:00:30 UTC" in texts[".md"]
+    assert f"09:00:01 to 09:00:{last} UTC" in texts[".md"]
     assert "192.168.100" not in texts[".md"] + texts[".html"]
-    assert json.loads(texts[".json"])["taken_at"].startswith("2026-01-15T09:00:30")
-
-
-async def test_a_past_moment_saves_the_minutes_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ten seconds back: nothing later is in the report."""
-    monkeypatch.chdir(tmp_path)
-    live = Rehearsal(nodes=1)
-    app = SparktopApp(live.store.snapshot, store=live.store)
-    for _ in range(30):
-        live.play(1.0)
-        app.rewind.add(live.store.snapshot(), lambda: None)
-    await saved(app, "left_square_bracket")
-    assert "09:00:01 to 09:00:20 UTC" in written(tmp_path)[".md"]
+    assert json.loads(texts[".json"])["taken_at"].startswith(f"2026-01-15T09:00:{last}")
 
 
 @pytest.mark.parametrize("filled", [True, False])

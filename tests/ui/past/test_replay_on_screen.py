@@ -9,7 +9,6 @@ from textual.containers import Vertical
 
 from sparktop.cli import main
 from sparktop.commands.snapshot import FORMATS
-from sparktop.panels.parts.text import row_text, row_width
 from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
@@ -17,6 +16,7 @@ from sparktop.store.store import Journals
 from sparktop.ui.replay import ReplayApp
 from sparktop.ui.screens.menu import MenuScreen
 from stage.rehearsal import Outage, Rehearsal
+from tests.ui.board import Board
 
 pytestmark = pytest.mark.outside
 
@@ -35,62 +35,73 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
-async def test_keys_move_the_moment(path: Path, size: tuple[int, int]) -> None:
+class Stage(Board):
+    """A recording in the application."""
+
+    app: ReplayApp
+
+    def __init__(self, path: Path) -> None:
+        """Open the recording."""
+        self.replay = Replay(Recording([path]))
+        self.app = ReplayApp(self.replay)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, and read the recording until their moment is on the screen."""
+        await self.pilot.press(*keys)
+        for _ in range(2_000):
+            self.replay.work(0.1)
+            if not self.replay.busy:
+                break
+        self.app._redraw()
+        await self.pilot.pause()
+
+    @property
+    def at(self) -> float:
+        """The time of the moment that is shown."""
+        assert self.overview.shown is not None
+        return self.overview.shown.at
+
+
+async def test_keys_move_the_moment(path: Path) -> None:
     """Steps, events, start, end and a typed time; + and - change the speed; sweeps are refused."""
-    replay = Replay(Recording([path]))
-    app = ReplayApp(replay)
-
-    def texts() -> list[str]:
-        return [row_text(row) for row in app.overview.canvas.rows]
-
-    async with app.run_test(size=size) as pilot:
-
-        async def press(*keys: str) -> None:
-            await pilot.press(*keys)
-            for _ in range(2_000):
-                replay.work(0.1)
-                if not replay.busy:
-                    break
-            app._redraw()
-            await pilot.pause()
-
-        await press()
-        assert (len(texts()), {row_width(row) for row in app.overview.canvas.rows}) == (size[1], {size[0]})
-        assert " end" in texts()[0]
-        assert "┃" in texts()[-2]
-        await press("left_curly_bracket")
-        assert app.overview.shown is not None
-        assert app.overview.shown.at == pytest.approx(42, abs=2)
-        await press("left_square_bracket")
-        assert all(one.ok for one in app.overview.shown.backends)
-        await press("home")
-        assert app.overview.shown.at < 3
-        await press("g", *"20s ago", "enter")
-        assert app.overview.shown.at == pytest.approx(70, abs=2)
-        await press("plus", "plus", "minus", "plus")
-        assert "REPLAY" in texts()[0]
-        assert "4×" in texts()[0]
-        await press("s")
-        assert [notice.message for notice in app._notifications] == [Replay.refusal]
-        await press("end")
-        assert " end" in texts()[0]
+    stage = Stage(path)
+    async with stage.on((80, 24)):
+        await stage.press()
+        for size in ((200, 50), (80, 24)):
+            await stage.resize(*size)
+            assert stage.size == size
+            assert " end" in stage.rows[0]
+            assert "┃" in stage.rows[-2]
+        await stage.press("left_curly_bracket")
+        assert stage.at == pytest.approx(42, abs=2)
+        await stage.press("left_square_bracket")
+        assert stage.overview.shown is not None
+        assert all(one.ok for one in stage.overview.shown.backends)
+        await stage.press("home")
+        assert stage.at < 3
+        await stage.press("g", *"20s ago", "enter")
+        assert stage.at == pytest.approx(70, abs=2)
+        await stage.press("plus", "plus", "minus", "plus")
+        assert "REPLAY" in stage.rows[0]
+        assert "4×" in stage.rows[0]
+        await stage.press("s")
+        assert stage.notes == [Replay.refusal]
+        await stage.press("end")
+        assert " end" in stage.rows[0]
 
 
 async def test_the_menu_of_a_recording_offers_what_it_has(path: Path) -> None:
     """No limits, no guard and no saving; the speed is there, and changes."""
-    replay = Replay(Recording([path]))
-    app = ReplayApp(replay)
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await pilot.press("m")
-        await pilot.pause()
-        assert isinstance(app.screen, MenuScreen)
-        assert [tab.title for tab in app.screen._tabs] == ["board", "recording"]
-        assert "save" not in str(app.screen.query_one(Vertical).border_subtitle)
-        await pilot.press("2", "right", "s")
-        await pilot.pause()
-        assert replay.speed == 2
-        assert [note.message for note in app._notifications] == ["a recording has nothing to save"]
+    stage = Stage(path)
+    async with stage.on((80, 24), notices=True):
+        await stage.press("m")
+        menu = stage.app.screen
+        assert isinstance(menu, MenuScreen)
+        assert [tab.title for tab in menu._tabs] == ["board", "recording"]
+        assert "save" not in str(menu.query_one(Vertical).border_subtitle)
+        await stage.press("2", "right", "s")
+        assert stage.replay.speed == 2
+        assert stage.notes == ["a recording has nothing to save"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -118,13 +129,9 @@ def test_what_does_not_fit_is_refused(
     assert message in capsys.readouterr().err
 
 
-def test_replay_needs_a_terminal(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without one it says what to use instead."""
+def test_replay_needs_a_terminal_and_a_recording(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the one it says what to use instead, without the other what to name."""
     assert main(["replay", str(path)]) == 2
     assert "sparktop snapshot --from FILE --at TIME" in capsys.readouterr().err
-
-
-def test_replay_needs_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a file it says what to name."""
     assert main(["replay"]) == 2
     assert "name a recording: FILE" in capsys.readouterr().err

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 
-import pytest
 from textual.containers import VerticalScroll
-from textual.pilot import Pilot
 from textual.widgets import Static
 
 from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.parts.figures import wrapped
-from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.screens.menu import MenuScreen
 from stage.rehearsal import Rehearsal
+from tests.ui.board import SIZES, Board
 
 
 @cache
@@ -25,13 +23,8 @@ def picture() -> Snapshot:
     return Rehearsal().play(10).snapshot()
 
 
-async def press(pilot: Pilot[None], *keys: str) -> None:
-    await pilot.press(*keys)
-    await pilot.pause()
-
-
-def told(app: SparktopApp) -> list[str]:
-    return str(app.screen.query_one("#help", Static).render()).splitlines()
+def told(board: Board) -> list[str]:
+    return str(board.app.screen.query_one("#help", Static).render()).splitlines()
 
 
 def test_every_key_is_in_a_group() -> None:
@@ -40,98 +33,75 @@ def test_every_key_is_in_a_group() -> None:
     assert sorted(key.name for key in found) == sorted(key.name for key in KEYS)
 
 
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (200, 50)])
-async def test_wrapped_lines_keep_their_indent(size: tuple[int, int]) -> None:
+async def test_wrapped_lines_keep_their_indent_and_tab_goes_from_group_to_group() -> None:
     """A line begins with a heading, a key or label, or the blanks of the second column.
 
-    A label that is too long for its column stands in a row of its own.
+    A label that is too long for its column stands in a row of its own. Each tab brings the next heading to
+    the first line, shift and tab the one before.
     """
-    app = SparktopApp(picture)
-    async with app.run_test(size=size) as pilot:
-        await press(pilot, "question_mark")
-        lines = told(app)
-        width = app.screen.query_one("#help", Static).content_region.width
-        assert max(map(len, lines)) <= width
-        headings = {part for one in HelpScreen.sections(KEYS) for part in wrapped(one.title, width - 1)}
-        words = {entry.head for one in HelpScreen.sections(KEYS) for entry in one.entries}
-        graphs = next(at for at, line in enumerate(lines) if line == "Graphs")
-        for line in lines[:graphs]:
-            assert not line or line in headings or line.startswith(" ")
-            assert line[:13].strip() == "" or line in headings or line[12] == " " or line[1:] in words
+    board = Board(picture)
+    async with board.on(SIZES[0]):
+        for size in SIZES:
+            await board.resize(*size)
+            await board.press("question_mark")
+            lines = told(board)
+            width = board.app.screen.query_one("#help", Static).content_region.width
+            assert max(map(len, lines)) <= width
+            headings = {part for one in HelpScreen.sections(KEYS) for part in wrapped(one.title, width - 1)}
+            words = {entry.head for one in HelpScreen.sections(KEYS) for entry in one.entries}
+            for line in lines[: lines.index("Graphs")]:
+                assert not line or line in headings or line.startswith(" ")
+                assert line[:13].strip() == "" or line in headings or line[12] == " " or line[1:] in words
+            if size[0] <= 80:
+                box = board.app.screen.query_one(VerticalScroll)
+                for title in ("Sweeps (load tests)", "Move", "Back in time"):
+                    await board.press("tab")
+                    assert told(board)[round(box.scroll_y)] == title
+                await board.press("shift+tab", "shift+tab", "tab")
+                assert told(board)[round(box.scroll_y)] == "Move"
+            await board.press("escape")
 
 
-async def test_typing_searches_and_esc_goes_back_step_by_step() -> None:
-    """Only entries with all words stay; backspace and esc widen the search, esc then closes."""
-    app = SparktopApp(picture)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "question_mark")
-        everything = told(app)
-        await press(pilot, *"ktv ", *["backspace"] * 3, *"v")
-        assert any("98 % of the KV cache" in line for line in told(app))
-        assert len(told(app)) < len(everything) / 2
-        await press(pilot, *"zzz")
-        assert told(app) == ["nothing found: fewer letters find more"]
-        await press(pilot, "escape")
-        assert told(app) == everything
-        await press(pilot, "escape")
-        assert app.screen is app.overview
-
-
-async def test_enter_runs_what_was_found() -> None:
-    """The marked key's action happens on the screen below, as if the key had been pressed."""
-    app = SparktopApp(picture)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "ctrl+p", *"alerts full")
-        assert told(app)[1].startswith("▸e")
-        await press(pilot, "enter")
-        assert app.screen is app.overview
-        assert app.overview.zoomed == PanelKey("events", "")
-        await press(pilot, "ctrl+p", *"quit", "escape", "escape", "escape")
-        assert app.overview.zoomed is None
-
-
-async def test_the_search_finds_settings_and_opens_the_menu_there() -> None:
-    """A word of a setting finds it; Enter opens the options with that setting marked."""
-    app = SparktopApp(picture)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "question_mark", *"slow clock")
-        assert any(line.startswith("Options") for line in told(app))
-        assert any(line.startswith("▸slow clock: ") for line in told(app))
-        await press(pilot, "enter")
-        assert isinstance(app.screen, MenuScreen)
-        assert app.screen._chosen.file_name == "alerts.slow_clock_mhz"
-
-
-@pytest.mark.parametrize("size", [(60, 16), (80, 24)])
-async def test_tab_goes_from_group_to_group(size: tuple[int, int]) -> None:
-    """Each tab brings the next heading to the first line, shift and tab the one before."""
-    app = SparktopApp(picture)
-    async with app.run_test(size=size) as pilot:
-        await press(pilot, "question_mark")
-        for title in ("Sweeps (load tests)", "Move", "Back in time"):
-            await press(pilot, "tab")
-            box = app.screen.query_one(VerticalScroll)
-            assert told(app)[round(box.scroll_y)] == title
-        await press(pilot, "shift+tab", "shift+tab", "tab")
-        assert told(app)[round(app.screen.query_one(VerticalScroll).scroll_y)] == "Move"
-
-
-async def test_arrows_mark_another_of_the_keys_found() -> None:
-    """Down goes to the next and round; Enter runs the one that is marked."""
-    app = SparktopApp(picture)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "ctrl+p", *"show or hide", "down")
-        assert [line[1] for line in told(app) if line.startswith("▸")] == ["2"]
-        await press(pilot, "enter")
-        assert not app.overview.view.boxes.backends
+async def test_typing_searches_and_enter_runs_what_was_found() -> None:
+    """Only entries with all words stay, keys and settings; esc widens the search, then closes."""
+    board = Board(picture)
+    async with board.on((80, 24)):
+        await board.press("question_mark")
+        everything = told(board)
+        await board.press(*"ktv ", *["backspace"] * 3, *"v")
+        assert any("98 % of the KV cache" in line for line in told(board))
+        assert len(told(board)) < len(everything) / 2
+        await board.press(*"zzz")
+        assert told(board) == ["nothing found: fewer letters find more"]
+        await board.press("escape")
+        assert told(board) == everything
+        await board.press("escape")
+        assert board.home
+        await board.press("ctrl+p", *"alerts full")
+        assert told(board)[1].startswith("▸e")
+        await board.press("enter")
+        assert board.home
+        assert board.zoomed() == PanelKey("events", "")
+        await board.press("ctrl+p", *"quit", "escape", "escape", "escape")
+        assert board.zoomed() is None
+        await board.press("ctrl+p", *"show or hide", "down")
+        assert [line[1] for line in told(board) if line.startswith("▸")] == ["2"]
+        await board.press("enter")
+        assert not board.overview.view.boxes.backends
+        await board.press("question_mark", *"slow clock")
+        assert any(line.startswith("Options") for line in told(board))
+        assert any(line.startswith("▸slow clock: ") for line in told(board))
+        await board.press("enter")
+        assert isinstance(board.app.screen, MenuScreen)
+        assert board.app.screen._chosen.file_name == "alerts.slow_clock_mhz"
 
 
 async def test_q_closes_unless_it_is_searched() -> None:
     """As the first key q, ? and Enter close; after / they belong to the search."""
-    app = SparktopApp(picture)
-    async with app.run_test(size=(80, 24)) as pilot:
+    board = Board(picture)
+    async with board.on((80, 24)):
         for key in ("q", "question_mark", "enter", "f1"):
-            await press(pilot, "question_mark", key)
-            assert app.screen is app.overview
-        await press(pilot, "question_mark", "slash", *"queueing")
-        assert any("requests waited" in line for line in told(app))
+            await board.press("question_mark", key)
+            assert board.home
+        await board.press("question_mark", "slash", *"queueing")
+        assert any("requests waited" in line for line in told(board))
