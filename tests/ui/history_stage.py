@@ -82,6 +82,11 @@ class Shown(Driven):
         return self.screen.query_one(Input)
 
     @property
+    def home(self) -> bool:
+        """Whether the history is the topmost screen."""
+        return self.app.screen is self.screen
+
+    @property
     def current(self) -> str | None:
         """The key of the row under the cursor."""
         return None if self.screen.current is None else self.screen.current.key

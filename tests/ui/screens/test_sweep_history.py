@@ -120,7 +120,7 @@ async def test_two_results_are_compared_the_older_first(tmp_path: Path) -> None:
         assert "after  a, new 2026-11-21" in shown.text
         assert "faster at c2" in shown.text
         await shown.press("escape", "home", "space", "c")
-        assert shown.app.screen is shown.screen
+        assert shown.home
         assert "3 are marked: mark two" in shown.text
     async with shown.on(marked=["old.json"]):
         await shown.press("c")
@@ -155,7 +155,7 @@ async def test_the_words_below_are_buttons_and_escape_leaves_one_thing_a_press(s
         await shown.press("escape")
         assert "marked" not in shown.text
         await shown.press("escape")
-        assert shown.app.screen is not shown.screen
+        assert not shown.home
 
 
 async def test_a_mistake_in_the_program_is_a_line(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ async def test_a_search_is_answered_as_it_is_typed(shown: Shown) -> None:
         assert "nothing found for" in shown.text
         await shown.press("escape")
         assert "5 results" in shown.rows[0]
-        assert shown.app.screen is shown.screen
+        assert shown.home
 
 
 async def test_a_file_of_another_tool_is_brought_in_and_opened(shown: Shown) -> None:
