@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from msgspec.structs import replace
 
 from sparktop.cli import main as sparktop
+from sparktop.config import schema
 from sparktop.config.keys import KEYS
 from sparktop.config.options import ALL
-from sparktop.config.schema import Reach, Settings, default_toml
+from sparktop.config.schema import SETTINGS, Kind, Reach, default_toml
 from sparktop.export.metrics import Metric, metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
 from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS
@@ -258,12 +258,13 @@ def configuration_block() -> str:
     """Return every table of the configuration file with its keys."""
     notes, keys = _comments(default_toml())
     moved = ", ".join(f"`{key.name}`" for key in KEYS)
-    blocks = [_section("At the top", "", _settings("", Settings, keys))]
-    for name, field in Settings.model_fields.items():
-        model, many = _model(field)
-        if model is not None:
-            title = f"[[{name}]]" if many else f'[{name}."NAME"]' if name == "models" else f"[{name}]"
-            blocks.append(_section(f"`{title}`", notes.get(name, ""), _settings(name, model, keys)))
+    settings = SETTINGS.table or {}
+    blocks = [_section("At the top", "", _settings("", settings, keys))]
+    for name, one in settings.items():
+        if (table := _table_of(one.kind)) is not None:
+            title = f"[[{name}]]" if list in one.kind.types else f"[{name}]"
+            title = f'[{name}."NAME"]' if name == "models" else title
+            blocks.append(_section(f"`{title}`", notes.get(name, ""), _settings(name, table, keys)))
     about = re.sub(r"Names: [^.]*\.", f"Names: {moved}.", notes["keys"])
     return "\n\n".join([*blocks, f"## `[keys]`\n\n{about}"])
 
@@ -277,29 +278,24 @@ def _section(title: str, note: str, settings: Iterable[Setting]) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _settings(place: str, model: type[BaseModel], keys: Mapping[tuple[str, str], str]) -> Iterator[Setting]:
+def _settings(
+    place: str, table: Mapping[str, schema.Setting], keys: Mapping[tuple[str, str], str]
+) -> Iterator[Setting]:
     helps = {one.place: one.help for one in ALL}
-    for name, field in model.model_fields.items():
-        if name != "keys" and _model(field)[0] is None:
+    of_table = (SETTINGS.table or {})[place].reach if place else Reach.UNKNOWN
+    for name, one in table.items():
+        if name != "keys" and _table_of(one.kind) is None:
             path = (place, name) if place else (name,)
             meaning = _MEANINGS.get((place, name)) or helps.get(path) or keys.get((place, name))
             if meaning is None:
                 raise ValueError(f"[{place}] {name} has no meaning: add it to _MEANINGS")
-            of_table = Settings.model_fields[place].metadata if place else []
-            is_harmless = Reach.NONE in (*of_table, *field.metadata)
-            yield Setting(name, _values(field), _default(field), meaning, is_harmless)
+            is_harmless = Reach.NONE in {of_table, one.reach}
+            yield Setting(name, _values(one.kind), _default(one), meaning, is_harmless)
 
 
-def _model(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
-    """Return (the model of a table, whether it is a list of tables); (None, False) for a plain value."""
-    kind = field.annotation
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return kind, False
-    arguments = get_args(kind)
-    last = arguments[-1] if arguments else None
-    if isinstance(last, type) and issubclass(last, BaseModel):
-        return last, get_origin(kind) is list
-    return None, False
+def _table_of(kind: Kind) -> Mapping[str, schema.Setting] | None:
+    """Return the keys of a table, or of each table of a list or a table; None for a plain value."""
+    return kind.table if kind.items is None else kind.items.table
 
 
 def _comments(text: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
@@ -320,61 +316,37 @@ def _comments(text: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
     return notes, keys
 
 
-def _values(field: FieldInfo) -> str:
+def _values(kind: Kind) -> str:
     """Return the allowed values of a key: its type with its bounds, or its words."""
-    words = _words(field.annotation)
-    if words:
-        listed = ", ".join(f"`{word}`" for word in words)
-        return "list of [kinds of alerts](words.md#alerts)" if len(words) > _MOST_WORDS else listed
-    kind = field.annotation
-    kind = get_args(kind)[1] if (is_table := get_origin(kind) is dict) else kind
-    plain = next((name for one in _plain(kind) if (name := _TYPES.get(one))), "text")
-    if is_table:
-        plain = f"table of {plain}s"
-    elif _is_list(field.annotation):
-        plain = f"list of {plain}s"
+    if kind.items is not None:
+        if len(kind.items.choices) > _MOST_WORDS:
+            return "list of [kinds of alerts](words.md#alerts)"
+        plain, comma, bounds = _values(replace(kind.items, items=None)).partition(",")
+        return f"{'table' if dict in kind.types else 'list'} of {plain}s{comma}{bounds}"
+    if kind.choices:
+        return ", ".join(f"`{word}`" for word in kind.choices)
     has = [
-        (sign, getattr(one, name)) for one in field.metadata for name, sign in _BOUNDS if hasattr(one, name)
+        f"{sign} {limit:g}"
+        for sign, limit in (("≥", kind.least), (">", kind.above), ("≤", kind.most))
+        if limit is not None
     ]
-    return ", ".join([plain, *(f"{sign} {limit:g}" for sign, limit in has)])
+    return ", ".join([kind.noun.removesuffix(" in quotes").removeprefix("a "), *has])
 
 
 _MOST_WORDS = 16
-_BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 
 
-def _plain(kind: object) -> Iterator[str]:
-    """Yield the names of the plain types in an annotation."""
-    if isinstance(kind, type) and not get_args(kind):
-        yield kind.__name__
-    for one in get_args(kind):
-        yield from _plain(one)
-
-
-def _words(kind: object) -> list[str]:
-    if get_origin(kind) is Literal:
-        return [str(word) for word in get_args(kind)]
-    return [word for one in get_args(kind) for word in _words(one)]
-
-
-def _is_list(kind: object) -> bool:
-    return get_origin(kind) is list or any(_is_list(one) for one in get_args(kind))
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
+def _default(setting: schema.Setting) -> str:
+    if setting.required:
         return "must be set"
-    value = field.get_default(call_default_factory=True)
-    if value is None or value in ([], {}):
+    value = setting.default
+    if value is None or value == "" or (isinstance(value, tuple | Mapping) and not value):
         return "–"
-    shown = (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
-    return ", ".join(f"`{one}`" for one in value) if isinstance(value, list) else f"`{shown}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{one}`" for one in value)
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
 REFERENCES = {

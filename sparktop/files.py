@@ -36,7 +36,6 @@ class Place(Enum):
     """An XDG base directory: (environment variable, default path below the home directory)."""
 
     CONFIG = ("XDG_CONFIG_HOME", ".config")
-    CACHE = ("XDG_CACHE_HOME", ".cache")
     DATA = ("XDG_DATA_HOME", ".local/share")
     STATE = ("XDG_STATE_HOME", ".local/state")
 

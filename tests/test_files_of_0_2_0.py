@@ -15,9 +15,7 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.commands.sweep.command import render
-from sparktop.config.cache import CheckedFiles, configured
 from sparktop.config.schema import load as load_config
-from sparktop.config.watch import read_config
 from sparktop.files import find_config
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import Preset, Sort, View
@@ -193,13 +191,3 @@ def test_the_configuration_is_read(home: dict[str, str]) -> None:
     short = find_preset("short", watch.sweeps)
     assert (tuple(short.concurrency or ()), short.runs, short.requests, short.order) == ((1, 2), 2, 4, "abba")
     assert main(["config", "--check"]) == 0
-
-
-def test_an_old_entry_of_the_cache_changes_nothing(home: dict[str, str]) -> None:
-    """With the cache of 0.2.0, a start watches the same as without a cache, and writes a new cache entry."""
-    path = find_config(None, home)
-    assert path is not None
-    uncached = configured(path, read_config(path)[0], {})
-    assert configured(path, read_config(path)[0], home) == uncached
-    assert CheckedFiles(home).recall(path.read_text(encoding="utf-8")) is not None
-    assert configured(path, read_config(path)[0], home) == uncached

@@ -50,15 +50,15 @@ def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
     if path is None:
         return None
     # Late: without a file they are not needed.
-    from sparktop.config.cache import configured
+    from sparktop.config.schema import check
     from sparktop.config.trust import is_trusted, read_used
 
     text, about, found = read_used(name, path, env)
-    settings = configured(path, text, env)
-    trusted = not found or is_trusted(path, about, text, settings.powers, env)
-    for line in settings.warnings:
+    config = check(path, text)
+    trusted = not found or is_trusted(path, about, text, config.powers(), env)
+    for line in config.warnings(env):
         tell(line)
-    return settings.watch if trusted else replace(settings.watch, is_trusted=False)
+    return replace(config.watch(env), is_trusted=trusted)
 
 
 def chosen_of(

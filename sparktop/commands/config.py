@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.what == "themes":
         return _list_themes()
-    # Late: they load pydantic.
+    # Late: as above.
     from sparktop.config import schema as config
     from sparktop.config import trust
 
@@ -148,22 +148,21 @@ def _check_sweeps(loaded: Config) -> None:
 
 def _summary(loaded: Config) -> str:
     settings = loaded.settings
-    parts = (
-        ("node", settings.nodes),
-        ("backend", settings.backends),
-        ("router", settings.routers),
-        ("Prometheus", settings.prometheus),
-        ("sweep", settings.sweeps),
-    )
-    lists = (("target files", settings.target_files), ("sparkrun's jobs", settings.sparkrun))
+    nouns = {
+        "nodes": "node",
+        "backends": "backend",
+        "routers": "router",
+        "prometheus": "Prometheus",
+        "sweeps": "sweep",
+    }
+    lists = {"target_files": "target files", "sparkrun": "sparkrun's jobs"}
     counted = [
         f"{len(found)} {noun}{'' if len(found) == 1 or noun.endswith('s') else 's'}"
-        for noun, found in parts
-        if found
+        for key, noun in nouns.items()
+        if (found := settings.get(key))
     ]
-    return (
-        ", ".join([*counted, *(name for name, on in lists if on)]) or "nothing to watch, so this machine is"
-    )
+    named = [noun for key, noun in lists.items() if settings.get(key)]
+    return ", ".join([*counted, *named]) or "nothing to watch, so this machine is"
 
 
 def _approve_own(path: Path) -> None:

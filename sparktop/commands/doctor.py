@@ -122,9 +122,9 @@ def read_configuration(
     checks = [Check(title, Status.OK, f"{clean(path, 300)}: valid")]
     checks += [Check(title, Status.WARN, line, "export it") for line in config.warnings(env)]
     watch = replace(config.watch(env), is_trusted=is_trusted)
-    if config.settings.events.hook:
+    if watch.events.hook:
         checks.append(check_hook(watch.events.hook, env))
-    highest = max((c for sweep in config.settings.sweeps for c in sweep.concurrency), default=0)
+    highest = max((c for sweep in watch.sweeps for c in sweep.concurrency), default=0)
     return checks, watch, highest
 
 

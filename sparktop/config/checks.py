@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, get_args, get_origin
 
 from msgspec import Struct
 from msgspec.structs import asdict
-from pydantic import BaseModel
-from pydantic_core import ErrorDetails
 
 from sparktop.config.keys import KEYS, wrong_keys, wrong_preset_keys
 from sparktop.config.toml_text import Path, key_lines, key_name, line_of
@@ -21,26 +17,6 @@ from sparktop.nearest import did_you_mean
 MOST = 100
 """Most lines of errors shown."""
 
-_WANTED = {
-    "bool_type": "true or false",
-    "dict_type": "a table",
-    "finite_number": "a finite number",
-    "float_type": "a number",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "model_type": "a table",
-    "string_type": "text in quotes",
-}
-"""Valid values of a key, by pydantic's error type."""
-
-_LIMITS = {
-    "greater_than": ("gt", "above"),
-    "greater_than_equal": ("ge", "at least"),
-    "less_than": ("lt", "below"),
-    "less_than_equal": ("le", "at most"),
-}
-
-
 _NEEDED = {
     "workload": "agents",
     "arrivals": "rate",
@@ -49,8 +25,6 @@ _NEEDED = {
     "trace_range": "trace",
 }
 """Keys of a sweep that belong to one axis."""
-_REMOVED = ("users", "think_s")
-"""Keys of sweeps in files of earlier versions."""
 _CLOSED_LOOP = ("climb_to", "more_runs", "mode", "requests", "depths")
 _LENGTHS = ("pp", "prompt_lengths", "tg")
 _UNUSED = {
@@ -88,39 +62,6 @@ def config_error(file: str, text: str, problems: Iterable[Problem]) -> ConfigErr
     return ConfigError("\n".join(shown))
 
 
-def from_pydantic(errors: Iterable[ErrorDetails], root: type[BaseModel]) -> Iterator[Problem]:
-    """Yield a `Problem` with sparktop's own message for each of pydantic's errors.
-
-    `root` is the validated model.
-    """
-    for error in errors:
-        yield Problem(error["loc"], _message(error, root))
-
-
-def _message(error: ErrorDetails, root: type[BaseModel]) -> str:
-    kind, path, context = error["type"], error["loc"], error.get("ctx", {})
-    given = shown_value(error["input"])
-    if kind == "extra_forbidden" and path[0] == "sweeps" and path[-1] in _REMOVED:
-        message = 'was removed: agents with workload = "chat" read and pause as people'
-    elif kind == "extra_forbidden":
-        known = _keys_at(root, path[:-1])
-        message = "is unknown" + (did_you_mean(str(path[-1]), known) or f" (known here: {', '.join(known)})")
-    elif kind == "missing":
-        message = "is missing"
-    elif kind in _WANTED:
-        tables = kind == "list_type" and isinstance(error["input"], dict)
-        message = f"must be {_WANTED[kind]}, not {given}" + (f": write [[{path[-1]}]]" if tables else "")
-    elif kind in _LIMITS:
-        word, text = _LIMITS[kind]
-        message = f"must be {text} {context[word]:g}, not {given}"
-    elif kind == "literal_error":
-        near = did_you_mean(str(error["input"]), _words_at(root, path))
-        message = f"must be one of {context['expected']}, not {given}{near}"
-    else:
-        message = str(context.get("error", error["msg"]))
-    return clean(message, 400)
-
-
 def shown_value(value: object) -> str:
     """Format a value of the configuration file for an error message.
 
@@ -135,38 +76,6 @@ def shown_value(value: object) -> str:
     if isinstance(value, list):
         return "a list"
     return "a table" if isinstance(value, dict) else "a date or time"
-
-
-def _part(kind: object, part: str | int) -> object:
-    """Return the annotated type of one part of a value of the type `kind`; None if unknown.
-
-    `kind` is a pydantic model, list or dict; `part` is the part's field name, key or index.
-    """
-    if isinstance(part, str) and isinstance(kind, type) and issubclass(kind, BaseModel):
-        field = kind.model_fields.get(part)
-        kind = field.annotation if field else None
-    else:
-        kind = get_args(kind)[-1] if get_args(kind) else None
-    if get_origin(kind) is types.UnionType:
-        kind = next((one for one in get_args(kind) if one is not type(None)), None)
-    return kind
-
-
-def _type_at(root: type[BaseModel], path: Path) -> object:
-    kind: object = root
-    for part in path:
-        kind = _part(kind, part)
-    return kind
-
-
-def _keys_at(root: type[BaseModel], path: Path) -> list[str]:
-    kind = _type_at(root, path)
-    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
-
-
-def _words_at(root: type[BaseModel], path: Path) -> list[str]:
-    kind = _type_at(root, path)
-    return [str(word) for word in get_args(kind)] if get_origin(kind) is Literal else []
 
 
 def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -330,4 +239,4 @@ CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _hollow_events,
     _unusable_access,
 )
-"""Rules across keys. They read the raw data, so that their errors appear together with pydantic's."""
+"""Rules across keys. They read the raw data, so that their errors appear beside those of single values."""

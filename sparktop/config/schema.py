@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from functools import partial
+from operator import gt, le, lt
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from msgspec.structs import replace
 
-from sparktop.colors.palette import palettes, theme_problems
-from sparktop.config.checks import CHECKS, config_error, from_pydantic
+from sparktop.colors.palette import find_palette, palettes, theme_problems
+from sparktop.config.checks import CHECKS, Problem, config_error, shown_value
 from sparktop.config.toml_text import Path as KeyPath
 from sparktop.config.toml_text import key_lines, key_name, line_of
 from sparktop.config.watch import (
@@ -25,34 +28,28 @@ from sparktop.config.watch import (
     variable_words,
     watch_of,
 )
-from sparktop.engines import ENGINES
 from sparktop.errors import ConfigError
 from sparktop.files import find_config, usual_places
 from sparktop.model.event import ALERT_KINDS
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.structs import hide_in_repr
 from sparktop.model.targets import (
-    INCIDENTS,
-    LONGEST_POLL_S,
+    BackendTarget,
+    EventSettings,
+    NodeTarget,
     NodeThresholds,
+    PrometheusTarget,
+    RouterTarget,
     StateThresholds,
+    SweepSpec,
     Watch,
 )
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 
-__all__ = [
-    "MOST_BYTES",
-    "Config",
-    "Settings",
-    "Strict",
-    "default_toml",
-    "find_config",
-    "load",
-    "usual_places",
-]
+__all__ = ["MOST_BYTES", "SETTINGS", "Config", "default_toml", "find_config", "load", "usual_places"]
 
-# Types of the values of the configuration file, each with its validation.
+# Checks of values: each returns the value to use, or raises a ValueError with the words after the key's name.
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_QUERY = 2000
@@ -96,14 +93,14 @@ def _variable(name: str) -> str:
     return name
 
 
-def known_theme(name: str) -> str:
+def _known_theme(name: str) -> str:
     """Return `name` if it is the name of a theme.
 
     Raises:
         ValueError: there is no such theme; the message has the most similar name.
     """
-    known = palettes()
-    if name not in known:
+    if find_palette(name) is None:
+        known = palettes()
         near = _broken_theme(name) or did_you_mean(name, known) or f" (known: {', '.join(known)})"
         raise ValueError(f"names no theme: '{clean(name, 40)}'{near}")
     return name
@@ -148,69 +145,11 @@ def _argument(text: str) -> str:
     return text
 
 
-def arguments(value: object) -> object:
-    """Return `value` unchanged; raise a `ValueError` if it is a string, because a hook must be a list."""
-    if isinstance(value, str):
-        message = "must be a list: a program and its arguments, as in ['/path/to/program', 'argument']"
-        raise ValueError(message)  # noqa: TRY004 - pydantic reports a ValueError only
-    return value
-
-
-Name = Annotated[str, AfterValidator(_printable_name)]
-Url = Annotated[str, AfterValidator(_http_url)]
-Variable = Annotated[str, AfterValidator(_variable)]
-FileName = Annotated[str, AfterValidator(_file_name)]
-Command = Annotated[str, AfterValidator(_command)]
-WebhookUrl = Annotated[str, AfterValidator(_webhook_url)]
-Argument = Annotated[str, AfterValidator(_argument)]
-Count = Annotated[int, Field(ge=1)]
-Number = Annotated[int, Field(ge=1, le=65_536)]
-Depth = Annotated[int, Field(ge=0, le=10_000_000)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Percent = Annotated[float, Field(gt=0, le=100)]
-Limit = Annotated[float, Field(gt=0)]
-
-
-class Reach(Enum):
-    """What a setting can do beyond addresses and looks, in words for the question whether to trust its file.
-
-    Each setting has one of these marks, its own or that of its table. One without a mark is not harmless.
-    The worst come first.
-    """
-
-    PROGRAM = "runs a program"
-    SECRET = "sends a secret to a server that the file names"  # noqa: S105 - a sentence
-    FILE = "reads a file"
-    REQUEST = "sends what the file says to a server that the file names"
-    LOAD = "puts load on servers when it is started"
-    CONTROL = "changes keys, limits or what is stored and asked"
-    UNKNOWN = "does what a found file may not do"
-    NONE = ""
-
-
-_T = TypeVar("_T")
-Runs: TypeAlias = Annotated[_T, Reach.PROGRAM]
-SendsSecret: TypeAlias = Annotated[_T, Reach.SECRET]
-ReadsFile: TypeAlias = Annotated[_T, Reach.FILE]
-Sends: TypeAlias = Annotated[_T, Reach.REQUEST]
-Loads: TypeAlias = Annotated[_T, Reach.LOAD]
-Steers: TypeAlias = Annotated[_T, Reach.CONTROL]
-Harmless: TypeAlias = Annotated[_T, Reach.NONE]
-"""The mark of an address, or of how something is shown or judged: a file found by chance may set it."""
-
-
-class Strict(BaseModel):
-    """Base of all tables of the file: no unknown keys, no type conversions, no NaN."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-# The table `[[prometheus]]` of the configuration file: its schema, its checks, and its target.
-
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
 _LONGEST = 1000
+_PARSER_LINE = re.compile(r"\(at line (\d+), ")
 
 
 def _label(name: str) -> str:
@@ -220,6 +159,7 @@ def _label(name: str) -> str:
 
 
 def _api_url(url: str) -> str:
+    url = _http_url(url)
     for end in ("/api/v1/query", "/api/v1"):
         url = url.removesuffix(end)
     return url.rstrip("/")
@@ -251,228 +191,379 @@ def _headers(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
-def _listed(given: object) -> object:
-    return [given] if isinstance(given, str) else given
+def _hook(value: list[str] | str) -> list[str]:
+    if isinstance(value, str):
+        message = "must be a list: a program and its arguments, as in ['/path/to/program', 'argument']"
+        raise ValueError(message)  # noqa: TRY004 - a fault of the file
+    return value
 
 
-Hosts = Annotated[list[Name], BeforeValidator(_listed), Field(min_length=1, max_length=64)]
-"""A host, or a list of hosts."""
+def _hosts(value: list[str] | str) -> list[str]:
+    hosts = [value] if isinstance(value, str) else value
+    if not 1 <= len(hosts) <= _MOST_HOSTS:
+        raise ValueError(f"must be a host, or a list of 1 to {_MOST_HOSTS} hosts")
+    return [_printable_name(host) for host in hosts]
 
 
-class PrometheusTable(Strict):
-    """`[[prometheus]]`: a Prometheus, or another server with its API, through which servers are watched."""
-
-    name: Harmless[Name] = "prometheus"
-    url: Harmless[Annotated[Url, AfterValidator(_api_url)]]
-    bearer_env: SendsSecret[Variable | None] = None
-    bearer_file: SendsSecret[FileName | None] = None
-    basic_user: SendsSecret[Name | None] = None
-    password_env: SendsSecret[Variable | None] = None
-    tls_ca: ReadsFile[FileName | None] = None
-    tls_cert: ReadsFile[FileName | None] = None
-    tls_key: ReadsFile[FileName | None] = None
-    headers: Sends[Annotated[dict[str, str], AfterValidator(_headers)]] = Field(default_factory=dict)
-    selector: Harmless[Annotated[str, AfterValidator(_selector)]] = ""
-    group_by: Harmless[list[Annotated[str, AfterValidator(_label)]]] = Field(default_factory=list)
-    machine_selector: Harmless[Annotated[str, AfterValidator(_selector)]] = ""
-    machines: Harmless[dict[str, Hosts]] = Field(default_factory=dict)
-    closer: Harmless[Literal["ask", "auto", "never"]] = "ask"
+def _json(value: object) -> object:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _json(part)
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if not (isinstance(value, str | int | float | list | dict) and is_finite):
+        raise ValueError("must be a value that JSON can hold")
+    return value
 
 
-if TYPE_CHECKING:
-    EngineName = str  # a literal of names that are computed is none to a type checker
-    AlertKind = str
-else:
-    EngineName = Literal["auto", *ENGINES]
-    AlertKind = Literal[*ALERT_KINDS]
+class Kind(Struct, frozen=True):
+    """What the value of a key may be."""
 
-_DEFAULTS = StateThresholds()
-_NODE_DEFAULTS = NodeThresholds()
-_PARSER_LINE = re.compile(r"\(at line (\d+), ")
+    noun: str
+    """In words, as in "must be a whole number"."""
+    types: tuple[type, ...]
+    """The types that `tomllib` may have made of it."""
+    words: tuple[str | int, ...] | Callable[[], tuple[str, ...]] = ()
+    """All possible values, where they are few, or a function that imports them."""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    items: Kind | None = None
+    """The kind of each item of a list, or of each value of a table of any keys."""
+    table: Mapping[str, Setting] | None = None
+    """The keys of a table, where these are fixed."""
+    check: Callable[[Any], Any] | None = None
+    """A function that returns the value to use; raises a ValueError with the words after the key's name."""
 
+    @property
+    def choices(self) -> tuple[str | int, ...]:
+        """All possible values, where they are few."""
+        return self.words() if callable(self.words) else self.words
 
-class NodeTable(Strict):
-    """`[[nodes]]`: a machine to watch."""
+    def read(self, value: Any, path: KeyPath, problems: list[Problem]) -> Any:  # noqa: ANN401 - of any kind
+        """Return a value of the file as it is used; append a `Problem` for each fault in it."""
+        before = len(problems)
+        if (message := self._fault(value)) is not None:
+            more = f": write [[{path[-1]}]]" if isinstance(value, dict) and list in self.types else ""
+            problems.append(Problem(path, clean(f"{message}{more}", 400)))
+        elif self.table is not None:
+            value = _read_table(self.table, value, path, problems)
+        elif self.items is not None and isinstance(value, list):
+            value = [self.items.read(item, (*path, at), problems) for at, item in enumerate(value)]
+        elif self.items is not None and isinstance(value, dict):
+            value = {key: self.items.read(item, (*path, key), problems) for key, item in value.items()}
+        if self.check is not None and len(problems) == before:
+            try:
+                value = self.check(value)
+            except ValueError as error:
+                problems.append(Problem(path, clean(str(error), 400)))
+        return value
 
-    name: Harmless[Name]
-    via: Harmless[Literal["local", "agent", "ssh"]] = "local"
-    url: Harmless[Url | None] = None
-    ssh: Runs[Name | None] = None
-    token_env: SendsSecret[Variable | None] = None
-    token_file: SendsSecret[FileName | None] = None
-    tls_ca: ReadsFile[FileName | None] = None
-    command: Runs[Command | None] = None
-    ssh_bundle: Runs[bool] = True
-
-
-class BackendTable(Strict):
-    """`[[backends]]`: an inference server to watch."""
-
-    name: Harmless[Name]
-    url: Harmless[Url]
-    engine: Harmless[EngineName] = "auto"
-    nodes: Harmless[list[str]] = Field(default_factory=list)
-    slots: Harmless[Count | None] = None
-    cudagraph_capture_sizes: Harmless[list[Count] | None] = None
-    api_key_env: SendsSecret[Variable | None] = None
-    tls_ca: ReadsFile[FileName | None] = None
-
-
-class RouterTable(Strict):
-    """`[[routers]]`: a router and the group of backends behind it."""
-
-    name: Harmless[Name]
-    url: Harmless[Url]
-    strategy: Harmless[Name | None] = None
-    backends: Harmless[list[str]] = Field(default_factory=list)
-    deployments: Harmless[dict[str, str]] = Field(default_factory=dict)
-    weights: Harmless[dict[str, Annotated[float, Field(gt=0, le=1e6)]]] = Field(default_factory=dict)
-    api_key_env: SendsSecret[Variable | None] = None
-    tls_ca: ReadsFile[FileName | None] = None
-    watched: Harmless[bool] = True
-
-
-class SweepTable(Strict):
-    """`[[sweeps]]`: a preset of a load test."""
-
-    name: Name
-    key: Name | None = None
-    targets: list[str] = Field(default_factory=list)
-    concurrency: list[Number] = Field(default_factory=list)
-    pp: Count | None = None
-    prompt_lengths: list[Count] = Field(default_factory=list)
-    tg: Count | None = None
-    longest: bool = False
-    depths: list[Depth] = Field(default_factory=list)
-    whole: bool = False
-    runs: Count | None = None
-    climb_to: Number | None = None
-    more_runs: bool = False
-    mode: Literal["burst", "steady"] | None = None
-    duration_s: float | None = Field(default=None, gt=0, le=86_400)
-    requests: Count | None = None
-    order: Literal["ascending", "abba"] | None = None
-    agents: list[Number] = Field(default_factory=list)
-    workload: Name | None = None
-    rate: Name | None = None
-    arrivals: Name | None = None
-    trace: FileName | None = None
-    trace_format: Literal["mooncake", "aiperf", "azure"] | None = None
-    trace_speed: float | None = Field(default=None, ge=0.001, le=1000)
-    trace_range: Name | None = None
-    prompts: FileName | None = None
-    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
-    headers: dict[str, str] = Field(default_factory=dict)
-    timeout_s: float | None = Field(default=None, ge=0.1, le=86_400)
-    api: Literal["chat", "completions"] | None = None
-    slo: Name | None = None
-    seed: int | None = Field(default=None, ge=0, lt=2**31)
-    warmup: bool | None = None
-    max_error_share: float | None = Field(default=None, ge=0, le=1)
+    def _fault(self, value: Any) -> str | None:  # noqa: ANN401 - as above
+        """Return what is wrong with a value, its parts apart; None if nothing is."""
+        given = shown_value(value)
+        if self.choices and (type(value) not in self.types or value not in self.choices):
+            *others, last = map(repr, self.choices)
+            near = did_you_mean(str(value), map(str, self.choices))
+            return f"must be one of {', '.join(others)} or {last}, not {given}{near}"
+        if type(value) not in self.types:
+            return f"must be {self.noun}, not {given}"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"must be a finite number, not {given}"
+        for limit, words, is_beyond in (
+            (self.least, "at least", lt),
+            (self.above, "above", le),
+            (self.most, "at most", gt),
+        ):
+            if limit is not None and is_beyond(value, limit):
+                return f"must be {words} {limit:g}, not {given}"
+        return None
 
 
-class GuardTable(Strict):
-    """`[guard]`: limits at which a running sweep (load test) stops itself."""
+class Reach(Enum):
+    """What a setting can do beyond addresses and looks, in words for the question whether to trust its file.
 
-    min_headroom_gib: float | None = Field(default=None, ge=0)
-    max_gpu_c: float | None = Field(default=None, ge=0)
+    Each setting has one of these marks, its own or that of its table. One without a mark is not harmless.
+    The worst come first.
+    """
 
-
-class ModelTable(Strict):
-    """`[models."name"]`: properties of the model `name` that no server reports."""
-
-    bytes_per_token_gb: float | None = Field(default=None, gt=0)
-    cudagraph_capture_sizes: list[Count] = Field(default_factory=list)
-
-
-class ThresholdsTable(Strict):
-    """`[thresholds]`: limits between the states of a backend, such as busy and queueing, and of latencies."""
-
-    kv_full_percent: float = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
-    busy_running: float = Field(default=_DEFAULTS.busy_running, gt=0)
-    busy_share: Share = _DEFAULTS.busy_share
-    queueing_share: Share = _DEFAULTS.queueing_share
-    window_s: float = Field(default=_DEFAULTS.window_s, ge=1, le=600)
-    ttft_slow_s: float | None = Field(default=None, ge=0)
-    itl_slow_ms: float | None = Field(default=None, ge=0)
-    queue_slow_s: float | None = Field(default=None, ge=0)
-    refused_warn_per_min: float | None = Field(default=_DEFAULTS.refused_warn_per_min, ge=0)
-    http_5xx_warn_per_min: float | None = Field(default=_DEFAULTS.http_5xx_warn_per_min, ge=0)
+    PROGRAM = "runs a program"
+    SECRET = "sends a secret to a server that the file names"  # noqa: S105 - a sentence
+    FILE = "reads a file"
+    REQUEST = "sends what the file says to a server that the file names"
+    LOAD = "puts load on servers when it is started"
+    CONTROL = "changes keys, limits or what is stored and asked"
+    UNKNOWN = "does what a found file may not do"
+    NONE = ""
 
 
-class AlertsTable(Strict):
-    """`[alerts]`: limits at which a node's values raise alerts."""
+class Setting(Struct, frozen=True):
+    """A key of the configuration file."""
 
-    headroom_warn_gib: Limit = _NODE_DEFAULTS.headroom_warn_gib
-    headroom_critical_gib: Limit = _NODE_DEFAULTS.headroom_critical_gib
-    available_warn_percent: Percent = _NODE_DEFAULTS.available_warn_percent
-    available_critical_percent: Percent = _NODE_DEFAULTS.available_critical_percent
-    thermal_margin_warn_c: Limit = _NODE_DEFAULTS.thermal_margin_warn_c
-    thermal_margin_critical_c: Limit = _NODE_DEFAULTS.thermal_margin_critical_c
-    throttled_warn_percent: Percent = _NODE_DEFAULTS.throttled_warn_percent
-    swap_in_warn_mib_per_s: Limit = _NODE_DEFAULTS.swap_in_warn_mib_per_s
-    rdma_errors_warn_per_s: Limit = _NODE_DEFAULTS.rdma_errors_warn_per_s
-    slow_clock_mhz: Limit = _NODE_DEFAULTS.slow_clock_mhz
-    slow_step_ratio: float = Field(default=_NODE_DEFAULTS.slow_step_ratio, ge=1.05)
+    kind: Kind
+    reach: Reach = Reach.UNKNOWN
+    required: bool = False
+    default: object = None
+    """What holds while the file does not have the key; None where that depends, or is nothing."""
 
 
-class EventsTable(Strict):
-    """`[events]`: bell, desktop notifications, hook program and webhook by which users learn of events."""
-
-    severity: Harmless[Literal["info", "warning", "critical"]] = "warning"
-    bell: Harmless[bool] = False
-    notify: Harmless[Literal["off", "osc9", "osc777"]] = "off"
-    hook: Runs[Annotated[list[Argument], BeforeValidator(arguments)]] = Field(default_factory=list)
-    webhook: Sends[WebhookUrl | None] = None
-    webhook_token_env: SendsSecret[Variable | None] = None
-
-
-class RecorderTable(Strict):
-    """`[recorder]`: the flight recorder, its size, and the kinds of alerts whose minutes it saves."""
-
-    flight: Steers[bool] = True
-    flight_mib: Steers[int] = Field(default=64, ge=8, le=65536)
-    incidents: Steers[list[AlertKind]] = Field(default_factory=lambda: list(INCIDENTS))
-
-
-class DiagnosisTable(Strict):
-    """`[diagnosis]`: what may be done to find out why an engine stands still."""
-
-    ask_ranks: Steers[bool] = False
+def _read_table(
+    table: Mapping[str, Setting], given: Mapping[str, object], path: KeyPath, problems: list[Problem]
+) -> dict[str, Any]:
+    """Return the values of a table's keys as they are used; append a `Problem` for each fault."""
+    read: dict[str, Any] = {}
+    needed = (key for key, setting in table.items() if setting.required and key not in given)
+    problems.extend(Problem((*path, key), "is missing") for key in needed)
+    for key, value in given.items():
+        if key in table:
+            read[key] = table[key].kind.read(value, (*path, key), problems)
+            continue
+        message = "is unknown" + (did_you_mean(key, table) or f" (known here: {', '.join(table)})")
+        if path[:1] == ("sweeps",) and key in _REMOVED:
+            message = 'was removed: agents with workload = "chat" read and pause as people'
+        problems.append(Problem((*path, key), clean(message, 400)))
+    return read
 
 
-class ViewTable(Strict):
-    """`[view]`: how graphs and lists are drawn; what is not set here is as it was when sparktop ended."""
-
-    graphs: Literal["braille dots", "blocks"] | None = None
-    window_s: Literal[60, 120, 300, 900] | None = None
-    columns: Literal["load first", "latency first", "cache first"] | None = None
-    wall_from: Annotated[int, Field(ge=0, le=100_000)] | None = None
+def _number(*, least: float | None = None, above: float | None = None, most: float | None = None) -> Kind:
+    return Kind("a number", (float, int), least=least, above=above, most=most, check=_float)
 
 
-class Settings(Strict):
-    """All tables and top-level keys of the configuration file."""
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("must be a finite number, not a number of that size") from None
 
-    interval_s: Harmless[float] = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
-    timeout_s: Harmless[float] = Field(default=LONGEST_POLL_S, ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S)
-    theme: Harmless[Annotated[str, AfterValidator(known_theme)]] = "spark-dark"
-    low_bandwidth: Harmless[bool] = False
-    keys: Steers[dict[str, str]] = Field(default_factory=dict)
-    nodes: list[NodeTable] = Field(default_factory=list)
-    backends: list[BackendTable] = Field(default_factory=list)
-    routers: list[RouterTable] = Field(default_factory=list)
-    prometheus: list[PrometheusTable] = Field(default_factory=list)
-    target_files: ReadsFile[list[FileName]] = Field(default_factory=list)
-    sparkrun: ReadsFile[bool] = False
-    sweeps: Loads[list[SweepTable]] = Field(default_factory=list)
-    guard: Steers[GuardTable] = GuardTable()
-    models: Harmless[dict[str, ModelTable]] = Field(default_factory=dict)
-    thresholds: Harmless[ThresholdsTable] = ThresholdsTable()
-    alerts: Harmless[AlertsTable] = AlertsTable()
-    events: EventsTable = EventsTable()
-    recorder: RecorderTable = RecorderTable()
-    diagnosis: DiagnosisTable = DiagnosisTable()
-    view: Harmless[ViewTable] = ViewTable()
+
+def _whole(least: int, most: int | None = None) -> Kind:
+    return Kind("a whole number", (int,), least=least, most=most)
+
+
+def _text(check: Callable[[str], str] | None = None) -> Kind:
+    return Kind("text in quotes", (str,), check=check)
+
+
+def _one_of(*words: str | int) -> Kind:
+    return Kind("", (type(words[0]),), words)
+
+
+def _list(items: Kind) -> Kind:
+    return Kind("a list", (list,), items=items)
+
+
+def _by_name(items: Kind, check: Callable[[Any], Any] | None = None) -> Kind:
+    return Kind("a table", (dict,), items=items, check=check)
+
+
+def _table(keys: Mapping[str, Setting], of: object = None) -> Kind:
+    """Return the kind of a table; the fields of `of` are the defaults of its keys of the same name."""
+    filled = {key: replace(one, default=getattr(of, key, one.default)) for key, one in keys.items()}
+    return Kind("a table", (dict,), table=filled)
+
+
+def _engine_names() -> tuple[str, ...]:
+    from sparktop.engines import ENGINES  # late: they are many modules, and few files name an engine
+
+    return ("auto", *ENGINES)
+
+
+_MOST_HOSTS = 64
+_REMOVED = ("users", "think_s")
+"""Keys of sweeps in files of earlier versions."""
+_SWITCH = Kind("true or false", (bool,))
+_NAME, _URL, _VARIABLE_NAME = _text(_printable_name), _text(_http_url), _text(_variable)
+_FILE, _PLAIN = _text(_file_name), _text()
+_COUNT, _MANY = _whole(1), _whole(1, 65_536)
+_LIMIT, _PERCENT, _SHARE = _number(above=0), _number(above=0, most=100), _number(above=0, most=1)
+_FROM_0 = _number(least=0)
+_runs, _secret = partial(Setting, reach=Reach.PROGRAM), partial(Setting, reach=Reach.SECRET)
+_reads, _sends = partial(Setting, reach=Reach.FILE), partial(Setting, reach=Reach.REQUEST)
+_steers, _harmless = partial(Setting, reach=Reach.CONTROL), partial(Setting, reach=Reach.NONE)
+
+_NODE = _table(
+    {
+        "name": _harmless(_NAME, required=True),
+        "via": _harmless(_one_of("local", "agent", "ssh")),
+        "url": _harmless(_URL),
+        "ssh": _runs(_NAME),
+        "token_env": _secret(_VARIABLE_NAME),
+        "token_file": _secret(_FILE),
+        "tls_ca": _reads(_FILE),
+        "command": _runs(_text(_command)),
+        "ssh_bundle": _runs(_SWITCH),
+    },
+    NodeTarget(""),
+)
+_BACKEND = _table(
+    {
+        "name": _harmless(_NAME, required=True),
+        "url": _harmless(_URL, required=True),
+        "engine": _harmless(Kind("", (str,), _engine_names)),
+        "nodes": _harmless(_list(_PLAIN)),
+        "slots": _harmless(_COUNT),
+        "cudagraph_capture_sizes": _harmless(_list(_COUNT)),
+        "api_key_env": _secret(_VARIABLE_NAME),
+        "tls_ca": _reads(_FILE),
+    },
+    BackendTarget("", ""),
+)
+_ROUTER = _table(
+    {
+        "name": _harmless(_NAME, required=True),
+        "url": _harmless(_URL, required=True),
+        "strategy": _harmless(_NAME),
+        "backends": _harmless(_list(_PLAIN)),
+        "deployments": _harmless(_by_name(_PLAIN)),
+        "weights": _harmless(_by_name(_number(above=0, most=1e6))),
+        "api_key_env": _secret(_VARIABLE_NAME),
+        "tls_ca": _reads(_FILE),
+        "watched": _harmless(_SWITCH, default=True),
+    },
+    RouterTarget("", ""),
+)
+_PROMETHEUS = _table(
+    {
+        "name": _harmless(_NAME),
+        "url": _harmless(_text(_api_url), required=True),
+        "bearer_env": _secret(_VARIABLE_NAME),
+        "bearer_file": _secret(_FILE),
+        "basic_user": _secret(_NAME),
+        "password_env": _secret(_VARIABLE_NAME),
+        "tls_ca": _reads(_FILE),
+        "tls_cert": _reads(_FILE),
+        "tls_key": _reads(_FILE),
+        "headers": _sends(_by_name(_PLAIN, _headers)),
+        "selector": _harmless(_text(_selector)),
+        "group_by": _harmless(_list(_text(_label))),
+        "machine_selector": _harmless(_text(_selector)),
+        "machines": _harmless(_by_name(Kind("text in quotes", (str, list), items=_PLAIN, check=_hosts))),
+        "closer": _harmless(_one_of("ask", "auto", "never")),
+    },
+    PrometheusTarget("prometheus", ""),
+)
+_SWEEP = _table(
+    {
+        "name": Setting(_NAME, required=True),
+        "key": Setting(_NAME),
+        "targets": Setting(_list(_PLAIN)),
+        "concurrency": Setting(_list(_MANY)),
+        "pp": Setting(_COUNT),
+        "prompt_lengths": Setting(_list(_COUNT)),
+        "tg": Setting(_COUNT),
+        "longest": Setting(_SWITCH),
+        "depths": Setting(_list(_whole(0, 10_000_000))),
+        "whole": Setting(_SWITCH),
+        "runs": Setting(_COUNT),
+        "climb_to": Setting(_MANY),
+        "more_runs": Setting(_SWITCH),
+        "mode": Setting(_one_of("burst", "steady")),
+        "duration_s": Setting(_number(above=0, most=86_400)),
+        "requests": Setting(_COUNT),
+        "order": Setting(_one_of("ascending", "abba")),
+        "agents": Setting(_list(_MANY)),
+        "workload": Setting(_NAME),
+        "rate": Setting(_NAME),
+        "arrivals": Setting(_NAME),
+        "trace": Setting(_FILE),
+        "trace_format": Setting(_one_of("mooncake", "aiperf", "azure")),
+        "trace_speed": Setting(_number(least=0.001, most=1000)),
+        "trace_range": Setting(_NAME),
+        "prompts": Setting(_FILE),
+        "extra_body": Setting(_by_name(Kind("a value", (str, int, float, bool, list, dict), check=_json))),
+        "headers": Setting(_by_name(_PLAIN)),
+        "timeout_s": Setting(_number(least=0.1, most=86_400)),
+        "api": Setting(_one_of("chat", "completions")),
+        "slo": Setting(_NAME),
+        "seed": Setting(_whole(0, 2**31 - 1)),
+        "warmup": Setting(_SWITCH),
+        "max_error_share": Setting(_number(least=0, most=1)),
+    },
+    SweepSpec(),
+)
+_THRESHOLDS = _table(
+    {
+        "kv_full_percent": Setting(_PERCENT),
+        "busy_running": Setting(_LIMIT),
+        "busy_share": Setting(_SHARE),
+        "queueing_share": Setting(_SHARE),
+        "window_s": Setting(_number(least=1, most=600)),
+        "ttft_slow_s": Setting(_FROM_0),
+        "itl_slow_ms": Setting(_FROM_0),
+        "queue_slow_s": Setting(_FROM_0),
+        "refused_warn_per_min": Setting(_FROM_0),
+        "http_5xx_warn_per_min": Setting(_FROM_0),
+    },
+    StateThresholds(),
+)
+_ALERTS = _table(
+    {
+        "headroom_warn_gib": Setting(_LIMIT),
+        "headroom_critical_gib": Setting(_LIMIT),
+        "available_warn_percent": Setting(_PERCENT),
+        "available_critical_percent": Setting(_PERCENT),
+        "thermal_margin_warn_c": Setting(_LIMIT),
+        "thermal_margin_critical_c": Setting(_LIMIT),
+        "throttled_warn_percent": Setting(_PERCENT),
+        "swap_in_warn_mib_per_s": Setting(_LIMIT),
+        "rdma_errors_warn_per_s": Setting(_LIMIT),
+        "slow_clock_mhz": Setting(_LIMIT),
+        "slow_step_ratio": Setting(_number(least=1.05)),
+    },
+    NodeThresholds(),
+)
+_EVENTS = _table(
+    {
+        "severity": _harmless(_one_of("info", "warning", "critical")),
+        "bell": _harmless(_SWITCH),
+        "notify": _harmless(_one_of("off", "osc9", "osc777")),
+        "hook": _runs(Kind("a list", (list, str), items=_text(_argument), check=_hook)),
+        "webhook": _sends(_text(_webhook_url)),
+        "webhook_token_env": _secret(_VARIABLE_NAME),
+    },
+    EventSettings(),
+)
+_RECORDER = {
+    "flight": _steers(_SWITCH),
+    "flight_mib": _steers(_whole(8, 65_536)),
+    "incidents": _steers(_list(_one_of(*ALERT_KINDS))),
+}
+_GUARD = {"min_headroom_gib": Setting(_FROM_0), "max_gpu_c": Setting(_FROM_0)}
+_MODEL = {
+    "bytes_per_token_gb": Setting(_LIMIT),
+    "cudagraph_capture_sizes": Setting(_list(_COUNT)),
+}
+_VIEW = {
+    "graphs": Setting(_one_of("braille dots", "blocks")),
+    "window_s": Setting(_one_of(60, 120, 300, 900)),
+    "columns": Setting(_one_of("load first", "latency first", "cache first")),
+    "wall_from": Setting(_whole(0, 100_000)),
+}
+SETTINGS = _table(
+    {
+        "interval_s": _harmless(_number(least=MIN_INTERVAL_S, most=MAX_INTERVAL_S)),
+        "timeout_s": _harmless(_number(least=MIN_TIMEOUT_S, most=MAX_TIMEOUT_S)),
+        "theme": _harmless(_text(_known_theme)),
+        "low_bandwidth": _harmless(_SWITCH),
+        "keys": _steers(_by_name(_PLAIN)),
+        "nodes": Setting(_list(_NODE)),
+        "backends": Setting(_list(_BACKEND)),
+        "routers": Setting(_list(_ROUTER)),
+        "prometheus": Setting(_list(_PROMETHEUS)),
+        "target_files": _reads(_list(_FILE)),
+        "sparkrun": _reads(_SWITCH),
+        "sweeps": Setting(_list(_SWEEP), Reach.LOAD),
+        "guard": _steers(_table(_GUARD)),
+        "models": _harmless(_by_name(_table(_MODEL))),
+        "thresholds": _harmless(_THRESHOLDS),
+        "alerts": _harmless(_ALERTS),
+        "events": Setting(_EVENTS),
+        "recorder": Setting(_table(_RECORDER, Watch())),
+        "diagnosis": Setting(_table({"ask_ranks": _steers(_SWITCH)}, Watch())),
+        "view": _harmless(_table(_VIEW)),
+    },
+    Watch(),
+)
+"""All tables and top-level keys of the configuration file."""
 
 
 @hide_in_repr("text")
@@ -480,13 +571,14 @@ class Config(Struct, frozen=True):
     """A valid configuration file: its path, settings and text."""
 
     path: Path
-    settings: Settings
+    settings: Mapping[str, Any]
+    """The values of the keys that the file has."""
     text: str = ""
     """Text of the file."""
 
     def powers(self) -> list[str]:
         """Return a line for each setting that a file found by chance may not make, the worst first."""
-        made = sorted(_powers(self.settings, ()), key=lambda one: [*Reach].index(one[1]))
+        made = sorted(_powers(SETTINGS, self.settings, ()), key=lambda one: [*Reach].index(one[1]))
         lines = key_lines(self.text) if made else {}
         return [
             clean(f"line {line_of(lines, place)}: {_power_words(place, reach, value)}", 500)
@@ -495,27 +587,28 @@ class Config(Struct, frozen=True):
 
     def watch(self, env: Mapping[str, str]) -> Watch:
         """Return the targets and settings that the file defines; API keys and tokens come from `env`."""
-        return watch_of(self.settings.model_dump(), self.path, env)
+        return watch_of(self.settings, self.path, env)
 
     def warnings(self, env: Mapping[str, str]) -> list[str]:
         """Return a warning for each environment variable that the file names but `env` does not have."""
-        return unset_variables(self.settings.model_dump(), self.path, self.text, env)
+        return unset_variables(self.settings, self.path, self.text, env)
 
 
-def _powers(table: Strict, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:
-    """Yield (path, reach, value) of each setting that is not harmless and differs from its default."""
-    for name, about in type(table).model_fields.items():
-        value, place = getattr(table, name), (*path, name)
-        marks = [mark for mark in about.metadata if isinstance(mark, Reach)]
-        if value == about.get_default(call_default_factory=True):
+def _powers(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind
+    """Yield (path, reach, value) of each setting in `value` that is not harmless, and not its default."""
+    if kind.table is None:
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _powers(kind.items or kind, one, (*path, key))
+        return
+    for key, one in value.items():
+        setting, place = kind.table[key], (*path, key)
+        is_default = (tuple(one) if isinstance(one, list) else one) == setting.default
+        if is_default or one in ([], {}) or setting.reach is Reach.NONE:
             continue
-        if not marks and isinstance(value, Strict):
-            yield from _powers(value, place)
-        elif not marks and isinstance(value, list | dict):
-            for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-                yield from _powers(one, (*place, key))
-        elif Reach.NONE not in marks:
-            yield place, marks[0] if marks else Reach.UNKNOWN, value
+        if setting.reach is Reach.UNKNOWN and (setting.kind.table or setting.kind.items):
+            yield from _powers(setting.kind, one, place)
+        else:
+            yield place, setting.reach, one
 
 
 def _power_words(place: KeyPath, reach: Reach, value: object) -> str:
@@ -553,11 +646,9 @@ def check(path: Path, text: str) -> Config:
         raise ConfigError(f"{file}:1: is nested too deeply") from None
     except ValueError as error:
         raise ConfigError(_syntax_message(file, text, str(error))) from None
-    problems = [problem for check in CHECKS for problem in check(data)]
-    try:
-        settings = Settings.model_validate(data)
-    except ValidationError as error:
-        raise config_error(file, text, [*from_pydantic(error.errors(), Settings), *problems]) from None
+    problems = list[Problem]()
+    settings = SETTINGS.read(data, (), problems)
+    problems += [problem for check in CHECKS for problem in check(data)]
     if problems:
         raise config_error(file, text, problems)
     return Config(path, settings, text)

@@ -1,4 +1,4 @@
-"""Reads the configuration file, and makes a `Watch` of its settings, without pydantic."""
+"""Reads the configuration file, and makes a `Watch` of its settings."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ from sparktop.model.targets import (
 from sparktop.model.text import clean, reason_of
 
 # Converts validated settings of the configuration file to a `Watch`, the targets and settings for watching.
-#
-# Imports no pydantic, so that starts from the cache are fast.
 
 MOST_BYTES = 1 << 20
 """Most bytes of a configuration file."""
@@ -46,7 +44,7 @@ FILES = frozenset({"token_file", "bearer_file", "tls_ca", "tls_cert", "tls_key",
 """Keys whose values name files."""
 T = TypeVar("T")
 Plain = Mapping[str, Any]
-"""Validated settings as plain values: the output of `Settings.model_dump()`, also stored in the cache."""
+"""A table of the configuration file: the values of the keys that it has, validated."""
 
 
 def read_config(path: Path) -> tuple[str, os.stat_result]:
@@ -78,45 +76,38 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
     def made(kind: type[T], tables: Iterable[Plain], **others: Any) -> tuple[T, ...]:  # noqa: ANN401 - of any field
         return tuple(_made(kind, table, path, env, **others) for table in tables)
 
-    recorder, routers = settings["recorder"], settings["routers"]
-    return Watch(
-        nodes=made(NodeTarget, settings["nodes"]),
-        backends=tuple(
-            _made(BackendTarget, one, path, env, capture_sizes=_frozen(one["cudagraph_capture_sizes"]))
-            for one in settings["backends"]
+    def table(name: str) -> Plain:
+        found: Plain = settings.get(name, {})
+        return found
+
+    routers = settings.get("routers", ())
+    others = {**table("recorder"), **table("diagnosis")}
+    return _made(
+        Watch,
+        {**settings, **others},
+        path,
+        env,
+        nodes=made(NodeTarget, settings.get("nodes", ())),
+        backends=made(BackendTarget, settings.get("backends", ())),
+        routers=made(RouterTarget, (one for one in routers if one.get("watched", True))),
+        sweep_routers=made(RouterTarget, (one for one in routers if not one.get("watched", True))),
+        target_files=tuple(_file(name, path, env) or name for name in settings.get("target_files", ())),
+        prometheus=made(
+            PrometheusTarget, ({"name": "prometheus", **one} for one in settings.get("prometheus", ()))
         ),
-        routers=made(RouterTarget, (table for table in routers if table["watched"])),
-        sweep_routers=made(RouterTarget, (table for table in routers if not table["watched"])),
-        target_files=tuple(_file(name, path, env) or name for name in settings["target_files"]),
-        sparkrun=settings["sparkrun"],
-        prometheus=tuple(
-            _made(
-                PrometheusTarget,
-                one,
-                path,
-                env,
-                machines={instance: tuple(hosts) for instance, hosts in one["machines"].items()},
-            )
-            for one in settings["prometheus"]
-        ),
-        interval_s=settings["interval_s"],
-        timeout_s=settings["timeout_s"],
-        theme=settings["theme"],
-        thresholds=StateThresholds(**settings["thresholds"]),
-        node_thresholds=NodeThresholds(**settings["alerts"]),
-        low_bandwidth=settings["low_bandwidth"],
-        keys=dict(settings["keys"]),
+        thresholds=StateThresholds(**table("thresholds")),
+        node_thresholds=NodeThresholds(**table("alerts")),
         source=clean(path, 500),
-        models={name: _made(ModelFacts, one, path, env) for name, one in settings["models"].items()},
-        sweeps=tuple(_sweep(table, path, env) for table in settings["sweeps"]),
-        guard=GuardLimits(**settings["guard"]),
-        events=_events(settings["events"], path, env),
-        flight=recorder["flight"],
-        flight_mib=recorder["flight_mib"],
-        incidents=tuple(recorder["incidents"]),
-        ask_ranks=settings["diagnosis"]["ask_ranks"],
-        view=ViewSettings(**settings["view"]),
+        models={name: _made(ModelFacts, one, path, env) for name, one in table("models").items()},
+        sweeps=tuple(_sweep(one, path, env) for one in settings.get("sweeps", ())),
+        guard=GuardLimits(**table("guard")),
+        events=_events(table("events"), path, env),
+        view=ViewSettings(**table("view")),
     )
+
+
+_RENAMED = {"capture_sizes": "cudagraph_capture_sizes"}
+"""Keys of tables whose fields have other names."""
 
 
 def _made(kind: type[T], table: Plain, path: Path, env: Mapping[str, str], **others: Any) -> T:  # noqa: ANN401 - of any field
@@ -127,16 +118,19 @@ def _made(kind: type[T], table: Plain, path: Path, env: Mapping[str, str], **oth
     """
     values: dict[str, Any] = {}
     for name in kind.__annotations__:
+        key = name if name in table else _RENAMED.get(name, name)
         if f"{name}_env" in table:
             values[name] = _value(table[f"{name}_env"], env)
-        elif name in table:
-            values[name] = _file(table[name], path, env) if name in FILES else _frozen(table[name])
+        elif key in table:
+            values[name] = _file(table[key], path, env) if name in FILES else _frozen(table[key])
     return kind(**{**values, **others})
 
 
 def _frozen(value: Any) -> Any:  # noqa: ANN401 - any value of the file
-    """Return a list as a tuple, and a table as one of its own."""
-    return tuple(value) if isinstance(value, list) else dict(value) if isinstance(value, dict) else value
+    """Return a list as a tuple, and a table of lists as one of tuples."""
+    if isinstance(value, dict):
+        return {key: _frozen(one) for key, one in value.items()}
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
@@ -145,24 +139,26 @@ def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
     A hook program with a slash in its name is a path, relative to the folder of the configuration file
     `path`. Other programs are searched on the PATH when the hook runs.
     """
-    program, *rest = one["hook"] or [""]
+    program, *rest = one.get("hook") or [""]
     if "/" in program:
         program = _file(program, path, env) or program
     hook = (program, *rest) if program else ()
-    return _made(EventSettings, one, path, env, severity=Severity(one["severity"]), hook=hook)
+    severity = Severity(one["severity"]) if "severity" in one else EventSettings().severity
+    return _made(EventSettings, one, path, env, severity=severity, hook=hook)
 
 
 def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
-    workload = one["workload"]
+    workload = one.get("workload")
     is_file = workload is not None and workload.endswith(".toml")
     return _made(
         SweepSpec,
         one,
         path,
         env,
-        prompt_lengths=tuple(one["prompt_lengths"] or ([one["pp"]] if one["pp"] else ())),
-        depths=tuple(dict.fromkeys(one["depths"])),
+        prompt_lengths=tuple(one.get("prompt_lengths") or ([one["pp"]] if "pp" in one else ())),
+        depths=tuple(dict.fromkeys(one.get("depths", ()))),
         workload=_file(workload, path, env) if is_file else workload,
+        extra_body=one.get("extra_body", {}),
     )
 
 
@@ -188,11 +184,11 @@ def _variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
     tables: list[tuple[tuple[str | int, ...], Plain]] = [
         ((kind, number), table)
         for kind in ("nodes", "backends", "routers", "prometheus")
-        for number, table in enumerate(settings[kind])
+        for number, table in enumerate(settings.get(kind, ()))
     ]
-    for place, table in [*tables, (("events",), settings["events"])]:
+    for place, table in [*tables, (("events",), settings.get("events", {}))]:
         for key, variable in table.items():
-            if key.endswith("_env") and variable is not None:
+            if key.endswith("_env"):
                 yield (*place, key), variable
 
 

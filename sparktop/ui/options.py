@@ -161,7 +161,7 @@ def _write(path: Path, values: Mapping[Place, Value], env: Mapping[str, str]) ->
         ConfigError: the file cannot be read or changed, or it would not be valid afterwards.
         OSError: the file cannot be written; the old one is unchanged.
     """
-    from sparktop.config.schema import check  # late: pydantic is loaded only here
+    from sparktop.config.schema import check  # late: few sessions write
 
     approvals = Approvals(env)
     there = path.exists()

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.config.checks import Problem
 from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
-from sparktop.config.schema import Settings, default_toml
+from sparktop.config.schema import SETTINGS, default_toml
 from sparktop.config.toml_text import Place, Value, with_values
 from sparktop.errors import ConfigError
 
@@ -87,4 +88,6 @@ def test_every_option_is_a_setting_of_the_file() -> None:
     """The schema accepts the first, second and last value of each option."""
     for option in (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH):
         for value in (*option.choices[:2], option.choices[-1]):
-            Settings.model_validate(tomllib.loads(with_values("", {option.place: value})))
+            problems: list[Problem] = []
+            SETTINGS.read(tomllib.loads(with_values("", {option.place: value})), (), problems)
+            assert problems == []

@@ -6,16 +6,14 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import UnionType
-from typing import get_args, get_origin
 
 import pytest
-from pydantic import BaseModel
+from msgspec.structs import replace
 
 from sparktop.cli import main
 from sparktop.commands.choice import configured_watch
-from sparktop.config import trust
-from sparktop.config.schema import Reach, Settings, Strict, check
+from sparktop.config import schema, trust
+from sparktop.config.schema import SETTINGS, Kind, Reach, check
 from sparktop.errors import ConfigError
 from sparktop.model.targets import Watch
 from sparktop.store import Store
@@ -98,35 +96,26 @@ def write(text: str, path: str = "sparktop.toml") -> Path:
     return made
 
 
-def settings(model: type[BaseModel], *, marked: bool = False) -> Iterator[tuple[str, bool]]:
+def settings(kind: Kind, name: str = "", *, marked: bool = False) -> Iterator[tuple[str, bool]]:
     """Yield (name, whether it has a mark of its own or of its table) of each setting."""
-    for name, about in model.model_fields.items():
-        own = marked or any(isinstance(one, Reach) for one in about.metadata)
-        inner = [one for one in _parts(about.annotation) if isinstance(one, type) and issubclass(one, Strict)]
-        if not inner:
-            yield f"{model.__name__}.{name}", own
-        for one in inner:
-            yield from settings(one, marked=own)
-
-
-def _parts(kind: object) -> Iterator[object]:
-    yield kind
-    if get_origin(kind) is not None or isinstance(kind, UnionType):
-        for one in get_args(kind):
-            yield from _parts(one)
+    for key, setting in ((kind.items or kind).table or {}).items():
+        own = marked or setting.reach is not Reach.UNKNOWN
+        inner = list(settings(setting.kind, f"{name}.{key}", marked=own))
+        yield from inner or [(f"{name}.{key}", own)]
 
 
 def test_every_setting_says_what_it_can_do() -> None:
     """Each setting has a mark; a new one without a mark fails here, and is not harmless."""
-    found = list(settings(Settings))
+    found = list(settings(SETTINGS))
     assert len(found) > 80
     assert [name for name, own in found if not own] == []
 
 
 def test_a_setting_without_a_mark_is_not_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody has classified needs an approval."""
-    about = Settings.model_fields["theme"]
-    monkeypatch.setattr(about, "metadata", [one for one in about.metadata if not isinstance(one, Reach)])
+    table = dict(SETTINGS.table or {})
+    table["theme"] = replace(table["theme"], reach=Reach.UNKNOWN)
+    monkeypatch.setattr(schema, "SETTINGS", replace(SETTINGS, table=table))
     (power,) = check(Path("x.toml"), 'theme = "spark-light"').powers()
     assert power == "line 1: theme = spark-light: does what a found file may not do"
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sparktop.config.options import VIEW
-from sparktop.config.schema import Settings, load
+from sparktop.config.schema import check, load
+from sparktop.config.toml_text import with_values
 from sparktop.model.targets import ViewSettings
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, View
 from sparktop.panels.server.table import ColumnOrder
@@ -44,4 +45,4 @@ def test_the_file_takes_what_the_board_offers() -> None:
     assert columns == tuple(one.value for one in ColumnOrder)
     for option in VIEW:
         for value in option.choices:
-            Settings.model_validate({"view": {option.place[-1]: value}})
+            check(Path("x.toml"), with_values("", {option.place: value}))
