@@ -17,7 +17,6 @@ from sparktop.demo.faults import FaultRun, FaultTimes
 from sparktop.demo.machine import Machine, MachineHeat, MachineReader
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.engines import read_page
-from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
@@ -100,7 +99,6 @@ class Rehearsal:
         hosts = [backend_name(index) for index in range(backends * span)]
         thermals = [self._scenario.thermal_of(index, start_s=0.0) for index in range(len(hosts))]
         self._time = self._engines(backends, thermals, seed)
-        self._pages = [PageMemory() for _ in self._time.engines]
         self._readers = [self._reader(index, hosts[index], thermals[index]) for index in range(nodes)]
         self._load(scenario, seed)
         self._fail(self._scenario.fault)
@@ -266,7 +264,7 @@ class Rehearsal:
     def _page(self, place: int) -> EngineSample:
         engine, ledger = self._time.engines[place], self._time.ledgers[place]
         page = engine_page(engine, ledger, START.timestamp() - 3600)
-        return read_page(page, at=self._now_s, answer_ms=4.0, memory=self._pages[place])
+        return read_page(page, at=self._now_s, answer_ms=4.0)
 
     def _lane(self, lane: LaneSample) -> LaneSample:
         """Return the sample of an engine core, with counters of speculative decoding added.

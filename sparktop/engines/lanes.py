@@ -10,11 +10,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain
 from operator import add, itemgetter, le
-from typing import Any, TypeAlias, TypeVar, cast
-
-from msgspec import Struct
+from typing import Any, TypeAlias, TypeVar
 
 from sparktop.engines.exposition import Family, Labels, Page, PageError, Places, number, without
 from sparktop.model.engine import POSITION, UNKNOWN_REASON, Histogram
@@ -97,38 +94,13 @@ def share_or_none(family: Family) -> float | None:
 
 def finished(family: Family) -> Mapping[str, float]:
     """Return the number of finished requests by reason; reasons with an invalid count are left out."""
-    totals = {reason: total(part) for reason, part in _by_reason(family)}
-    return {reason: count for reason, count in totals.items() if count is not None}
-
-
-def _by_reason(family: Mapping[Labels, _T]) -> list[tuple[str, dict[Labels, _T]]]:
-    """Return (clean reason why requests finished, its samples), sorted by reason."""
-    by_reason: dict[str, dict[Labels, _T]] = {}
+    by_reason: dict[str, Family] = {}
     for labels, value in family.items():
         reason = label(labels, "finished_reason") or UNKNOWN_REASON
         if reason in by_reason or len(by_reason) < _MAX_REASONS:
             by_reason.setdefault(reason, {})[labels] = value
-    return [(clean(reason, 40), part) for reason, part in sorted(by_reason.items())]
-
-
-class _Only:
-    """Applies a function to the samples whose label has one of some values."""
-
-    def __init__(
-        self, name: str, values: tuple[str | None, ...], combine: Callable[[Family], float | None]
-    ) -> None:
-        """Select samples by their label `name`."""
-        self.combine = combine
-        self._name = name
-        self._values = values
-
-    def __call__(self, family: Family) -> float | None:
-        """Return what `combine` returns for the selected samples."""
-        return self.combine(self.kept(family))
-
-    def kept(self, family: Mapping[Labels, _T]) -> dict[Labels, _T]:
-        """Return the selected samples."""
-        return where(family, self._name, *self._values)
+    totals = {clean(reason, 40): total(part) for reason, part in sorted(by_reason.items())}
+    return {reason: count for reason, count in totals.items() if count is not None}
 
 
 def only(
@@ -138,51 +110,12 @@ def only(
 
     A None in `values` selects the samples without this label.
     """
-    return _Only(name, values, combine)
+    return lambda family: combine(where(family, name, *values))
 
 
-def bound(combine: Reading, places: Places) -> Callable[[Sequence[float]], object]:
-    """Return a function that applies `combine` to the values of a page that have these indices.
-
-    What follows from labels is computed here, once for all pages of a server.
-    """
-    if isinstance(combine, _Only):
-        return bound(combine.combine, combine.kept(places))
-    if combine is finished:
-        return _bound_finished(places)
-    of_one = _OF_ONE.get(combine)
-    if of_one is not None and len(places) == 1:
-        (index,) = places.values()
-        return lambda values: of_one(values[index])
+def bound(combine: Reading, places: Places) -> Callable[[Sequence[float]], Any]:
+    """Return a function that applies `combine` to the values of a page that have these indices."""
     return lambda values: combine({labels: values[index] for labels, index in places.items()})
-
-
-def _bound_finished(places: Places) -> Callable[[Sequence[float]], Mapping[str, float]]:
-    parts = {reason: bound(total, part) for reason, part in _by_reason(places)}
-
-    def read(values: Sequence[float]) -> Mapping[str, float]:
-        totals = {reason: count(values) for reason, count in parts.items()}
-        return {reason: count for reason, count in totals.items() if isinstance(count, float)}
-
-    return read
-
-
-def _total_of_one(value: float) -> float | None:
-    return 0.0 + value if 0 <= value < math.inf else None  # 0.0 also for -0.0, as in a sum
-
-
-def _share_of_one(value: float) -> float | None:
-    return min(max(0.0, value), 1.0) * 100 if -_TOLERANCE <= value <= 1 + _TOLERANCE else None
-
-
-_OF_ONE: Mapping[Reading, Callable[[float], float | None]] = {
-    total: _total_of_one,
-    total_or_none: lambda value: _total_of_one(value) or None,
-    requests: _total_of_one,
-    share: _share_of_one,
-    share_or_none: lambda value: _share_of_one(value) or None,
-}
-"""What these functions return for a single sample, from its value."""
 
 
 def where(family: Mapping[Labels, _T], name: str, *values: str | None) -> dict[Labels, _T]:
@@ -228,6 +161,8 @@ value). The first name that is on the page is read, whatever its value. A field 
 second entry then fills the lanes in which the first entry found no samples."""
 Histograms: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 """(field of `LaneSample`, metric names that its histogram may have); the first name on the page is read."""
+_Cell: TypeAlias = tuple[str, str, Callable[[Sequence[float]], object]]
+"""(lane, field, function from the values of a page to the field's value)."""
 
 
 def names_of(fields: Fields, histograms: Histograms, *others: str) -> frozenset[str]:
@@ -293,21 +228,20 @@ class LanePage:
 
         A field whose metric is not on the page is absent.
         """
-        page, key = self.families, ("fields", id(fields), id(histograms))
-        plan = page.kept(key, lambda: self._plan(fields, histograms))
-        self.models |= plan.models
-        return page.own(key, lambda: _LaneFields(plan)).read(page)
+        page = self.families
+        models, cells = page.kept(("fields", fields, histograms), lambda: self._plan(fields, histograms))
+        self.models |= models
+        found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        for lane, field, read in cells:
+            found[lane][field] = read(page.values_read)
+        return found
 
-    def _plan(self, fields: Fields, histograms: Histograms) -> _Plan:
-        """Return where on the page the fields of each lane are."""
-        plan = _Plan((fields, histograms))
-        taken: set[tuple[str, str]] = set()
+    def _plan(self, fields: Fields, histograms: Histograms) -> tuple[frozenset[str], list[_Cell]]:
+        """Return the models' names, and how the fields of each lane are computed from a page's values."""
+        cells: dict[tuple[str, str], Callable[[Sequence[float]], object]] = {}
         for field, names, combine in fields:
-            name = self.present(names)
-            for lane, places in self.lanes(name).items():
-                if (lane, field) not in taken:
-                    taken.add((lane, field))
-                    plan.add(_Cell(lane, field, bound(combine, places)), name)
+            for lane, places in self.lanes(self.present(names)).items():
+                cells.setdefault((lane, field), bound(combine, places))
         for field, names in histograms:
             base = self.present(f"{name}_bucket" for name in names)
             if base is not None:
@@ -315,9 +249,8 @@ class LanePage:
                 buckets, sums, counts = map(self.lanes, parts)
                 for lane, places in buckets.items():
                     reader = HistogramReader(places, sums.get(lane, _EMPTY), counts.get(lane, _EMPTY))
-                    plan.add(_Cell(lane, field, reader.read), *parts)
-        plan.models = frozenset(self.models)
-        return plan
+                    cells[lane, field] = reader.read
+        return frozenset(self.models), [(lane, field, read) for (lane, field), read in cells.items()]
 
     def model_names(self) -> tuple[str, ...]:
         """Return the model names found so far, cleaned and sorted."""
@@ -334,51 +267,6 @@ class LanePage:
                 message = f"a metrics page of more than {MAX_LANES} engines"
                 raise PageError(FailureKind.TOO_LARGE, message)
         return name
-
-
-class _Cell(Struct, frozen=True, eq=False):
-    """How a field of one lane is computed from the values of a page."""
-
-    lane: str
-    field: str
-    read: Callable[[Sequence[float]], object]
-
-
-class _Plan:
-    """Where on a page the fields of its lanes are: what follows from names and labels alone."""
-
-    def __init__(self, tables: object) -> None:
-        """Start without fields; `tables` are kept, because their identity names the plan."""
-        self.tables = tables
-        self.cells: dict[str, list[_Cell]] = {}
-        """Fields to compute when a value of a metric has changed, by metric name."""
-        self.models: frozenset[str] = frozenset()
-
-    def add(self, cell: _Cell, *names: str | None) -> None:
-        """Add a field that is computed from the metrics `names`."""
-        for name in names:
-            self.cells.setdefault(name or "", []).append(cell)
-
-
-class _LaneFields:
-    """The fields of the lanes of one server's newest page."""
-
-    def __init__(self, plan: _Plan) -> None:
-        """Start without values."""
-        self._plan = plan
-        self._turn = 0
-        self._found: dict[str, dict[str, Any]] = {
-            cell.lane: {} for cells in plan.cells.values() for cell in cells
-        }
-
-    def read(self, page: Page) -> defaultdict[str, dict[str, Any]]:
-        """Return the fields of each lane; compute those again whose metrics have changed."""
-        cells, values = self._plan.cells, page.values_read
-        changed = cells.keys() & page.changed_since(self._turn)
-        for cell in set(chain.from_iterable(map(cells.__getitem__, changed))):
-            self._found[cell.lane][cell.field] = cell.read(values)
-        self._turn = page.turn
-        return defaultdict(dict, {lane: dict(fields) for lane, fields in self._found.items()})
 
 
 def lane_order(lane: str) -> tuple[bool, int, str]:
@@ -706,79 +594,38 @@ class ExtraReader:
         two arguments are those of `LanePage`.
         """
         page = Page.of(families)
-        key = ("extras", id(self), *lanes)
-        plan = page.kept(key, lambda: self._plan(page, lanes, lane_label, keep))
-        if not plan:
-            return
-        for lane, found in page.own(key, lambda: _Found(plan)).read(page).items():
-            for field, values in found.items():
-                lanes[lane][field] = dict(values)
+        plan = page.kept(("extras", id(self), *lanes), lambda: self._plan(page, lanes, lane_label, keep))
+        found: dict[tuple[str, str], dict[str, float]] = {}
+        for lane, field, key, read in plan:
+            value = read(page.values_read)
+            if isinstance(value, dict):
+                found.setdefault((lane, field), {}).update(value)
+            elif value is not None:
+                own = found.setdefault((lane, field), {})
+                own[key] = own.get(key, 0.0) + value
+        for (lane, field), values in found.items():
+            if field == "counts":
+                _settle(values)
+            lanes[lane][field] = values
 
     def _plan(
         self, page: Page, lanes: Mapping[str, dict[str, Any]], lane_label: str | None, keep: Keep | None
-    ) -> dict[str, list[_Entry]]:
-        """Return the entries to read from each metric of these tables that is on the page."""
-        plan: dict[str, list[_Entry]] = {}
+    ) -> list[tuple[str, str, str, Callable[[Sequence[float]], Any]]]:
+        """Return (lane, field, key, function from the page's values) for each entry that is on the page."""
+        plan: list[tuple[str, str, str, Callable[[Sequence[float]], Any]]] = []
         split = LanePage(page, lane_label=lane_label, model_label="", keep=keep)
         first = min(lanes, key=lane_order, default=None)
         for name in self._rows if first is not None else ():
             if name in _HTTP and name in page:
                 counts = partial(_http_counts, status=_HTTP[name])
-                plan[name] = [_Entry(first or "", "counts", None, bound(counts, page.places[name]))]
+                plan.append((first or "", "counts", "", bound(counts, page.places[name])))
             elif name in page:
-                plan[name] = [
-                    _Entry(lane if lane in lanes else first or "", field, key, bound(combine, places))
+                plan += [
+                    (lane if lane in lanes else first or "", field, key, bound(combine, places))
                     for lane, places in split.lanes(name).items()
                     for field, key, combine in self._rows[name]
                 ]
         return plan
-
-
-class _Entry(Struct, frozen=True):
-    """An entry of `LaneSample.counts` or `.gauges`, or several, and how it is read from a page's values."""
-
-    lane: str
-    field: str
-    key: str | None
-    """None if `combine` returns several values by key."""
-    read: Callable[[Sequence[float]], object]
-
-
-class _Found:
-    """The entries of one server's newest page."""
-
-    def __init__(self, plan: Mapping[str, Sequence[_Entry]]) -> None:
-        """Start without values."""
-        self._plan = plan
-        self._turn = 0
-        self._read: dict[str, list[tuple[_Entry, Any]]] = {}
-        self._found: dict[str, dict[str, dict[str, float]]] = {}
-
-    def read(self, page: Page) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-        """Return the values by lane, field and key; compute those again whose metrics have changed."""
-        names = [name for name in page.changed_since(self._turn) if name in self._plan]
-        self._turn = page.turn
-        if not names:
-            return self._found
-        values = page.values_read
-        for name in names:
-            self._read[name] = [(entry, entry.read(values)) for entry in self._plan[name]]
-        self._found = {}
-        for name in self._plan:
-            for entry, value in self._read[name]:
-                self._add(entry, value)
-        for found in self._found.values():
-            _settle(found.get("counts", {}))
-        return self._found
-
-    def _add(self, entry: _Entry, value: float | Mapping[str, float] | None) -> None:
-        if value is None:
-            return
-        found = self._found.setdefault(entry.lane, {}).setdefault(entry.field, {})
-        if entry.key is None:
-            found.update(cast("Mapping[str, float]", value))
-        else:
-            found[entry.key] = found.get(entry.key, 0.0) + cast("float", value)
 
 
 def _settle(counts: dict[str, float]) -> None:

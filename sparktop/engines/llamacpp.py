@@ -33,7 +33,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from sparktop.engines.document import MAX_MODELS, Answers, count, entries, field, first_model, parse, words
-from sparktop.engines.exposition import PageError, PageMemory, Reader
+from sparktop.engines.exposition import Page, PageError, Reader
 from sparktop.engines.lanes import (
     Fields,
     LanePage,
@@ -80,24 +80,16 @@ _FIELDS: Fields = (
 NAMES = names_of(_FIELDS, (), _STATUS)
 """Every metric name that is read, spelled as on the page."""
 FIELDS = _FIELDS
-_READER = Reader(NAMES)
+READER = Reader(NAMES)
 _LINE = re.compile(rb"(?m)^(llamacpp:\w+)(?:\{[^\n]*\})?[ \t]+(\S+)")
 
 
-def read(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _OURS,
-) -> EngineSample:
-    """Parse a metrics page with at least one `llamacpp:` sample into a sample dated `at` (monotonic s).
+def sample_of(families: Page, at: float) -> EngineSample:
+    """Parse a metrics page with at least one `llamacpp:` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    families = _READER.under(_OURS, prefix).read(body, memory)
     listed = families.get(_STATUS, {})
     statuses = {label(labels, "model") or "": label(labels, "status") or "" for labels in listed}
     page = LanePage(families, lane_label="model" if statuses else None, model_label="model")
@@ -115,8 +107,6 @@ def read(
         engine="llamacpp",
         lanes=tuple(made) or (_UNKNOWN_LANE if _AWAKE & {*statuses.values()} else _ASLEEP_LANE,),
         models=tuple(sorted(loaded)) if statuses else page.model_names(),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         note=_router_note(statuses) if statuses else None,
     )
 
@@ -191,7 +181,7 @@ def joined(statuses: Mapping[str, str], pages: Iterable[tuple[str, bytes]]) -> b
     return b"\n".join([*lines, b""])
 
 
-def read_json(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read_json(body: bytes, at: float) -> EngineSample:
     """Parse `/props` of a server that sleeps, or `/slots` of one without metrics, dated `at` (monotonic s).
 
     Raises:
@@ -211,8 +201,6 @@ def read_json(body: bytes, *, at: float, answer_ms: float | None = None) -> Engi
         engine="llamacpp",
         lanes=(lane,),
         models=(model,) if model else (),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         note=note,
         slots=slots,
     )

@@ -16,7 +16,7 @@ FACTS = ("/api/version",)
 """Routes that report the server's identity; the model's name is in the polled list itself."""
 
 
-def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read(body: bytes, at: float) -> EngineSample:
     """Parse the list of loaded models (`/api/ps`) into a sample dated `at` (monotonic seconds).
 
     Raises:
@@ -33,8 +33,6 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
         engine="ollama",
         lanes=(LaneSample("0"),),
         models=models,
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         note=f"{held}; Ollama does not report how many requests run",
     )
 

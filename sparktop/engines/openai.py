@@ -28,7 +28,7 @@ OWNERS = {
 NOTE = "only its list of models is known: it does not report how many requests run"
 
 
-def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read(body: bytes, at: float) -> EngineSample:
     """Parse the list of models (`/v1/models`) into a sample dated `at` (monotonic seconds).
 
     Raises:
@@ -44,8 +44,6 @@ def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSam
         engine=owners.pop() if len(owners) == 1 else "openai",
         lanes=(LaneSample("0"),),
         models=tuple(sorted(name for name in names if name)),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         note=NOTE,
     )
 

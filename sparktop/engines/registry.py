@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.engines import document, llamacpp, ollama, openai, sglang, tgi, triton, trtllm, vllm, workers
 from sparktop.engines.document import Answers
-from sparktop.engines.exposition import PageError, PageMemory
+from sparktop.engines.exposition import Page, PageError, Reader
 from sparktop.engines.router_pages import ROUTERS_ONLY, TITLES, router_kind
 from sparktop.engines.tables import spelled
 from sparktop.engines.vllm import PREFIXES
@@ -26,32 +26,16 @@ METRICS_PATH = "/metrics"
 """The route of most engines' metrics page, and the first route tried for an unknown engine."""
 
 
-class ReadPage(Protocol):
-    """Function that parses one engine's page."""
-
-    def __call__(
-        self,
-        body: bytes,
-        *,
-        at: float,
-        answer_ms: float | None = None,
-        memory: PageMemory | None = None,
-        prefix: str = ...,
-    ) -> EngineSample:
-        """Return the sample in `body`, dated `at` (monotonic seconds), or raise `PageError`.
-
-        `memory` is what is kept of the server's previous page, `prefix` that of the names on the page (by
-        default the engine's own).
-        """
-        ...
+ReadPage: TypeAlias = Callable[[bytes, float, str], EngineSample]
+"""Returns the sample in a metrics page, dated at a time (monotonic seconds), whose names have this prefix;
+raises `PageError`."""
+ReadDocument: TypeAlias = Callable[[bytes, float], EngineSample]
+"""Returns the sample in a JSON response, dated at a time (monotonic seconds), or raises `PageError`."""
 
 
-class ReadDocument(Protocol):
-    """Function that parses a JSON response of one engine."""
-
-    def __call__(self, body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
-        """Return the sample in `body`, dated `at` (monotonic seconds), or raise `PageError`."""
-        ...
+def _pages(own: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]) -> ReadPage:
+    """Return what reads a page by `reader`, whose names begin with `own`, and makes `sample_of` it."""
+    return lambda body, at, prefix: sample_of(reader.under(own, prefix).read(body), at)
 
 
 class Engine(Struct, frozen=True):
@@ -93,6 +77,12 @@ class Engine(Struct, frozen=True):
         return self.prefixes[0] if self.prefixes else None
 
 
+def _read_nim(body: bytes, at: float, prefix: str) -> EngineSample:
+    """Read a page of a NIM, whose names have no prefix of their own, but may have a word before them."""
+    word = prefix.removesuffix(PREFIXES["nim"][0])
+    return vllm.sample_of_nim(vllm.NIM_READER.under("", word).read(body), at)
+
+
 def _metrics_only(title: str, read: ReadPage, name: str, *, beside: bool = False) -> Engine:
     """Return an engine whose metrics have a port of their own, where nothing else can be requested."""
     return Engine(title, read, tells=(), prefixes=PREFIXES[name], beside=beside)
@@ -102,7 +92,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
     {
         "vllm": Engine(
             "vLLM",
-            vllm.read,
+            _pages("vllm:", vllm.READER, vllm.sample_of),
             ("/version", "/v1/models"),
             document.identify,
             prefixes=PREFIXES["vllm"],
@@ -112,7 +102,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "sglang": Engine(
             "SGLang",
-            sglang.read,
+            _pages("sglang:", sglang.READER, sglang.sample_of),
             sglang.FACTS,
             sglang.identify,
             sglang.OLDER,
@@ -122,7 +112,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "llamacpp": Engine(
             "llama.cpp",
-            llamacpp.read,
+            _pages("llamacpp:", llamacpp.READER, llamacpp.sample_of),
             llamacpp.FACTS,
             llamacpp.identify,
             prefixes=PREFIXES["llamacpp"],
@@ -131,7 +121,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "trtllm": Engine(
             "TensorRT-LLM",
-            trtllm.read,
+            _pages("trtllm_", trtllm.READER, trtllm.sample_of),
             trtllm.FACTS,
             trtllm.identify,
             path=trtllm.PATH,
@@ -141,7 +131,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "aphrodite": Engine(
             "Aphrodite",
-            partial(vllm.read, engine="aphrodite"),
+            _pages("vllm:", vllm.READER, partial(vllm.sample_of, engine="aphrodite")),
             ("/version", "/v1/models"),
             document.identify,
             prefixes=PREFIXES["aphrodite"],
@@ -150,7 +140,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "lmdeploy": Engine(
             "LMDeploy",
-            vllm.read_lmdeploy,
+            _pages("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
             ("/v1/models",),
             document.identify,
             tells=("model",),
@@ -158,10 +148,10 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=openai.read,
             silent="has none with --disable-metrics",
         ),
-        "ray": _metrics_only("Ray Serve LLM", vllm.read_ray, "ray"),
+        "ray": _metrics_only("Ray Serve LLM", _pages("vllm:", vllm.READER, vllm.sample_of_ray), "ray"),
         "tgi": Engine(
             "TGI",
-            tgi.read,
+            _pages("tgi_", tgi.READER, tgi.sample_of),
             tgi.FACTS,
             tgi.identify,
             prefixes=PREFIXES["tgi"],
@@ -169,16 +159,26 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "nim": Engine(
             "NIM",
-            vllm.read_nim,
+            _read_nim,
             vllm.NIM_FACTS,
             vllm.identify_nim,
             path=vllm.NIM_PATH,
             prefixes=PREFIXES["nim"],
             silent="has none before its first request",
         ),
-        "triton": _metrics_only("Triton", triton.read, "triton"),
-        "dynamo": _metrics_only("a Dynamo worker", workers.read_dynamo, "dynamo", beside=True),
-        "lmcache": _metrics_only("an LMCache server", workers.read_lmcache, "lmcache", beside=True),
+        "triton": _metrics_only("Triton", _pages("nv_inference_", triton.READER, triton.sample_of), "triton"),
+        "dynamo": _metrics_only(
+            "a Dynamo worker",
+            _pages("dynamo_component_", workers.DYNAMO_READER, workers.sample_of_dynamo),
+            "dynamo",
+            beside=True,
+        ),
+        "lmcache": _metrics_only(
+            "an LMCache server",
+            _pages("lmcache_mp_", workers.LMCACHE_READER, workers.sample_of_lmcache),
+            "lmcache",
+            beside=True,
+        ),
         "ollama": Engine(
             "Ollama",
             None,
@@ -214,6 +214,7 @@ front of it or beside it."""
 _PREFIXES = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}
 _OWN = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}
 _LONGEST_FIRST = sorted(_PREFIXES, key=len, reverse=True)
+_AT_BEGIN = re.compile(rb"\n[ \t]*+((" + b"|".join(map(re.escape, _LONGEST_FIRST)) + rb"))([\w:]++)")
 _ANYWHERE = re.compile(
     rb"\n[ \t]*+((?:[A-Za-z_][\w:]{0,38}?[_:])??("
     + b"|".join(map(re.escape, _LONGEST_FIRST))
@@ -283,7 +284,6 @@ def read_page(
     at: float,
     engine: str = "auto",
     answer_ms: float | None = None,
-    memory: PageMemory | None = None,
 ) -> EngineSample:
     """Parse the response of the route where `engine` is polled (`/metrics` for "auto").
 
@@ -292,7 +292,6 @@ def read_page(
         at: monotonic time, in seconds, of the response's first byte.
         engine: a key of `ENGINES`, or "auto" to detect the engine from the names on a metrics page.
         answer_ms: time that the response took, in milliseconds.
-        memory: what is kept of the previous page of the same server, which makes the next one cheap to read.
 
     Raises:
         PageError: the page cannot be read. MALFORMED: not a metrics page at all, or not the JSON of that
@@ -304,13 +303,12 @@ def read_page(
         raise PageError(FailureKind.UNSUPPORTED, f"unknown engine {clean(engine, 40)!r}")
     read_json = None if engine == "auto" else ENGINES[engine].read_json
     if read_json is not None and (ENGINES[engine].read is None or body.lstrip()[:1] in {b"{", b"["}):
-        sample = read_json(body, at=at, answer_ms=answer_ms)
+        sample = read_json(body, at)
         whose = ENGINES[sample.engine]
         if sample.note == openai.NOTE and whose.silent:
             sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
-        return replace(sample, page=body)
-    known = memory.engines if memory is not None and memory.follow(body) else ()
-    found = known or _engines_on(body, engine)
+        return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
+    found = _engines_on(body, engine)
     if not found:
         raise _without_engine(body, engine)
     names = [name for name, _ in found]
@@ -318,15 +316,9 @@ def read_page(
     if engine != "auto" and engine not in names and not is_nim:
         message = f"a page of {ENGINES[names[0]].title}, not of {ENGINES[engine].title} as configured"
         raise PageError(FailureKind.UNSUPPORTED, message)
-    samples: list[EngineSample] = []
-    for name, prefix in found:
-        read = ENGINES[name].read
-        assert read is not None  # noqa: S101 - an engine with a prefix has a reader
-        kept = None if samples else memory  # what is kept of a page is kept for one reader
-        samples.append(read(body, at=at, answer_ms=answer_ms, memory=kept, prefix=prefix))
-    if memory is not None:
-        memory.engines = found
-    return replace(_merged(samples), page=body)
+    reads = [(ENGINES[name].read, prefix) for name, prefix in found]
+    samples = [read(body, at, prefix) for read, prefix in reads if read is not None]
+    return replace(_merged(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
 
 
 def engine_of(body: bytes) -> str | None:
@@ -349,14 +341,8 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
     """
     padded = b"\n" + body
     found: dict[str, str] = {}
-    for prefix in _LONGEST_FIRST:
-        name = _PREFIXES[prefix]
-        if b"\n" + prefix in padded and name not in found:
-            lines = re.finditer(rb"\n[ \t]*+" + re.escape(prefix) + rb"([\w:]++)", padded)
-            if any(_is_read(name, prefix, line[1]) for line in lines):
-                found[name] = prefix.decode()
-    if not found:  # slower, and rare
-        for line in _ANYWHERE.finditer(padded):
+    for names in (_AT_BEGIN, _ANYWHERE):  # the second is slower, and seldom needed
+        for line in () if found else names.finditer(padded):
             name = _PREFIXES[line[2]]
             if name not in found and _is_read(name, line[2], line[3]):
                 found[name] = line[1].decode()

@@ -39,7 +39,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparktop.engines.document import Answers, count, field, first_model, words
-from sparktop.engines.exposition import Family, Labels, PageMemory, Places, Reader
+from sparktop.engines.exposition import Family, Labels, Page, Places, Reader
 from sparktop.engines.lanes import (
     SHARED_COUNTS,
     SHARED_GAUGES,
@@ -191,7 +191,7 @@ _STARTUP = {
 NAMES = names_of(_FIELDS, _HISTOGRAMS, *_EXTRAS.names, *_STARTUP)
 """Every metric name that is read, spelled as on the page."""
 FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
-_READER = Reader(NAMES)
+READER = Reader(NAMES)
 
 
 def _startup(families: Mapping[str, Family]) -> Mapping[str, float]:
@@ -205,20 +205,13 @@ def _startup(families: Mapping[str, Family]) -> Mapping[str, float]:
     return found
 
 
-def read(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _OURS,
-) -> EngineSample:
+def sample_of(families: Page, at: float) -> EngineSample:
     """Parse a metrics page with at least one `sglang:` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.under(_OURS, prefix).read(body, memory), lane_label="dp_rank", keep=_first_rank)
+    page = LanePage(families, lane_label="dp_rank", keep=_first_rank)
     lanes = page.read(_FIELDS, _HISTOGRAMS)
     if not lanes:
         lanes["0"] = {}
@@ -230,8 +223,6 @@ def read(
         engine="sglang",
         lanes=tuple(LaneSample(lane, **lanes[lane]) for lane in sorted(lanes, key=lane_order)),
         models=page.model_names(),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         role=_role(page.families) or dynamo_role(page.families),
         startup=_startup(page.families),
     )

@@ -15,7 +15,7 @@ metrics-exporter-prometheus: counters have no `_total`, and a family appears onl
 from __future__ import annotations
 
 from sparktop.engines.document import Answers, count, field, words
-from sparktop.engines.exposition import PageMemory, Reader
+from sparktop.engines.exposition import Page, Reader
 from sparktop.engines.lanes import Fields, Histograms, LanePage, names_of, requests, total
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
@@ -36,23 +36,16 @@ _HISTOGRAMS: Histograms = (
     ("e2e", ("tgi_request_duration",)),
     ("queue", ("tgi_request_queue_duration",)),
 )
-_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_FINISHED.values()))
+READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_FINISHED.values()))
 
 
-def read(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _OURS,
-) -> EngineSample:
+def sample_of(families: Page, at: float) -> EngineSample:
     """Parse a metrics page with at least one `tgi_` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.under(_OURS, prefix).read(body, memory))
+    page = LanePage(families)
     fields = page.read(_FIELDS, _HISTOGRAMS)["0"]
     fields["tpot"] = fields.get("itl")
     counts = {reason: total(page.families.get(name, {})) for reason, name in _FINISHED.items()}
@@ -67,8 +60,6 @@ def read(
                 **fields,
             ),
         ),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         counted_at_arrival=frozenset({"prompt_tokens"}),
     )
 

@@ -13,7 +13,7 @@ TensorRT-LLM's `custom_metrics_reporter.cc`.
 
 from __future__ import annotations
 
-from sparktop.engines.exposition import Family, PageMemory, Reader
+from sparktop.engines.exposition import Family, Page, Reader
 from sparktop.engines.lanes import (
     Fields,
     LanePage,
@@ -41,23 +41,15 @@ _FIELDS: Fields = (
 )
 _DONE = {"success": "nv_inference_request_success", "failure": "nv_inference_request_failure"}
 _TIMES = {"e2e": "nv_inference_request_duration_us", "queue": "nv_inference_queue_duration_us"}
-_READER = Reader(names_of(_FIELDS, (), *_DONE.values(), *_TIMES.values()))
+READER = Reader(names_of(_FIELDS, (), *_DONE.values(), *_TIMES.values()))
 
 
-def read(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _OURS,
-) -> EngineSample:
+def sample_of(families: Page, at: float) -> EngineSample:
     """Parse a metrics page with at least one `nv_inference_` sample, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _READER.under(_OURS, prefix).read(body, memory)
     named = families.get(_REQUESTS) or families.get(_DONE["success"], {})
     models = {text for labels in named if (text := label(labels, "model"))}
     own = models if _REQUESTS in families or len(models) == 1 else set()
@@ -76,8 +68,6 @@ def read(
         engine="triton",
         lanes=(LaneSample("0", per_finished_request=True, finished=done, **fields),),
         models=page.model_names(),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         slots=None if slots is None else int(slots),
         counted_at_arrival=frozenset({"prompt_tokens"}),
         note=None if own else "several models and no TensorRT-LLM among them: requests cannot be counted",

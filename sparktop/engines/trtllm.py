@@ -23,7 +23,7 @@ newest one counts. It has requests and the KV cache, but no tokens.
 from __future__ import annotations
 
 from sparktop.engines.document import count, field, identify, parse
-from sparktop.engines.exposition import PageError, PageMemory, Reader
+from sparktop.engines.exposition import Page, PageError, Reader
 from sparktop.engines.lanes import (
     MAX_LANES,
     SHARED_COUNTS,
@@ -45,7 +45,7 @@ from sparktop.engines.lanes import (
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 
-__all__ = ["FACTS", "PATH", "identify", "read"]
+__all__ = ["FACTS", "PATH", "identify", "sample_of"]
 
 PATH = "/prometheus/metrics"
 ITERATIONS = "it writes tokens and latencies only with return_perf_metrics"
@@ -107,23 +107,15 @@ _SLOTS = "trtllm_max_num_active_requests"
 NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS, _SLOTS, *_EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
 FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
-_READER = Reader(NAMES)
+READER = Reader(NAMES)
 
 
-def read(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _OURS,
-) -> EngineSample:
+def sample_of(families: Page, at: float) -> EngineSample:
     """Parse a metrics page with at least one `trtllm_` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    families = _READER.under(_OURS, prefix).read(body, memory)
     page = LanePage(families)
     fields = page.read(_FIELDS, _HISTOGRAMS)["0"]
     blocks = total_or_none(page.families.get(_BLOCKS, {}))
@@ -140,8 +132,6 @@ def read(
         lanes=(LaneSample("0", per_finished_request=True, **fields),),
         models=page.model_names(),
         start_time=start_time(page.families.get(START, {})),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         role=dynamo_role(page.families),
         slots=int(total_or_none(families.get(_SLOTS, {})) or 0) or None,
     )
@@ -153,7 +143,7 @@ def is_iterations(body: bytes) -> bool:
     return start.startswith(b"[") and (b'"iter' in start or not body.strip(b" []\r\n\t"))
 
 
-def read_json(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
+def read_json(body: bytes, at: float) -> EngineSample:
     """Parse the list of iterations at `/metrics` into a sample dated `at` (monotonic seconds).
 
     Raises:
@@ -170,8 +160,6 @@ def read_json(body: bytes, *, at: float, answer_ms: float | None = None) -> Engi
         at=at,
         engine="trtllm",
         lanes=tuple(_lane(str(rank), newest[rank]) for rank in sorted(newest)) or (LaneSample("0"),),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         note=ITERATIONS if newest else f"{NO_ITERATION}; {ITERATIONS}",
         slots=None if not slots or None in slots else sum(slot or 0 for slot in slots),
     )

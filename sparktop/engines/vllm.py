@@ -31,7 +31,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktop.engines.document import Answers, field, first_model, words
-from sparktop.engines.exposition import Family, Page, PageMemory, Places, Reader
+from sparktop.engines.exposition import Family, Page, Places, Reader
 from sparktop.engines.lanes import (
     CPU,
     START,
@@ -57,7 +57,6 @@ from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
 _CONFIG = "vllm:cache_config_info"
 _EMPTY: Family = {}
-_OURS = "vllm:"
 
 
 def _asleep(family: Family) -> bool | None:
@@ -138,36 +137,8 @@ FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
 READER = Reader(NAMES)
 
 
-def read(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _OURS,
-    engine: str = "vllm",
-) -> EngineSample:
-    """Parse a metrics page of vLLM into a sample dated `at` (monotonic seconds).
-
-    `engine` is the name in the sample of a server with vLLM's metrics under a prefix of its own.
-
-    Raises:
-        PageError: the page holds more samples or lanes than any real server has.
-    """
-    families = READER.under(_OURS, prefix).read(body, memory)
-    return sample_of(families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine=engine)
-
-
-def sample_of(
-    families: Mapping[str, Family],
-    *,
-    at: float,
-    answer_ms: float | None,
-    page_bytes: int,
-    engine: str = "vllm",
-    lane_label: str = "engine",
-) -> EngineSample:
-    """Build a sample from a page's families, under vLLM's names.
+def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: str = "engine") -> EngineSample:
+    """Return the sample, dated `at` (monotonic seconds), of a metrics page under vLLM's names.
 
     `engine` is the name of the server in the sample, `lane_label` the label that separates engine cores.
 
@@ -175,9 +146,8 @@ def sample_of(
         PageError: the page has more lanes than any real server has.
     """
     page = LanePage(families, lane_label=lane_label)
-    families = page.families
     fields = page.read(_FIELDS, _HISTOGRAMS)
-    named, capacities = page.families.kept("capacities", lambda: _lanes_of_config(page, list(fields)))
+    named, capacities = families.kept("capacities", lambda: _lanes_of_config(page, list(fields)))
     for lane in named or (() if fields else ("0",)):
         fields.setdefault(lane, {})
     if lane_label == "engine":
@@ -193,8 +163,6 @@ def sample_of(
         models=page.model_names(),
         start_time=start_time(families.get(START, _EMPTY)),
         cpu_s=total_or_none(families.get(CPU, _EMPTY)),
-        answer_ms=answer_ms,
-        page_bytes=page_bytes,
         role=dynamo_role(families),
     )
 
@@ -305,14 +273,15 @@ NIM_PATH = "/v1/metrics"
 NIM_FACTS = ("/v1/version", "/v1/models")
 """Routes that report the identity of a NIM."""
 _OWN_PREFIXES, _SLOTS = PREFIXES["vllm"][0], "num_request_max"
-_NIM_MARK = PREFIXES["nim"][0]
 REPLICA_LABELS = ("ReplicaId", "WorkerId")
 """The labels by which the replicas on a page of Ray differ; the first that they have counts."""
 _FINISHED = {
     "request_finish_total": "vllm:request_success_total",
     "request_success_total": "vllm:request_success",  # read only where the name above is absent
 }
-_NIM = Reader({**{name.removeprefix(_OWN_PREFIXES): name for name in NAMES}, **_FINISHED, _SLOTS: _SLOTS})
+NIM_READER = Reader(
+    {**{name.removeprefix(_OWN_PREFIXES): name for name in NAMES}, **_FINISHED, _SLOTS: _SLOTS}
+)
 _LMDEPLOY_PREFIX = PREFIXES["lmdeploy"][0]
 _PARTS = ("bucket", "sum", "count")
 _LMDEPLOY_OWN = {
@@ -346,27 +315,17 @@ LMDEPLOY_NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 """The name in vLLM's tables of each name that is read from a page of LMDeploy."""
-_LMDEPLOY = Reader(LMDEPLOY_NAMES)
+LMDEPLOY_READER = Reader(LMDEPLOY_NAMES)
 
 
-def read_ray(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = PREFIXES["ray"][0],
-) -> EngineSample:
+def sample_of_ray(families: Page, at: float) -> EngineSample:
     """Parse a metrics page of Ray with at least one `ray_vllm` sample, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    families = READER.under(_OWN_PREFIXES, prefix).read(body, memory)
     lane_label = families.kept("lane label", lambda: _lane_label(families))
-    return sample_of(
-        families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine="ray", lane_label=lane_label
-    )
+    return sample_of(families, at, engine="ray", lane_label=lane_label)
 
 
 def _lane_label(page: Page) -> str:
@@ -379,21 +338,13 @@ def _lane_label(page: Page) -> str:
     return "engine"
 
 
-def read_lmdeploy(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _LMDEPLOY_PREFIX,
-) -> EngineSample:
+def sample_of_lmdeploy(families: Page, at: float) -> EngineSample:
     """Parse a metrics page of LMDeploy, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    families = _LMDEPLOY.under(_LMDEPLOY_PREFIX, prefix).read(body, memory)
-    sample = sample_of(families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine="lmdeploy")
+    sample = sample_of(families, at, engine="lmdeploy")
     of_api = LanePage(families, lane_label="engine").read(_OF_API_SERVER, ())
     return replace(sample, lanes=tuple(_with_api_server(lane, of_api[lane.lane]) for lane in sample.lanes))
 
@@ -410,21 +361,13 @@ def _with_api_server(lane: LaneSample, of_api: Mapping[str, float | None]) -> La
     )
 
 
-def read_nim(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _NIM_MARK,
-) -> EngineSample:
+def sample_of_nim(families: Page, at: float) -> EngineSample:
     """Parse a metrics page of a NIM, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    families = _NIM.under("", prefix.removesuffix(_NIM_MARK)).read(body, memory)
-    sample = sample_of(families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine="nim")
+    sample = sample_of(families, at, engine="nim")
     slots = total_or_none(families.get(_SLOTS, {}))
     return replace(sample, slots=None if slots is None else int(slots))
 

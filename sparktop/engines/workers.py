@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparktop.engines.exposition import PageMemory, Places, Reader
+from sparktop.engines.exposition import Page, Places, Reader
 from sparktop.engines.lanes import (
     DYNAMO_IN_FLIGHT,
     SHARED_COUNTS,
@@ -52,7 +52,7 @@ _DYNAMO: Fields = (
 _DYNAMO_TIMES: Histograms = (("e2e", ("dynamo_component_request_duration_seconds",)),)
 _DYNAMO_DONE = "dynamo_component_requests_total"
 _DYNAMO_EXTRAS = ExtraReader(SHARED_COUNTS, SHARED_GAUGES)
-_DYNAMO_READER = Reader(
+DYNAMO_READER = Reader(
     names_of(_DYNAMO, _DYNAMO_TIMES, DYNAMO_IN_FLIGHT, _DYNAMO_DONE, *_DYNAMO_EXTRAS.names)
 )
 _LMCACHE_EXTRAS = ExtraReader(
@@ -91,23 +91,15 @@ _LMCACHE_EXTRAS = ExtraReader(
     ),
 )
 _LMCACHE_LOOKUPS = ("lmcache_mp_lookup_requested_tokens_total", "lmcache_mp_lookups_requests_total")
-_LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, *_LMCACHE_LOOKUPS, START))
+LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, *_LMCACHE_LOOKUPS, START))
 
 
-def read_dynamo(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _DYNAMO_PREFIX,
-) -> EngineSample:
+def sample_of_dynamo(families: Page, at: float) -> EngineSample:
     """Parse the page of a Dynamo worker without its engine's names, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _DYNAMO_READER.under(_DYNAMO_PREFIX, prefix).read(body, memory)
     page = LanePage(families, model_label="model", keep=lambda places: _generate(places) or places)
     fields = page.read(_DYNAMO, _DYNAMO_TIMES)
     done = only("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
@@ -119,8 +111,6 @@ def read_dynamo(
         engine="dynamo",
         lanes=(LaneSample("0", **fields["0"]),),
         models=page.model_names(),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         note=DYNAMO_NOTE,
         role=dynamo_role(families),
     )
@@ -131,20 +121,12 @@ def _generate(places: Places) -> Places:
     return where(places, "dynamo_endpoint", "generate")
 
 
-def read_lmcache(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = _LMCACHE_PREFIX,
-) -> EngineSample:
+def sample_of_lmcache(families: Page, at: float) -> EngineSample:
     """Parse the page of an LMCache server, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _LMCACHE_READER.under(_LMCACHE_PREFIX, prefix).read(body, memory)
     page = LanePage(families)
     fields: dict[str, dict[str, Any]] = {"0": {}}
     _LMCACHE_EXTRAS.add(families, fields)
@@ -156,7 +138,5 @@ def read_lmcache(
         lanes=(LaneSample("0", **fields["0"]),),
         models=page.model_names(),
         start_time=start_time(families.get(START, {})),
-        answer_ms=answer_ms,
-        page_bytes=len(body),
         note=LMCACHE_NOTE,
     )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.engines.exposition import PageMemory
 from sparktop.errors import UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
@@ -228,8 +227,6 @@ class Player:
         """Records that were passed over because they could not be read."""
         self.marks: list[tuple[Instant, str]] = []
         """Marks of the user that were played."""
-        self._pages: dict[str, PageMemory] = {}
-        """What is kept of each server's previous page."""
         self._target: datetime | None = None
         """Moment of the last jump; None if the recording is played from its start."""
         recording.check_targets()
@@ -309,7 +306,7 @@ class Player:
                 self.sweep = sweep_of(record)
             elif record.instant.wall < self._since and record.kind in _READINGS:
                 self.instant = record.instant
-            elif (call := call_of(record, self._pages)) is not None and self._has_room(call):
+            elif (call := call_of(record)) is not None and self._has_room(call):
                 self.instant = record.instant
                 getattr(self.store, call.change.value)(*call.arguments)
         except (RecordError, TypeError):

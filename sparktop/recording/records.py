@@ -21,7 +21,6 @@ from msgspec.structs import asdict, replace
 
 from sparktop import __version__
 from sparktop.engines import PageError, read_page
-from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
@@ -81,8 +80,6 @@ _READINGS: Mapping[type[Any], Kind] = {
 }
 MOST_TARGETS = 1024
 """Most servers and machines of a recording that is played."""
-_MOST_PAGES = 1000
-"""Servers of a recording of which the previous page is kept."""
 _TEXT = 300
 
 
@@ -224,37 +221,28 @@ def sweep_of(record: Record) -> SweepView | None:
     return cast("SweepView", _validated(SweepView, record.body))
 
 
-def call_of(record: Record, pages: dict[str, PageMemory] | None = None) -> Call | None:
+def call_of(record: Record) -> Call | None:
     """Return the call that a record describes; None if its kind is unknown or changes no store.
 
-    `pages` is what is kept of each server's previous page, by source; records in order are cheaper with it.
     All text is cleaned of control characters, as text from live servers and machines is.
 
     Raises:
         RecordError: the record is not one that `record_of` made.
     """
     if record.kind == Kind.PAGE:
-        return _page(record, pages)
+        return _page(record)
     read = _READERS.get(record.kind)
     return None if read is None else read(record)
 
 
-def _memory(pages: dict[str, PageMemory], source: str) -> PageMemory | None:
-    """Return what is kept of the previous page of `source`; None for more sources than anybody records."""
-    if source not in pages and len(pages) < _MOST_PAGES:
-        pages[source] = PageMemory()
-    return pages.get(source)
-
-
-def _page(record: Record, pages: dict[str, PageMemory] | None) -> Call:
+def _page(record: Record) -> Call:
     fields = record.fields
     engine, at = fields.get("engine"), _number(fields.get("at"))
     if not isinstance(engine, str) or at is None:
         raise RecordError("a page without its engine or time")
     try:
         answer_ms, key = _number(fields.get("answer_ms")), _key(record)
-        memory = None if pages is None else _memory(pages, key.label)
-        sample = read_page(record.body, at=at, engine=engine, answer_ms=answer_ms, memory=memory)
+        sample = read_page(record.body, at=at, engine=engine, answer_ms=answer_ms)
     except PageError as error:
         raise RecordError(f"a page that cannot be read: {clean(error.message, _TEXT)}") from None
     return Call(Change.ACCEPT, (key, sample, _number(fields.get("took_ms"))))

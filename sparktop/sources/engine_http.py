@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, llamacpp, read_page, trtllm
 from sparktop.engines.document import Answers, listed_models, parse
-from sparktop.engines.exposition import PageMemory
 from sparktop.engines.openai import NOTE, owners_of
 from sparktop.engines.registry import Engine
 from sparktop.engines.router_pages import LISTS, RUNNING, TITLES, WORKERS
@@ -311,7 +310,6 @@ class EngineSource:
         self._trust = Trust(target.tls_ca, self._where)
         self._finder = RouteFinder(target.engine, clock)
         self._pages = EnginePages(target.engine, self._get)
-        self._memory = PageMemory()
         self._asking: asyncio.Task[None] | None = None
         self._identity_due = True
         self._asked_at = -_IDENTITY_AGAIN_S
@@ -383,7 +381,6 @@ class EngineSource:
             at=answer.at,
             engine=engine,
             answer_ms=answer.answer_ms,
-            memory=self._memory,
         )
         sample = await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES, turn=self._session.turn)
         return sample if answer.age_s is None else replace(sample, cache_age_s=answer.age_s)

@@ -1,22 +1,18 @@
-"""The reader of the text format, its histograms, and pages that are followed from poll to poll."""
+"""The reader of the text format, its histograms, and pages that follow each other."""
 
 from __future__ import annotations
 
 import math
-import random
-import re
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from sparktop.engines import PageError, exposition, read_page
-from sparktop.engines.exposition import Family, Labels, Page, PageMemory, Reader, number
+from sparktop.engines import PageError, exposition
+from sparktop.engines.exposition import Family, Labels, Page, Reader, number
 from sparktop.engines.lanes import HistogramReader
-from sparktop.model.engine import EngineSample, Histogram
+from sparktop.model.engine import Histogram
 from sparktop.model.failure import FailureKind
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -130,17 +126,16 @@ def test_what_is_no_number_is_nan(text: str) -> None:
 def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
     body: bytes, changes: list[tuple[int, str]]
 ) -> None:
-    """With the memory of the page before, a changed page gives the same samples as without."""
-    known, memory = Reader(WANTED), PageMemory()
-    known.read(body, memory)
+    """A reader that has read pages of this layout before finds the samples that a new one finds."""
+    known = Reader(WANTED)
+    known.read(body)
     page_lines = body.split(b"\n")
     for row, value in changes:
         head = page_lines[row % len(page_lines)].rpartition(b" ")[0]
         page_lines[row % len(page_lines)] = head + b" " + value.encode()
         other = b"\n".join(page_lines)
-        memory.follow(other)
         # As text, because NaN is not equal to itself.
-        assert repr(flat(known.read(other, memory))) == repr(flat(known.read(other)))
+        assert repr(flat(known.read(other))) == repr(flat(Reader(WANTED).read(other)))
 
 
 def test_a_page_of_endless_samples_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,113 +238,3 @@ def test_series_with_the_same_bounds_are_added_up() -> None:
 def test_a_doubtful_histogram_is_none(family: Family, sums: Family, counts: Family) -> None:
     """If buckets, sum or count are missing or contradict each other, there is no histogram."""
     assert read_histogram(family, sums, counts) is None
-
-
-# Pages that are followed from poll to poll give the same samples as pages that are read in full.
-
-DATA = Path(__file__).parent.parent / "data"
-PAGES = [
-    "vllm-0.32/t010.prom",
-    "vllm-0.32-modes/two-api-servers.prom",
-    "vllm-names/0.8.5-v0.prom",
-    "vllm-extras/spec-lora-offload.prom",
-    *(f"families/{name}.prom" for name in ("ray-two-replicas", "nim", "triton", "sglang-decode")),
-    "sglang/dp-ranks.prom",
-    "llamacpp/old-builds.prom",
-    "trtllm/prometheus.prom",
-    "tgi/metrics.prom",
-]
-VLLM = "vllm-0.32/t010.prom"
-Change = Callable[[random.Random, bytes], bytes]
-
-
-def reading(body: bytes, memory: PageMemory | None = None) -> EngineSample | str:
-    """Return the sample of a page without its text, or the error message."""
-    try:
-        return replace(read_page(body, at=1.0, memory=memory), page=b"")
-    except PageError as error:
-        return error.message
-
-
-def numbers(rng: random.Random, body: bytes, share: float = 0.3) -> bytes:
-    """Return the page with other numbers in some of its lines."""
-
-    def other(match: re.Match[bytes]) -> bytes:
-        value = rng.choice((b"0", b"7", b"1.5e+03", b"%.3f" % rng.uniform(0, 99), b"-1", b"1e400", b"12-3"))
-        return match[1] + value if rng.random() < share else match[0]
-
-    return re.sub(rb"(?m)^([^#\n][^\n]* )([-+.0-9eE]+)$", other, body)
-
-
-def in_a_line(change: Callable[[random.Random, bytes], bytes]) -> Change:
-    """Return a change that applies `change` to one random line with a sample."""
-
-    def changed(rng: random.Random, body: bytes) -> bytes:
-        lines = body.split(b"\n")
-        row = rng.choice([row for row, line in enumerate(lines) if line and not line.startswith(b"#")])
-        lines[row] = change(rng, lines[row])
-        return b"\n".join(lines)
-
-    return changed
-
-
-def word(text: bytes) -> Change:
-    """Return a change of a line's value to `text`."""
-    return in_a_line(lambda _, line: line.rpartition(b" ")[0] + b" " + text)
-
-
-CHANGES: dict[str, Change] = {
-    "numbers": numbers,
-    "no number": word(b"NaN"),
-    "infinite": word(b"+Inf"),
-    "underscore": word(b"1_0"),
-    "no value": word(b""),
-    "time stamp": in_a_line(lambda _, line: line + b" 1700000000"),
-    "carriage return": in_a_line(lambda _, line: line + b"\r"),
-    "exemplar": in_a_line(lambda _, line: line + b' # {trace_id="x"} 0.4'),
-    "gone": in_a_line(lambda _, _line: b""),
-    "twice": in_a_line(lambda _, line: line + b"\n" + line),
-    "other label": in_a_line(lambda _, line: line.replace(b'="', b'="x', 1)),
-    "other name": in_a_line(lambda rng, line: rng.choice((b"x", b" ")) + line),
-    "value alone": in_a_line(lambda _, line: line.rpartition(b" ")[2]),
-    "swapped": in_a_line(lambda _, _line: b"vllm:num_requests_running 3"),
-    "cut": lambda rng, body: body[: rng.randrange(len(body))],
-    "nothing": lambda _, body: body,
-}
-
-
-def following(rng: random.Random, body: bytes) -> Iterator[bytes]:
-    """Yield a page and pages that may follow it, each with another change."""
-    yield body
-    for change in rng.sample(list(CHANGES.values()), 6):
-        yield numbers(rng, body)
-        yield change(rng, body)
-        yield body
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_a_followed_page_has_the_samples_of_a_page_read_whole(path: str) -> None:
-    """After any change of values, lines, labels, names or marks, a followed page gives the right sample."""
-    memory, rng = PageMemory(), random.Random(path)  # noqa: S311 - not a secret
-    for body in following(rng, (DATA / path).read_bytes()):
-        assert reading(body, memory) == reading(body)
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_only_numbers_are_followed(change: str) -> None:
-    """Only changed numbers are followed; a page with any other change in a needed line is read in full."""
-    lines = (DATA / VLLM).read_bytes().split(b"\n")
-    body = b"\n".join(line for line in lines if line.startswith(b"vllm:generation_tokens_total"))
-    memory, rng = PageMemory(), random.Random(change)  # noqa: S311 - not a secret
-    reading(body, memory)
-    other = numbers(rng, body, 1.0) if change == "numbers" else CHANGES[change](rng, body)
-    followed = {"nothing", "numbers", "no number", "infinite"}
-    assert memory.follow(other) == (change in followed and b"12-3" not in other)
-
-
-def test_a_page_of_another_engine_is_recognised() -> None:
-    """Another engine's page at the same address is recognised."""
-    memory = PageMemory()
-    for path in (VLLM, "tgi/metrics.prom", VLLM, "families/router-stack.prom", "sglang/dp-ranks.prom"):
-        body = (DATA / path).read_bytes()
-        assert reading(body, memory) == reading(body)
