@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import cache
+from pathlib import Path
+from typing import Self
 
 import pytest
 from msgspec.structs import replace
 from textual import events
-from textual.pilot import Pilot
 from textual.widgets import Button, Static
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSpec
-from sparktop.sweep.plan.draft import Draft, draft_of
+from sparktop.sweep.plan.draft import FIELDS, Draft, DraftKind, draft_of
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import BUILT_IN, all_presets
 from sparktop.sweep.result.results import SweepResult
-from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.editor.fields import Typed
+from sparktop.ui.screens.editor.layout import ABOUT, KIND_TITLES, LABELS
 from sparktop.ui.screens.editor.screen import EDITOR_KEYS, SweepEditor
 from stage.rehearsal import Rehearsal
 from tests.sweep.made_results import made_level, made_sweep
+from tests.ui.board import SIZES, Board, Size
 
-SIZES = [(60, 16), (80, 24), (120, 36), (200, 50)]
 TARGETS = (
     SweepTarget(
         "proxy",
@@ -45,34 +48,47 @@ def picture() -> Snapshot:
     return Rehearsal().play(10).snapshot()
 
 
-class Opened:
-    """An application with the editor open, and what came of it."""
+class Opened(Board):
+    """A board with the editor open, and what came of it."""
 
-    def __init__(self, draft: Draft = QUICK, *, known: tuple[SweepResult, ...] = ()) -> None:
-        self.app = SparktopApp(picture)
+    def __init__(
+        self,
+        draft: Draft = QUICK,
+        *,
+        known: tuple[SweepResult, ...] = (),
+        targets: tuple[SweepTarget, ...] = TARGETS,
+    ) -> None:
+        super().__init__(picture)
         self.kept: list[Draft] = []
         self.answers: list[Draft | None] = []
         presets = all_presets([SweepSpec("mine", targets=("spark-b",), concurrency=(3,))])
         self.editor = SweepEditor(
-            TARGETS, draft, presets=presets, guard=GUARD, known=known, keep=self.kept.append
+            targets, draft, presets=presets, guard=GUARD, known=known, keep=self.kept.append
         )
 
-    async def open(self, pilot: Pilot[None]) -> None:
-        """Open it."""
-        self.app.push_screen(self.editor, self.answers.append)
-        await pilot.pause()
+    @asynccontextmanager
+    async def on(self, size: Size = (80, 24), *, notices: bool = False) -> AsyncIterator[Self]:
+        """Open it on a terminal of that size."""
+        async with super().on(size, notices=notices):
+            self.app.push_screen(self.editor, self.answers.append)
+            await self.press()
+            yield self
 
-    async def go(self, pilot: Pilot[None], name: str) -> None:
-        """Focus a field."""
+    async def go(self, name: str, *keys: str) -> None:
+        """Focus a field, and press keys."""
         self.editor.query_one(f"#field-{name}").focus()
-        await pilot.pause()
+        await self.press()
+        await self.press(*keys)
 
-    async def write(self, pilot: Pilot[None], name: str, text: str) -> None:
+    async def write(self, name: str, text: str) -> None:
         """Go to a field, empty it and type."""
-        await self.go(pilot, name)
-        await pilot.press("end", *["backspace"] * len(getattr(self.editor.draft, name)))
-        await pilot.press(*(_KEYS.get(char, char) for char in text))
-        await pilot.pause()
+        count = len(getattr(self.editor.draft, name))
+        await self.go(name, "end", *["backspace"] * count, *(_KEYS.get(char, char) for char in text))
+
+    async def point(self, where: str | Static, x: int = 0, y: int = 0) -> None:
+        """Click a part of the editor."""
+        await self.pilot.click(where, offset=(x, y))
+        await self.pilot.pause()
 
     def words(self) -> str:
         """Return all drawn lines as one text, with single spaces."""
@@ -87,128 +103,141 @@ class Opened:
         """Return the expected requests, tokens and duration."""
         return str(self.editor.query_one("#cost", Static).content)
 
+    def value(self, name: str) -> str:
+        """Return what is typed in a field."""
+        return self.editor.query_one(f"#field-{name}", Typed).value
+
+    @property
+    def focus(self) -> str | None:
+        """The name of what has the keys."""
+        return self.editor.focused.id if self.editor.focused else None
+
+    @property
+    def draft(self) -> Draft:
+        """What the fields say."""
+        return self.editor.draft
+
 
 _KEYS = {",": "comma", " ": "space", ".": "full_stop", "_": "underscore", "=": "equals_sign", "-": "minus"}
 
 
-@pytest.mark.parametrize("size", SIZES[1:])
-async def test_all_of_it_is_in_sight(size: tuple[int, int]) -> None:
-    """At 80x24 and above every field, target, key and the cost stand on the screen without scrolling."""
+LABELLED = (
+    *(
+        "preset",
+        "concurrency",
+        "prompt tokens",
+        "output tokens",
+        "load",
+        "runs",
+        "seconds",
+        "requests",
+        "order",
+    ),
+    *("warm-up run", "api", "model", "min free GiB", "max GPU °C", "slo", "context tokens"),
+    *(target.name for target in TARGETS),
+    *("asks first", "[x] spark-a", "1,4,16", "burst", "▸at once per second agents recorded"),
+    *(
+        "63 requests + 21 warm-up",
+        "8,064 prompt + 4,032",
+        "spark-a not measured before",
+        "[ start ] [ cancel ]",
+    ),
+)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_all_of_it_is_in_sight(size: Size) -> None:
+    """All stands there without scrolling; at 60x16 what has the keys, the cost and the buttons."""
     opened = Opened()
-    async with opened.app.run_test(size=size) as pilot:
-        await opened.open(pilot)
+    async with opened.on(size):
+        form = opened.editor.query_one("#form")
+        assert opened.editor.focused is not None
+        assert form.region.contains_region(opened.editor.focused.region)
+        for name in ("slo", "gpu", "preset", "concurrency", "order", "kind"):
+            await opened.go(name)
+            field = opened.editor.query_one(f"#field-{name}")
+            assert form.region.contains_region(field.region)
+            assert form.region.bottom <= opened.editor.query_one("#foot").region.y
+            assert "63 requests + 21 warm-up" in opened.words()
+            assert opened.editor.query_one("#start", Button).region.bottom < size[1]
+            assert ABOUT[name] in opened.words() or size[0] < 80
+        if size[0] < 80:
+            assert form.region.height >= 6
+            return
         words = opened.words()
-        labels = ["preset", "concurrency", "prompt tokens", "output tokens", "load", "runs", "seconds"]
-        labels += ["requests", "order", "warm-up run", "api", "model", "min free GiB", "max GPU °C", "slo"]
-        labels += ["context tokens"]
-        for word in [*labels, *(one.name for one in TARGETS), "asks first", "[x] spark-a", "1,4,16", "burst"]:
+        for word in LABELLED:
             assert word in words
         for key in EDITOR_KEYS:
             assert key.footer is None or f"{key.shown} {key.footer}" in words
-        for word in ("63 requests + 21 warm-up", "8,064 prompt + 4,032", "spark-a not measured before"):
-            assert word in words
-        assert opened.editor.query_one("#form").max_scroll_y == 0
+        assert form.max_scroll_y == 0
         assert opened.app.screen.region.contains_region(opened.editor.query_one("#box").region)
-        assert "[ start ] [ cancel ]" in words
 
 
-async def test_the_smallest_terminal_scrolls_to_what_is_typed() -> None:
-    """At 60x16 the field that has the keys is in sight, and so are the cost and the buttons."""
-    opened = Opened()
-    async with opened.app.run_test(size=(60, 16)) as pilot:
-        await opened.open(pilot)
-        form = opened.editor.query_one("#form")
-        assert form.region.height >= 6
-        foot = opened.editor.query_one("#foot")
-        for name in ("slo", "gpu", "preset"):
-            field = opened.editor.query_one(f"#field-{name}")
-            field.focus()
-            await pilot.pause()
-            assert form.region.contains_region(field.region)
-            assert form.region.bottom <= foot.region.y
-            assert "63 requests + 21 warm-up" in opened.words()
-            assert opened.editor.query_one("#start", Button).region.bottom < 16
+def test_every_field_has_an_explanation_that_fits() -> None:
+    """Each explanation fits one row of a dialog at 80 columns."""
+    assert ABOUT.keys() == LABELS.keys() | {"targets"}
+    assert max(map(len, ABOUT.values())) <= 76
 
 
 async def test_what_is_typed_is_checked_while_it_is_typed() -> None:
-    """A letter among the numbers: a line at the field and one at the start; once it is gone, neither."""
+    """A wrong number is a line at its field and at the start, which Ctrl+S goes to instead of starting."""
     opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.write(pilot, "concurrency", "1,x")
-        words = opened.words()
-        assert "✗ must be a whole number, 1 to" in words
-        assert "✗ cannot start: concurrency is not right yet" in words
-        assert "requests +" not in words
-        await pilot.press("backspace", "2")
-        await pilot.pause()
+    async with opened.on():
+        await opened.write("concurrency", "1,x")
+        assert "✗ must be a whole number, 1 to" in opened.words()
+        assert "✗ cannot start: concurrency is not right yet" in opened.words()
+        assert "requests +" not in opened.words()
+        await opened.press("backspace", "2")
         assert opened.wrong() == ""
         assert opened.cost().startswith("at least 9 requests + 3 warm-up")
         assert "quick, changed" in opened.words()
-
-
-async def test_what_is_being_typed_is_never_written_back() -> None:
-    """A change by an earlier letter may arrive after the next letters: these stay."""
-    opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        field = opened.editor.query_one("#field-concurrency", Typed)
-        field.value = "1,4,9"
+        # A change by an earlier letter may arrive after the next letters: these stay.
+        opened.editor.query_one("#field-concurrency", Typed).value = "1,4,9"
         opened.editor.change("concurrency", "1,4")
-        assert field.value == "1,4,9"
-        await pilot.pause()
-        assert opened.editor.draft.concurrency == "1,4,9"
-
-
-async def test_nothing_starts_while_something_is_wrong() -> None:
-    """Ctrl+S goes to the first wrong field instead, and the draft is not closed."""
-    opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.write(pilot, "tg", "")
-        await opened.write(pilot, "gpu", "hot")
-        await pilot.press("ctrl+s")
-        await pilot.pause()
+        assert opened.value("concurrency") == "1,4,9"
+        await opened.press()
+        assert opened.draft.concurrency == "1,4,9"
+        await opened.write("tg", "")
+        await opened.write("gpu", "hot")
+        await opened.press("ctrl+s")
         assert opened.app.screen is opened.editor
-        assert opened.editor.focused is opened.editor.query_one("#field-tg")
+        assert opened.focus == "field-tg"
         assert "output tokens, max GPU °C are not right yet" in opened.wrong()
         assert opened.answers == []
 
 
-async def test_a_contradiction_is_told_at_the_bottom() -> None:
+async def test_a_contradiction_is_said_at_the_bottom() -> None:
     """Interleaved runs without a number of runs are a contradiction, though no single field is wrong."""
     opened = Opened(replace(QUICK, order="abba", runs="", duration="5"))
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
+    async with opened.on():
         assert "cannot start: order abba interleaves runs" in opened.wrong()
-        await pilot.press("ctrl+s")
-        await pilot.pause()
+        await opened.press("ctrl+s")
         assert opened.app.screen is opened.editor
 
 
 async def test_ctrl_s_starts_what_the_fields_say() -> None:
     """The draft comes back as typed and marked, and is kept for the next time."""
     opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.write(pilot, "concurrency", "2, 8")
-        await opened.write(pilot, "slo", "ttft_p90_ms=2000")
-        await pilot.press("ctrl+s")
-        await pilot.pause()
+    async with opened.on():
+        await opened.write("concurrency", "2, 8")
+        await opened.write("slo", "ttft_p90_ms=2000")
+        await opened.press("ctrl+s")
     wanted = replace(QUICK, concurrency="2, 8", slo="ttft_p90_ms=2000")
-    assert opened.answers == [wanted]
-    assert opened.kept == [wanted]
+    assert opened.answers == opened.kept == [wanted]
 
 
-async def test_esc_starts_nothing_and_loses_nothing() -> None:
-    """The screen closes with None; what was typed is kept."""
+@pytest.mark.parametrize("how", ["escape", "alt+a", "cancel"])
+async def test_esc_and_the_button_start_nothing_and_lose_nothing(how: str) -> None:
+    """It closes with None and what was typed is kept; Esc and a letter at once, as Alt, are in no field."""
     opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.write(pilot, "runs", "x")
-        await pilot.press("escape")
-        await pilot.pause()
-        assert opened.app.screen is opened.app.overview
+    async with opened.on():
+        await opened.write("runs", "x")
+        if how == "cancel":
+            await opened.point("#cancel")
+        else:
+            opened.app.post_message(events.Key(how, "a" if how == "alt+a" else None))
+            await opened.press()
+        assert opened.home
     assert opened.answers == [None]
     assert opened.kept == [replace(QUICK, runs="x")]
 
@@ -217,187 +246,178 @@ async def test_what_was_typed_before_the_editor_was_seen_is_in_no_field() -> Non
     """A key that waited while the screen opened was meant for the one before."""
     opened = Opened()
     early = events.Key("7", "7")
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.go(pilot, "tg")
+    async with opened.on():
+        await opened.go("tg")
         opened.app.post_message(early)
-        await pilot.pause()
-        assert opened.editor.draft == QUICK
-        await pilot.press("8")
-        assert opened.editor.draft.tg == f"{QUICK.tg}8"
-
-
-async def test_esc_and_a_letter_at_once_close_the_editor() -> None:
-    """A slow line delivers them together, as Alt and the letter; the letter is in no field."""
-    opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.go(pilot, "tg")
-        opened.app.post_message(events.Key("alt+a", "a"))
-        await pilot.pause()
-        assert opened.answers == [None]
-        assert opened.kept == [QUICK]
-
-
-async def test_space_marks_targets() -> None:
-    """Several of them, in the order of the list however they were marked; none is a problem."""
-    opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.go(pilot, "targets")
-        await pilot.press("home", "down", "space")
-        await pilot.pause()
-        assert list(opened.editor.draft.targets) == []
-        assert "✗ mark at least one" in opened.words()
-        await pilot.press("end", "space", "home", "space")
-        await pilot.pause()
-        assert opened.editor.draft.targets == ("proxy", "found")
-        assert opened.cost().startswith("at least 126 requests + 42 warm-up")
-        assert "[x] proxy" in opened.words()
+        await opened.press()
+        assert opened.draft == QUICK
+        await opened.press("8")
+        assert opened.draft.tg == f"{QUICK.tg}8"
 
 
 @pytest.mark.parametrize("size", SIZES[:2])
-async def test_the_arrows_go_through_everything(size: tuple[int, int]) -> None:
+async def test_the_arrows_go_through_everything(size: Size) -> None:
     """Down from the kind of load to the buttons, through each target and each field once, and up again."""
     opened = Opened()
-    async with opened.app.run_test(size=size) as pilot:
-        await opened.open(pilot)
-        await opened.go(pilot, "kind")
+    async with opened.on(size):
+        await opened.go("kind")
         seen = []
         for _ in range(4 + len(TARGETS) + 15):
-            seen.append(opened.editor.focused.id if opened.editor.focused else None)
-            await pilot.press("down")
+            seen.append(opened.focus)
+            await opened.pilot.press("down")
         assert len(set(seen)) == 4 + 1 + 15
         assert seen[-2:] == ["start", "cancel"]
         for keys, name in ((["up"], "cancel"), (["shift+tab"], "start"), (["tab"], "cancel")):
-            await pilot.press(*keys)
-            await pilot.pause()
-            assert opened.editor.focused is not None
-            assert opened.editor.focused.id == name
-        await opened.go(pilot, "targets")
-        await pilot.press("home", "up")
-        await pilot.pause()
-        assert opened.editor.focused is not None
-        assert opened.editor.focused.id == "field-preset"
+            await opened.press(*keys)
+            assert opened.focus == name
+        await opened.go("targets", "home", "up")
+        assert opened.focus == "field-preset"
 
 
-async def test_another_preset_fills_the_fields() -> None:
-    """The arrows go round the presets; each fills everything, and one that names targets marks them."""
+async def test_arrows_and_space_choose_targets_presets_and_words() -> None:
+    """Marks stay in the list's order, none is a problem; a preset fills all; steady brings its time."""
     opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.go(pilot, "preset")
-        await pilot.press("right")
-        await pilot.pause()
-        draft = opened.editor.draft
+    async with opened.on():
+        await opened.go("targets", "home", "down", "space")
+        assert list(opened.draft.targets) == []
+        assert "✗ mark at least one" in opened.words()
+        await opened.press("end", "space", "home", "space")
+        assert opened.draft.targets == ("proxy", "found")
+        assert opened.cost().startswith("at least 126 requests + 42 warm-up")
+        assert "[x] proxy" in opened.words()
+        await opened.go("preset", "right")
+        draft = opened.draft
         assert (draft.preset, draft.concurrency, draft.pp) == ("topology", "1,2,4,8,16,32,64", "1024")
-        assert opened.editor.query_one("#field-pp", Typed).value == "1024"
-        await pilot.press("left", "left")
-        await pilot.pause()
-        assert (opened.editor.draft.preset, opened.editor.draft.targets) == ("mine", ("spark-b",))
+        assert opened.value("pp") == "1024"
+        await opened.press("left", "left")
+        assert (opened.draft.preset, opened.draft.targets) == ("mine", ("spark-b",))
         assert "[x] spark-b" in opened.words()
-        await pilot.press("right")
-        await pilot.pause()
-        assert opened.editor.draft == replace(QUICK, targets=("spark-b",))
+        await opened.press("right")
+        quick = replace(QUICK, targets=("spark-b",))
+        assert opened.draft == quick
         assert ", changed" not in opened.words()
-
-
-async def test_words_are_chosen_by_arrows() -> None:
-    """Steady load brings its time with it, burst takes it away; warm-up is yes or no."""
-    opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await opened.go(pilot, "mode")
-        await pilot.press("right")
-        await pilot.pause()
-        assert (opened.editor.draft.mode, opened.editor.draft.duration) == ("steady", "30")
-        assert opened.editor.query_one("#field-duration", Typed).value == "30"
+        await opened.go("mode", "right")
+        assert (opened.draft.mode, opened.draft.duration) == ("steady", "30")
+        assert opened.value("duration") == "30"
         assert "4 to 19 min" in opened.cost()
-        await pilot.press("space")
-        await pilot.pause()
-        assert opened.editor.draft == QUICK
-        await opened.go(pilot, "warmup")
-        await pilot.press("left")
-        await pilot.pause()
-        assert opened.editor.draft.warmup is False
+        await opened.press("space")
+        assert opened.draft == quick
+        await opened.go("warmup", "left")
+        assert opened.draft.warmup is False
         assert "warm-up ·" not in opened.cost()
 
 
 async def test_the_mouse_does_it_all() -> None:
     """Clicks mark a target, change a word either way, begin to type at a label, and start."""
     opened = Opened()
-    async with opened.app.run_test(size=(120, 36)) as pilot:
-        await opened.open(pilot)
-        await pilot.click("#field-targets", offset=(1, 0))
-        await pilot.click("#field-order", offset=(4, 0))
-        await pilot.click("#field-preset", offset=(0, 0))
-        await pilot.pause()
-        assert opened.editor.draft.preset == "mine"
-        await pilot.click("#field-preset", offset=(5, 0))
-        await pilot.click("#field-targets", offset=(1, 3))
-        label = opened.editor.query("Field > Horizontal > .label").results(Static)
-        runs = next(one for one in label if str(one.content).strip() == "runs")
-        await pilot.click(runs)
-        await pilot.pause()
-        assert opened.editor.focused is opened.editor.query_one("#field-runs")
-        await pilot.click("#start")
-        await pilot.pause()
+    async with opened.on((120, 36)):
+        await opened.point("#field-targets", 1)
+        await opened.point("#field-order", 4)
+        await opened.point("#field-preset")
+        assert opened.draft.preset == "mine"
+        await opened.point("#field-preset", 5)
+        await opened.point("#field-targets", 1, 3)
+        labels = opened.editor.query("Field > Horizontal > .label").results(Static)
+        await opened.point(next(label for label in labels if str(label.content).strip() == "runs"))
+        assert opened.focus == "field-runs"
+        await opened.point("#start")
     assert opened.answers == [replace(QUICK, targets=("spark-b", "found"))]
-
-
-async def test_cancel_is_a_button_too() -> None:
-    """It closes as Esc does."""
-    opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        await pilot.click("#cancel")
-        await pilot.pause()
-    assert opened.answers == [None]
 
 
 async def test_what_no_longer_exists_is_dropped() -> None:
     """A remembered preset or target that is gone is not among the fields, and nothing else is lost."""
     opened = Opened(replace(QUICK, preset="gone", targets=("gone", "spark-b"), concurrency="5"))
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        assert opened.editor.draft == replace(QUICK, targets=("spark-b",), concurrency="5")
+    async with opened.on():
+        assert opened.draft == replace(QUICK, targets=("spark-b",), concurrency="5")
         assert "quick, changed" in opened.words()
 
 
-async def test_an_earlier_sweep_tells_the_time() -> None:
-    """With a stored result of the target the cost ends in minutes and says by which sweep."""
-    known = made_sweep(("spark-a", (made_level(1), made_level(2))))
-    url = TARGETS[1].url
-    known = known.model_copy(update={"targets": (known.targets[0].model_copy(update={"url": url}),)})
-    opened = Opened(replace(QUICK, concurrency="1,2", pp="100", tg="4"), known=(known,))
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
+async def test_an_earlier_sweep_gives_the_time_and_names_of_others_are_no_markup() -> None:
+    """With a stored result of the target the cost ends in minutes; names in brackets stand as they are."""
+    stored = made_sweep(("spark-a", (made_level(1), made_level(2))))
+    target = stored.targets[0].model_copy(update={"url": TARGETS[1].url})
+    draft = replace(QUICK, concurrency="1,2", pp="100", tg="4")
+    opened = Opened(
+        draft,
+        known=(stored.model_copy(update={"targets": (target,)}),),
+        targets=(replace(TARGETS[0], name="[b]x[/b]"), *TARGETS[1:]),
+    )
+    async with opened.on():
         assert " estimated from your sweep of" in opened.words()
-
-
-async def test_what_others_wrote_is_no_markup() -> None:
-    """A model's or target's name in brackets stands there as it is."""
-    opened = Opened(replace(QUICK, model="[red]m[/red]"))
-    opened.editor._targets = (replace(TARGETS[0], name="[b]x[/b]"), *TARGETS[1:])
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
-        words = opened.words()
-        assert "[b]x[/b]" in words
-        assert "[red]m[/red]" in words
+        opened.editor.query_one("#field-model", Typed).value = "[red]m[/red]"
+        await opened.press()
+        assert "[b]x[/b]" in opened.words()
+        assert "[red]m[/red]" in opened.words()
 
 
 async def test_without_colours_the_keys_are_still_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """With NO_COLOR the target or word that has the keys is underlined or reversed, and no other."""
     monkeypatch.setenv("NO_COLOR", "1")
     opened = Opened()
-    async with opened.app.run_test(size=(80, 24)) as pilot:
-        await opened.open(pilot)
+    async with opened.on():
         for name, words in (("targets", "proxy"), ("mode", "burst"), ("order", "ascending")):
-            await opened.go(pilot, name)
-            await pilot.press(*(["home"] if name == "targets" else []))
-            await pilot.pause()
+            await opened.go(name, *(["home"] if name == "targets" else []))
             runs = [run for strip in opened.app.screen._compositor.render_strips() for run in strip]
             seen = [run.text for run in runs if run.style and (run.style.underline or run.style.reverse)]
             text = "".join(seen)
             assert words in text
             assert not any(other in text for other in {"proxy", "burst", "ascending"} - {words})
+
+
+LOADS = {
+    DraftKind.RATE: ({"rate": "1,2", "arrivals": "bursty"}, "180 requests"),
+    DraftKind.AGENTS: ({"agents": "1,2", "workload": "rag"}, "at 1 agent"),
+}
+
+
+@pytest.mark.parametrize("kind", LOADS, ids=lambda kind: kind.name)
+async def test_every_kind_of_load_is_typed_and_started(kind: DraftKind) -> None:
+    """Chosen by the arrows at 80x24: its fields and no others in sight, its cost, and its plan."""
+    opened = Opened()
+    texts, cost = LOADS[kind]
+    async with opened.on():
+        await opened.go("kind", *["right"] * list(DraftKind).index(kind))
+        for name, text in texts.items():
+            await opened.write(name, text)
+        words = opened.words()
+        assert all(name == "context" or LABELS[name] in words for name in FIELDS[kind])
+        assert opened.editor.query_one("#form").max_scroll_y == 0
+        hidden = {*FIELDS[DraftKind.CONCURRENCY]} - {*FIELDS[kind]}
+        assert not any(opened.editor.query_one(f"#field-{name}").is_on_screen for name in hidden)
+        assert cost in " ".join(opened.cost().split())
+        await opened.press("ctrl+s")
+    (draft,) = opened.answers
+    assert draft is not None
+    assert {name: getattr(draft, name) for name in texts} == texts
+    assert opened.editor.plan is not None
+    assert opened.editor.plan.preset is None  # it is not quick any more
+    assert opened.editor.plan.kind.value == ("rate" if kind is DraftKind.RATE else kind.name.lower())
+
+
+async def test_a_trace_is_read_while_the_editor_goes_on(tmp_path: Path) -> None:
+    """Its path typed by keys, its kind chosen by mouse; the cost is there when the file has been read."""
+    path = tmp_path / "day.jsonl"
+    row = '{"timestamp": %d, "input_length": 50, "output_length": 5}\n'
+    path.write_text("".join(row % (1000 * second) for second in range(9)), encoding="utf-8")
+    opened = Opened()
+
+    async def until(done: Callable[[], bool]) -> None:
+        for _ in range(500):
+            if done():
+                return
+            await opened.pilot.pause(0.02)
+
+    async with opened.on():
+        titles = list(KIND_TITLES.values())[: list(KIND_TITLES).index(DraftKind.TRACE)]
+        await opened.point("#field-kind", sum(len(title) + 2 for title in titles) + 3)
+        assert "✗ write the path of a file" in opened.words()
+        await opened.write("trace", "none")
+        assert "✗ none is not there" in opened.words()
+        opened.editor.query_one("#field-trace", Typed).value = str(path)
+        await opened.press()
+        await until(lambda: opened.editor.plan is not None)
+        assert opened.cost().startswith("9 requests + 1 warm-up · 450 prompt + 45 output tokens")
+        path.write_text("{}\n", encoding="utf-8")
+        await opened.write("trace_speed", "2")
+        await until(lambda: "known formats" in opened.words())
+        assert "cannot start: file is not right yet" in opened.wrong()
