@@ -48,7 +48,7 @@ class Menu(Board):
         return self.app.screen
 
     @property
-    def list(self) -> OptionList:
+    def options(self) -> OptionList:
         """The settings of the open page."""
         return self.screen.query_one(OptionList)
 
@@ -60,7 +60,7 @@ class Menu(Board):
     @property
     def lines(self) -> list[str]:
         """The line of each setting."""
-        return [str(self.list.get_option_at_index(at).prompt) for at in range(self.list.option_count)]
+        return [str(self.options.get_option_at_index(at).prompt) for at in range(self.options.option_count)]
 
     @property
     def about(self) -> str:
@@ -70,7 +70,7 @@ class Menu(Board):
     async def choose(self, name: str, key: str = "enter") -> str:
         """Press a key on the setting `name` of the open page; return its line."""
         index = [setting.name for setting in self.settings].index(name)
-        self.list.highlighted = index
+        self.options.highlighted = index
         await self.press(key)
         return self.lines[index]
 
@@ -94,11 +94,11 @@ async def test_every_page_fits() -> None:
                 assert box.bottom <= height
                 titles = menu.screen.query_one("#tabs", Static)
                 assert len(str(titles.render())) <= titles.content_region.width
-                assert max(map(len, menu.lines)) <= menu.list.scrollable_content_region.width
+                assert max(map(len, menu.lines)) <= menu.options.scrollable_content_region.width
                 assert not any("…" in line for line in menu.lines)
-                assert width < 80 or menu.list.max_scroll_y == 0
+                assert width < 80 or menu.options.max_scroll_y == 0
                 for index in range(len(tab.settings)):
-                    menu.list.highlighted = index
+                    menu.options.highlighted = index
                     await menu.pilot.pause()
                     text = menu.screen.query_one("#about", Static)
                     size, region = Size(width, height), text.content_region

@@ -290,7 +290,8 @@ async def test_arrows_and_space_choose_targets_presets_and_words() -> None:
         assert (draft.preset, draft.concurrency, draft.pp) == ("topology", "1,2,4,8,16,32,64", "1024")
         assert opened.value("pp") == "1024"
         await opened.press("left", "left")
-        assert (opened.draft.preset, opened.draft.targets) == ("mine", ("spark-b",))
+        draft = opened.draft
+        assert (draft.preset, draft.targets) == ("mine", ("spark-b",))
         assert "[x] spark-b" in opened.words()
         await opened.press("right")
         quick = replace(QUICK, targets=("spark-b",))
