@@ -33,7 +33,7 @@ import tables
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.demo.engine_page import Ledger
+from sparktop.demo.engine_page import Ledger, engine_page
 from sparktop.demo.faults import FAULTS, Bursts, Fault, FaultRun
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
@@ -46,7 +46,6 @@ from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONT
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
 from sparktop.store import SourceKey, Store
 from stage.clients import ClosedLoop, DirectWay, VirtualTime
-from stage.page import engine_page
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 RUNS, FAMILY_RUNS = 14, 2
@@ -92,7 +91,7 @@ class Noise:
 
 
 def _vllm(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
-    page = engine_page(engine, ledger, 1.0)
+    page = engine_page([(engine, ledger)], 1.0)
     # An abort counts with its reason and its time; an image of a new request is looked up when it arrives.
     more = f"""
 vllm:request_success_total{{engine="0",finished_reason="abort",model_name="m"}} {noise.aborted}
@@ -320,7 +319,7 @@ class _Way(DirectWay):
 
     def send(self, request: SimulatedRequest) -> None:
         """Submit the request to the engine."""
-        self._ledger.arrived(request.request_id, self._time.now_s, request.output_tokens)
+        self._ledger.arrived(request.request_id, self._time.now_s)
         super().send(request)
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.engine_page import VERSION, Ledger
+from sparktop.demo.engine_page import VERSION, Ledger, engine_page
 from sparktop.demo.machine import ALONE, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
@@ -25,7 +25,6 @@ from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, Gauge
 from sparktop.simulation.thermal import AMBIENT_C
 from sparktop.store import SourceKey, Store
 from stage.clients import VirtualTime
-from stage.page import engine_page
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 _NODE_EVERY = 2
@@ -185,7 +184,7 @@ class LimitedRun:
 
     def _page(self, index: int) -> EngineSample:
         engine = self._time.engines[index]
-        page = engine_page(engine, self._ledgers[index], START.timestamp() - 3600)
+        page = engine_page([(engine, self._ledgers[index])], START.timestamp() - 3600)
         sample = read_page(page, at=self._now_s, answer_ms=4.0)
         if self._setting.shows_reads:
             return sample
@@ -224,7 +223,7 @@ class _Crowd:
         self._made += 1
         name = f"r{self._made}"
         (engine,) = self._random.choices(range(len(self._users.shares)), self._users.shares)
-        self._ledgers[engine].arrived(name, self._time.now_s, output)
+        self._ledgers[engine].arrived(name, self._time.now_s)
         self._time.submit(engine, SimulatedRequest(name, prompt, output))
 
     def _hear(self, engine: int, event: EngineEvent) -> None:

@@ -45,7 +45,7 @@ class RehearsedTime(VirtualTime):
 
         Raises: ValueError: as for `Engine.submit`.
         """
-        self.ledgers[engine].arrived(request.request_id, self.now_s, request.output_tokens)
+        self.ledgers[engine].arrived(request.request_id, self.now_s)
         super().submit(engine, request)
 
     def _hear(self, engine: int, event: EngineEvent) -> None:

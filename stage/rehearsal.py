@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.engine_page import VERSION
+from sparktop.demo.engine_page import VERSION, engine_page
 from sparktop.demo.faults import FaultRun, FaultTimes
 from sparktop.demo.machine import Machine, MachineHeat, MachineReader
 from sparktop.demo.scenario import Scenario, backend_name
@@ -27,7 +27,6 @@ from sparktop.store.store import Journal
 from stage.arrivals import Swing
 from stage.clients import VirtualTime
 from stage.load import OpenLoad, RehearsedTime, routed_load
-from stage.page import engine_page
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 """Wall-clock time at the start of every rehearsal."""
@@ -263,7 +262,7 @@ class Rehearsal:
 
     def _page(self, place: int) -> EngineSample:
         engine, ledger = self._time.engines[place], self._time.ledgers[place]
-        page = engine_page(engine, ledger, START.timestamp() - 3600)
+        page = engine_page([(engine, ledger)], START.timestamp() - 3600)
         return read_page(page, at=self._now_s, answer_ms=4.0)
 
     def _lane(self, lane: LaneSample) -> LaneSample:

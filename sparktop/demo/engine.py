@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -12,7 +13,7 @@ from itertools import count
 from aiohttp import web
 from msgspec import Struct
 
-from sparktop.demo.engine_page import VERSION, HttpFigures, Ledger, server_page
+from sparktop.demo.engine_page import VERSION, Ledger, engine_page
 from sparktop.demo.engine_requests import (
     BAD_REQUEST,
     DONE,
@@ -76,7 +77,8 @@ class EngineServer:
         self._visitors = visitors or Visitors()
         self._profile = live.engine.profile
         self._started_unix_s = started_unix_s
-        self._figures = HttpFigures()
+        self._answers = Counter[tuple[str, str, str]]()
+        """Answers to POST requests by handler, method and status."""
         # Lengths of answers need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._name = name
@@ -105,13 +107,11 @@ class EngineServer:
         # A GET only observes the server: neither the demo's load nor vLLM's counters take it into account.
         if request.method != "POST":
             return await self._answer(request, handler)
-        began = time.monotonic()
         with self._visitors.visit(request.headers):
             response = await self._answer(request, handler)
         route = request.match_info.route.resource
         path = route.canonical if route is not None else "none"
-        took_s = time.monotonic() - began
-        self._figures.count(request.method, path, response.status, took_s, request.content_length or 0)
+        self._answers[path, request.method, f"{response.status // 100}xx"] += 1
         return response
 
     @staticmethod
@@ -163,7 +163,7 @@ class EngineServer:
             block_hashes((*asked.prompt, *reply.token_ids), profile.block_tokens, asked.cache_salt),
         )
         try:
-            answer = self.live.submit(request, max_tokens=asked.max_tokens)
+            answer = self.live.submit(request)
         except ValueError as error:
             raise RefusedError(str(error), status=BAD_REQUEST) from None
         return _InFlight(request_id, answer, reply)
@@ -208,7 +208,7 @@ class EngineServer:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         self.live.catch_up()
-        page = server_page(self.live.cores, self._started_unix_s, self._figures.registry)
+        page = engine_page(self.live.cores, self._started_unix_s, self._answers)
         return web.Response(body=page, headers=_TEXT)
 
     async def _models(self, _: web.Request) -> web.Response:
@@ -444,7 +444,7 @@ class LiveEngine:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
+    def submit(self, request: SimulatedRequest) -> Answer:
         """Submit a request that arrives now; return the `Answer` that delivers its tokens.
 
         Raises:
@@ -452,7 +452,7 @@ class LiveEngine:
         """
         now = self.catch_up()
         self.engine.submit(request, now)
-        self.ledger.arrived(request.request_id, now, max_tokens)
+        self.ledger.arrived(request.request_id, now)
         answer = self._answers[request.request_id] = Answer()
         self._arm()
         return answer
@@ -544,7 +544,7 @@ class LiveCores:
         """Engine and ledger of each core."""
         return tuple((core.engine, core.ledger) for core in self._cores)
 
-    def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
+    def submit(self, request: SimulatedRequest) -> Answer:
         """Submit a request that arrives now to one of the cores; return the `Answer` with its tokens.
 
         Raises:
@@ -552,7 +552,7 @@ class LiveCores:
         """
         now = self._clock()
         core = self._router.choose(now) or 0
-        answer = self._cores[core].submit(request, max_tokens=max_tokens)
+        answer = self._cores[core].submit(request)
         self._router.started(core, now)
         self._core_of[request.request_id] = core
         return answer

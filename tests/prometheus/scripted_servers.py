@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from sparktop.demo.engine_page import Ledger
+from sparktop.demo.engine_page import Ledger, engine_page
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine, EngineTally
-from stage.page import engine_page
 
 HOST = "127.0.0.1"
 TICKS_PER_S = 10
@@ -81,7 +80,7 @@ class ScriptedServer:
         for tick in range(self._ticks, due):
             self._script(self._ledger, self._engine.tally, tick)
         self._ticks = due
-        page = engine_page(self._engine, self._ledger, self._started_unix_s)
+        page = engine_page([(self._engine, self._ledger)], self._started_unix_s)
         return web.Response(body=page, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry
-
 from sparktop.demo.engine import LiveCores
-from sparktop.demo.engine_page import server_page
+from sparktop.demo.engine_page import engine_page
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.engine import SimulatedRequest
@@ -25,7 +23,7 @@ def cores_of(clock: Clock, settings: RouterSettings) -> LiveCores:
 
 def running(cores: LiveCores) -> dict[str, float | None]:
     """Return the number of running requests by lane, as it is read from the text of the server's page."""
-    page = server_page(cores.cores, 5.0, CollectorRegistry())
+    page = engine_page(cores.cores, 5.0)
     return {lane.lane: lane.running for lane in read_page(page, at=0.0, answer_ms=1.0).lanes}
 
 
@@ -34,7 +32,7 @@ async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread() -> None
     clock = Clock()
     cores = cores_of(clock, RouterSettings())
     for number in range(6):
-        cores.submit(request(number), max_tokens=64)
+        cores.submit(request(number))
     clock.now += 0.001
     cores.catch_up()
     assert running(cores) == {"0": 3.0, "1": 3.0}
@@ -48,7 +46,7 @@ async def test_old_counts_send_all_requests_to_one_core() -> None:
     clock = Clock()
     cores = cores_of(clock, RouterSettings(poll_s=3.0))
     for number in range(6):
-        cores.submit(request(number), max_tokens=64)
+        cores.submit(request(number))
     clock.now += 0.001
     cores.catch_up()
     assert sorted(running(cores)) == ["0", "1"]
