@@ -24,7 +24,7 @@ from sparktop.net.client import Answer
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, server_words, status_error
 from sparktop.net.once import Reply
 from sparktop.sources.engine_http import EnginePages, RouteFinder, ask_facts
-from sparktop.sources.prometheus.client import PrometheusClient, Series, in_steps
+from sparktop.sources.prometheus.client import PrometheusClient, Series
 from sparktop.sources.prometheus.found import (
     GROUPS_ADVICE,
     Key,
@@ -358,7 +358,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     finally:
         await client.close()
     active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])
-    servers = await in_steps(found_servers(answer.series, active, target.group_by, past))
+    servers = found_servers(answer.series, active, target.group_by, past)
     groups = len({one.group for one in servers})
     every = [known.every_s for one in servers if (known := active.get(one.key.target)) and known.every_s]
     checks = [reach, _clock(target.name, clocks.ahead_s)]

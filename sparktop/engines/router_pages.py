@@ -19,13 +19,10 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from msgspec import Struct, field
-
-from sparktop.engines.document import entries, parse, words
-from sparktop.engines.document import field as field_of
+from sparktop.engines.document import entries, field, parse, words
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.lanes import label, only, requests
-from sparktop.model.router import Deployment
+from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.text import clean
 
 DYNAMO, STACK, LLM_D = "dynamo", "production-stack", "llm-d"
@@ -103,31 +100,13 @@ _READER = Reader(
     )
 )
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 200
+_UNDATED = 0.0
+"""The time of samples here: who has requested the page dates them."""
 _HOST_PORT = re.compile(r"[\w.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 PREFILL_QUEUED = "queued requests include those in prefill: this version counts them so"
 
 
-class RouterPage(Struct, frozen=True):
-    """What a router's metrics page reports; None for what it does not."""
-
-    kind: str
-    deployments: tuple[Deployment, ...] | None = None
-    sent: Mapping[str, float] | None = None
-    """Requests that the router has sent to a deployment and that have not ended, by deployment id."""
-    queued: float | None = None
-    """Requests that wait in the router."""
-    in_flight: float | None = None
-    """Requests that the router has received and that have not ended."""
-    failures: Mapping[str, float] | None = None
-    """Failed answers by deployment id since the router's start."""
-    refusals: float | None = None
-    """Requests since the router's start that it refused because no deployment was left."""
-    troubles: Mapping[str, str] = field(default_factory=dict)
-    """What is wrong with a deployment, in a word, by its id."""
-    note: str | None = None
-
-
-def read_workers(body: bytes) -> RouterPage | None:
+def read_workers(body: bytes) -> RouterSample | None:
     """Parse the list of workers (`/workers`) of vllm-router or SGLang's gateway; None for anything else.
 
     Only the gateway gives each worker an id.
@@ -137,32 +116,33 @@ def read_workers(body: bytes) -> RouterPage | None:
     """
     found = parse(body)
     listed = entries(found, "workers")
-    if listed is None or (not listed and field_of(found, "total") != 0):
+    if listed is None or (not listed and field(found, "total") != 0):
         return None
     known = {
         name: one
         for one in listed[:_MOST_DEPLOYMENTS]
-        if (name := words(field_of(one, "url"), _ID_LIMIT)) is not None
+        if (name := words(field(one, "url"), _ID_LIMIT)) is not None
     }
     if listed and not known:
         return None
-    loads = {name: load for name, one in known.items() if (load := _load(field_of(one, "load"))) is not None}
-    gateway = not listed or any(field_of(one, "id") is not None for one in known.values())
+    loads = {name: load for name, one in known.items() if (load := _load(field(one, "load"))) is not None}
+    gateway = not listed or any(field(one, "id") is not None for one in known.values())
     models = {
-        name: None if (model := words(field_of(one, "model_id"), _ID_LIMIT)) == "unknown" else model
+        name: None if (model := words(field(one, "model_id"), _ID_LIMIT)) == "unknown" else model
         for name, one in known.items()
     }
-    return RouterPage(
+    return RouterSample(
+        _UNDATED,
         SGLANG_GATEWAY if gateway else VLLM_ROUTER,
-        tuple(Deployment(name, name, model) for name, model in models.items()),
-        loads or None,
+        deployments=tuple(Deployment(name, name, model) for name, model in models.items()),
+        sent=loads or None,
         in_flight=math.fsum(loads.values()) if loads else None,
-        troubles={name: "unhealthy" for name, one in known.items() if field_of(one, "is_healthy") is False},
+        troubles={name: "unhealthy" for name, one in known.items() if field(one, "is_healthy") is False},
         note=None if known else "it has no worker",
     )
 
 
-def read_running(body: bytes) -> RouterPage | None:
+def read_running(body: bytes) -> RouterSample | None:
     """Parse llama-swap's list of loaded models (`/running`); None for anything else.
 
     Each loaded model is a deployment at the address of its server; commands, which may hold secrets, are left
@@ -172,22 +152,23 @@ def read_running(body: bytes) -> RouterPage | None:
         PageError: the body is not JSON.
     """
     listed = entries(parse(body), "running")
-    if listed is None or any(words(field_of(one, "model")) is None for one in listed):
+    if listed is None or any(words(field(one, "model")) is None for one in listed):
         return None
     loaded = {
-        name: (words(field_of(one, "state"), 20) or "loaded", words(field_of(one, "proxy"), _ID_LIMIT))
+        name: (words(field(one, "state"), 20) or "loaded", words(field(one, "proxy"), _ID_LIMIT))
         for one in listed[:_MOST_DEPLOYMENTS]
-        if (name := words(field_of(one, "model"), _ID_LIMIT)) is not None
+        if (name := words(field(one, "model"), _ID_LIMIT)) is not None
     }
     names = ", ".join(f"{name} ({state})" for name, (state, _) in loaded.items())
-    return RouterPage(
+    return RouterSample(
+        _UNDATED,
         LLAMA_SWAP,
-        tuple(Deployment(name, address, name) for name, (_, address) in loaded.items()),
+        deployments=tuple(Deployment(name, address, name) for name, (_, address) in loaded.items()),
         note=clean(f"loaded: {names}" if loaded else "no model is loaded", 200),
     )
 
 
-LISTS: Mapping[str, Callable[[bytes], RouterPage | None]] = {WORKERS: read_workers, RUNNING: read_running}
+LISTS: Mapping[str, Callable[[bytes], RouterSample | None]] = {WORKERS: read_workers, RUNNING: read_running}
 """The parser by the route on which routers list their servers."""
 
 
@@ -206,7 +187,7 @@ def router_kind(body: bytes) -> str | None:
     return SGLANG_GATEWAY if _FORWARDED.search(body) is not None else None
 
 
-def read_router_page(body: bytes) -> RouterPage | None:
+def read_router_page(body: bytes) -> RouterSample | None:
     """Parse a router's metrics page; None if it is not one of a known router.
 
     Raises:
@@ -216,7 +197,7 @@ def read_router_page(body: bytes) -> RouterPage | None:
     return None if kind is None else _READERS[kind](_READER.read(body))
 
 
-def _read_dynamo(families: Mapping[str, Family]) -> RouterPage:
+def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
     stages = families.get(_STAGES)
     queued = only("stage", *_BEFORE_WORKER, combine=_known)(stages) if stages else None
     note = None
@@ -224,10 +205,10 @@ def _read_dynamo(families: Mapping[str, Family]) -> RouterPage:
         queued = _known(families.get(_QUEUED, {}))
         note = None if queued is None else PREFILL_QUEUED
     active = next((families[name] for name in _ACTIVE if name in families), {})
-    return RouterPage(DYNAMO, queued=queued, in_flight=_known(active), note=note)
+    return RouterSample(_UNDATED, DYNAMO, queued=queued, in_flight=_known(active), note=note)
 
 
-def _read_stack(families: Mapping[str, Family]) -> RouterPage:
+def _read_stack(families: Mapping[str, Family]) -> RouterSample:
     running = {
         server: value
         for labels, value in families.get(_RUNNING, {}).items()
@@ -235,16 +216,17 @@ def _read_stack(families: Mapping[str, Family]) -> RouterPage:
     }
     servers = {**running, **_ids(families.get(_HEALTHY, {}), "server")}
     deployments = tuple(Deployment(server, server) for server in list(servers)[:_MOST_DEPLOYMENTS])
-    return RouterPage(
+    return RouterSample(
+        _UNDATED,
         STACK,
-        deployments,
-        running or None,
+        deployments=deployments,
+        sent=running or None,
         in_flight=sum(running.values()) if running else None,
         note=None if servers else "it has no server",
     )
 
 
-def _read_epp(families: Mapping[str, Family]) -> RouterPage:
+def _read_epp(families: Mapping[str, Family]) -> RouterSample:
     prefix = next((one for one in _EPP if any(name.startswith(one) for name in families)), _EPP[0])
     endpoints = next(
         (families[f"{prefix}{name}"] for name in _EPP_ENDPOINTS if f"{prefix}{name}" in families), {}
@@ -254,10 +236,11 @@ def _read_epp(families: Mapping[str, Family]) -> RouterPage:
         Deployment(one, f"http://{one}" if _HOST_PORT.fullmatch(one) else None)
         for one in list(ids)[:_MOST_DEPLOYMENTS]
     )
-    return RouterPage(LLM_D, deployments or None, queued=_known(families.get(f"{prefix}{_EPP_QUEUE}", {})))
+    queued = _known(families.get(f"{prefix}{_EPP_QUEUE}", {}))
+    return RouterSample(_UNDATED, LLM_D, deployments=deployments or None, queued=queued)
 
 
-def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterPage:
+def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
     """Read the page of a router whose metrics have a label for the worker."""
 
     def first(*names: str) -> Family:
@@ -277,10 +260,11 @@ def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterPage:
         if (label(labels, "error_type") or "").startswith("no_") and 0 <= number < math.inf
     ]
     names = list(dict.fromkeys((*health, *breakers, *sent, *_at_workers(outcomes))))[:_MOST_DEPLOYMENTS]
-    return RouterPage(
+    return RouterSample(
+        _UNDATED,
         kind,
-        tuple(Deployment(name, name) for name in names) or None,
-        sent or None,
+        deployments=tuple(Deployment(name, name) for name in names) or None,
+        sent=sent or None,
         in_flight=sum(sent.values()) if sent else None,
         failures=_at_workers(failed) if outcomes else None,
         refusals=math.fsum(refused),
@@ -299,8 +283,8 @@ def _at_workers(family: Family) -> dict[str, float]:
     return found
 
 
-def _only_named(kind: str, note: str) -> Callable[[Mapping[str, Family]], RouterPage]:
-    return lambda _: RouterPage(kind, note=note)
+def _only_named(kind: str, note: str) -> Callable[[Mapping[str, Family]], RouterSample]:
+    return lambda _: RouterSample(_UNDATED, kind, note=note)
 
 
 _KINDS: Mapping[str, str] = {
@@ -314,7 +298,7 @@ _KINDS: Mapping[str, str] = {
     "gpustack": GPUSTACK,
 }
 """Kinds by the name of the group in `_MARKS`."""
-_READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterPage]] = {
+_READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterSample]] = {
     DYNAMO: _read_dynamo,
     STACK: _read_stack,
     LLM_D: _read_epp,

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from sparktop.engines import PageError
 from sparktop.engines.document import entries, field, parse, words
@@ -24,7 +23,6 @@ from sparktop.engines.router_pages import (
     LLAMA_SWAP,
     SGLANG_GATEWAY,
     VLLM_ROUTER,
-    RouterPage,
     read_router_page,
 )
 from sparktop.model.failure import Failure, FailureKind
@@ -54,29 +52,11 @@ _STATES: Mapping[float, str] = {1.0: "partial outage", 2.0: "outage"}
 """Values of `STATE`; 0 is healthy."""
 _READER = Reader((FAILURES, ANSWERS, COOLED_DOWN, FAILED_REQUESTS, IN_FLIGHT, CPU_SECONDS, STATE))
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 100
+_WITHOUT_COUNTS = RouterSample(0.0, LITELLM, alive=True)
 
 
-class RouterCounts(Struct, frozen=True):
-    """Counters since the router's start."""
-
-    failures: Mapping[str, float]
-    """Failed answers by deployment id; empty while none failed."""
-    cooldowns: float
-    refusals: float
-    answered: Mapping[str, float] | None = None
-    """Answers by deployment id, failed ones included; None where only failures are on the page."""
-    in_flight: float | None = None
-    """Requests that the router has received and that have not ended."""
-    cpu_s: float | None = None
-    """CPU seconds of the router's process."""
-    cooled: Mapping[str, float] = struct_field(default_factory=dict)
-    """How often each deployment was taken out of service, by its id."""
-    troubles: Mapping[str, str] = struct_field(default_factory=dict)
-    """The state of each deployment that is not healthy, by its id."""
-
-
-def read_counts(body: bytes) -> RouterCounts | None:
-    """Parse the counters of a LiteLLM metrics page; return None for a page of anything else."""
+def read_counts(body: bytes) -> RouterSample | None:
+    """Parse the counters on a page of LiteLLM into an undated sample; None for any other page."""
     if _OURS not in body:
         return None
     families = _READER.read(body)
@@ -90,17 +70,20 @@ def read_counts(body: bytes) -> RouterCounts | None:
     in_flight = [count for count in families.get(IN_FLIGHT, {}).values() if _is_count(count)]
     cpu_s = [count for count in families.get(CPU_SECONDS, {}).values() if _is_count(count)]
     states = _by_deployment(families.get(STATE, {}), largest=True)
-    return RouterCounts(
-        failures,
-        _sum(families.get(COOLED_DOWN, {})),
-        _sum(refused),
-        {name: answered.get(name, 0.0) + failures.get(name, 0.0) for name in {**answered, **failures}}
+    return replace(
+        _WITHOUT_COUNTS,
+        failures=failures,
+        cooldowns=_sum(families.get(COOLED_DOWN, {})),
+        refusals=_sum(refused),
+        answered={
+            name: answered.get(name, 0.0) + failures.get(name, 0.0) for name in {**answered, **failures}
+        }
         if answered
         else None,
-        max(0.0, math.fsum(in_flight) - 1) if in_flight else None,
-        cpu_s[0] if len(cpu_s) == 1 else None,
-        _by_deployment(families.get(COOLED_DOWN, {})),
-        {name: _STATES[state] for name, state in states.items() if state in _STATES},
+        in_flight=max(0.0, math.fsum(in_flight) - 1) if in_flight else None,
+        cpu_s=cpu_s[0] if len(cpu_s) == 1 else None,
+        cooled=_by_deployment(families.get(COOLED_DOWN, {})),
+        troubles={name: _STATES[state] for name, state in states.items() if state in _STATES},
     )
 
 
@@ -132,7 +115,7 @@ METRICS = "/metrics/"
 PATHS = (LIVELINESS, READINESS, DETAILS, MODELS, SETTINGS, METRICS)
 """All routes that are ever requested from a LiteLLM router."""
 PAGE = "/metrics"
-_OTHERS: tuple[tuple[str, Callable[[bytes], RouterPage | None]], ...] = (
+_OTHERS: tuple[tuple[str, Callable[[bytes], RouterSample | None]], ...] = (
     (PAGE, read_router_page),
     *LISTS.items(),
 )
@@ -158,17 +141,6 @@ _NO_DATABASE = "No connected db"
 Trouble = AnswerError | PageError
 
 
-class _Facts(Struct, frozen=True):
-    """What a router reports about itself, requested at first contact and then once a minute."""
-
-    version: str | None = None
-    strategy: str | None = None
-    deployments: tuple[Deployment, ...] | None = None
-    note: str | None = None
-    cooldown_s: float | None = None
-    cooldowns_disabled: bool | None = None
-
-
 class RouterSource:
     """Polls one router: LiteLLM on its read-only HTTP routes (`PATHS`), others on their metrics page."""
 
@@ -188,9 +160,6 @@ class RouterSource:
         self._where = host_and_port(target.url)
         self._key_problem = key_problem(target.api_key)
         self._trust = Trust(target.tls_ca, self._where)
-        self._facts = _Facts()
-        self._facts_at: float | None = None
-        """When the facts are due, in seconds of the clock; None to stop requesting them."""
         self._forget()
         self._route: int | None = None
         """Index in `_OTHERS` of the route by which a router other than LiteLLM was read; None before."""
@@ -226,24 +195,15 @@ class RouterSource:
         left_s = end - asyncio.get_running_loop().time()
         if self._facts.deployments is not None and left_s > 0:
             await self._refresh_counts(min(left_s, _COUNTS_DEADLINE_S))
-        facts, counts = self._facts, self._counts
-        return RouterSample(
-            answer.at,
-            LITELLM,
-            alive=True,
+        facts = self._facts
+        return replace(
+            self._counts or _WITHOUT_COUNTS,
+            at=answer.at,
             version=facts.version,
             strategy=facts.strategy,
             deployments=facts.deployments,
             cooldown_s=facts.cooldown_s,
             cooldowns_disabled=facts.cooldowns_disabled,
-            failures=counts.failures if counts else None,
-            cooldowns=counts.cooldowns if counts else None,
-            cooled=counts.cooled if counts else {},
-            troubles=counts.troubles if counts else {},
-            refusals=counts.refusals if counts else None,
-            answered=counts.answered if counts else None,
-            in_flight=counts.in_flight if counts else None,
-            cpu_s=counts.cpu_s if counts else None,
             note=facts.note,
             answer_ms=answer.answer_ms,
         )
@@ -255,7 +215,7 @@ class RouterSource:
         """
         known, self._route = self._route, None
         end = asyncio.get_running_loop().time() + deadline_s
-        found: tuple[int, Answer, RouterPage] | None = None
+        found: tuple[int, Answer, RouterSample] | None = None
         for index in range(len(_OTHERS)) if known is None else (known,):
             path, read = _OTHERS[index]
             try:
@@ -272,20 +232,7 @@ class RouterSource:
         if found is None:
             return None
         self._route, answer, page = found
-        return RouterSample(
-            answer.at,
-            page.kind,
-            alive=True,
-            deployments=page.deployments,
-            failures=page.failures,
-            refusals=page.refusals,
-            troubles=page.troubles,
-            sent=page.sent,
-            queued=page.queued,
-            in_flight=page.in_flight,
-            note=page.note,
-            answer_ms=answer.answer_ms,
-        )
+        return replace(page, at=answer.at, alive=True, answer_ms=answer.answer_ms)
 
     async def close(self) -> None:
         """Release the shared session."""
@@ -308,9 +255,11 @@ class RouterSource:
 
         Called when contact is lost: a different process may answer next.
         """
-        self._facts = _Facts()
-        self._facts_at = float("-inf")
-        self._counts: RouterCounts | None = None
+        self._facts = RouterSample(0.0)
+        """What the router reports about itself: version, strategy, deployments, cooldown, a note."""
+        self._facts_at: float | None = float("-inf")
+        """When the facts are due, in seconds of the clock; None to stop requesting them."""
+        self._counts: RouterSample | None = None
         self._counts_at: float | None = float("-inf")
         """When the counters are due, in seconds of the clock; None where the router has none."""
 
@@ -342,7 +291,8 @@ class RouterSource:
         trouble = troubles.get(MODELS)
         if trouble is not None and self._is_refusal(trouble):
             # Not requested again until contact is lost: LiteLLM logs a traceback for each refused request.
-            self._facts, self._facts_at = _Facts(version, note=self._refusal(trouble)), None
+            self._facts = RouterSample(0.0, version=version, note=self._refusal(trouble))
+            self._facts_at = None
             return
         deployments, note = known.deployments, None
         if trouble is not None:
@@ -354,7 +304,15 @@ class RouterSource:
         cooling = _cooldown(answers.get(SETTINGS))
         if SETTINGS in troubles and not self._is_refusal(troubles[SETTINGS]):
             strategy, cooling = known.strategy, (known.cooldown_s, known.cooldowns_disabled)
-        self._facts = _Facts(version, strategy, deployments, note, *cooling)
+        self._facts = RouterSample(
+            0.0,
+            version=version,
+            strategy=strategy,
+            deployments=deployments,
+            cooldown_s=cooling[0],
+            cooldowns_disabled=cooling[1],
+            note=note,
+        )
         passing = any(not self._is_refusal(one) for one in troubles.values())
         self._facts_at = self._clock() + (_FACTS_RETRY_S if passing else _FACTS_AGAIN_S)
 

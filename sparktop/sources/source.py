@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
-from queue import SimpleQueue
-from threading import Lock, Thread
-from typing import Any, Protocol, TypeAlias, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeAlias, TypeVar
 
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure
@@ -36,7 +34,8 @@ class Source(Protocol):
         ...
 
 
-# Reads long answers in a thread, so that keys and other sources never wait for a page of megabytes.
+# Reads long answers in a thread, so that keys and other sources never wait for a page of megabytes, nor for
+# what is computed of 10,000 series of a Prometheus.
 
 
 AT_ONCE_BYTES = 64 << 10
@@ -45,43 +44,14 @@ AT_ONCE_BYTES = 64 << 10
 Found = TypeVar("Found")
 
 
-class _Readers:
-    """One thread that reads answers one after the other.
-
-    It is a daemon, for which the end of the program does not wait. As it is one, two answers of a server are
-    never read at the same time, even if the caller of the first has given up.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
-        self._lock = Lock()
-        self._is_started = False
-
-    def add(self, read: Callable[[], Found]) -> Future[Found]:
-        """Return the future result of `read`."""
-        future: Future[Found] = Future()
-        self._waiting.put((read, future))
-        with self._lock:
-            if not self._is_started:
-                self._is_started = True
-                Thread(target=self._work, name="reader", daemon=True).start()
-        return future
-
-    def _work(self) -> None:
-        while True:
-            read, future = self._waiting.get()
-            if future.set_running_or_notify_cancel():  # its caller has not given up
-                try:
-                    found = read()
-                except Exception as error:  # noqa: BLE001 - for whoever waits
-                    future.set_exception(error.with_traceback(None))  # its frame holds the future
-                else:
-                    future.set_result(found)
-                    del found
-            del read, future
+_READER = ThreadPoolExecutor(1, "reader")
+"""Reads answers one after the other: two of one server never at the same time, even if the first caller has
+given up."""
 
 
-_readers = _Readers()
+async def in_reader(work: Callable[[], Found]) -> Found:
+    """Return `work()`, which is computed in a thread of its own, after what others wait for there."""
+    return await asyncio.get_running_loop().run_in_executor(_READER, work)
 
 
 async def read_beside(
@@ -93,7 +63,7 @@ async def read_beside(
     `turn` is held while a short answer is read.
     """
     if size > at_once:
-        return await asyncio.wrap_future(_readers.add(read))
+        return await in_reader(read)
     if turn is None:
         return read()
     async with turn:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -29,11 +30,11 @@ from sparktop.sources.prometheus.client import (
     PrometheusClient,
     TooMuchError,
     any_of,
-    in_steps,
     selector,
 )
 from sparktop.sources.prometheus.figures import Figures, fullest, gauges_and_rates, pages, quantiles, rows
 from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key, said_down
+from sparktop.sources.source import in_reader
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus_finder import Deliver, Finder, MachineFeed, QueryPace
 
@@ -300,8 +301,8 @@ class PrometheusFeed:
             self._first = began, figures, took_ms
         dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
         await self._machines.read_wall(servers, dead, shift_s, self.pace.every_s)
-        listed = await in_steps(
-            rows(servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
+        listed = await in_reader(
+            partial(rows, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
         )
         newest = max((one.at for one in listed if one.at is not None), default=None)
         note = self._note(figures.warnings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from itertools import chain, pairwise
 from statistics import median
 from typing import Protocol
@@ -24,9 +25,7 @@ from sparktop.sources.prometheus.client import (
     Labels,
     PrometheusClient,
     Series,
-    Steps,
     any_of,
-    in_steps,
     selector,
 )
 from sparktop.sources.prometheus.found import (
@@ -68,7 +67,7 @@ from sparktop.sources.prometheus.machines import (
     raw,
     sample_of,
 )
-from sparktop.sources.source import Reading
+from sparktop.sources.source import Reading, in_reader
 from sparktop.store import SourceKey, Store
 from sparktop.store.node import memory_limits
 from sparktop.watch.discovery import parse_target
@@ -159,8 +158,8 @@ class Finder:
     async def _each_once(self, series: Sequence[Series]) -> tuple[FoundServer, ...]:
         """Return the servers in the answer, and those that are down; each once, also if two jobs have it."""
         past, more, group_by = [*chain(*self._past.values())], self._target.selector, self._target.group_by
-        servers = await in_steps(found_servers(series, self.active, group_by, past))
-        before, same = self._left_out, await in_steps(doubles(servers))
+        servers = await in_reader(partial(found_servers, series, self.active, group_by, past))
+        before, same = self._left_out, await in_reader(partial(doubles, servers))
         alone = [[one.key] for one in servers if one.key in before] if before else []
         if not (same := [*same, *alone]):
             self._left_out = {}
@@ -172,7 +171,7 @@ class Finder:
         # The series of a job that was removed stay for five minutes: also without the other, it is not there.
         left |= {key for (key,) in alone if times.get(key, 0.0) <= before[key]}
         self._left_out = {key: times.get(key, 0.0) for key in left}
-        return await in_steps(found_servers(series, self.active, group_by, past, left))
+        return await in_reader(partial(found_servers, series, self.active, group_by, past, left))
 
     async def _find_past(self, series: Sequence[Series]) -> None:
         """Find which targets that are down were servers; `series` are those of servers that are not."""
@@ -185,7 +184,7 @@ class Finder:
         wanted = self.down - self._past.keys() - self._no_servers.keys()
         wanted -= {one.key.target for one in self.found.servers}
         if wanted:
-            wanted -= await in_steps(keys_in(series))
+            wanted -= await in_reader(partial(keys_in, series))
         if not wanted:
             return
         try:
@@ -438,7 +437,7 @@ class MachineFeed:
         self._found_at = now
         try:
             answer = await self._client.query(machines_query(self._target.machine_selector))
-            exporters = await in_steps(found_exporters(answer.series))
+            exporters = await in_reader(partial(found_exporters, answer.series))
             present = {(exporter.place, exporter.kind): exporter for exporter in exporters}
             missing = {place: self._exporters[place] for place in self._exporters.keys() - present.keys()}
             if not all(exporter.place[0] in dead for exporter in missing.values()):
@@ -450,29 +449,20 @@ class MachineFeed:
             return
         down = {place: exporter for place, exporter in missing.items() if exporter.place[0] in dead}
         self._exporters = {**down, **present}
-        self.machines, self._placing, self._placed = await in_steps(self._place(servers))
+        self.machines, self._placing, self._placed = await in_reader(partial(self._place, servers))
         self.jobs = frozenset(one.place[0].job for machine in self.machines for one in machine.exporters)
         self._shown_dead = None
 
     def _place(
         self, servers: Iterable[FoundServer]
-    ) -> Steps[tuple[tuple[Machine, ...], Placing, dict[Key, tuple[str, ...]]]]:
-        """Return, in steps, the machines to show, what finds those of a server, and those of `servers`."""
-        machines = yield from joined(self._exporters.values())
-        among_all = yield from placing(machines, self._target.machines)
-        used: set[str] = set()
-        for one in servers:
-            used.update(among_all.machines_of(one))
-            yield
+    ) -> tuple[tuple[Machine, ...], Placing, dict[Key, tuple[str, ...]]]:
+        """Return the machines to show, what finds those of a server, and those of `servers`."""
+        machines = joined(self._exporters.values())
+        among_all = placing(machines, self._target.machines)
+        used = {name for one in servers for name in among_all.machines_of(one)}
         shown = tuple(one for one in machines if one.has_gpus or one.name in used)
-        found = among_all
-        if len(shown) < len(machines):
-            found = yield from placing(shown, self._target.machines)
-        placed: dict[Key, tuple[str, ...]] = {}
-        for one in servers:
-            placed[one.key] = found.machines_of(one)
-            yield
-        return shown, found, placed
+        found = among_all if len(shown) == len(machines) else placing(shown, self._target.machines)
+        return shown, found, {one.key: found.machines_of(one) for one in servers}
 
     async def read_wall(
         self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
@@ -489,31 +479,24 @@ class MachineFeed:
                 self._failed(error)
             else:
                 self.problem, self._backoff_s, self._shown_dead = "", 0.0, None
-                self._last = await in_steps(self._judged(known, to_monotonic_s))
+                self._last = await in_reader(partial(self._judged, known, to_monotonic_s))
         if dead != self._shown_dead:
-            self.nodes = await in_steps(self._shown(servers, dead))
+            self.nodes = await in_reader(partial(self._shown, servers, dead))
             self._shown_dead = dead
 
-    def _judged(self, known: Known, to_monotonic_s: float) -> Steps[dict[str, FleetNode]]:
-        """Return, in steps, all machines by name with their figures and states."""
-        found: dict[str, FleetNode] = {}
-        for one in self.machines:
-            found[one.name] = self._node(one, known, to_monotonic_s)
-            yield
-        return found
+    def _judged(self, known: Known, to_monotonic_s: float) -> dict[str, FleetNode]:
+        """Return all machines by name with their figures and states."""
+        return {one.name: self._node(one, known, to_monotonic_s) for one in self.machines}
 
-    def _shown(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> Steps[tuple[FleetNode, ...]]:
-        """Return, in steps, all machines for the wall, with the names of their servers."""
+    def _shown(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
+        """Return all machines for the wall, with the names of their servers."""
         on: dict[str, list[str]] = {}
         for server in servers:
             for name in self.of(server):
                 on.setdefault(name, []).append(server.name)
-            yield
-        nodes: list[FleetNode] = []
-        for one in self.machines:
-            nodes.append(_shown(one, self._last.get(one.name), dead, tuple(on.get(one.name, ()))))
-            yield
-        return tuple(nodes)
+        return tuple(
+            _shown(one, self._last.get(one.name), dead, tuple(on.get(one.name, ()))) for one in self.machines
+        )
 
     async def read_raw(
         self, servers: Iterable[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float

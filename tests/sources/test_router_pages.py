@@ -11,7 +11,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import RouterSample
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.router import METRICS, RouterCounts, RouterSource, read_counts
+from sparktop.sources.router import METRICS, RouterSource, read_counts
 from tests.sources.conftest import FakeClock, RawServer, Serve, answer
 
 FAILED = "litellm_deployment_failure_responses_total"
@@ -54,9 +54,10 @@ def router(server: RawServer, clock: FakeClock) -> RouterSource:
 
 def test_a_page_gives_failures_by_deployment() -> None:
     """Failures are summed over causes; refusals by the router itself have a count of their own."""
-    assert read_counts(PAGE) == RouterCounts(
-        {"spark-1": 5.0, "spark-2": 1.0}, 4.0, 9.0, cooled={"spark-1": 4.0}
-    )
+    found = read_counts(PAGE)
+    assert found is not None
+    assert (found.failures, found.cooled) == ({"spark-1": 5.0, "spark-2": 1.0}, {"spark-1": 4.0})
+    assert (found.cooldowns, found.refusals) == (4.0, 9.0)
 
 
 def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
@@ -67,7 +68,9 @@ def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
         b'litellm_deployment_failure_responses_total{model_id="y"} NaN\n'
         b'litellm_deployment_failure_responses_total{model_id="z"} -3\n'
     )
-    assert read_counts(page) == RouterCounts({"[2Jx": 1.0}, 0.0, 0.0)
+    found = read_counts(page)
+    assert found is not None
+    assert (found.failures, found.cooldowns, found.refusals) == ({"[2Jx": 1.0}, 0.0, 0.0)
 
 
 async def test_counters_are_asked_every_ten_seconds(serve: Serve, clock: FakeClock) -> None:

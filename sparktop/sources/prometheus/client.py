@@ -13,11 +13,11 @@ import re
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
-from time import perf_counter
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +36,7 @@ from sparktop.net.failure import (
     redirect_error,
     without_secret,
 )
+from sparktop.sources.source import in_reader
 
 
 def quoted(text: str) -> str:
@@ -57,35 +58,9 @@ def selector(names: Iterable[str], *matchers: str) -> str:
     return "{" + ",".join(part for part in parts if part) + "}"
 
 
-# Runs long computations in steps, so that keys and other sources never wait for 10,000 series.
-#
-# Such a computation is a generator that yields wherever it may pause, and returns its result.
-
-
-Result = TypeVar("Result")
-Steps = Generator[None, None, Result]
-"""A computation in steps."""
-
-_STEP_S = 0.002
-"""A key takes several turns of the event loop, and waits for a step at each."""
-
-
-async def in_steps(work: Steps[Result]) -> Result:
-    """Return the result of `work`; the event loop runs its other callbacks about every 2 ms."""
-    try:
-        while True:
-            end = perf_counter() + _STEP_S
-            while perf_counter() < end:
-                next(work)
-            await asyncio.sleep(0)
-    except StopIteration as done:
-        found: Result = done.value
-        return found
-
-
 # Answers of the Prometheus HTTP API: checked, and without anything that a query did not ask for.
 #
-# Its series are parsed one by one, so that 10,000 of them are read in steps and need not all be kept.
+# Its series are parsed one by one, so that 10,000 of them need not all be kept.
 
 
 MOST_SERIES = 200_000
@@ -141,7 +116,7 @@ def data_of(body: bytes) -> object:
         raise _not_an_answer() from None
 
 
-def answer_steps(body: bytes, add: Callable[[Series], None]) -> Steps[Answer]:
+def read_answer(body: bytes, add: Callable[[Series], None]) -> Answer:
     """Parse an answer to a query: call `add` with each of its series in turn, and return the rest of it.
 
     Series whose labels are not text are left out. After an error, what was added is of no use.
@@ -153,7 +128,7 @@ def answer_steps(body: bytes, add: Callable[[Series], None]) -> Steps[Answer]:
         text = body.decode(json.detect_encoding(body), "surrogatepass")
         opened = _OPENING.match(text)
         if opened is not None:
-            end = yield from _read_series(text, opened.end(), opened[1], add)
+            end = _read_series(text, opened.end(), opened[1], add)
             text = text[: opened.end()] + text[end:]
         parsed = _successful(json.loads(text))
     except (ValueError, RecursionError):
@@ -173,11 +148,10 @@ def answer_steps(body: bytes, add: Callable[[Series], None]) -> Steps[Answer]:
     for one in result:
         if (found := _series(one, key)) is not None:
             add(found)
-        yield
     return Answer((), None, warnings)
 
 
-def _read_series(text: str, at: int, kind: str, add: Callable[[Series], None]) -> Steps[int]:
+def _read_series(text: str, at: int, kind: str, add: Callable[[Series], None]) -> int:
     """Parse the series of a list, the first of which begins at `at`; return where the list ends."""
     count, key = 0, _KEYS[kind]
     at = _after_space(text, at)
@@ -187,7 +161,6 @@ def _read_series(text: str, at: int, kind: str, add: Callable[[Series], None]) -
         count += 1
         if count <= MOST_SERIES and (found := _series(one, key)) is not None:
             add(found)
-        yield
         at = _after_space(text, at)
         more = text[at : at + 1] == ","
         at = _after_space(text, at + 1) if more else at
@@ -300,7 +273,6 @@ class PrometheusClient:
         self._session.join()
         self._tls: ssl.SSLContext | None = None
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._reading = asyncio.Lock()
         self.date: tuple[float, float] | None = None
         """(Unix time in whole seconds by the newest answer's Date header, when it came by our clock)."""
 
@@ -309,7 +281,7 @@ class PrometheusClient:
         await self._session.leave()
 
     async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> Answer:
-        """Evaluate an instant query now, and return its answer; it is read in steps, one answer at a time.
+        """Evaluate an instant query now, and return its answer; it is read in a thread, one answer at a time.
 
         With `add`, its series are handed to that and not returned: those of 10,000 servers take 10 MB. After
         an error, what was added is of no use.
@@ -323,8 +295,7 @@ class PrometheusClient:
         series: list[Series] = []
         async with self._slots:
             body = await self._ask("/api/v1/query", form)
-            async with self._reading:
-                rest = await in_steps(answer_steps(body, add or series.append))
+            rest = await in_reader(partial(read_answer, body, add or series.append))
         return replace(rest, series=tuple(series))
 
     async def get(self, path: str) -> object:

@@ -20,7 +20,6 @@ from sparktop.sources.prometheus.client import (
     Labels,
     PrometheusClient,
     Series,
-    Steps,
     any_of,
     selector,
 )
@@ -251,41 +250,36 @@ def rows(
     dead: Collection[Key],
     clocks: Clocks,
     machines_of: Callable[[FoundServer], tuple[str, ...]] = lambda _: (),
-) -> Steps[tuple[FleetServer, ...]]:
-    """Return, in steps, the servers with their figures and machines.
+) -> tuple[FleetServer, ...]:
+    """Return the servers with their figures and machines.
 
     `late` has the quantiles, `dead` the targets that are down.
     """
     values = {**figures.values, **late.values}
 
     def value(name: str, key: Key) -> float | None:
-        return values.get(name, {}).get(key)
+        return None if key.target in dead else values.get(name, {}).get(key)
 
-    found: list[FleetServer] = []
-    for one in servers:
-        key = one.key
-        at, kv = value("at", key), value("kv_cache_percent", key)
-        down = key.target in dead
-        found.append(
-            FleetServer(
-                one.name,
-                one.url,
-                one.group,
-                None if at is None else at + clocks.to_monotonic_s,
-                down,
-                None if down else value("running", key),
-                None if down else value("waiting", key),
-                None if kv is None or down or not 0 <= kv <= 1 else 100 * kv,
-                None if down else value("generation_tokens", key),
-                None if down else value("prompt_tokens", key),
-                None if down else value("preemptions", key),
-                None if down else value("ttft", key),
-                None if down else value("itl", key),
-                machines_of(one),
-            )
+    def server(one: FoundServer) -> FleetServer:
+        at, kv = values.get("at", {}).get(one.key), value("kv_cache_percent", one.key)
+        return FleetServer(
+            one.name,
+            one.url,
+            one.group,
+            None if at is None else at + clocks.to_monotonic_s,
+            one.key.target in dead,
+            value("running", one.key),
+            value("waiting", one.key),
+            None if kv is None or not 0 <= kv <= 1 else 100 * kv,
+            value("generation_tokens", one.key),
+            value("prompt_tokens", one.key),
+            value("preemptions", one.key),
+            value("ttft", one.key),
+            value("itl", one.key),
+            machines_of(one),
         )
-        yield
-    return tuple(found)
+
+    return tuple(map(server, servers))
 
 
 def _rate(name: str, more: str, window_s: float, *, replicated: bool, of_ray: bool) -> str:

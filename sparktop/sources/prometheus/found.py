@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from sparktop.engines.tables import RUNNING
 from sparktop.engines.vllm import REPLICA_LABELS
 from sparktop.model.text import clean
-from sparktop.sources.prometheus.client import Labels, Series, Steps, any_of, selector
+from sparktop.sources.prometheus.client import Labels, Series, any_of, selector
 from sparktop.typed import duration_s
 
 NOT_A_ROUTER = 'worker_addr="",server=""'
@@ -157,8 +157,8 @@ def found_servers(
     group_by: Sequence[str],
     past: Iterable[Series] = (),
     left_out: Collection[Key] = frozenset(),
-) -> Steps[tuple[FoundServer, ...]]:
-    """Return, in steps, the servers in the answer to `servers_query`, each with a name of its own, by name.
+) -> tuple[FoundServer, ...]:
+    """Return the servers in the answer to `servers_query`, each with a name of its own, by name.
 
     Servers whose labels in `group_by` are equal form a group; without such labels, those with the same model,
     job and namespace. `past` has those of targets that are down: what `series` say of a target counts first.
@@ -170,25 +170,22 @@ def found_servers(
             key = key_of(one.labels)
             if key not in left_out:
                 first.setdefault(key, one.labels)
-        yield
-    names = yield from _names(first)
-    groups = yield from _groups(first, group_by)
-    found: list[FoundServer] = []
-    for key, labels in first.items():
-        found.append(
-            FoundServer(
-                key,
-                names[key],
-                RUNNING[labels["__name__"]],
-                _url_of(key, targets.get(key.target)),
-                clean(labels.get("model_name", ""), _LONGEST) or None,
-                groups[key],
-                (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None,
-                labels.get("node", ""),
-                labels["__name__"],
-            )
+    names = _names(first)
+    groups = _groups(first, group_by)
+    found = (
+        FoundServer(
+            key,
+            names[key],
+            RUNNING[labels["__name__"]],
+            _url_of(key, targets.get(key.target)),
+            clean(labels.get("model_name", ""), _LONGEST) or None,
+            groups[key],
+            (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None,
+            labels.get("node", ""),
+            labels["__name__"],
         )
-        yield
+        for key, labels in first.items()
+    )
     return tuple(sorted(found, key=lambda one: one.name))
 
 
@@ -224,7 +221,7 @@ def is_federated(keys: Iterable[Key]) -> bool:
     return any(count > 1 for count in counted.values())
 
 
-def _names(found: Mapping[Key, Labels]) -> Steps[dict[Key, str]]:
+def _names(found: Mapping[Key, Labels]) -> dict[Key, str]:
     """Return a name for each server: its pod, else its address, with its job or a number if names repeat.
 
     The id of a replica of Ray follows.
@@ -233,7 +230,6 @@ def _names(found: Mapping[Key, Labels]) -> Steps[dict[Key, str]]:
     for key, labels in found.items():
         place = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
         wanted[key] = f"{place}{_replica_suffix(key)}"
-        yield
     counted = Counter(wanted.values())
     taken: set[str] = set()
     names: dict[Key, str] = {}
@@ -246,11 +242,10 @@ def _names(found: Mapping[Key, Labels]) -> Steps[dict[Key, str]]:
             own, number = f"{name}-{number}", number + 1
         taken.add(own)
         names[key] = own
-        yield
     return names
 
 
-def _groups(found: Mapping[Key, Labels], group_by: Sequence[str]) -> Steps[dict[Key, str]]:
+def _groups(found: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:
     """Return the group of each server; its name has only the labels in which groups differ."""
     labels_of = tuple(group_by) or ("model_name", "namespace", "job")
     values: dict[Key, tuple[str, ...]] = {}
@@ -258,12 +253,10 @@ def _groups(found: Mapping[Key, Labels], group_by: Sequence[str]) -> Steps[dict[
     for key, labels in found.items():
         value = values[key] = tuple(clean(labels.get(name, ""), _LONGEST) for name in labels_of)
         apart.setdefault(value[0], set()).add(value)
-        yield
     names: dict[Key, str] = {}
     for key, value in values.items():
         shown = value if group_by or len(apart[value[0]]) > 1 else value[:1]
         names[key] = clean(" ".join(part for part in shown if part), _LONGEST) or "backends"
-        yield
     return names
 
 
@@ -307,13 +300,12 @@ _MOST_NAMED = 500
 _CURRENT_SCRAPES = 1.5
 
 
-def doubles(servers: Iterable[FoundServer]) -> Steps[list[list[Key]]]:
-    """Return, in steps, the keys of servers with the same instance, model and pod, of several each."""
+def doubles(servers: Iterable[FoundServer]) -> list[list[Key]]:
+    """Return the keys of servers with the same instance, model and pod, of several each."""
     found: dict[tuple[object, ...], list[Key]] = {}
     for one in servers:
         same = (one.key.instance, one.key.exported_instance, one.key.replica, one.model, one.pod)
         found.setdefault(same, []).append(one.key)
-        yield
     return [keys for keys in found.values() if len(keys) > 1]
 
 
@@ -378,13 +370,9 @@ def past_query(more: str, group_by: Sequence[str], keys: Iterable[Key]) -> str:
     return servers_query(f"{only},{more}" if more else only, group_by, past_s=_PAST_S)
 
 
-def keys_in(series: Iterable[Series]) -> Steps[set[Key]]:
-    """Return, in steps, the keys of the targets that series belong to."""
-    found: set[Key] = set()
-    for one in series:
-        found.add(key_of(one.labels).target)
-        yield
-    return found
+def keys_in(series: Iterable[Series]) -> set[Key]:
+    """Return the keys of the targets that series belong to."""
+    return {key_of(one.labels).target for one in series}
 
 
 def said_down(keys: Collection[Key]) -> str:

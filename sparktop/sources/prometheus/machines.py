@@ -26,7 +26,7 @@ from sparktop.model.node import (
     NodeSample,
 )
 from sparktop.model.text import clean
-from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, Steps, any_of, selector
+from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, any_of, selector
 from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of
 
 # Four exporters are known: sparktop's agent, NVIDIA's dcgm-exporter, nvidia_gpu_exporter, and
@@ -242,11 +242,10 @@ def host_of(address: str) -> str:
     return (host or "").rstrip(".")
 
 
-def found_exporters(series: Iterable[Series]) -> Steps[tuple[Exporter, ...]]:
-    """Return, in steps, the exporters in the answer to `machines_query`, each once."""
+def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
+    """Return the exporters in the answer to `machines_query`, each once."""
     found: dict[tuple[Place, str], Exporter] = {}
     for one in series:
-        yield
         labels, kind = one.labels, MARKS.get(one.labels.get("__name__", ""))
         if kind is None:
             continue
@@ -276,8 +275,8 @@ def found_exporters(series: Iterable[Series]) -> Steps[tuple[Exporter, ...]]:
     return tuple(found.values())
 
 
-def joined(exporters: Iterable[Exporter]) -> Steps[tuple[Machine, ...]]:
-    """Return, in steps, the machines of these exporters, sorted by name."""
+def joined(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
+    """Return the machines of these exporters, sorted by name."""
     listed = sorted(exporters, key=lambda one: (KINDS.index(one.kind), one.place))
     full = _full_names(listed)
     by_name: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -287,20 +286,16 @@ def joined(exporters: Iterable[Exporter]) -> Steps[tuple[Machine, ...]]:
             by_name[one.cluster, name].append(number)
         if one.address:
             by_address[one.cluster, one.address].append(number)
-        yield
     first = list(range(len(listed)))
     for some in by_name.values():
         _join(first, some)
-        yield
     for key, some in by_address.items():
         if _are_one_machine([listed[number] for number in some], key[1]):
             _join(first, some + by_name.get(key, []))
-        yield
     groups: dict[int, list[Exporter]] = defaultdict(list)
     for number, one in enumerate(listed):
         groups[_root(first, number)].append(one)
-        yield
-    return (yield from _machines(groups.values()))
+    return _machines(groups.values())
 
 
 def _are_one_machine(exporters: Sequence[Exporter], address: str) -> bool:
@@ -347,12 +342,8 @@ def _name(exporters: Sequence[Exporter]) -> str:
     return clean(next(iter(usual or names), exporters[0].place[0].job), _LONGEST) or "machine"
 
 
-def _machines(groups: Iterable[Sequence[Exporter]]) -> Steps[tuple[Machine, ...]]:
-    named: list[tuple[str, Sequence[Exporter]]] = []
-    for some in groups:
-        named.append((_name(some), some))
-        yield
-    named.sort(key=lambda one: (one[0], one[1][0].place))
+def _machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
+    named = sorted(((_name(some), some) for some in groups), key=lambda one: (one[0], one[1][0].place))
     taken: set[str] = set()
     found: list[Machine] = []
     for name, exporters in named:
@@ -365,7 +356,6 @@ def _machines(groups: Iterable[Sequence[Exporter]]) -> Steps[tuple[Machine, ...]
         hosts = {word for one in exporters for word in (one.host, one.node, one.address)}
         pods = frozenset(pod for one in exporters for pod in one.pods)
         found.append(Machine(own, tuple(exporters), frozenset(hosts - {""}), pods))
-        yield
     return tuple(found)
 
 
@@ -396,8 +386,8 @@ class Placing(Struct, frozen=True):
         return tuple(fitting) if len(fitting) == 1 else ()
 
 
-def placing(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> Steps[Placing]:
-    """Return, in steps, what finds the machines of servers among `machines`."""
+def placing(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> Placing:
+    """Return what finds the machines of servers among `machines`."""
     by_pod: dict[tuple[str, str], list[str]] = defaultdict(list)
     by_host: dict[str, list[str]] = defaultdict(list)
     for one in machines:
@@ -405,7 +395,6 @@ def placing(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]
             by_pod[pod].append(one.name)
         for host in {*one.hosts, one.name.lower()}:
             by_host[host].append(one.name)
-        yield
     return Placing(by_pod, by_host, configured)
 
 

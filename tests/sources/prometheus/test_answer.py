@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.net.failure import AnswerError
-from tests.sources.prometheus.steps import read_answer
+from sparktop.sources.prometheus.client import Answer, Series, read_answer
 
 TEXTS = st.text(st.one_of(st.sampled_from('"\\{}[],: \n\t\x00'), st.characters(codec="utf-8")), max_size=12)
 SAMPLES = st.lists(st.tuples(st.floats(0, 2e9), TEXTS), min_size=1, max_size=3)
@@ -34,6 +35,12 @@ FORMS = st.sampled_from(
 )
 BEFORE: Any = st.sampled_from([{}, {"isPartial": False}, {"note": "a, [b]"}])
 AFTER: Any = st.sampled_from([{}, {"warnings": ["a ]}", 2]}, {"stats": {"result": [1]}, "warnings": None}])
+
+
+def answer_of(body: bytes) -> Answer:
+    """Return an answer with its series."""
+    series: list[Series] = []
+    return replace(read_answer(body, series.append), series=tuple(series))
 
 
 def expected(body: bytes) -> list[tuple[object, object]]:
@@ -60,14 +67,14 @@ def test_series_by_series_is_as_the_whole(
     """The same series and warnings for all spellings; and nothing of an answer that was cut anywhere."""
     answer = {"status": "success", **before, "data": {"resultType": kind, "result": result}, **after}
     body = json.dumps(answer, **form).encode()
-    found = read_answer(body)
+    found = answer_of(body)
     assert [(one.labels, [*one.samples]) for one in found.series] == [
         (labels, samples) for labels, samples in expected(body)
     ]
     assert len(found.warnings) == len(after.get("warnings") or ())
     for end in range(0, len(body), 7):
         with pytest.raises(AnswerError, match="not one of the Prometheus HTTP API"):
-            read_answer(body[:end])
+            answer_of(body[:end])
 
 
 @pytest.mark.parametrize(
@@ -83,12 +90,12 @@ def test_series_by_series_is_as_the_whole(
 def test_what_is_no_answer_is_refused(text: str) -> None:
     """A fault within the list of series or around it, and a member that repeats, in one line."""
     with pytest.raises(AnswerError, match="not one of the Prometheus HTTP API"):
-        read_answer(text.encode())
+        answer_of(text.encode())
 
 
 def test_members_in_another_order_are_read() -> None:
     """Also the result before its type, with a mark for the order of bytes."""
     one = {"metric": {"a": "b"}, "value": [1, "2"]}
     body = json.dumps({"data": {"result": [one], "resultType": "vector"}, "status": "success"})
-    for found in (read_answer(body.encode()), read_answer(body.encode("utf-8-sig"))):
+    for found in (answer_of(body.encode()), answer_of(body.encode("utf-8-sig"))):
         assert [one.value for one in found.series] == [2.0]

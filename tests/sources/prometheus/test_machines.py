@@ -23,7 +23,6 @@ from sparktop.sources.prometheus.machines import (
     raw,
     sample_of,
 )
-from tests.sources.prometheus.steps import at_once
 
 
 class Answering(PrometheusClient):
@@ -42,8 +41,8 @@ class Answering(PrometheusClient):
 
 async def read(*series: Series) -> NodeSample:
     """Return the sample of the only machine that these series are of."""
-    marks = at_once(found_exporters(one for one in series if one.labels["__name__"] in MARKS))
-    (machine,) = at_once(joined(marks))
+    marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
+    (machine,) = joined(marks)
     found = sample_of(machine, await raw(Answering(*series), "", [machine], 15.0), 100.0)
     assert found is not None
     return found
@@ -164,8 +163,8 @@ async def test_instances_of_a_card_are_one_gpu() -> None:
     assert [(one.temperature_c, one.power_w) for one in found.gpus] == [(52, 400)] * 2
     assert [one.memory_used_bytes for one in found.gpus] == [4 << 30] * 2
     assert [one.memory_total_bytes for one in found.gpus] == [80 << 30] * 2
-    marks = at_once(found_exporters(one for one in series if one.labels["__name__"] in MARKS))
-    (machine,) = at_once(joined(marks))
+    marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
+    (machine,) = joined(marks)
     assert gpus_of(machine, {}) == 2
 
 
@@ -179,8 +178,8 @@ async def test_shares_of_a_card_are_one_gpu() -> None:
     (only,) = (await read(*series)).gpus
     assert (only.memory_used_bytes, only.memory_total_bytes) == (1 << 30, 2 << 30)
     assert only.utilization_percent == 80
-    marks = at_once(found_exporters(one for one in series if one.labels["__name__"] in MARKS))
-    assert gpus_of(at_once(joined(marks))[0], {}) == 1
+    marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
+    assert gpus_of(joined(marks)[0], {}) == 1
 
 
 async def test_nvidia_gpu_exporter_is_read() -> None:
@@ -223,7 +222,7 @@ def exporter(kind: str, instance: str, host: str = "", **more: str) -> Series:
 
 def machines(*series: Series) -> tuple[Machine, ...]:
     """Return the machines of these series, which are the same in each order."""
-    orders = [at_once(joined(at_once(found_exporters(some)))) for some in permutations(series)]
+    orders = [joined(found_exporters(some)) for some in permutations(series)]
     shapes = {tuple((one.name, len(one.exporters)) for one in found) for found in orders}
     assert len(shapes) == 1
     return orders[0]
@@ -286,7 +285,7 @@ def test_servers_are_placed_by_pod_then_node_then_address() -> None:
         exporter("dcgm", "gw:9401", "a"),
         exporter("dcgm", "gw:9402", "b"),
     )
-    place = at_once(placing(found, {"service:8000": ("N1", "n2", "unknown")})).machines_of
+    place = placing(found, {"service:8000": ("N1", "n2", "unknown")}).machines_of
     assert place(server("10.2.9.9:8000", ("llm", "llm-0"))) == ("n1",)
     assert place(server("10.2.9.9:8000", ("other", "llm-0"))) == ()
     assert place(server("10.2.9.9:8000", node="n2")) == ("n2",)

@@ -19,7 +19,6 @@ from sparktop.sources.prometheus.found import (
     is_federated,
     servers_query,
 )
-from tests.sources.prometheus.steps import at_once
 
 PAGE = Path(__file__).resolve().parents[2] / "data" / "vllm-0.32" / "t010.prom"
 ADDED = {"job": "vllm", "instance": "10.0.0.1:8000", "namespace": "llm"}
@@ -75,18 +74,16 @@ def test_servers_have_names_addresses_and_groups() -> None:
     def one(job: str, instance: str, **more: str) -> Series:
         return Series({"__name__": RUNNING_NAME, "job": job, "instance": instance, **more}, [(1.0, "1")])
 
-    found = at_once(
-        found_servers(
-            [
-                one("a", "h:1", model_name="m", namespace="x"),
-                one("b", "h:1", model_name="m", namespace="x"),
-                one("a", "h:2", model_name="n", pod="pod-\x1b2"),
-                one("a", "h:2", model_name="o", pod="pod-\x1b2"),
-                Series({"__name__": "up", "job": "a", "instance": "h:9"}, [(1.0, "1")]),
-            ],
-            {Key("a", "h:1"): ActiveTarget("https://h:1/x", 15.0, "")},
-            (),
-        )
+    found = found_servers(
+        [
+            one("a", "h:1", model_name="m", namespace="x"),
+            one("b", "h:1", model_name="m", namespace="x"),
+            one("a", "h:2", model_name="n", pod="pod-\x1b2"),
+            one("a", "h:2", model_name="o", pod="pod-\x1b2"),
+            Series({"__name__": "up", "job": "a", "instance": "h:9"}, [(1.0, "1")]),
+        ],
+        {Key("a", "h:1"): ActiveTarget("https://h:1/x", 15.0, "")},
+        (),
     )
     assert [(one.name, one.url, one.group, one.model) for one in found] == [
         ("a/h:1", "https://h:1/x", "m x a", "m"),
@@ -94,7 +91,7 @@ def test_servers_have_names_addresses_and_groups() -> None:
         ("pod- 2", "http://h:2", "n", "n"),
     ]
     labelled = [one("a", "h:1", team="red"), one("a", "h:2", team="blue")]
-    by_label = at_once(found_servers(labelled, {}, ("team",)))
+    by_label = found_servers(labelled, {}, ("team",))
     assert [one.group for one in by_label] == ["red", "blue"]
 
 
