@@ -10,10 +10,8 @@ import math
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -22,69 +20,22 @@ _UNPACKED = 512
 """Packed columns that are kept unpacked after they were read: those that a screen shows."""
 _REPEATED = 0.6
 """A column is compressed if at most this share of its values differ: others would hardly take less."""
-_BEFORE_ALL, _MISSING = array("d", [-math.inf]).tobytes(), array("d", [math.nan]).tobytes()
-"""Time and value of a point that cannot be read."""
-
-
-class Stored(Protocol):
-    """Bytes outside memory."""
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` to `stop`.
-
-        Raises:
-            OSError: they cannot be read.
-        """
-        ...
-
-
-class _Moved:
-    """The columns of a page outside memory, each of which is read when it is needed.
-
-    If that fails, the page has no point: all times are before any other, and all values missing.
-    """
-
-    __slots__ = ("_codes", "_ends", "_stored", "length")
-
-    def __init__(
-        self, columns: Sequence[array[float] | bytes], length: int, store: Callable[[bytes], Stored]
-    ) -> None:
-        parts = [one if isinstance(one, bytes) else one.tobytes() for one in columns]
-        self._codes = "".join(" " if isinstance(one, bytes) else one.typecode for one in columns)
-        self._ends = array("I", accumulate(map(len, parts)))
-        self.length = length
-        self._stored = store(b"".join(parts))
-
-    def __len__(self) -> int:
-        return len(self._codes)
-
-    def __getitem__(self, place: int) -> array[float] | bytes:
-        try:
-            data = self._stored.read(self._ends[place - 1] if place else 0, self._ends[place])
-        except OSError:
-            return _constant(_MISSING if place else _BEFORE_ALL, self.length)
-        code = self._codes[place]
-        return data if code == " " else array(code, data)
 
 
 class Page:
     """Successive points of all series of a table: an array of times, and an array of values per series.
 
-    Only the newest page of a table grows. All others are packed without loss, and can be moved out of memory
-    once their table has dropped them.
+    Only the newest page of a table grows. All others are packed without loss.
     """
 
-    __slots__ = ("_columns", "is_dropped")
+    __slots__ = ("_columns",)
 
     def __init__(self, arrays: Sequence[array[float]]) -> None:
         """Use these arrays, first the times in monotonic seconds; all have equal lengths."""
-        self._columns: list[array[float] | bytes] | _Moved = [*arrays]
-        self.is_dropped = False
-        """Whether the table has dropped the page, so that only old series need it."""
+        self._columns: list[array[float] | bytes] = [*arrays]
 
     def __len__(self) -> int:
-        columns = self._columns
-        return columns.length if isinstance(columns, _Moved) else len(columns[0])
+        return len(self._columns[0])
 
     def column(self, place: int) -> array[float]:
         """Return the times (place 0), or the values of the series with this place in the table."""
@@ -110,21 +61,8 @@ class Page:
 
         The times stay as they are, because every reader searches in them.
         """
-        columns = self._columns
-        if not isinstance(columns, _Moved):
-            self._columns = [columns[0][:], *map(_packed, columns[1:])]
-
-    def move(self, store: Callable[[bytes], Stored]) -> None:
-        """Move a page that its table has dropped out of memory; do nothing if it has been moved before.
-
-        `store` writes bytes and returns what reads them. This may be called in any thread.
-
-        Raises:
-            OSError: as `store` raises it; the page stays as it was.
-        """
-        columns = self._columns
-        if self.is_dropped and not isinstance(columns, _Moved):
-            self._columns = _Moved([columns[0], *map(_stored_form, columns[1:])], len(columns[0]), store)
+        times, *values = self._columns
+        self._columns = [times[:], *map(_packed, values)]
 
 
 def _packed(column: array[float] | bytes) -> array[float] | bytes:
@@ -140,15 +78,6 @@ def _packed(column: array[float] | bytes) -> array[float] | bytes:
     if len(set(array("q", raw))) > _REPEATED * len(column):
         return column[:]
     return _compressed(raw)
-
-
-def _stored_form(column: array[float] | bytes) -> array[float] | bytes:
-    """Return a column as it is written to a file: as `_packed`, and compressed if it is constant."""
-    packed = _packed(column)
-    if isinstance(packed, bytes) or packed.typecode != "d":
-        return packed
-    raw = packed.tobytes()
-    return _compressed(raw) if _is_constant(raw) else packed
 
 
 def _is_constant(raw: bytes) -> bool:
@@ -390,7 +319,6 @@ class HistoryTable:
         size, length = self._page_points, len(fresh[0])
         cuts = [[column[at : at + size] for column in fresh] for at in range(0, length, size)]
         self._pages = (*kept, *(Page(arrays) for arrays in cuts))
-        _drop(replaced)
         self._count = sum(len(page) for page in self._pages)
         self._trim()
 
@@ -430,15 +358,7 @@ class HistoryTable:
                 break
             self._count -= len(page)
             dropped += 1
-        if dropped:
-            _drop(self._pages[:dropped])
-            self._pages = self._pages[dropped:]
-
-
-def _drop(pages: Iterable[Page]) -> None:
-    """Note that no table needs these pages any more."""
-    for page in pages:
-        page.is_dropped = True
+        self._pages = self._pages[dropped:]
 
 
 def _merged(

@@ -1,22 +1,16 @@
-"""Recent snapshots, kept compressed in memory or in files, so that the screen can show a past moment."""
+"""Recent snapshots, kept compressed in memory, so that the screen can show a past moment."""
 
 from __future__ import annotations
 
-import errno
-import os
 import pickle
-import tempfile
-import time
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copyreg import dispatch_table
 from datetime import datetime
 from io import BytesIO
 from itertools import chain
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -27,73 +21,6 @@ from sparktop.model.router import Fleet
 from sparktop.model.series import Page
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown, SweepView
-from sparktop.recording.recorder import require_room
-
-PART_BYTES = 16 << 20
-"""Bytes after which the next file begins."""
-
-
-class _Part:
-    """A file without a name, which is gone as soon as nothing in it is needed, or the process ends."""
-
-    __slots__ = ("descriptor", "size")
-
-    def __init__(self, folder: Path) -> None:
-        self.size = 0
-        with tempfile.TemporaryFile(dir=folder) as file:
-            self.descriptor = os.dup(file.fileno())
-
-    def __del__(self) -> None:
-        if hasattr(self, "descriptor"):  # False if the file could not be created
-            os.close(self.descriptor)
-
-
-class Stored:
-    """Bytes in a file."""
-
-    __slots__ = ("_at", "_part", "_size")
-
-    def __init__(self, part: _Part, at: int, size: int) -> None:
-        """Refer to `size` bytes from the offset `at` on."""
-        self._part, self._at, self._size = part, at, size
-
-    def read(self, start: int = 0, stop: int | None = None) -> bytes:
-        """Return the bytes from `start` to `stop`, by default all of them.
-
-        Raises:
-            OSError: they cannot be read.
-        """
-        wanted = (self._size if stop is None else stop) - start
-        data = os.pread(self._part.descriptor, wanted, self._at + start)
-        if len(data) < wanted:
-            raise OSError(errno.EIO, "the temporary file is too short")
-        return data
-
-
-class Spool:
-    """Stores bytes in temporary files in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        """Use `folder`, in which the first file is created with the first bytes."""
-        self._folder = folder
-        self._part: _Part | None = None
-
-    def store(self, data: bytes) -> Stored:
-        """Write `data` to a file.
-
-        Raises:
-            OSError: it cannot be written, or the disk is nearly full.
-        """
-        part = self._part
-        if part is None or part.size >= PART_BYTES:
-            part = self._part = _Part(self._folder)
-        require_room(part.descriptor)
-        view, at = memoryview(data), part.size
-        while view:
-            written = os.pwrite(part.descriptor, view, part.size)
-            view, part.size = view[written:], part.size + written
-        return Stored(part, at, len(data))
-
 
 # Pictures of a minute, compressed: what going back in time needs of memory.
 
@@ -129,34 +56,6 @@ class Stamp(Struct, frozen=True):
     generation_tps: float | None
 
 
-class _Packed:
-    """Compressed bytes, in memory or in a temporary file."""
-
-    __slots__ = ("_data",)
-
-    def __init__(self, data: memoryview) -> None:
-        self._data: bytes | Stored = zlib.compress(data, 1)
-
-    def read(self) -> bytes:
-        """Return the bytes, decompressed.
-
-        Raises:
-            OSError: they cannot be read from the file.
-        """
-        data = self._data
-        return zlib.decompress(data if isinstance(data, bytes) else data.read())
-
-    def move(self, spool: Spool) -> None:
-        """Move the bytes to a temporary file, unless they are in one.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        data = self._data
-        if isinstance(data, bytes):
-            self._data = spool.store(data)
-
-
 class Chapter:
     """Successive pictures as compressed bytes: a tenth of what the objects take.
 
@@ -164,47 +63,24 @@ class Chapter:
     answers of a Prometheus, each compressed once: it answers every 15 s, with figures of 10,000 servers.
     """
 
-    __slots__ = ("_data", "_fleets", "_pages", "is_moved", "stamps")
+    __slots__ = ("_data", "_fleets", "_pages", "stamps")
 
     def __init__(self, pictures: Iterable[Picture]) -> None:
         """Compress `pictures`, oldest first, at least one."""
         kept = [*pictures]
         self.stamps = tuple(Stamp(one.at, one.wall, one.generation_tps) for one in kept)
-        self.is_moved = False
-        """Whether what only old pictures need is in temporary files, as far as it was old at the last call of
-        `move`."""
         buffer = BytesIO()
         pickler = _Pickler(buffer)
         pickler.dump(kept)
         self._pages, self._fleets = tuple(pickler.pages), tuple(packed for _, packed in pickler.fleets)
         _newest[:] = pickler.fleets
-        self._data = _Packed(buffer.getbuffer())
+        self._data = zlib.compress(buffer.getbuffer(), 1)
 
     def pictures(self) -> list[Picture]:
-        """Return copies of the pictures.
-
-        Raises:
-            OSError: they were moved to a file, and cannot be read from it.
-        """
-        found: list[Picture] = _Unpickler(self._data.read(), self._pages, self._fleets).load()
+        """Return copies of the pictures."""
+        data = zlib.decompress(self._data)
+        found: list[Picture] = _Unpickler(data, self._pages, self._fleets).load()
         return found
-
-    def move(self, spool: Spool) -> None:
-        """Move all that only old pictures need to temporary files. This may be called in any thread.
-
-        Raises:
-            OSError: they cannot be written; what was not moved stays in memory.
-        """
-        try:
-            self._data.move(spool)
-            for packed in self._fleets:
-                packed.move(spool)
-            for page in self._pages:
-                page.move(spool.store)
-        except OSError:
-            self.is_moved = False
-            raise
-        self.is_moved = True
 
 
 def _page(place: int) -> Page:
@@ -217,11 +93,11 @@ def _fleet(place: int) -> Fleet:
     raise LookupError(place)
 
 
-_newest: list[tuple[Fleet, _Packed]] = []
+_newest: list[tuple[Fleet, bytes]] = []
 """The answers in the newest chapter, each with its compressed bytes."""
 
 
-def _packed(fleet: Fleet) -> _Packed:
+def _packed(fleet: Fleet) -> bytes:
     """Return an answer as compressed bytes, the same for the same one."""
     known = next((packed for one, packed in _newest if one is fleet), None)
     if known is not None:
@@ -230,7 +106,7 @@ def _packed(fleet: Fleet) -> _Packed:
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
     pickler.dispatch_table = _REDUCERS
     pickler.dump(fleet)
-    return _Packed(buffer.getbuffer())
+    return zlib.compress(buffer.getbuffer(), 1)
 
 
 _Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -261,7 +137,7 @@ class _Pickler(pickle.Pickler):
             pages.append(page)
             return _page, (len(pages) - 1,)
 
-        self.fleets = fleets = list[tuple[Fleet, _Packed]]()
+        self.fleets = fleets = list[tuple[Fleet, bytes]]()
 
         def refer_fleet(fleet: Fleet) -> _Reduced:
             fleets.append((fleet, _packed(fleet)))
@@ -274,7 +150,7 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     """Reads pictures whose histories are in `pages`, and answers of a Prometheus in `fleets`."""
 
-    def __init__(self, data: bytes, pages: Sequence[Page], fleets: Sequence[_Packed]) -> None:
+    def __init__(self, data: bytes, pages: Sequence[Page], fleets: Sequence[bytes]) -> None:
         super().__init__(BytesIO(data))
         self._pages = pages
         self._fleets = fleets
@@ -287,7 +163,7 @@ class _Unpickler(pickle.Unpickler):
         if module == __name__ and name == _page.__name__:
             return self._pages.__getitem__
         if module == __name__ and name == _fleet.__name__:
-            return lambda place: pickle.loads(self._fleets[place].read())  # noqa: S301 - written here
+            return lambda place: pickle.loads(zlib.decompress(self._fleets[place]))  # noqa: S301 - written here
         return super().find_class(module, name)
 
 
@@ -301,16 +177,10 @@ RECENT_S = 300.0
 """Snapshots of the last 5 minutes are kept one a second."""
 KEPT_S = 1800.0
 """Older ones are kept one in `SPARSE_S`, up to this age."""
-MANY_SOURCES = 256
-"""Of more sources those of the last `KEPT_MANY_S` are kept where nothing can be moved out of memory, because
-they keep what their graphs show: 0.1 MB for each server and 15 minutes."""
-KEPT_MANY_S = 600.0
-MANY_SCRAPED = 5_000
-"""Likewise of more servers and machines that Prometheus servers scrape: every 15 s an answer with 20,000 of
-them takes 0.7 MB compressed."""
 SPARSE_S = 5.0
-FEW_SOURCES = 6
-"""Of more sources each snapshot is compressed when the next one comes, and all are equally far apart."""
+FEW_SOURCES, FEW_SCRAPED = 6, 256
+"""Of more sources, or more that Prometheus servers scrape, each snapshot is compressed when the next one
+comes, and all are equally far apart."""
 MINUTE_S = 60.0
 """Older than `RECENT_S`, the snapshots of this time become fewer, and are compressed, together."""
 BUDGET_BYTES = 32 << 20
@@ -333,18 +203,8 @@ def _size(fleet: Fleet) -> int:
     return len(fleet.servers) + len(fleet.nodes)
 
 
-def _readable(chapter: Chapter) -> list[Picture]:
-    """Return the pictures of a chapter; none if they are in a file that cannot be read."""
-    try:
-        return chapter.pictures()
-    except OSError:
-        return []
-
-
 class Past:
     """Keeps the pictures of about the last half hour: one per second of the last minutes, fewer before.
-
-    Of more than `MANY_SOURCES`, those of the last 10 minutes, unless `move` moves them out of memory.
 
     All but those of the last minutes are compressed, and read when one of them is shown. With more than
     `FEW_SOURCES` all but the newest are, and with many sources they are farther apart, so that they take
@@ -360,8 +220,6 @@ class Past:
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._least_apart_s = 1.0
         """Seconds between two pictures, so that those of many sources stay within the budget."""
-        self._kept_in_memory_s = KEPT_S
-        """For how long pictures are kept that are not in temporary files."""
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -378,7 +236,7 @@ class Past:
         """
         sparse, recent = [*self._sparse], [*self._recent]
         wanted = (one for one in sparse if one.stamps[-1].wall >= start and one.stamps[0].at < before)
-        for picture in chain(chain.from_iterable(map(_readable, wanted)), recent):
+        for picture in chain(chain.from_iterable(map(Chapter.pictures, wanted)), recent):
             if picture.wall >= start and picture.at < before:
                 yield picture
 
@@ -416,27 +274,15 @@ class Past:
         sources = len(snapshot.backends) + len(snapshot.nodes) + len(snapshot.routers)
         self._least_apart_s = max(1.0, KEPT_S * SOURCE_BYTES * sources / BUDGET_BYTES)
         scraped = sum(map(_size, (view.fleet for view in snapshot.fleets if view.fleet is not None)))
-        is_large = sources > MANY_SOURCES or scraped > MANY_SCRAPED
-        self._kept_in_memory_s = KEPT_MANY_S if is_large else KEPT_S
         newest = self.newest
         if newest is not None and not self._is_later(newest, snapshot.at, 1.0):
             return
-        if (sources > FEW_SOURCES or scraped > MANY_SOURCES) and self._recent:
+        if (sources > FEW_SOURCES or scraped > FEW_SCRAPED) and self._recent:
             self._sparse.append(Chapter(self._recent))
             self._recent.clear()
         self._recent.append(picture_of(snapshot, band))
         self._collect(snapshot)
         self._thin(snapshot.at)
-
-    def move(self, spool: Spool) -> None:
-        """Move what only compressed pictures need to temporary files; what cannot be written stays in memory.
-
-        This may be called in another thread than that which adds pictures.
-        """
-        with suppress(OSError):
-            for chapter in [*self._sparse]:
-                chapter.move(spool)
-                time.sleep(0)  # others wait for a part of this only
 
     def _is_later(self, picture: Stamp | Picture, at: float, apart_s: float) -> bool:
         """Return whether `at` is in a later time slot than `picture`.
@@ -459,10 +305,6 @@ class Past:
                 self._sparse.append(Chapter(kept))
         while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
-        oldest_in_memory = at - self._kept_in_memory_s
-        if any(one.stamps[-1].at < oldest_in_memory and not one.is_moved for one in self._sparse):
-            kept_here = [one for one in self._sparse if one.is_moved or one.stamps[-1].at >= oldest_in_memory]
-            self._sparse = deque(kept_here)
 
     def _collect(self, snapshot: Snapshot) -> None:
         for event in snapshot.events:
@@ -472,15 +314,11 @@ class Past:
             self._events = {key: self._events[key] for key in kept}
 
     def _picture(self, place: int) -> Picture | None:
-        """Return the picture at a place in `stamps`, or the next that can be read; None if there is none."""
+        """Return the picture at a place in `stamps`; None if there are no pictures."""
         for chapter in self._sparse:
             if place < len(chapter.stamps):
                 if self._read is None or self._read[0] is not chapter:
-                    pictures = _readable(chapter)
-                    if not pictures:
-                        place = 0
-                        continue
-                    self._read = chapter, pictures
+                    self._read = chapter, chapter.pictures()
                 return self._read[1][place]
             place -= len(chapter.stamps)
         return self._recent[place] if self._recent else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,6 @@ from sparktop.recording.flight import (
     part_path,
     retain,
 )
-from sparktop.recording.past import Spool
 from sparktop.recording.recorder import Recorder, RecordingFile
 from sparktop.stopping import on_signals
 from sparktop.store import Store
@@ -43,7 +41,7 @@ from sparktop.watch.reachable import reported
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from sparktop.model.sweep import SweepView
-    from sparktop.recording.past import Band, Past
+    from sparktop.recording.past import Band
 
 MIB = 1 << 20
 DAY_S = 86_400.0
@@ -51,8 +49,6 @@ _CHECK_S = 0.1
 """Seconds between two checks of whether a recording without a screen is to end."""
 SWEEP_EVERY_S, ENDED_SWEEP_EVERY_S = 2.0, 60.0
 """Seconds between two records of the sweep on the board while it runs, and after its end."""
-MOVE_EVERY_S = 60.0
-"""Seconds between two times at which what only old pictures need is moved out of memory."""
 _SUBJECT = "recorder"
 
 
@@ -68,9 +64,6 @@ class Recordings:
         self.journal.add(self)
         self.band: Callable[[], Band] = lambda: None
         """Returns what the sweep's panel on the board shows at present."""
-        self.past: Past | None = None
-        """Old pictures, parts of which the flight recorder's thread moves out of memory; None for none."""
-        self._is_ending = False
         self._sweep: SweepView | None = None
         self._sweep_at = 0.0
         self._watch = watch
@@ -121,16 +114,6 @@ class Recordings:
             incidents.on_part(path)
             retain(folder, limit, datetime.now(UTC))
 
-        spool, moved_at = Spool(folder), -math.inf
-
-        def written(instant: Instant) -> None:
-            nonlocal moved_at
-            incidents.on_written(instant)
-            is_due = instant.at - moved_at >= MOVE_EVERY_S
-            if self.past is not None and is_due and not self._is_ending:
-                self.past.move(spool)
-                moved_at = instant.at
-
         self._incidents = incidents
         self._flight = Recorder(
             self._watch,
@@ -138,7 +121,7 @@ class Recordings:
             part_s=PART_S,
             on_problem=self._report,
             on_part=begun,
-            on_written=written,
+            on_written=incidents.on_written,
         )
         self.journal.add(self._flight)
         self._flight.start(store)
@@ -223,7 +206,6 @@ class Recordings:
 
     def stop(self, reason: str) -> None:
         """Write the remaining records and `reason`, the reason of the end; end all recordings."""
-        self._is_ending = True
         self._end_own(reason)
         if self._flight is not None:
             self.journal.remove(self._flight)

@@ -46,7 +46,7 @@ def run(watch: Watch, *, simulated: bool = False) -> int:
         env=os.environ,
     )
     app.recordings = recordings
-    recordings.band, recordings.past = app.desk.band, app.rewind.past
+    recordings.band = app.desk.band
     sys.setswitchinterval(_SWITCH_S)
     app.run()
     return app.return_code or 0

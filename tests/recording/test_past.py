@@ -1,26 +1,20 @@
-"""Kept snapshots: how many, how far apart, compressed, in temporary files, and which one is found."""
+"""Kept snapshots: how many, how far apart, compressed, and which one is found."""
 
 from __future__ import annotations
 
-import errno
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from sparktop.model.event import Event, Severity
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
-from sparktop.model.series import HistoryTable
-from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
+from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.recording.past import (
-    KEPT_MANY_S,
-    MANY_SOURCES,
+    FEW_SCRAPED,
     Chapter,
     Past,
     Picture,
-    Spool,
-    Stored,
 )
 from sparktop.report.json_snapshot import to_json
 from stage.rehearsal import Rehearsal
@@ -65,19 +59,10 @@ def test_the_newest_are_close_together_and_all_are_bounded() -> None:
     assert set(gaps[:-430]) == {5.0}
 
 
-def test_a_fleet_goes_back_ten_minutes() -> None:
-    """Of many servers only the newest pictures are kept, and the oldest is not older than necessary."""
-    past = filled(1500, backends=MANY_SOURCES + 1)
-    oldest, newest = past.oldest, past.newest
-    assert oldest is not None
-    assert newest is not None
-    assert KEPT_MANY_S - 30 < newest.at - oldest.at <= KEPT_MANY_S + 1
-
-
 def test_pictures_share_the_answers_of_a_prometheus() -> None:
     """Each answer is compressed once for all pictures that show it, and every picture has its own one."""
     servers = [
-        tuple(FleetServer(f"s{at}", f"http://s{at}", "g", running=float(turn)) for at in range(MANY_SOURCES))
+        tuple(FleetServer(f"s{at}", f"http://s{at}", "g", running=float(turn)) for at in range(FEW_SCRAPED))
         for turn in range(4)
     ]
     answers = [
@@ -146,52 +131,3 @@ def test_compressed_pictures_have_the_same_figures() -> None:
     assert [(one.at, one.wall, one.generation_tps) for one in chapter.stamps] == [
         (one.at, one.wall, one.generation_tps) for one in pictures
     ]
-
-
-HOUR_S = 3600
-
-
-class FullDisk(Spool):
-    """A spool on a disk without room."""
-
-    def store(self, data: bytes) -> Stored:
-        """Raise what a full disk raises."""
-        raise OSError(errno.ENOSPC, f"no room for {len(data)} bytes")
-
-
-def hour(spool: Spool | None, *, backends: int = 1, every_s: float = 1.0) -> Past:
-    """Return the pictures of an hour of servers with one history, moved to `spool` each minute."""
-    past, table = Past(), HistoryTable(BackendHistory.__struct_fields__)
-    for tick in range(int(HOUR_S / every_s)):
-        at = tick * every_s
-        table.append(at, {"running": at / 7, "waiting": float(tick % 3)})
-        history = BackendHistory(**table.series("running", "waiting"))
-        views = tuple(BackendView(f"b{one}", "http://h", "g", history=history) for one in range(backends))
-        past.add(Snapshot(instant(at).wall, at, 1.0, 0.5, backends=views))
-        if spool is not None and at % 60 == 0:
-            past.move(spool)
-    return past
-
-
-def test_moved_pictures_are_as_they_were(tmp_path: Path) -> None:
-    """Figures and every point of the histories, at each of the stored moments."""
-    moved, kept = hour(Spool(tmp_path)), hour(None)
-    assert [one.at for one in moved.stamps] == [one.at for one in kept.stamps]
-    for place in range(0, len(kept), 40):
-        ours, theirs = moved._picture(place), kept._picture(place)
-        assert ours is not None
-        assert theirs is not None
-        assert to_json(ours.snapshot) == to_json(theirs.snapshot)
-        for name in ("running", "waiting", "generation_tps"):
-            assert list(getattr(ours.snapshot.backends[0].history, name)) == list(
-                getattr(theirs.snapshot.backends[0].history, name)
-            )
-
-
-def test_on_a_full_disk_pictures_stay_in_memory() -> None:
-    """Rewinding goes on as without a file."""
-    past, kept = hour(FullDisk(Path("/nowhere"))), hour(None)
-    assert [one.at for one in past.stamps] == [one.at for one in kept.stamps]
-    first = past.at(0.0)
-    assert first is not None
-    assert len(first.snapshot.backends[0].history.running) == 900
