@@ -15,16 +15,15 @@ from sparktop.model.snapshot import LimitKind
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize("kind", limits.FAMILIES)
-def test_the_limit_that_a_server_was_built_with_is_named(kind: LimitKind, *, held_out: bool) -> None:
-    """The built-in limit is named, for engines that the rules were tuned with and for others."""
-    word, line = limits.run(kind, limits.Family(1, held_out=held_out), 1)
+def test_the_limit_that_a_server_was_built_with_is_named(kind: LimitKind) -> None:
+    """The built-in limit is named, for engines that the rules were not tuned with."""
+    word, line = limits.run(kind, limits.Family(1, held_out=True), 1)
     assert word == kind.value, line
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", limits.FAMILIES)
+@pytest.mark.parametrize("kind", list(limits.FAMILIES)[::3])
 def test_without_a_view_of_the_machines_no_other_limit_is_named(kind: LimitKind) -> None:
     """Without a view of the machines the limit is named or unknown, but never another one."""
     word, line = limits.run(kind, limits.Family(2, held_out=False), 2, blind=True)

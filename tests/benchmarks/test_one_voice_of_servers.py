@@ -57,55 +57,50 @@ def forms_of(snapshot: Snapshot) -> dict[str, str]:
     return forms
 
 
+def check_forms(snapshot: Snapshot) -> None:
+    """Screen, detail, report and JSON name the same state, seconds and requests of the server."""
+    (view,) = snapshot.backends
+    stood = {round(view.progress.seconds)} if view.progress else set()
+    for form, text in forms_of(snapshot).items():
+        assert {int(found) for found in _SECONDS.findall(text)} <= stood, (form, text)
+        for word, value in (("run", view.running), ("wait", view.waiting)):
+            counts = re.findall(rf"(?<![⣿⡪])\b{word} +(\d+)\b", text)
+            counts += re.findall(rf"\b(\d+) {word}(?:n?ing)\b", text)
+            assert {float(count) for count in counts} <= {value}, (form, word, text)
+        if form != "top line":
+            assert view.state.value in text, (form, text)
+    shown = to_json(snapshot)["backends"]
+    assert isinstance(shown, list)
+    running = view.running if view.ok else None
+    assert (shown[0]["state"], shown[0]["running"]) == (view.state.value, running)
+
+
+def check_texts(snapshot: Snapshot) -> None:
+    """Seconds without progress, numbers of requests and the word of a hang are the same in all texts."""
+    (view,) = snapshot.backends
+    texts, top = texts_of(snapshot), verdict(snapshot)
+    seconds = {int(found) for text in texts for found in _SECONDS.findall(text)}
+    assert seconds <= {round(view.progress.seconds)} if view.progress else not seconds, texts
+    for word, value in (("running", view.running), ("waiting", view.waiting)):
+        assert {float(n) for text in texts for n in re.findall(rf"(\d+) {word}", text)} <= {value}, texts
+    stuck_alert = next((one for one in snapshot.alerts if one.id.endswith(":stuck")), None)
+    if stuck_alert is not None and view.ok:
+        assert stuck_alert.message.startswith(f"{view.state.value} with"), texts
+    assert not top.words.startswith("all well") or view.state in _WELL, texts
+    if view.state in {BackendState.STUCK, BackendState.SUSPECT}:
+        assert top.severity is not None, texts
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", _NAMES)
-def test_drawn_forms_of_one_moment_agree(name: str) -> None:
-    """Screen, detail, report and JSON name the same state, seconds and requests of the server."""
+def test_texts_and_drawn_forms_of_one_moment_agree(name: str) -> None:
+    """While a server hangs, sleeps or waits, every text and every seventh second every form says the same."""
     phase = next(one for one in stuck.PHASES if name in one.name)
     run = stuck.Run(phase, 11)
     list(run.play(25))
     run.befall(random.Random(3), 140)  # noqa: S311 - no secret
     for second, _ in enumerate(run.play(170)):
-        if second % _EVERY_S:
-            continue
         snapshot = run.store.snapshot()
-        (view,) = snapshot.backends
-        stood = {round(view.progress.seconds)} if view.progress else set()
-        for form, text in forms_of(snapshot).items():
-            assert {int(found) for found in _SECONDS.findall(text)} <= stood, (form, text)
-            for word, value in (("run", view.running), ("wait", view.waiting)):
-                counts = re.findall(rf"(?<![⣿⡪])\b{word} +(\d+)\b", text)
-                counts += re.findall(rf"\b(\d+) {word}(?:n?ing)\b", text)
-                assert {float(count) for count in counts} <= {value}, (form, word, text)
-            if form != "top line":
-                assert view.state.value in text, (form, text)
-        shown = to_json(snapshot)["backends"]
-        assert isinstance(shown, list)
-        assert (shown[0]["state"], shown[0]["running"]) == (
-            view.state.value,
-            view.running if view.ok else None,
-        )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", _NAMES)
-def test_texts_of_one_moment_agree(name: str) -> None:
-    """Seconds without progress, numbers of requests and the word of a hang are the same in all texts."""
-    phase = next(one for one in stuck.PHASES if name in one.name)
-    run = stuck.Run(phase, 11)
-    list(run.play(25))
-    run.befall(random.Random(3), 140)  # noqa: S311 - no secret
-    for _ in run.play(170):
-        snapshot = run.store.snapshot()
-        (view,) = snapshot.backends
-        texts, top = texts_of(snapshot), verdict(snapshot)
-        seconds = {int(found) for text in texts for found in _SECONDS.findall(text)}
-        assert seconds <= {round(view.progress.seconds)} if view.progress else not seconds, texts
-        for word, value in (("running", view.running), ("waiting", view.waiting)):
-            assert {float(n) for text in texts for n in re.findall(rf"(\d+) {word}", text)} <= {value}, texts
-        stuck_alert = next((one for one in snapshot.alerts if one.id.endswith(":stuck")), None)
-        if stuck_alert is not None and view.ok:
-            assert stuck_alert.message.startswith(f"{view.state.value} with"), texts
-        assert not top.words.startswith("all well") or view.state in _WELL, texts
-        if view.state in {BackendState.STUCK, BackendState.SUSPECT}:
-            assert top.severity is not None, texts
+        check_texts(snapshot)
+        if second % _EVERY_S == 0:
+            check_forms(snapshot)

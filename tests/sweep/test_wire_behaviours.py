@@ -7,6 +7,7 @@ import json
 import os
 import ssl
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -34,17 +35,18 @@ class Swept:
         return next(one for one in self.result["targets"] if one["name"] == name)
 
 
-def sweep(home: Path, *words: str) -> tuple[int, str, str]:
-    """Run the command against a server of all behaviours; return exit code, output and errors.
+def sweeps(home: Path, *commands: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Run commands beside one another on a server of all behaviours; return exit codes, outputs and errors.
 
     "{server}" in a word stands for the server's address.
     """
 
-    async def served() -> tuple[int, str, str]:
+    async def served() -> list[tuple[int, str, str]]:
         server = StreamServer(behaviours=BEHAVIOURS)
         await server.start()
+        words = [[word.replace("{server}", server.url) for word in command] for command in commands]
         try:
-            return await swept_by(home, *(word.replace("{server}", server.url) for word in words))
+            return await asyncio.gather(*(swept_by(home, *command) for command in words))
         finally:
             await server.stop()
 
@@ -73,14 +75,14 @@ async def swept_by(home: Path, *words: str) -> tuple[int, str, str]:
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Swept]:
     """Return a sweep for each set of options, of all behaviours that are measured with them."""
-    found: dict[tuple[str, ...], Swept] = {}
-    for options in dict.fromkeys(one.options for one in BEHAVIOURS.values()):
-        names = [name for name, one in BEHAVIOURS.items() if one.options == options]
-        targets = [f"--target={name}={{server}}/{name}{BEHAVIOURS[name].address}" for name in names]
-        home = tmp_path_factory.mktemp("home")
-        _, out, err = sweep(home, *targets, *options, "--seed", "7", "--format", "json")
-        found[options] = Swept(json.loads(out), err)
-    return found
+    commands: dict[tuple[str, ...], list[str]] = {}
+    for name, behaviour in BEHAVIOURS.items():
+        command = commands.setdefault(behaviour.options, [*behaviour.options, "--seed=7", "--format=json"])
+        command.append(f"--target={name}={{server}}/{name}{behaviour.address}")
+    told = sweeps(tmp_path_factory.mktemp("home"), *commands.values())
+    return {
+        options: Swept(json.loads(out), err) for options, (_, out, err) in zip(commands, told, strict=True)
+    }
 
 
 def value(part: Any, path: str) -> Any:  # noqa: ANN401 - JSON of any shape
@@ -91,9 +93,8 @@ def value(part: Any, path: str) -> Any:  # noqa: ANN401 - JSON of any shape
 def test_a_cut_prompt_wins_nothing(tmp_path: Path) -> None:
     """A prompt cut below half fails the command, and is not laid beside one that was read: no winner."""
     targets = [f"--target={name}={{server}}/{name}" for name in ("cut-prompt", "no-done")]
-    code, out, err = sweep(
-        tmp_path, *targets, *BEHAVIOURS["no-done"].options, "--runs", "3", "--format", "json"
-    )
+    options = BEHAVIOURS["no-done"].options
+    ((code, out, err),) = sweeps(tmp_path, [*targets, *options, "--runs", "3", "--format", "json"])
     told = json.loads(out)
     assert code == 1
     assert "counted 15 of 40 prompt tokens" in err

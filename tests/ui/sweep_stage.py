@@ -19,11 +19,10 @@ from sparktop.model.load import concurrency_point
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSpec, Watch
-from sparktop.panels.parts.text import row_text
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import Notice, SweepEnded, SweepEvent
+from sparktop.sweep.run.progress import SweepEnded, SweepEvent
 from sparktop.sweep.session import Stage, Sweeping
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.dialogs import AskScreen
@@ -31,8 +30,8 @@ from sparktop.ui.screens.sweep import SweepScreen
 from stage.rehearsal import Rehearsal, RouterPart
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import Clock, PlayedSweep
+from tests.ui.board import Board
 
-SIZES = [(80, 24), (200, 50)]
 PRESET = SweepSpec(
     "quick", targets=("spark-a", "proxy"), concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3
 )
@@ -123,7 +122,7 @@ def noted_by(app: SparktopApp) -> list[str]:
     return told
 
 
-class SweepStage:
+class SweepStage(Board):
     """An app on simulated servers that stand still, whose sweeps the test plays."""
 
     def __init__(
@@ -148,7 +147,7 @@ class SweepStage:
             self.store = Store(self.watch)
         self.env = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
         self.folder = home / "data" / "sparktop" / "sweeps"
-        self.app = SparktopApp(
+        super().__init__(
             self.store.snapshot,
             store=self.store,
             watch=self.watch,
@@ -210,15 +209,9 @@ class SweepStage:
         assert isinstance(screen, SweepScreen)
         return screen
 
-    def text(self) -> str:
-        """Return the text of the topmost canvas."""
-        screen = self.app.screen
-        canvas = screen.canvas if isinstance(screen, SweepScreen) else self.app.overview.canvas
-        return "\n".join(row_text(row) for row in canvas.rows)
-
-    def footer(self) -> str:
-        """Return the last row."""
-        return self.text().splitlines()[-1]
+    async def press(self, *keys: str) -> None:
+        """Press keys; say yes where the screen asks about the requests of others alone."""
+        await press(self.pilot, *keys)
 
     def toasts(self) -> list[str]:
         """Return the text of every notice so far, also of those that a newer one has replaced."""
@@ -244,21 +237,28 @@ class SweepStage:
         await self.sweeping.settled()
         self.app._redraw()
 
-    async def start(self, pilot: Pilot[None], key: str = "s") -> None:
+    async def start(self, key: str = "s") -> None:
         """Press the key, and let the countdown end."""
-        await press(pilot, key)
-        await self.counted_down(pilot)
+        await self.press(key)
+        await self.counted_down()
 
-    async def counted_down(self, pilot: Pilot[None]) -> None:
+    async def counted_down(self) -> None:
         """Let the countdown end: the sweep starts."""
         self.countdowns[-1].set_result(None)
-        await pilot.pause()
+        await self.pilot.pause()
         assert self.at() is Stage.RUNNING
 
-    async def finish(self, pilot: Pilot[None], result: SweepResult | None = None) -> None:
+    async def finish(self, result: SweepResult | None = None) -> None:
         """End the sweep with a result, and wait until it is drawn."""
         self.runner.end(result or whole_result())
-        await over(self, pilot)
+        await self.over()
+
+    async def over(self) -> None:
+        """Wait until the sweep is over and drawn."""
+        task = self.sweeping._task
+        assert task is not None
+        await task
+        await self.pilot.pause()
 
 
 class _Fold:
@@ -288,19 +288,6 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
             await pilot.pause()
 
 
-async def over(stage: SweepStage, pilot: Pilot[None]) -> None:
-    """Wait until the sweep is over and drawn."""
-    task = stage.sweeping._task
-    assert task is not None
-    await task
-    await pilot.pause()
-
-
 def key(target: str, concurrency: int) -> LevelKey:
     """Return a level's key."""
     return LevelKey(target, concurrency_point(concurrency), 100)
-
-
-def notice(words: str) -> Notice:
-    """Return a notice."""
-    return Notice(words)

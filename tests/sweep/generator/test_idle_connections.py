@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-import pytest
-
-from sparktop.model.load import EndReason, LoadMode, RequestStarted
-from sparktop.sweep.generator.connection import Connection, ConnectionPool
+from sparktop.model.load import LoadMode, RequestStarted
 from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.terms.request_errors import count_errors
@@ -74,29 +71,3 @@ async def test_a_request_that_the_server_gave_up_later_is_a_failure(in_process: 
     loaded = await in_process.load(give_up, mode=LoadMode.STEADY, concurrency=1, requests=3)
     assert count_errors(loaded.events) == {"disconnected": 1}
     assert in_process.server.asked == 3
-
-
-async def test_a_run_may_be_cancelled_while_a_request_is_sent_again(
-    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The request ends as cancelled, and the run ends without an error."""
-    whole, waits = ConnectionPool.open, asyncio.Event()
-
-    async def open_slowly(pool: ConnectionPool) -> Connection:
-        if in_process.server.asked > 1:
-            waits.set()
-            await asyncio.Event().wait()
-        return await whole(pool)
-
-    async def cancel() -> None:
-        await waits.wait()
-        assert in_process.client is not None
-        in_process.client.cancel()
-
-    monkeypatch.setattr(ConnectionPool, "open", open_slowly)
-    cancelling = asyncio.create_task(cancel())
-    paced = OpenLoop("constant", 20.0, None, 0.0, 600.0, 600.0, "seed")
-    async with asyncio.timeout(60):
-        loaded = await in_process.load(break_off, mode=LoadMode.OPEN, concurrency=1, open_loop=paced)
-    await cancelling
-    assert [end.reason for end in loaded.ends if end.request_id.endswith("-1")] == [EndReason.ABORT]

@@ -33,24 +33,6 @@ async def test_requests_begin_when_they_are_due(in_process: InProcess) -> None:
     assert all(end.ok for end in loaded.ends[:50])
 
 
-async def test_a_stall_of_the_server_does_not_stop_arrivals(in_process: InProcess) -> None:
-    """Requests begin while none is answered: the server answers once 30 of them wait."""
-    many, waiting = asyncio.Event(), 0
-
-    async def behave(asked: Asked) -> None:
-        nonlocal waiting
-        waiting += 1
-        if waiting == 30:
-            many.set()
-        await many.wait()
-        await asked.stream()
-
-    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=512, open_loop=FAST)
-    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
-    assert len(dues(starts)) == 40
-    assert loaded.log.most_in_flight >= 30
-
-
 async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess) -> None:
     """Every request that was due in a stall of 1 s waits for its end, however few are in flight at once."""
     stall: list[float] = []

@@ -80,17 +80,6 @@ def test_results_are_listed_by_their_start_whatever_their_names(shelf: Shelf) ->
     assert shelf.listed() == ["a.json", "b.json", "c.json"]
 
 
-def test_an_unreadable_file_is_a_row_that_says_why(shelf: Shelf) -> None:
-    """Its line names what is wrong, without the folder that all have in common."""
-    (shelf.folder / "x.json").write_text('{"schema": "sparktop.sweep/99"}')
-    shelf.touch("x.json", LONG_AGO)
-    shelf.listed()
-    (row,) = shelf.history.rows()
-    assert (row.status, row.started_at) == ("unreadable", None)
-    assert row.problem is not None
-    assert row.problem.startswith("x.json: is not a result of a sweep of this version")
-
-
 def test_a_sweep_without_an_end_may_be_running(shelf: Shelf) -> None:
     """Written minutes ago it is unfinished; written hours ago it was broken off. So is an empty file."""
     shelf.keep("run.json", status=None, finished_at=None, written=NOW - timedelta(minutes=14))
@@ -114,19 +103,6 @@ def test_a_sweep_that_may_be_running_is_not_deleted(shelf: Shelf) -> None:
     told = shelf.history.delete(["run.json", "old.json"])
     assert "may be running still" in told
     assert shelf.listed() == ["run.json"]
-
-
-def test_what_is_deleted_is_gone(shelf: Shelf) -> None:
-    """The files are removed, one by one or together, and another start does not list them."""
-    for number, name in enumerate(("a.json", "b.json", "c.json", "d.json")):
-        shelf.keep(name, days=number)
-    shelf.listed()
-    assert shelf.history.delete(["a.json"]).startswith("deleted quick ")
-    assert shelf.history.delete(["b.json", "c.json"]) == "deleted 2 results"
-    assert shelf.history.delete(["a.json"]) == "nothing to delete"
-    shelf.restart()
-    assert shelf.listed() == ["d.json"]
-    assert [path.name for path in shelf.folder.iterdir()] == ["d.json"]
 
 
 def test_a_file_that_cannot_be_removed_is_a_line(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import (
     Pace,
@@ -57,17 +57,6 @@ def test_published_limits() -> None:
         find_limits("mlperf-gpt-oss-12b")
     with pytest.raises(UsageError, match="known: mlperf-gpt-oss-120b, "):
         find_limits("arena")
-
-
-@pytest.mark.parametrize("kind", list(LoadKind))
-def test_plans_of_all_kinds(kind: LoadKind) -> None:
-    """They have no level of their own; the search chooses them."""
-    plan = make_capacity_plan(default_capacity(kind), [TARGET], SweepSpec())
-    modes = {LoadKind.CONCURRENCY: LoadMode.STEADY, LoadKind.RATE: LoadMode.OPEN}
-    assert (plan.kind, plan.axis, plan.preset) == (kind, (), "capacity")
-    assert plan.mode is modes.get(kind, LoadMode.AGENTS)
-    assert plan.duration_s
-    assert (plan.conversations is not None) is (kind is LoadKind.AGENTS)
 
 
 def test_levels_last_as_long_as_a_judgement_needs() -> None:

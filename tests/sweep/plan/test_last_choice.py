@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.targets import GuardLimits
-from sparktop.sweep.plan.draft import Draft, draft_of, recall, remember, still_there
+from sparktop.sweep.plan.draft import Draft, draft_of, recall, remember
 from sparktop.sweep.plan.presets import BUILT_IN
 
 CHOSEN = replace(
@@ -62,13 +62,6 @@ def test_what_the_file_says_is_clean(tmp_path: Path) -> None:
     assert found.concurrency == "1 [31m"
     assert len(found.model) == 400
     assert found.targets == ("a", "b")
-
-
-def test_what_is_gone_is_dropped() -> None:
-    """A preset that no longer exists becomes the usual one; a target that is gone loses its mark."""
-    found = still_there(replace(CHOSEN, preset="mine"), {"quick"}, {"spark-a"})
-    assert (found.preset, found.targets) == ("quick", ("spark-a",))
-    assert still_there(CHOSEN, {CHOSEN.preset}, {"proxy", "spark-a"}) == CHOSEN
 
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:

@@ -8,33 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadMode
-from sparktop.sweep.plan.plan import Load, Order, Plan, Stint, SweepTarget, loads, stints
+from sparktop.sweep.plan.plan import Load, Order, Plan, Stint, SweepTarget, stints
 from sparktop.sweep.run.forecast import Estimate
 
 TARGETS = tuple(SweepTarget(name, f"http://{name}:8000") for name in ("a", "b", "c"))
 PLAN = Plan(TARGETS[:2], concurrency=(1, 4), runs=3, pp=128)
-
-
-def told(plan: Plan) -> list[tuple[str, int, tuple[int, ...] | None]]:
-    return [(one.target.name, one.load.concurrency, one.runs) for one in stints(plan)]
-
-
-def test_ascending_goes_target_by_target() -> None:
-    """Each target has all its levels, from the first concurrency to the last, before the next begins."""
-    runs = (0, 1, 2)
-    assert told(PLAN) == [("a", 1, runs), ("a", 4, runs), ("b", 1, runs), ("b", 4, runs)]
-
-
-def test_abba_interleaves_the_runs_of_a_level() -> None:
-    """Runs go A B, B A, A B, and those of one target that follow one another are one stint."""
-    plan = replace(PLAN, order=Order.ABBA, concurrency=(4,))
-    assert told(plan) == [("a", 4, (0,)), ("b", 4, (0, 1)), ("a", 4, (1, 2)), ("b", 4, (2,))]
-
-
-def test_every_prompt_length_meets_every_concurrency() -> None:
-    """Of several lengths each level is made with each."""
-    plan = replace(PLAN, prompt_lengths=(10, 20))
-    assert loads(plan) == [Load(10, 1), Load(10, 4), Load(20, 1), Load(20, 4)]
 
 
 @given(
@@ -62,11 +40,6 @@ def test_a_level_bounded_by_requests_has_as_many_runs_as_that_takes() -> None:
     assert [plan.runs_of(c) for c in (1, 4, 16)] == [10, 3, 1]
     assert replace(plan, mode=LoadMode.STEADY).runs_of(4) == 3
     assert replace(PLAN, duration_s=20.0).runs_of(4) is None
-
-
-def test_nothing_is_foretold_before_the_first_run() -> None:
-    """The speed of a server is unknown before its first request."""
-    assert Estimate(PLAN).left_s(list(stints(PLAN))) is None
 
 
 def test_what_is_left_counts_runs_and_warm_ups() -> None:

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.slo import any_falls, any_rises, parse_slo, runs_needed, words_of
 
@@ -51,14 +50,6 @@ def test_a_quantile_gets_the_runs_that_it_needs() -> None:
     """A p90 needs 36 requests, whatever the plan says."""
     assert [needed("ttft_p90_ms=1", c) for c in (1, 12, 16, 64)] == [36, 3, 3, 3]
     assert needed("e2e_p99_ms=1", 4) == 92
-
-
-def test_no_level_of_a_search_has_fewer_than_three_runs() -> None:
-    """Neither with bursts nor with steady load, whatever the plan says: one run gives no certainty."""
-    assert needed("decode_tps=1", 4, runs=1) == 3
-    steady = replace(PLAN, slo=parse_slo("ttft_p90_ms=1"), mode=LoadMode.STEADY, duration_s=10.0, runs=1)
-    assert runs_needed(steady, 64) == 3
-    assert runs_needed(replace(steady, runs=5), 64) == 5
 
 
 def test_conditions_bound_the_concurrency_from_one_side() -> None:

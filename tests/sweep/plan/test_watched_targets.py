@@ -75,14 +75,6 @@ def test_keys_reach_the_targets_and_no_text() -> None:
     assert "secret" not in repr(targets)
 
 
-def test_a_found_router_takes_its_backends_from_the_board() -> None:
-    """Routers that discovery found are not in `Watch`: the snapshot says what is behind them."""
-    targets = watched_targets(Watch(), SEEN)
-    assert targets[0].name == "proxy"
-    assert targets[0].backends == {"spark-a": A, "spark-b": B}
-    assert targets[0].deployments == {"own": "spark-b", "told": "spark-b"}
-
-
 def test_what_stands_in_the_configuration_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A found server elsewhere is a stranger; one on this machine is not."""
     monkeypatch.setattr(module, "own_hosts", lambda: frozenset({"10.0.0.3"}))
@@ -122,13 +114,6 @@ TARGETS = watched_targets(WATCH, SEEN)
 def test_a_panel_means_targets(kind: str, name: str, names: tuple[str, ...]) -> None:
     """What is selected is loaded: itself, the router of its group, or all on its machine; else all."""
     assert chosen_names(TARGETS, SEEN, kind, name) == names
-
-
-def test_a_machine_is_known_from_either_side() -> None:
-    """The board or the target itself may say where a server runs."""
-    bare = [replace(one, nodes=()) for one in TARGETS]
-    assert chosen_names(bare, SEEN, "node", "n2") == ("spark-b", "found")
-    assert chosen_names(TARGETS, picture(), "node", "n2") == ("spark-b", "found")
 
 
 RIVAL = RouterTarget("rival", "http://10.0.0.9:4001", backends=("spark-a", "spark-b"), api_key="secret-v")

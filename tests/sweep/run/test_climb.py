@@ -7,14 +7,12 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.sweep.compare.ratio import main_rate
-from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests
 from sparktop.sweep.run.search import next_step, saturation
 from stage.sweep import RehearsedSweep
 
 MOST = 256
-TARGETS = (SweepTarget("a", "http://127.0.0.1:8000"),)
 
 
 def level(concurrency: int, *values: float, failed: int = 0) -> LevelResult:
@@ -67,13 +65,6 @@ def test_the_gap_below_the_best_level_is_closed() -> None:
     levels = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102), level(32, 99, 101, 102)]
     assert climbed(*levels) == 8
     assert climbed(*levels, level(8, 99.5, 100, 101)) is None
-
-
-def test_failed_requests_end_it() -> None:
-    """A server that fails under load is not loaded more."""
-    step = next_step([level(4, 10, 11, 12), level(16, 40, 41, 42, failed=2)], MOST, 0.01)
-    assert (step.concurrency, step.words) == (None, "requests failed")
-    assert next_step([], MOST, 0.01).concurrency is None
 
 
 def test_single_runs_go_by_their_means() -> None:

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from sparktop.commands.sweep.run import plan_line
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSpec
-from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, Validity
-from sparktop.sweep.run.forecast import Forecast, forecast, pieces
+from sparktop.sweep.run.forecast import forecast, pieces
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
 
@@ -48,19 +47,6 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     )
 
 
-def test_the_slots_of_the_servers_bound_the_first_forecast() -> None:
-    """More requests than the servers run at once are never sent, so they take no time."""
-    plan = make_plan(BUILT_IN[0], [A])
-    free, bound, full = (forecast(plan, [], slots).time for slots in ({}, {"a": 32}, {"a": 16}))
-    assert free is not None
-    assert bound is not None
-    assert full is not None
-    assert free.least_s == bound.least_s == full.least_s
-    assert free.most_s > bound.most_s > full.most_s
-    assert forecast(plan, [], {"a": 32}).most_concurrency == 32
-    assert forecast(plan, [], {"a": 16}).most_concurrency is None
-
-
 def test_a_plan_that_may_go_on_says_how_far() -> None:
     """With an earlier sweep both times are known: to the last planned level, and to the limit."""
     plan = replace(PLAN, climb_to=8)
@@ -75,14 +61,6 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     full = swept()
     full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
     assert forecast(plan, [full]).most_concurrency == 4
-
-
-def test_levels_bounded_otherwise_count_otherwise() -> None:
-    """By requests: as many runs as that takes; by time: the number is unknown; steady: those of each run."""
-    assert forecast(replace(PLAN, requests=5), []).requests == 5 + 6
-    assert forecast(replace(PLAN, duration_s=5.0), []).requests is None
-    assert forecast(replace(PLAN, mode=LoadMode.STEADY, requests=7), []).requests == 2 * 3 * 7
-    assert forecast(replace(PLAN, mode=LoadMode.STEADY, duration_s=5.0), []).prompt_tokens is None
 
 
 def test_the_same_sweep_again_takes_as_long() -> None:
@@ -108,18 +86,6 @@ def test_other_lengths_stretch_prefill_and_decode_apart() -> None:
     found = forecast(plan, [swept()])
     assert found.seconds == pytest.approx(10 * 1.0 + 2 * (RUN_S - 1.0) + BEGIN_S + PAUSE_S)
     assert found.why == f"a guess, from other lengths in your sweep of {WHEN}"
-
-
-def test_the_nearest_sweep_counts_then_the_newest() -> None:
-    """One of the same load, however old, before a newer one of others; of two alike the newer."""
-    old, new = swept(days=-9), swept(made_level(1, step=0.5), made_level(2, step=0.5), days=-1)
-    other = swept(made_level(8), days=0)
-    assert forecast(PLAN, [other, new, old]).why == f"estimated from your sweep of {_when(new)}"
-    assert forecast(PLAN, [other, old]).why == f"estimated from your sweep of {_when(old)}"
-
-
-def _when(result: SweepResult) -> str:
-    return f"{result.started_at.astimezone():%-d %b %H:%M}"
 
 
 @pytest.mark.parametrize(
@@ -165,23 +131,6 @@ def test_a_simulated_engine_is_foretold_within_a_third(known: Sequence[int], ask
     assert found is not None
     truth = sum(simulated_level(c, 128, 64, 3).duration_s or 0.0 for c in asked)
     assert found - BEGIN_S - PAUSE_S * len(asked) == pytest.approx(truth, rel=1 / 3)
-
-
-def test_a_forecast_in_words() -> None:
-    """Singular where there is one; no warm-up where there is none; unbounded requests say so."""
-    time = TimeRange(6.2, 9.1)
-    one = Forecast(1, 0, 100, 4, 7.2, "estimated from your sweep of 1 Jan 10:00", levels=1, time=time)
-    assert pieces(one) == (
-        "1 request",
-        "100 prompt + 4 output tokens",
-        "5 to 10 s: 1 level; estimated from your sweep of 1 Jan 10:00",
-    )
-    timed = Forecast(None, 3, None, None, None, "unknown: a not measured before")
-    assert pieces(timed) == (
-        "as many requests as there is time for + 3 warm-up",
-        "tokens as they come",
-        "time unknown: a not measured before",
-    )
 
 
 @pytest.mark.parametrize(("duration_s", "expected_s"), [(60.0, 15.0), (3600.0, 120.0)])

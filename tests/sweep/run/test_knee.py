@@ -25,13 +25,6 @@ def test_both_ends_are_close_to_the_capacity(capacity_per_s: float, first_per_s:
     assert search.highest < capacity_per_s <= search.too_much <= GAP * search.highest
 
 
-def test_a_server_that_keeps_up_with_everything_ends_the_search() -> None:
-    """The search ends at the highest rate allowed, and names no rate that is too much."""
-    search = searched(1e9, 1.0, 40.0)
-    assert (search.highest, search.too_much) == (40.0, None)
-    assert search.words() == "keeps up with 40 /s"
-
-
 def test_a_server_that_keeps_up_with_nothing_ends_the_search() -> None:
     """The number of levels is limited, and the answer says that no rate held."""
     search = KneeSearch(8.0)

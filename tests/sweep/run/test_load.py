@@ -38,12 +38,6 @@ def test_looks_of_different_moments_are_not_added_up() -> None:
     assert same_moment(looks, running, FLYING) == [31.0]
 
 
-def test_no_more_ran_than_was_in_flight() -> None:
-    """The sum of 23 and 23 is limited to the 32 requests that the client has in flight."""
-    looks = {"a": [look(1.0, 23.0)], "b": [look(1.04, 23.0)]}
-    assert same_moment(looks, running, FLYING) == [32.0]
-
-
 @pytest.mark.parametrize("looks", [{}, {"a": []}, {"a": [look(1.0, 1.0)], "b": [look(1.0, None)]}])
 def test_a_server_that_does_not_report_leaves_the_sum_unknown(looks: dict[str, list[ServerPoint]]) -> None:
     """Part of a sum is not the sum."""
@@ -89,10 +83,3 @@ def test_where_nobody_names_who_served_full_slots_show() -> None:
         "up to 3 requests waited (1 of 1 polls) while all of its 48 slots were taken"
     )
     assert queue_reason(backend_queue("a", [look(1.0, 47.0, 3.0)], 48, None), 64) is None
-
-
-def test_a_server_without_looks_is_judged_by_arithmetic() -> None:
-    """Without a page in a short run: more requests at once than slots must wait all the same."""
-    assert queue_reason(backend_queue("a", [], 48, 64), 64) is not None
-    assert queue_reason(backend_queue("a", [], 48, 48), 64) is None
-    assert queue_reason(backend_queue("a", [], None, None), 64) is None

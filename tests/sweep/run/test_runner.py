@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.load import LevelEnded, LevelStarted, LoadMode, RequestEnded, RequestStarted
+from sparktop.model.load import LoadMode
 from sparktop.simulation.calibration import MODEL
-from sparktop.sweep.generator.wire import RunLoad, WorkerMessage
 from sparktop.sweep.plan.plan import Order
-from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import (
-    LevelMeasured,
     LoadTold,
     Phase,
     PhaseChanged,
-    RunTold,
-    SweepEnded,
     SweepEvent,
 )
-from sparktop.sweep.run.worker_process import SweepWorker
 from tests.sweep.watched_servers import QUICK, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -58,51 +50,6 @@ async def test_our_counts_are_the_servers_own() -> None:
         ("spark-a", 4, 0),
         ("spark-a", 4, 1),
     ]
-
-
-async def test_the_same_seed_sends_the_same_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To a server that takes a salt: a new one for each run, the same prompts again, and no cache hit."""
-    sent: list[RunLoad] = []
-    run = SweepWorker.run
-
-    def noting(worker: SweepWorker, command: RunLoad) -> AsyncIterator[WorkerMessage]:
-        sent.append(command)
-        return run(worker, command)
-
-    monkeypatch.setattr(SweepWorker, "run", noting)
-    async with watched() as servers:
-        plan = servers.plan(concurrency=(2,), seed=5, warmup=False)
-        results = [await servers.runner(plan).run() for _ in range(2)]
-    made = [(one.seed, one.prompt_salt) for one in sent]
-    assert made[:2] == made[2:]
-    assert made[0] != made[1]
-    assert len({one.cache_salt for one in sent}) == 4
-    for result in results:
-        assert result.targets[0].fresh_by == "cache_salt"
-        (level,) = result.targets[0].levels
-        assert level.server is not None
-        assert level.server.prefix_cache_hit_percent == 0
-
-
-async def test_the_events_tell_the_whole_sweep() -> None:
-    """Starts and ends of requests pair up, and the figures made of them are the result's."""
-    async with watched() as servers:
-        await servers.runner(servers.plan(concurrency=(4,))).run()
-    assert isinstance(servers.events[-1], SweepEnded)
-    live = [told for told in servers.events if isinstance(told, LoadTold)]
-    runs = [told for told in servers.events if isinstance(told, RunTold)]
-    assert [(told.run, told.warm_up) for told in runs] == [(0, True), (0, False), (1, False)]
-    for kind in (RequestStarted, RequestEnded):
-        assert sum(isinstance(one, kind) for told in live for one in told.events) == 12
-    assert sum(one.tokens for told in live for one in told.bins) == 3 * 4 * 16
-    ends = [one for told in live for one in told.events if isinstance(one, LevelStarted | LevelEnded)]
-    assert [type(one) for one in ends] == [LevelStarted, LevelEnded]
-    (measured,) = [told for told in servers.events if isinstance(told, LevelMeasured)]
-    events = [one for told in runs if not told.warm_up for one in told.events]
-    figures = level_result(ends[0].level, collect(events))
-    assert figures.decode_tps is not None
-    assert measured.level.decode_tps is not None
-    assert measured.level.decode_tps.values == figures.decode_tps.values
 
 
 async def test_a_router_is_measured_with_who_served() -> None:

@@ -10,12 +10,6 @@ import pytest
 from sparktop.sweep.run.router_side import BackendNames, routing_test
 
 
-def test_turns_are_alternating() -> None:
-    """Round-robin has more stretches than chance gives."""
-    assert routing_test("ab" * 20).word == "alternating"
-    assert routing_test("abc" * 15).word == "alternating"
-
-
 def test_waves_are_bunched() -> None:
     """Eight requests to one backend, then eight to the other, are called bunched."""
     found = routing_test(("a" * 8 + "b" * 8) * 3)

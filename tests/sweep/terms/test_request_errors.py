@@ -11,8 +11,6 @@ import pytest
 from sparktop.model.failure import FailureKind
 from sparktop.sweep.terms.request_errors import (
     connect_failure,
-    event_failure,
-    request_failure,
     status_failure,
 )
 
@@ -62,17 +60,3 @@ def test_what_a_status_means(
     """A status is counted with its number, unless it says that model or backends are missing."""
     found = status_failure(status, words, 1.0, Place(router=router), None)
     assert (found.word, found.kind, found.status) == (word, kind, status)
-
-
-def test_a_router_may_reject_inside_a_stream() -> None:
-    """A router that finds no backend after its answer began has rejected the request all the same."""
-    words = "No deployments available for selected model"
-    assert event_failure(words, 1.0, Place(router=True)).word == "router_rejection"
-    assert event_failure(words, 1.0, Place()).word == "error_event"
-
-
-def test_messages_are_one_clean_line() -> None:
-    """Whatever a server says, the message is one printable line of bounded length."""
-    found = request_failure("http:500", "a\x1b[31m\nb" * 500, 1.0, 500)
-    assert found.message.isprintable()
-    assert len(found.message) <= 200

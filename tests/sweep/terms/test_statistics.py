@@ -14,7 +14,6 @@ from sparktop.sweep.terms.statistics import (
     P95_FROM,
     P99_FROM,
     falling_shares,
-    quantile,
     student_t,
     variance,
     wilson,
@@ -35,13 +34,6 @@ def test_students_t_is_that_of_the_tables(share: float, freedom: int, expected: 
     assert student_t(share, freedom) == pytest.approx(expected, abs=6e-5 * abs(expected))
 
 
-@pytest.mark.parametrize(("share", "freedom"), [(0.0, 3), (1.0, 3), (0.5, 0)])
-def test_nonsense_is_refused(share: float, freedom: int) -> None:
-    """No quantile at the ends, none without a degree of freedom."""
-    with pytest.raises(ValueError, match="share"):
-        student_t(share, freedom)
-
-
 @pytest.mark.parametrize(("share", "least"), [(0.9, P90_FROM), (0.95, P95_FROM), (0.99, P99_FROM)])
 def test_the_least_numbers_are_where_an_interval_exists(share: float, least: int) -> None:
     """With this number of values the largest lies above the quantile in 97.5 % of samples, with fewer not."""
@@ -54,13 +46,6 @@ def test_a_variance_is_the_standard_librarys(values: list[float]) -> None:
     exact, largest = statistics.variance(values), max(map(abs, values))
     assert variance(values) == pytest.approx(exact, rel=1e-9, abs=1e-24 * largest**2)
     assert variance([values[0]] * len(values)) == 0.0
-
-
-def test_a_quantile_lies_straight_between_neighbours() -> None:
-    """A tenth of the way through four values is three tenths of the first gap."""
-    assert quantile([1.0, 2.0, 3.0, 10.0], 0.1) == pytest.approx(1.3)
-    assert quantile([1.0, 2.0, 3.0, 10.0], 1.0) == 10.0
-    assert quantile([4.0], 0.9) == 4.0
 
 
 @pytest.mark.parametrize(
@@ -76,13 +61,6 @@ def test_a_quantile_lies_straight_between_neighbours() -> None:
 def test_wilson_intervals(met: int, count: int, low: float, high: float) -> None:
     """Without a miss, 73 of 73 cases show 95 % and 381 of 381 show 99 %; others as in tables."""
     assert wilson(met, count) == pytest.approx((low, high), abs=5e-5)
-
-
-def test_falling_shares_pool_neighbours_that_rise() -> None:
-    """Samples in falling order stay; a rise is shared by both, in proportion to their sizes."""
-    assert falling_shares([(10, 10), (9, 10), (5, 10)]) == [1.0, 0.9, 0.5]
-    assert falling_shares([(8, 10), (90, 90), (0, 10)]) == [0.98, 0.98, 0.0]
-    assert falling_shares([(0, 0), (5, 10), (0, 0), (2, 10)]) == [1.0, 0.5, 0.5, 0.2]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=12))

@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.sweep.history import IMPORTS
 from tests.ui.history_stage import RESULTS, Shown
-from tests.ui.sweep_stage import SweepStage, press
+from tests.ui.sweep_stage import SweepStage
 
 
 @pytest.fixture
@@ -39,21 +39,21 @@ async def test_a_sweep_on_the_screen_is_saved_as_html_and_markdown(
 ) -> None:
     """With one line that names the files, or says why there are none; the screen goes on."""
     stage = SweepStage(tmp_path)
-    async with stage.app.run_test(size=(120, 36)) as pilot:
+    async with stage.on():
 
         async def saved(*keys: str) -> str:
-            await press(pilot, *keys, "f2")
+            await stage.press(*keys, "f2")
             await stage.app.workers.wait_for_complete()
-            await pilot.pause()
+            await stage.pilot.pause()
             return stage.toasts()[-1]
 
-        await stage.start(pilot)
+        await stage.start()
         assert await saved("z") == "no level is done: there is nothing to report"
-        await press(pilot, "escape")
+        await stage.press("escape")
         stage.play()
-        await stage.finish(pilot)
+        await stage.finish()
         note = await saved("z")
-        assert "F2 report" in stage.text()
+        assert "F2 report" in stage.footer
         assert reports(here) == {".html": "<!DOCTYPE html>", ".md": "## sparktop sweep"}
         assert note == f"saved {stem(here)}.html and .md"
         gone = here / "gone"

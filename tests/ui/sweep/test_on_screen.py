@@ -19,10 +19,7 @@ from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.screens.sweep import SweepScreen
 from tests.ui.sweep_stage import (
     PRESET,
-    SIZES,
     SweepStage,
-    over,
-    press,
 )
 
 SWEEP = PanelKey("sweep", "")
@@ -33,13 +30,13 @@ def stage(tmp_path: Path) -> SweepStage:
     return SweepStage(tmp_path)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 async def test_s_counts_down_before_anything_is_sent(stage: SweepStage, size: tuple[int, int]) -> None:
     """The band says what will happen to whom and how to stop it; no runner is made before the end."""
-    async with stage.app.run_test(size=size) as pilot:
-        await press(pilot, "s")
+    async with stage.on(size):
+        await stage.press("s")
         assert stage.at() is Stage.COUNTDOWN
-        text = stage.text()
+        text = stage.text
         assert "┐sweep quick┌" in text
         assert "starts in 3 s" in text
         assert "spark-a (engine)" in text
@@ -50,63 +47,37 @@ async def test_s_counts_down_before_anything_is_sent(stage: SweepStage, size: tu
         assert stage.runners == []
         assert {row_width(row) for row in stage.app.overview.canvas.rows} == {size[0]}
         stage.countdowns[-1].set_result(None)
-        await pilot.pause()
+        await stage.pilot.pause()
         assert len(stage.runners) == 1
         assert [one.name for one in stage.runner.plan.targets] == ["spark-a", "proxy"]
         assert stage.at() is Stage.RUNNING
 
 
-async def test_esc_ends_the_countdown(stage: SweepStage) -> None:
-    """Nothing was sent, nothing is kept, and the board is as it was."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await pilot.pause()
-        before = stage.text()
-        await press(pilot, "s", "escape")
-        assert stage.at() is Stage.NONE
-        assert stage.countdowns[-1].cancelled()
-        assert stage.text() == before
-        assert not stage.folder.exists()
-
-
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 async def test_a_running_sweep_is_a_band_over_the_monitor(stage: SweepStage, size: tuple[int, int]) -> None:
     """The band shows the running level, the header the progress; the monitor stays below."""
-    async with stage.app.run_test(size=size) as pilot:
-        await stage.start(pilot)
+    async with stage.on(size):
+        await stage.start()
         stage.play(("spark-a", 1)).run("spark-a", Load(100, 2), 0, upto_s=1.5)
         stage.app._redraw()
-        text = stage.text()
+        text = stage.text
         assert "┐running┌" in text
         assert "spark-a, c = 2: run 1 of 3" in text
         assert "¹node" in text
         assert stage.app.overview.selected == SWEEP
-        assert " x stop " in stage.footer()
+        assert " x stop " in stage.footer
         assert "sweep 17 %" in text.splitlines()[0]
         assert {row_width(row) for row in stage.app.overview.canvas.rows} == {size[0]}
 
 
-@pytest.mark.parametrize("presets", range(4))
-async def test_the_band_is_there_in_every_view(stage: SweepStage, presets: int) -> None:
-    """Watch, compact, one backend and wall have the band at the top, and the monitor below it."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, *["v"] * presets)
-        await stage.start(pilot)
-        stage.play(("spark-a", 1))
-        assert "┐sweep quick┌" in stage.text().splitlines()[1]
-        assert "spark-b" in stage.text() or presets == 2
-        await press(pilot, "escape", "up", "down")
-        assert "┐sweep quick┌" in stage.text().splitlines()[1]
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage, size: tuple[int, int]) -> None:
+async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage) -> None:
     """The band shows the end and the name of the file; esc removes the band, the file stays."""
-    async with stage.app.run_test(size=size) as pilot:
-        await stage.start(pilot)
+    async with stage.on((80, 24)):
+        await stage.start()
         stage.play()
-        await stage.finish(pilot)
+        await stage.finish()
         assert stage.at() is Stage.OVER
-        assert "┐done┌" in stage.text()
+        assert "┐done┌" in stage.text
         (kept,) = stored(stage.folder)
         assert kept.result is not None
         assert kept.result.status == "done"
@@ -115,78 +86,51 @@ async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage, siz
         assert "started on spark-a, proxy" in started
         assert "done: 6 levels" in ended
         assert kept.path.name in ended
-        await press(pilot, "escape")
+        await stage.press("escape")
         assert stage.at() is Stage.NONE
-        assert "┐done┌" not in stage.text()
+        assert "┐done┌" not in stage.text
         assert kept.path.exists()
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_stopped_by_guard_says_why(stage: SweepStage, size: tuple[int, int]) -> None:
+async def test_stopped_by_guard_says_why(stage: SweepStage) -> None:
     """The word in the frame and the reason in the band; what was done is kept."""
-    async with stage.app.run_test(size=size) as pilot:
-        await stage.start(pilot)
+    async with stage.on((80, 24)):
+        await stage.start()
         stage.play(("spark-a", 1))
-        await stage.finish(pilot, stage.runner.short("stopped_by_guard", "spark-a: 91 °C is above 90 °C"))
-        assert "┐stopped by guard┌" in stage.text()
-        assert "91 °C is" in stage.text()
+        await stage.finish(stage.runner.short("stopped_by_guard", "spark-a: 91 °C is above 90 °C"))
+        assert "┐stopped by guard┌" in stage.text
+        assert "91 °C is" in stage.text
         assert stage.sweeping.path is not None
         assert load(stage.sweeping.path).status == "stopped_by_guard"
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage, size: tuple[int, int]) -> None:
+async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage) -> None:
     """The first press only asks; the second ends the load, and the file holds what is done."""
-    async with stage.app.run_test(size=size) as pilot:
-        await stage.start(pilot)
+    async with stage.on((80, 24)):
+        await stage.start()
         stage.play(("spark-a", 1), ("spark-a", 2))
-        await press(pilot, "x")
+        await stage.press("x")
         assert not stage.stopped_by()
         assert stage.toasts()[-1] == "press x again to stop the sweep; what is done is kept"
-        await press(pilot, "x")
-        await over(stage, pilot)
+        await stage.press("x")
+        await stage.over()
         assert stage.stopped_by() == "stopped by hand"
-        assert "┐cancelled┌" in stage.text()
+        assert "┐cancelled┌" in stage.text
         assert stage.sweeping.path is not None
         assert load(stage.sweeping.path).status == "cancelled"
         assert "2 levels kept" in stage.toasts()[-1]
         assert stage.sweeping.path.name in stage.toasts()[-1]
 
 
-async def test_while_one_runs_another_is_refused(stage: SweepStage) -> None:
-    """`s` and a preset's key say that a sweep runs; x without a sweep says that none does."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "x")
-        assert stage.toasts() == ["no sweep is running"]
-        await stage.start(pilot)
-        await press(pilot, "s", "f5")
-        assert stage.toasts()[1:] == ["a sweep runs already: x twice stops it"] * 2
-        assert len(stage.runners) == 1
-        stage.runner.cancel()
-        await over(stage, pilot)
-
-
 async def test_a_preset_key_starts_its_preset(stage: SweepStage) -> None:
     """A key of the configuration starts that preset on its targets; the help has it."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "question_mark")
+    async with stage.on():
+        await stage.press("question_mark")
         assert "start the sweep preset evening" in HelpScreen.text(stage.app.overview.key_table).plain
-        await press(pilot, "escape", "f5")
-        assert "┐sweep evening┌" in stage.text()
-        await stage.counted_down(pilot)
+        await stage.press("escape", "f5")
+        assert "┐sweep evening┌" in stage.text
+        await stage.counted_down()
         assert [one.name for one in stage.runner.plan.targets] == ["spark-b"]
-        stage.runner.cancel()
-        await over(stage, pilot)
-
-
-async def test_a_preset_whose_target_is_not_watched_is_told(tmp_path: Path) -> None:
-    """No sweep starts on a name that nothing has."""
-    lost = SweepSpec("lost", targets=("spark-z",), key="f6")
-    stage = SweepStage(tmp_path, sweeps=(PRESET, lost))
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "f6")
-        assert stage.toasts() == ["nothing of that name is watched: spark-z"]
-        assert stage.at() is Stage.NONE
 
 
 def free() -> tuple[SweepSpec, ...]:
@@ -197,138 +141,145 @@ def free() -> tuple[SweepSpec, ...]:
 async def test_s_sweeps_what_is_selected(tmp_path: Path) -> None:
     """A selected backend is the target; with nothing selected the router; on the band the same once more."""
     stage = SweepStage(tmp_path, sweeps=free())
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await stage.start(pilot)
+    async with stage.on():
+        await stage.start()
         assert [one.name for one in stage.runner.plan.targets] == ["proxy"]
         stage.runner.cancel()
-        await over(stage, pilot)
+        await stage.over()
         stage.app.overview.selected = PanelKey("backend", "spark-b")
         for _ in range(2):
-            await stage.start(pilot)
+            await stage.start()
             assert [one.name for one in stage.runner.plan.targets] == ["spark-b"]
             assert stage.app.overview.selected == SWEEP
             stage.runner.cancel()
-            await over(stage, pilot)
+            await stage.over()
 
 
 async def test_a_target_from_elsewhere_asks_first(tmp_path: Path) -> None:
     """What is neither configured nor on this machine gets no load without a yes."""
     stage = SweepStage(tmp_path, source="arguments", router=False, sweeps=free())
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await pilot.pause()
+    async with stage.on():
+        await stage.pilot.pause()
         stage.app.overview.selected = PanelKey("backend", "spark-b")
-        await press(pilot, "s")
+        await stage.press("s")
         assert isinstance(stage.top(), AskScreen)
-        await press(pilot, "n")
+        await stage.press("n")
         assert stage.at() is Stage.NONE
-        await press(pilot, "s", "y")
+        await stage.press("s", "y")
         assert stage.at() is Stage.COUNTDOWN
-        await press(pilot, "escape")
+        await stage.press("escape")
 
 
 async def test_without_servers_s_says_so(tmp_path: Path) -> None:
-    """With nothing watched there is nothing to sweep, and no error."""
+    """With nothing watched, or nothing of a preset's name, there is nothing to sweep, and no error."""
     stage = SweepStage(tmp_path, drop=True, sweeps=())
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "s")
+    async with stage.on((80, 24)):
+        await stage.press("s")
         assert stage.toasts() == ["nothing to sweep: no server or router is watched yet"]
+    lost = SweepStage(tmp_path, sweeps=(PRESET, SweepSpec("lost", targets=("spark-z",), key="f6")))
+    async with lost.on():
+        await lost.press("f6")
+        assert (lost.toasts(), lost.at()) == (["nothing of that name is watched: spark-z"], Stage.NONE)
 
 
 async def test_the_band_opens_the_full_screen(stage: SweepStage) -> None:
     """z, Enter and a second click on the band show the sweep on the whole screen; esc goes back."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await stage.start(pilot)
+    async with stage.on():
+        await stage.start()
         stage.play(("spark-a", 1))
         for keys in (("z",), ("enter",)):
-            await press(pilot, *keys)
+            await stage.press(*keys)
             assert isinstance(stage.top(), SweepScreen)
-            await press(pilot, "escape")
+            await stage.press("escape")
             assert stage.top() is stage.app.overview
-        await press(pilot, "down")
+        await stage.press("down")
         assert stage.app.overview.selected != SWEEP
         for _ in range(2):
-            await pilot.click("#canvas", offset=(20, 3))
-            await pilot.pause()
+            await stage.click(*(20, 3))
+            await stage.pilot.pause()
         assert isinstance(stage.top(), SweepScreen)
-        stage.runner.cancel()
-        await over(stage, pilot)
-
-
-async def test_the_footer_is_clickable(stage: SweepStage) -> None:
-    """In a countdown the footer's first words stop it."""
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "s")
-        await pilot.click("#canvas", offset=(stage.footer().index("stops it"), 23))
-        await pilot.pause()
-        assert stage.at() is Stage.NONE
-        assert stage.runners == []
-
-
-async def test_nothing_shortens_the_countdown(stage: SweepStage) -> None:
-    """No key and no doubled click starts the load before its three seconds are over."""
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "s", "s", "enter", "enter", "z", "space", "f5", "a")
-        await pilot.click("#canvas", offset=(20, 3), times=2)
-        await pilot.pause()
-        assert stage.at() is Stage.COUNTDOWN
-        assert stage.runners == []
-        await press(pilot, "escape")
 
 
 async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) -> None:
-    """Where requests run on a target, each key that loads it asks first: how many run, and what is loaded."""
-    async with stage.app.run_test(size=(80, 24)) as pilot:
+    """Where requests run on a target, every key that puts load on it asks first and names their number."""
+    async with stage.on((80, 24)):
         running = round(sum(view.running or 0 for view in stage.store.snapshot().backends))
         assert running > 0
         for key in ("s", "a", "f5"):
-            await pilot.press(key)
-            await pilot.pause()
+            await stage.pilot.press(key)
+            await stage.pilot.pause()
             assert isinstance(stage.top(), AskScreen)
             text = str(stage.top().query_one(Static).content)
             assert "running, " in text
             assert "requests of others" in text
             assert re.search(r"Put load on [\w -]+(, c1 to (at most )?c\d+)?\?$", text)
             assert stage.at() is Stage.NONE
-            await press(pilot, "n")
+            await stage.press("n")
             assert stage.at() is Stage.NONE
             assert stage.countdowns == []
 
 
 async def test_a_zoomed_panel_gives_way_to_the_countdown(stage: SweepStage) -> None:
     """Started where one panel is shown alone, the countdown is seen; a panel opened later has the board."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "b", "escape", "down", "z", "f5")
-        assert "starts in" in stage.text()
-        await stage.counted_down(pilot)
-        await press(pilot, "down", "z")
-        assert "┐running┌" not in stage.text()
-        assert "sweep" in stage.text().splitlines()[0]
-        stage.runner.cancel()
-        await over(stage, pilot)
-
-
-async def test_a_frozen_picture_stays_and_the_sweep_goes_on(stage: SweepStage) -> None:
-    """While frozen the band stands still, although the sweep still receives snapshots."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await stage.start(pilot)
-        await press(pilot, "p")
-        frozen = stage.text()
-        stage.play(("spark-a", 1))
-        assert stage.text() == frozen
-        await press(pilot, "p")
-        assert stage.text() != frozen
-        stage.runner.cancel()
-        await over(stage, pilot)
+    async with stage.on():
+        await stage.press("b", "escape", "down", "z", "f5")
+        assert "starts in" in stage.text
+        await stage.counted_down()
+        await stage.press("down", "z")
+        assert "┐running┌" not in stage.text
+        assert "sweep" in stage.text.splitlines()[0]
 
 
 async def test_the_palette_offers_presets_whatever_they_are_called(tmp_path: Path) -> None:
     """A preset's name is text, not markup, in the command palette and in the help."""
     odd = SweepSpec("[/b] [red", targets=("spark-b",), key="f6")
     stage = SweepStage(tmp_path, sweeps=(PRESET, odd))
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "ctrl+p", *"sweep")
+    async with stage.on():
+        await stage.press("ctrl+p", *"sweep")
         await stage.app.workers.wait_for_complete()
-        await press(pilot, "escape", "escape", "question_mark", "escape", "f6")
+        await stage.press("escape", "escape", "question_mark", "escape", "f6")
         assert stage.at() is Stage.COUNTDOWN
-        assert "┐sweep [/b] [red┌" in stage.text()
-        await press(pilot, "escape")
+        assert "┐sweep [/b] [red┌" in stage.text
+        await stage.press("escape")
+
+
+async def test_a_countdown_can_be_stopped_and_not_shortened(stage: SweepStage) -> None:
+    """Esc and the footer's first words stop it: nothing was sent or kept; no other key or click starts it."""
+    async with stage.on((80, 24)):
+        before = stage.text
+        await stage.press("s", "escape")
+        assert (stage.at(), stage.text == before) == (Stage.NONE, True)
+        assert stage.countdowns[-1].cancelled()
+        await stage.press("s")
+        await stage.click(stage.footer.index("stops it"), 23)
+        assert stage.at() is Stage.NONE
+        assert not stage.folder.exists()
+        await stage.press("s", "s", "enter", "enter", "z", "space", "f5", "a")
+        await stage.pilot.click("#canvas", offset=(20, 3), times=2)
+        await stage.pilot.pause()
+        assert (stage.at(), stage.runners) == (Stage.COUNTDOWN, [])
+        await stage.press("escape")
+
+
+async def test_the_band_is_there_in_every_view_and_a_second_sweep_is_refused(stage: SweepStage) -> None:
+    """At the top of watch, compact, one server and fleet view; p holds it still while the sweep goes on."""
+    async with stage.on():
+        await stage.press("x")
+        assert stage.toasts() == ["no sweep is running"]
+        await stage.start()
+        stage.play(("spark-a", 1))
+        for preset in range(4):
+            assert "┐sweep quick┌" in stage.rows[1]
+            assert "spark-b" in stage.text or preset == 2
+            await stage.press("escape", "up", "down")
+            assert "┐sweep quick┌" in stage.rows[1]
+            await stage.press("v")
+        await stage.press("s", "f5")
+        assert stage.toasts()[-2:] == ["a sweep runs already: x twice stops it"] * 2
+        assert len(stage.runners) == 1
+        await stage.press("p")
+        held = stage.text
+        stage.play(("spark-a", 2))
+        assert stage.text == held
+        await stage.press("p")
+        assert stage.text != held

@@ -25,10 +25,6 @@ def request(length: int, blocks: tuple[int, ...] = (), *, number: int = 0, scope
     return TracedRequest(number, 0.0, length, 10, blocks, 64 if blocks else 0, scope)
 
 
-def shared_words(one: str, other: str) -> int:
-    return shared(one.split(), other.split())
-
-
 def shared(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
@@ -61,12 +57,3 @@ def test_equal_ids_give_equal_beginnings() -> None:
     assert whole[1] == 128
     assert 128 <= same < 132
     assert one.endswith(other[-40:])
-
-
-def test_ids_of_another_scope_or_seed_give_other_text() -> None:
-    """A conversation's local ids stand for nothing outside it, and a new seed for nothing seen before."""
-    prompts = BlockPrompts(book(), PromptTokens(), "seed")
-    first, _ = prompts.prompt(request(128, (1, 2), scope="a"))
-    assert shared_words(first, prompts.prompt(request(128, (1, 2), scope="b"))[0]) < 5
-    again = BlockPrompts(book(), PromptTokens(), "other")
-    assert shared_words(first, again.prompt(request(128, (1, 2), scope="a"))[0]) < 5

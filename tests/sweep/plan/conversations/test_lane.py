@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import islice, pairwise
 
-import pytest
-
 from sparktop.model.conversation import CallStart
 from sparktop.sweep.plan.conversations import Lane, parse_conversations, planned_turns
 
@@ -46,18 +44,3 @@ def test_turns_follow_one_another_over_conversations() -> None:
             assert turn.place.known_tokens == before.prompt_tokens + before.output_tokens
         else:
             assert (turn.prompt_tokens, turn.place.known_tokens) == (160, 100)
-
-
-def test_a_conversation_that_is_given_up_is_followed_by_a_new_one() -> None:
-    """It begins after a human pause, with its first call."""
-    lane = Lane(PRESET, 1, 0)
-    lane.give_up()
-    step = lane.step()
-    assert (step.place.conversation, step.place.turn, step.pause_s) == (1, 0, 9)
-
-
-@pytest.mark.parametrize(("length", "count"), [(120, 0), (3000, 5)])
-def test_a_server_without_room_gets_no_turns(length: int, count: int) -> None:
-    """Where even a compacted context does not fit, the turns end instead of going on without one."""
-    turns = list(islice(planned_turns(PRESET, 1, 0, length), 5))
-    assert len([turn for turn in turns if turn.place.measured]) == pytest.approx(count, abs=1 if count else 0)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean, median
 
 import pytest
 
-from sparktop.model.conversation import CallStart
 from sparktop.sweep.plan.conversations import (
     MOST_CALLS,
     ContextLength,
@@ -97,32 +95,6 @@ def test_draws_have_their_medians_quantiles_and_limits() -> None:
         assert quantile(values, 0.9) == pytest.approx(p90, rel=0.06)
         assert values[-1] == draw.most
         assert fmean(values) == pytest.approx(draw.typical, rel=0.04)
-
-
-def test_pauses_after_tools_and_humans_are_told_apart() -> None:
-    """Calls after a tool have tool pauses, calls after a human have human pauses, the first call has none."""
-    tools: list[float] = []
-    humans: list[float] = []
-    for one in _scripts("coder", 400):
-        assert (one.calls[0].start, one.calls[0].pause_s) == (CallStart.HUMAN, 0.0)
-        for call in one.calls[1:]:
-            (tools if call.start is CallStart.TOOL else humans).append(call.pause_s)
-    assert median(tools) == pytest.approx(0.3, rel=0.15)
-    assert max(tools) == 60
-    assert median(humans) == pytest.approx(84, rel=0.15)
-    assert max(humans) == 300
-
-
-def test_a_mixture_has_its_fixed_share() -> None:
-    """40 % of the human requests of `coder` have no tool step, half of its conversations one request."""
-    scripts = _scripts("coder")
-    calls = Counter((one.number, call.request) for one in scripts for call in one.calls)
-    steps = [count - 1 for count in calls.values()]
-    # The log-normal parts round to 0 steps in 7 % of their draws, and to 1 request in 16 %.
-    assert sum(step == 0 for step in steps) / len(steps) == pytest.approx(0.4 + 0.6 * 0.071, abs=0.02)
-    assert max(steps) <= 86
-    single = sum(one.calls[-1].request == 0 for one in scripts) / COUNT
-    assert single == pytest.approx(0.5 + 0.5 * 0.161, abs=0.02)
 
 
 def test_equal_seeds_give_equal_scripts() -> None:

@@ -32,11 +32,6 @@ def test_the_format_is_recognised_from_the_first_line(name: str) -> None:
     assert trace.form == TraceFormat(name)
 
 
-def test_every_format_has_a_file() -> None:
-    """There is test data of every format."""
-    assert set(FILES) == set(TraceFormat)
-
-
 def test_mooncake_times_are_milliseconds_and_blocks_have_512_tokens() -> None:
     """The first request is at 0, the last one at 5.4 s."""
     found = read("mooncake")

@@ -33,14 +33,6 @@ def test_the_level_is_the_mean_rate_of_the_trace() -> None:
     assert replay("mooncake.jsonl", speed=2.0).point.value == pytest.approx(1.48)
 
 
-def test_points_of_two_traces_are_never_the_same_level() -> None:
-    """Levels of equal rate, of which one replays a trace, do not share a row or a chart."""
-    point = LoadPoint(LoadKind.RATE, 2.0)
-    other = LoadPoint(LoadKind.RATE, 2.0, trace="a.csv")
-    assert point != other
-    assert sorted([other, point]) == [point, other]
-
-
 def test_requests_beyond_a_context_are_counted() -> None:
     """Of 1,240 to 2,155 tokens with their answers, two of five requests exceed 2,000 tokens."""
     found = replay("mooncake.jsonl")
@@ -49,14 +41,6 @@ def test_requests_beyond_a_context_are_counted() -> None:
     assert words.startswith("2 of 5 requests of mooncake.jsonl are longer than its context of 2,000 tokens")
     assert found.too_long(2155) is None
     assert found.too_long(None) is None
-
-
-def test_a_single_request_is_a_level() -> None:
-    """It has no rate of its own; texts have no known length."""
-    found = replay("azure.csv", to_s=0.5)
-    assert found.summary.requests == 1
-    assert found.point.value > 0
-    assert found.measured_s > 0
 
 
 def test_a_preset_may_replay_a_trace() -> None:

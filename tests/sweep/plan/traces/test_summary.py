@@ -29,17 +29,3 @@ def test_conversations_last_at_least_as_long_as_their_pauses() -> None:
     assert found.waits
     assert found.duration_s == pytest.approx(330.0)
     assert (found.conversations, found.shortened) == (2, 1)
-
-
-def test_requests_without_ids_repeat_nothing() -> None:
-    """Azure's trace has no ids, so that the share is unknown."""
-    found = summarise(TraceChoice(str(DATA / "azure.csv"), speed=4.0))
-    assert found.repeated_share is None
-    assert found.duration_s == pytest.approx(0.5)
-
-
-def test_skipped_requests_are_counted(tmp_path: Path) -> None:
-    """One request of the file failed when it was recorded."""
-    path = tmp_path / "azure.csv"
-    path.write_text((DATA / "azure.csv").read_text() + "2023-11-16 19:02:14.12,1087,0\n")
-    assert summarise(TraceChoice(str(path))).skipped == 1

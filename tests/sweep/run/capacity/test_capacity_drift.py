@@ -6,11 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sparktop.model.load import LoadKind, LoadMode
-from sparktop.model.targets import SweepSpec
+from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import parse_conditions
-from sparktop.sweep.plan.plan import Capacity, SweepTarget
-from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.judgement import Judged, judge
 from sparktop.sweep.run.search import CapacitySearch
@@ -73,11 +71,3 @@ def test_a_level_that_misses_its_share_is_not_certain_to_hold() -> None:
     probes = {one.value: one for one in answer.probes}
     assert probes[1.0].certain
     assert not (probes[4.0].holds and probes[4.0].certain)
-
-
-def test_runs_and_requests_of_a_burst_level_exclude_each_other() -> None:
-    """Both would say how many runs a level has; in steady mode the requests are those of each run."""
-    target = SweepTarget("a", "http://127.0.0.1:1")
-    steady = make_plan(find_preset("wide") | SweepSpec(runs=3, requests=8, mode=LoadMode.STEADY), [target])
-    assert (steady.runs, steady.requests) == (3, 8)
-    assert steady.runs_of(4) == 3

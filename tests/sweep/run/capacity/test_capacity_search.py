@@ -95,19 +95,6 @@ def test_one_unlucky_level_among_others_decides_nothing() -> None:
     assert search.fails is None
 
 
-def test_a_level_with_unlucky_requests_is_outweighed_by_its_neighbours() -> None:
-    """80 of 100 at 6 beside full shares at 5, 7 and 8: the answer is above 6, and the interval says so."""
-    search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
-    for value, met in ((4, 100), (8, 97), (16, 10), (6, 80), (7, 98), (5, 100), (8, 96), (6, 95)):
-        search.add(float(value), judged(met))
-    assert search.holds is not None
-    assert search.holds >= 7
-    low, high = search.interval
-    assert low is not None
-    assert high is not None
-    assert low <= 8 <= high <= 16
-
-
 def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
     """At 8 nine of ten meet the condition, within a hair; a clear border needs fewer runs than this one."""
     dice = Random(3)  # noqa: S311 - no secret
@@ -124,17 +111,3 @@ def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
         low, high = search.interval
         assert (low or 0) <= 8 < (high or 65)
     assert made[0] > 1.5 * made[1]
-
-
-def test_levels_without_requests_decide_nothing() -> None:
-    """Neither holds nor fails is known; the search ends at the largest number."""
-    none = Shares(CONDITIONS[0], 0.9, 0, 0, 0.0, 1.0)
-    search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS, most=4.0))
-    made = []
-    while (probe := search.next()) is not None:
-        made.append(probe.point.value)
-        unknown = Judged(holds=False, certain=Verdict.UNSURE, shares=(none,), requests=0, median_s=None)
-        search.add(probe.point.value, unknown)
-    assert made == [1, 2, 4]
-    assert (search.holds, search.fails, search.interval) == (None, None, (None, None))
-    assert search.certainty(2.0) is Verdict.UNSURE

@@ -8,28 +8,12 @@ from msgspec.structs import replace
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import default_capacity, fitted, make_capacity_plan
-from sparktop.sweep.plan.conversations import BUILT_IN, find_conversations
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.run.preparation import beyond_context
 from sparktop.sweep.run.progress import Notice, PlanFitted
 from tests.sweep.watched_servers import QUICK, watched
 
 TARGETS = (SweepTarget("spark-a", "http://127.0.0.1:1"),)
-
-
-def test_the_most_demanding_conversations_that_fit_are_chosen() -> None:
-    """A long context keeps coder-quick, a short one gets chats, and none known changes nothing."""
-    plan = make_capacity_plan(default_capacity(), TARGETS, SweepSpec())
-    for contexts, name in (
-        ({}, "coder-quick"),
-        ({"spark-a": 131_072}, "coder-quick"),
-        ({"spark-a": 8_000}, "chat"),
-        ({"spark-a": 131_072, "spark-b": 4_096}, "chat"),
-    ):
-        made, words = fitted(plan, contexts)
-        assert made.conversations is not None
-        assert made.conversations.name == name
-        assert ("chat" in words) is (name == "chat")
 
 
 def test_what_the_user_chose_stays() -> None:
@@ -42,13 +26,6 @@ def test_what_the_user_chose_stays() -> None:
     assert why is not None
     assert "workloads that fit: chat)" in why
     assert "--" not in why, "the words are read on the screen too, which has no options"
-
-
-def test_a_workload_needs_its_context_after_a_compaction_too() -> None:
-    """No built-in workload fits a context in which its first or a compacted call does not."""
-    for name in BUILT_IN:
-        preset = find_conversations(name)
-        assert preset.start_tokens <= preset.least_context_tokens <= preset.max_context_tokens
 
 
 @pytest.mark.process

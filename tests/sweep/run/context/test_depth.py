@@ -16,7 +16,7 @@ from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.drawings import DEPTH, by_load
 from sparktop.sweep.formats.written import repeat_command
-from sparktop.sweep.plan.plan import Plan, SweepTarget, loads
+from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.measure import RequestTrace
@@ -90,19 +90,6 @@ def _check_forms(result: SweepResult) -> None:
         Load(1, 64, 32, depth=512),
         Load(2, 64, 32, depth=512),
     ]
-
-
-def test_a_whole_prompt_is_a_longer_prompt() -> None:
-    """Context and prompt in one request never share a row with a cached context: the length differs."""
-    spec = SweepSpec(concurrency=(1,), depths=(0, 4096), whole=True, prompt_lengths=(128, 256))
-    made = make_plan(QUICK | spec, TARGETS)
-    assert [(one.prompt_tokens, one.depth) for one in loads(made)] == [
-        (128, 0),
-        (256, 0),
-        (4224, 0),
-        (4352, 0),
-    ]
-    assert made.bases == (128, 256)
 
 
 def test_contexts_are_in_the_forecast(plan: Plan) -> None:
