@@ -45,23 +45,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from sparktop.colors.mixing import contrast, mix
+from sparktop.colors.mixing import DEFAULT, SHAPES, WORDS, contrast, is_dark, lifted, mix, seen_background
 from sparktop.errors import ConfigError
 
-WORDS = 3.0
-"""Least contrast ratio of titles and signals of a btop theme."""
 LABELS = 4.5
 """Least contrast ratio of labels and key letters, where the text has it: btop's grey for inactive rows is too
 dark for them."""
 FRAMES = 3.0
 """Least contrast ratio of the frames of panels, which separate what would run together without them."""
-SHAPES = 1.5
-"""Least contrast ratio of a graph step or a bar in a user's theme."""
-DEFAULT = "default"
-"""Value that stands for the terminal's own background."""
-_DEFAULT_DARK = "#202020"
-_DEFAULT_LIGHT = "#f0f0f0"
-"""Assumed background of the terminal: the worst case, since true black or white only has more contrast."""
 
 _GRADIENTS = ("temp", "cpu", "free", "cached", "available", "used", "download", "upload", "process")
 _COLORS = (
@@ -250,34 +241,3 @@ def _hue_and_chroma(color: str) -> tuple[float, float]:
     """Return (hue in degrees, chroma) of a colour; chroma is the distance from grey, 0 to 1."""
     red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return colorsys.rgb_to_hsv(red, green, blue)[0] * 360, max(red, green, blue) - min(red, green, blue)
-
-
-def seen_background(background: str, text: str) -> str:
-    """Return the background colour as "#rrggbb".
-
-    If `background` is "default", the terminal's own, its colour is unknown: return a typical dark colour if
-    `text` is light, and a typical light colour if `text` is dark.
-    """
-    if background != DEFAULT:
-        return background
-    return _DEFAULT_LIGHT if is_dark(text) else _DEFAULT_DARK
-
-
-def is_dark(color: str) -> bool:
-    """Return True if white has more contrast with `color` than black."""
-    return contrast(color, "#ffffff") >= contrast(color, "#000000")
-
-
-def lifted(color: str, background: str, toward: str | None, least: float) -> str:
-    """Return `color`, mixed with another colour if its contrast ratio with `background` is below `least`.
-
-    The other colour is `toward`, or white or black if `toward` is None or has too little contrast itself. Of
-    16 mixtures, the one nearest to `color` that reaches the contrast ratio `least` is returned.
-    """
-    if contrast(color, background) >= least:
-        return color
-    if toward is None or contrast(toward, background) < least:
-        toward = "#ffffff" if is_dark(background) else "#000000"
-    steps = 16
-    mixes = (mix(color, toward, step / steps) for step in range(1, steps + 1))
-    return next((mixed for mixed in mixes if contrast(mixed, background) >= least), toward)

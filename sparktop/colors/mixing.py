@@ -9,6 +9,15 @@ from functools import lru_cache
 
 _LINEAR_BELOW = 0.04045
 _DIGITS = 6
+WORDS = 3.0
+"""Least contrast ratio of titles and signals of a btop theme."""
+SHAPES = 1.5
+"""Least contrast ratio of a graph step or a bar in a user's theme."""
+DEFAULT = "default"
+"""Value that stands for the terminal's own background."""
+_DEFAULT_DARK = "#202020"
+_DEFAULT_LIGHT = "#f0f0f0"
+"""Assumed background of the terminal: the worst case, since true black or white only has more contrast."""
 
 
 def _channels(color: str) -> tuple[int, int, int]:
@@ -65,6 +74,40 @@ def contrast(foreground: str, background: str) -> float:
     """
     lighter, darker = sorted((_luminance(foreground), _luminance(background)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
+
+
+# What can be read on a background.
+
+
+def seen_background(background: str, text: str) -> str:
+    """Return the background colour as "#rrggbb".
+
+    If `background` is "default", the terminal's own, its colour is unknown: return a typical dark colour if
+    `text` is light, and a typical light colour if `text` is dark.
+    """
+    if background != DEFAULT:
+        return background
+    return _DEFAULT_LIGHT if is_dark(text) else _DEFAULT_DARK
+
+
+def is_dark(color: str) -> bool:
+    """Return True if white has more contrast with `color` than black."""
+    return contrast(color, "#ffffff") >= contrast(color, "#000000")
+
+
+def lifted(color: str, background: str, toward: str | None, least: float) -> str:
+    """Return `color`, mixed with another colour if its contrast ratio with `background` is below `least`.
+
+    The other colour is `toward`, or white or black if `toward` is None or has too little contrast itself. Of
+    16 mixtures, the one nearest to `color` that reaches the contrast ratio `least` is returned.
+    """
+    if contrast(color, background) >= least:
+        return color
+    if toward is None or contrast(toward, background) < least:
+        toward = "#ffffff" if is_dark(background) else "#000000"
+    steps = 16
+    mixes = (mix(color, toward, step / steps) for step in range(1, steps + 1))
+    return next((mixed for mixed in mixes if contrast(mixed, background) >= least), toward)
 
 
 # How different two colours look, to people with full colour vision and to colour-blind people.

@@ -20,16 +20,20 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.colors.btop_theme import (
+from sparktop.colors.mixing import (
     DEFAULT,
     SHAPES,
     WORDS,
+    chroma,
+    contrast,
+    difference,
+    hue,
     lifted,
-    parse_btop,
-    role_colors,
+    mix,
+    ramp,
+    seen,
     seen_background,
 )
-from sparktop.colors.mixing import chroma, contrast, difference, hue, mix, ramp, seen
 from sparktop.errors import ConfigError
 from sparktop.files import usual_places
 from sparktop.model.text import clean, reason_of
@@ -210,6 +214,8 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
     Raises:
         ConfigError: the text is not a btop theme; the message names the file and what is valid.
     """
+    from sparktop.colors.btop_theme import parse_btop, role_colors  # late: few themes are btop's
+
     try:
         theme = parse_btop(text)
     except ConfigError as error:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import groupby, repeat
 
 from sparktop.graphics.axes import CLIPPED
@@ -470,8 +470,10 @@ def _block(bits: int) -> str:
     return _QUADRANTS[sum(1 << place for place, some in enumerate(filled) if some)]
 
 
-BLOCKS = {0x2800 + bits: _block(bits) for bits in range(256)}
-"""Table for `str.translate`: the block that stands for each braille character."""
+@cache
+def blocks() -> Mapping[int, str]:
+    """Return the table for `str.translate` with the block that stands for each braille character."""
+    return {0x2800 + bits: _block(bits) for bits in range(256)}
 
 
 NO_LAYER = -1

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.bars import TimeBar
 from sparktop.recording.past import Past, Picture, picture_of
-from sparktop.recording.when import TimeRange
 
 if TYPE_CHECKING:
     from sparktop.recording.past import Band
+    from sparktop.recording.when import TimeRange
 
 
 class Timeline(Protocol):
@@ -148,6 +148,8 @@ class Rewind:
 
     def span(self) -> TimeRange | None:
         """Return the range of times for which pictures are stored; None before the first picture."""
+        from sparktop.recording.when import TimeRange  # late: the present needs none
+
         oldest, present = self.past.oldest, self._present
         if oldest is None or present is None:
             return None

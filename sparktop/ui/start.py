@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
-from contextlib import suppress
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
@@ -13,13 +11,10 @@ from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import state_file
-from sparktop.ui.report import screen_svg
 
 _SWITCH_S = 0.001
 """Seconds after which a thread that reads a key or writes to the terminal may interrupt the polls. Each key
 waits for several such switches; the usual 5 ms delayed its answer among hundreds of polled servers."""
-_M_ARENA_MAX = -8
-"""The parameter of mallopt for the number of heaps, from malloc.h of glibc."""
 
 
 def run(watch: Watch, *, simulated: bool = False) -> int:
@@ -30,7 +25,6 @@ def run(watch: Watch, *, simulated: bool = False) -> int:
     Raises:
         ConfigError: there is no theme of the configured name.
     """
-    _share_heap()
     recordings = Recordings(watch, flight=watch.flight and not simulated, env=os.environ)
     store = Store(watch, simulated=simulated, journal=recordings.journal)
     app = SparktopApp(
@@ -52,16 +46,6 @@ def run(watch: Watch, *, simulated: bool = False) -> int:
     return app.return_code or 0
 
 
-def _share_heap() -> None:
-    """Make all threads allocate from one heap, where the C library is glibc's.
-
-    Modules are loaded in threads. A heap of its own for each thread takes 7 MiB more, and saves no time,
-    because threads of Python do not allocate at the same time.
-    """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-
-
 async def screen_of(snapshot: Snapshot, *, size: tuple[int, int], theme: str) -> str:
     """Return the overview of `snapshot` as SVG, for a terminal of `size` (columns, rows).
 
@@ -71,6 +55,8 @@ async def screen_of(snapshot: Snapshot, *, size: tuple[int, int], theme: str) ->
     Raises:
         ConfigError: there is no theme of that name.
     """
+    from sparktop.ui.report import screen_svg  # late: the viewer does not start with it
+
     app = SparktopApp(lambda: snapshot, theme=theme, interval_s=snapshot.interval_s)
     app.overview.footer_rows = 0
     async with app.run_test(size=size) as pilot:

@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.theme import BUILTIN_THEMES, Theme
 
 from sparktop.colors.palette import BOLD, Palette
-from sparktop.graphics.braille import BLOCKS
+from sparktop.graphics.braille import blocks
 
 _HEAVY = str.maketrans("╭╮╰╯─│├┤", "┏┓┗┛━┃┣┫")
 
@@ -38,7 +38,7 @@ class RoleStyles:
         Without colours, the frame of the selected panel has heavy lines. Graphs may consist of blocks.
         """
         if self.blocks and not text.isascii():
-            text = text.translate(BLOCKS)
+            text = text.translate(blocks())
         return text if self._color or role != "selected" else text.translate(_HEAVY)
 
     def _make(self, role: str) -> Style:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from sparktop.errors import UsageError
 from sparktop.model.event import Severity
-from sparktop.model.load import concurrency_point
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SweepSpec, Watch
@@ -25,6 +25,7 @@ from sparktop.model.text import clean, names_in_words
 from sparktop.panels.board.layout import PanelKey
 from sparktop.stopping import on_signals
 from sparktop.store import Store
+from sparktop.ui.in_thread import read_in_thread
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -36,10 +37,13 @@ if TYPE_CHECKING:
     from sparktop.sweep.session import Sweeping
     from sparktop.sweep.view.result import SweepSource
     from sparktop.ui.host import Host
-    from sparktop.ui.screens.preset import PresetStart
 
 AGAIN_S = 3.0
 """A key that stops a sweep must be pressed a second time within this many seconds."""
+_SAID_EACH_S = 4.0
+"""Seconds between two messages that a trace is still being read."""
+_LONG_BYTES = 1_000_000
+"""Size of a trace from which on a message says that it is being read."""
 _TOAST = {
     Severity.INFO: "information",
     Severity.WARNING: "warning",
@@ -55,6 +59,8 @@ _SIGNALS = {
 def _levels_words(plan: Plan) -> str:
     """Return the levels of a plan: ", c1 to c4", or ", c1 to at most c64" if it may go on; "" for none."""
     ends = list(dict.fromkeys(point.short for point in (*plan.axis[:1], *plan.axis[-1:])))
+    from sparktop.model.load import concurrency_point
+
     if ends and plan.climb_to is not None:
         return f", {ends[0]} to at most {concurrency_point(plan.climb_to).short}"
     return f", {' to '.join(ends)}" if ends else ""
@@ -90,7 +96,8 @@ class SweepDesk:
         """Monotonic time of the first press of the key that stops a sweep."""
         self._names: tuple[str, ...] = ()
         """Names of the targets of the last sweep."""
-        self._starter: PresetStart | None = None
+        self._reading: str | None = None
+        """Name of the preset whose trace is being read."""
         self._leaving: asyncio.Task[None] | None = None
         self._results: History | None = None
 
@@ -137,11 +144,77 @@ class SweepDesk:
         """Start the countdown of preset `number`, on its own targets or else the selected panel's."""
         self._start(self.watch.sweeps[number], selected)
 
-    def _start(self, preset: SweepSpec, selected: PanelKey | None) -> None:
-        from sparktop.ui.screens.preset import PresetStart
+    def start_capacity(self, selected: PanelKey | None) -> None:
+        """Start the countdown of a search with the default conditions on the selected panel's targets.
 
-        self._starter = self._starter or PresetStart(self)
-        self._starter.start(preset, selected)
+        The agents' conversations are chosen to fit the context of the servers on the screen; those that
+        report theirs only later are fitted before the first request.
+        """
+        from sparktop.sweep.plan.capacity import default_capacity, fitted, make_capacity_plan
+
+        found = self.targets((), selected)
+        if found is None:
+            return
+        try:
+            plan = make_capacity_plan(default_capacity(), found, SweepSpec(), guard=self.watch.guard)
+        except UsageError as error:
+            self.say(f"how many: {error}", Severity.WARNING)
+            return
+        shown = self._host.overview.shown
+        views = () if shown is None else shown.backends
+        contexts = {
+            view.name: view.max_model_len
+            for view in views
+            if view.name in plan.loaded and view.max_model_len is not None
+        }
+        self.announce(*fitted(plan, contexts))
+
+    def _start(self, preset: SweepSpec, selected: PanelKey | None) -> None:
+        """Start the countdown of `preset`; a trace is read first, in a thread: a long file takes seconds."""
+        found = self.targets(preset.targets, selected)
+        if found is None:
+            return
+        if preset.trace is None:
+            self._announce(preset, self._plan(preset, found))
+            return
+        if self._reading is not None:
+            self.say(f"the trace of preset {self._reading} is still being read", Severity.WARNING)
+            return
+
+        def ended(made: Plan | UsageError) -> None:
+            self._reading = None
+            # Another sweep may have begun meanwhile.
+            if isinstance(made, UsageError) or self.targets(preset.targets, selected) is not None:
+                self._announce(preset, made)
+
+        self._reading = preset.name
+        self._say_reading(preset.name, preset.trace)
+        read_in_thread(preset.trace, lambda: self._plan(preset, found), ended)
+
+    def _plan(self, preset: SweepSpec, found: Sequence[SweepTarget]) -> Plan | UsageError:
+        from sparktop.sweep.plan.presets import make_plan
+
+        try:
+            return make_plan(preset, found, guard=self.watch.guard)
+        except UsageError as error:
+            return error
+
+    def _say_reading(self, name: str, path: str) -> None:
+        """Show that the trace of a preset is being read, again every few seconds; nothing of a short one."""
+        try:
+            size = Path(path).stat().st_size
+        except OSError:
+            return  # the plan says what is wrong
+        if self._reading == name and size >= _LONG_BYTES:
+            file = clean(Path(path).name, 60)
+            self.say(f"preset {name}: reading {file} ({size / 1e6:,.0f} MB), then the countdown begins")
+            asyncio.get_running_loop().call_later(_SAID_EACH_S, self._say_reading, name, path)
+
+    def _announce(self, preset: SweepSpec, made: Plan | UsageError) -> None:
+        if isinstance(made, UsageError):
+            self.say(f"preset {preset.name}: {made}", Severity.WARNING)
+        else:
+            self.announce(made)
 
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""

@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.colors.btop_theme import (
-    FRAMES,
-    LABELS,
-    SHAPES,
-    WORDS,
-    parse_btop,
-    role_colors,
-    seen_background,
-)
-from sparktop.colors.mixing import contrast
+from sparktop.colors.btop_theme import FRAMES, LABELS, parse_btop, role_colors
+from sparktop.colors.mixing import SHAPES, WORDS, contrast, seen_background
 from sparktop.colors.palette import COLOR_ROLES, EDGES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
 from sparktop.errors import ConfigError
 

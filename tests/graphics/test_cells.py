@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sparktop.graphics.braille import BLOCKS
+from sparktop.graphics.braille import blocks as block_table
 from sparktop.graphics.cells import bar, cell_width, fit, fit_name, segments, sparkrow
 
 TEXT = st.text(alphabet="abc…é日本한ｱ👍\u0301\u093e\u200b ", max_size=12)
@@ -114,4 +114,4 @@ def test_a_small_history_takes_its_width(values: list[float | None], width: int,
 )
 def test_each_half_of_a_cell_keeps_its_place(braille: str, blocks: str) -> None:
     """Two rows of dots become half a cell; other text stays the same."""
-    assert braille.translate(BLOCKS) == blocks
+    assert braille.translate(block_table()) == blocks

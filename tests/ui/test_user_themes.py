@@ -12,8 +12,7 @@ from textual.strip import Strip
 
 from sparktop.cli import main
 from sparktop.colors import palette as palette_module
-from sparktop.colors.btop_theme import SHAPES, WORDS
-from sparktop.colors.mixing import contrast
+from sparktop.colors.mixing import SHAPES, WORDS, contrast
 from sparktop.colors.palette import (
     COLOR_ROLES,
     GRADIENT_ROLES,

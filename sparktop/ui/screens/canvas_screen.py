@@ -41,6 +41,8 @@ class CanvasScreen(BaseScreen[None]):
         self.canvas = Canvas(styles)
         """The widget that shows all rows."""
         self.key_table = tuple(keys)
+        self.key_names = {key.name: key.shown for key in keys}
+        """Each key as it is shown, by the name of its action."""
         self._bindings = BindingsMap(bindings(self.key_table))
         self._key_row = KeyRow()
         self._painted_size = (0, 0)

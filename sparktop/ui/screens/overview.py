@@ -25,17 +25,16 @@ from sparktop.panels.board.scene import Scene, flatten, is_wall
 from sparktop.panels.board.view import Arrangement, Preset, Sort, View, filtered_backends
 from sparktop.panels.machine.processes import ProcessSort
 from sparktop.panels.parts.text import Row
-from sparktop.recording.when import EXAMPLES, read_time, require_within
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.keys import keys_to_unseen, with_moved_keys
-from sparktop.ui.rewind import Timeline
+from sparktop.ui.rewind import Rewind, Timeline
 from sparktop.ui.screens.canvas_screen import CanvasScreen
-from sparktop.ui.screens.desk import SweepDesk
 from sparktop.ui.styles import RoleStyles
 
 if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
     from sparktop.model.sweep import SweepView
     from sparktop.panels.board.wall import WallOrders
+    from sparktop.ui.screens.desk import Desk
 
 _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
 """Field of `Boxes` by the name of the key that shows or hides it."""
@@ -120,10 +119,10 @@ class OverviewScreen(CanvasScreen):
         """Names of the keys that cannot help in this program: the row of keys leaves them out."""
         self.notice: str | None = None
         """Text for the header: why polls or drawings are slower than requested; None if they are not."""
-        self.timeline: Timeline | None = None
-        """Chooses the moment on the screen; None if there is only the present."""
-        self.desk: SweepDesk | None = None
-        """Starts and stops sweeps; None if sweeps are not possible."""
+        self.timeline: Timeline = Rewind()
+        """Chooses the moment on the screen."""
+        self.desk: Desk
+        """Starts and stops sweeps."""
         self._band: SweepView | Countdown | None = None
         self._arrangement = Arrangement()
         self._orders: WallOrders | None = None
@@ -146,14 +145,14 @@ class OverviewScreen(CanvasScreen):
         """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
         yield self.canvas
         yield Input(placeholder=_BOARD_WORDS, id="filter")
-        yield Input(placeholder=f"time: {EXAMPLES}", id="time")
+        yield Input(id="time")
 
     def redraw(self) -> None:
         """Draw a new snapshot, or the past moment that the timeline chooses."""
         present = self._take()
-        past = None if self.timeline is None else self.timeline.picture()
+        past = self.timeline.picture()
         if past is None:
-            self.shown, self._band = present, self._newest_band()
+            self.shown, self._band = present, self.desk.band()
         else:
             self.shown, self._band = past.snapshot, past.sweep
         self._paint()
@@ -470,9 +469,8 @@ class OverviewScreen(CanvasScreen):
 
     def _wall_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first on a wall."""
-        shown = {key.name: key.shown for key in self.key_table}
-        keys = [(shown["open"], "open")] if self._on_lines else []
-        return [*keys, *([(shown["lists"], "lists")] if self._has_lists and shown["lists"] else [])]
+        names = ["open"] * self._on_lines + ["lists"] * self._has_lists
+        return [(self.key_names[name], name) for name in names if self.key_names[name]]
 
     def action_select(self, step: int) -> None:
         """Move the selection over the panels in reading order: 1 forward, -1 back.
@@ -581,7 +579,7 @@ class OverviewScreen(CanvasScreen):
         is_sweep = self.selected == SWEEP
         if self._on_lines and (self.zoomed is not None or not is_sweep):
             self.action_select(1)  # what is not marked, perhaps not even on the screen, is not opened
-        elif isinstance(self._band, Countdown):
+        elif self._countdown:
             self._say_how_to_stop()
         elif self.zoomed is None and is_sweep and self._opens_sweep():
             return
@@ -664,14 +662,13 @@ class OverviewScreen(CanvasScreen):
         """
         if self.zoomed is None or not self._on_group:
             return []
-        shown = {key.name: key.shown for key in self.key_table}
         several = self.shown is not None and len(self.shown.balance) > 1
         if self.zoomed.kind == "balance":
-            closer = [(shown["open"], "look closer")] if self._too_slow() is not None else []
-            keys = [*closer, (shown["why"], "why?")]
+            closer = [(self.key_names["open"], "look closer")] if self._too_slow() is not None else []
+            keys = [*closer, (self.key_names["why"], "why?")]
         else:
-            keys = [(shown["why"], "picture")]
-        return [*keys, *([(shown["turn"], "next group")] if several else [])]
+            keys = [(self.key_names["why"], "picture")]
+        return [*keys, *([(self.key_names["turn"], "next group")] if several else [])]
 
     def action_balance(self) -> None:
         """Show the balance of a group alone; if a group is shown alone, show all panels again."""
@@ -808,16 +805,20 @@ class OverviewScreen(CanvasScreen):
 
     def action_go(self) -> None:
         """Open the line where a time is typed."""
-        if self.timeline is not None and self.timeline.span() is not None:
-            self._ask("time")
+        from sparktop.recording.when import EXAMPLES  # late: few type a time
+
+        if self.timeline.span() is not None:
+            self._ask("time").placeholder = f"time: {EXAMPLES}"
 
     @on(Input.Submitted, "#time")
     def _go_to_typed(self, event: Input.Submitted) -> None:
         """Show the moment of the typed time; if the time is invalid, show an error and keep the line open."""
-        span = None if self.timeline is None else self.timeline.span()
-        if self.timeline is None or span is None or not event.value.strip():
+        span = self.timeline.span()
+        if span is None or not event.value.strip():
             self._close_line("time")
             return
+        from sparktop.recording.when import read_time, require_within  # late: as above
+
         try:
             moment = require_within(read_time(event.value, span), span)
         except UsageError as error:
@@ -832,24 +833,24 @@ class OverviewScreen(CanvasScreen):
     @property
     def frozen(self) -> bool:
         """Whether a past moment is shown."""
-        return self.timeline is not None and self.timeline.in_past
+        return self.timeline.in_past
 
     def refuses(self) -> bool:
         """If a past moment is shown, notify the user that actions on servers are disabled, and return True.
 
         Otherwise, return False.
         """
-        if self.timeline is None or not self.timeline.in_past:
+        if not self.frozen:
             return False
         self.notify(self.timeline.refusal, timeout=3, markup=False)
         return True
 
     def _moment(self) -> str | None:
-        return self.timeline.word() if self.timeline is not None and self.frozen else None
+        return self.timeline.word() if self.frozen else None
 
     def _bar_rows(self, width: int) -> list[Row]:
         """Return the row of the time bar; empty while the present is shown."""
-        bar = self.timeline.bar() if self.timeline is not None and self.frozen else None
+        bar = self.timeline.bar() if self.frozen else None
         if bar is None:
             return []
         row, *cells = time_bar_row(bar, width)
@@ -859,39 +860,35 @@ class OverviewScreen(CanvasScreen):
     def _point_at_bar(self, x: int) -> None:
         """Show the moment of a clicked cell of the bar."""
         first, cells = self._bar_cells
-        bar = None if self.timeline is None else self.timeline.bar()
-        if self.timeline is not None and bar is not None and first <= x < first + cells:
+        bar = self.timeline.bar()
+        if bar is not None and first <= x < first + cells:
             self.timeline.go(time_of(bar, x - first, cells))
             self.redraw()
 
     def _time_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first while a past moment is shown."""
-        if self.timeline is None or not self.frozen:
+        if not self.frozen:
             return []
-        shown = {key.name: key.shown for key in self.key_table}
-        return [(shown[name], text) for name, text in self.timeline.keys if shown[name]]
+        return [(self.key_names[name], text) for name, text in self.timeline.keys if self.key_names[name]]
 
     def action_freeze(self) -> None:
         """Pause the screen, or return from the past to the present; polling, alerts and sweeps continue.
 
         During a sweep's countdown, only say how to stop it.
         """
-        if isinstance(self._band, Countdown):
+        if self._countdown:
             self._say_how_to_stop()
-        elif self.timeline is not None:
+        else:
             self.timeline.toggle()
             self.redraw()
 
     def action_play(self) -> None:
         """Play the past from the moment shown; if it is playing already, or in the present, pause."""
-        if self.timeline is not None:
-            self.timeline.play()
-            self.redraw()
+        self.timeline.play()
+        self.redraw()
 
     def action_step(self, seconds: float) -> None:
         """Move the moment shown by `seconds`, negative is back; at either end, say so."""
-        if self.timeline is None:
-            return
         before = self.timeline.word()
         self.timeline.step(seconds)
         if self.timeline.word() == before:
@@ -900,25 +897,19 @@ class OverviewScreen(CanvasScreen):
 
     def action_step_event(self, direction: int) -> None:
         """Move to the next (1) or previous (-1) event."""
-        if self.timeline is None:
-            return
         if not self.timeline.step_event(direction):
             self.notify(f"no {'later' if direction > 0 else 'earlier'} event is kept", timeout=2)
         self.redraw()
 
     def action_to_start(self) -> None:
         """Scroll to the top of a page higher than the screen, else move to the oldest moment kept."""
-        if self._scrolls_to(0):
-            return
-        if self.timeline is not None:
+        if not self._scrolls_to(0):
             self.timeline.to_start()
             self.redraw()
 
     def action_to_end(self) -> None:
         """Scroll to the end of a page higher than the screen, else move to the present or recording's end."""
-        if self._scrolls_to(self._board_height):
-            return
-        if self.timeline is not None:
+        if not self._scrolls_to(self._board_height):
             self.timeline.to_end()
             self.redraw()
 
@@ -940,8 +931,8 @@ class OverviewScreen(CanvasScreen):
         keys for the countdown work. In the preset "one backend" the selection stays, because it determines
         the backend shown. Without a sweep, its panel is deselected.
         """
-        band = self._newest_band()
-        if self.frozen and self.timeline is not None:
+        band = self.desk.band()
+        if self.frozen:
             if not isinstance(band, Countdown):
                 return
             self.timeline.to_end()  # its keys must work
@@ -955,8 +946,10 @@ class OverviewScreen(CanvasScreen):
         self._band = band
         self._paint()
 
-    def _newest_band(self) -> SweepView | Countdown | None:
-        return None if self.desk is None else self.desk.band()
+    @property
+    def _countdown(self) -> bool:
+        """Whether a sweep is about to start."""
+        return isinstance(self._band, Countdown)
 
     @property
     def _word(self) -> str | None:
@@ -976,13 +969,12 @@ class OverviewScreen(CanvasScreen):
         band = self._band
         if band is None or self.zoomed is not None or self.frozen:
             return []
-        shown = {key.name: key.shown for key in self.key_table}
         if isinstance(band, Countdown):
-            return [(shown["back"], "stops it")]
-        full = [(shown["zoom"], "whole sweep")] if self.selected in {None, SWEEP} else []
+            return [(self.key_names["back"], "stops it")]
+        full = [(self.key_names["zoom"], "whole sweep")] if self.selected in {None, SWEEP} else []
         if band.status.over:
-            return [*full, (shown["back"], "closes it")]
-        return [*full, (shown["stop-sweep"], "stop")]
+            return [*full, (self.key_names["back"], "closes it")]
+        return [*full, (self.key_names["stop-sweep"], "stop")]
 
     @property
     def _meant(self) -> PanelKey | None:
@@ -992,40 +984,34 @@ class OverviewScreen(CanvasScreen):
 
     def action_sweep(self) -> None:
         """Start the countdown of the default preset on the selected panel's targets."""
-        if self.desk is not None and not self.refuses():
+        if not self.refuses():
             self.desk.start_usual(self._meant)
 
     def action_capacity(self) -> None:
         """Start the countdown of a search for how many agents the selected panel's targets can take."""
-        if self.desk is not None and not self.refuses():
-            from sparktop.ui.screens.capacity import start_capacity
-
-            backends = () if self.shown is None else self.shown.backends
-            start_capacity(self.desk, self._meant, backends)
+        if not self.refuses():
+            self.desk.start_capacity(self._meant)
 
     def action_preset(self, number: int) -> None:
         """Start the countdown of the configured preset `number` (from 0)."""
-        if self.desk is not None and not self.refuses():
+        if not self.refuses():
             self.desk.start_preset(number, self._meant)
 
     def action_sweep_editor(self) -> None:
         """Open the sweep editor, where the user chooses targets and load."""
-        if self.desk is not None and not self.refuses():
+        if not self.refuses():
             self.desk.edit(self._meant)
 
     def action_stop_sweep(self) -> None:
         """Stop the sweep, at the second press within a few seconds."""
-        if self.desk is not None:
-            self.desk.stop()
+        self.desk.stop()
 
     def _say_how_to_stop(self) -> None:
-        shown = {key.name: key.shown for key in self.key_table}
-        self.notify(f"a sweep is about to start: {shown['back']} stops it", timeout=3)
+        self.notify(f"a sweep is about to start: {self.key_names['back']} stops it", timeout=3)
 
     def action_history(self) -> None:
         """Show the stored results of sweeps."""
-        if self.desk is not None:
-            self.desk.history()
+        self.desk.history()
 
     def _opens_sweep(self) -> bool:
         """If the sweep's panel or no panel is selected, show the full screen of the sweep and return True.
@@ -1034,28 +1020,21 @@ class OverviewScreen(CanvasScreen):
         another panel is selected.
         """
         meant = self._band is not None and self.selected in {None, SWEEP}
-        if not meant or self.desk is None or isinstance(self._band, Countdown):
+        if not meant or self._countdown:
             return meant
         self.desk.open_sweep()
         return True
 
     def _calls_off(self) -> bool:
         """Cancel the sweep whose countdown is running; return False if there is no countdown."""
-        if not isinstance(self._band, Countdown) or self.desk is None:
-            return False
-        self.desk.call_off()
-        return True
+        if self._countdown:
+            self.desk.call_off()
+        return self._countdown
 
     def _dismisses(self) -> bool:
         """Remove a finished sweep's panel from the board; return False if there is no such sweep."""
         band = self._band
-        if (
-            band is None
-            or isinstance(band, Countdown)
-            or not band.status.over
-            or self.desk is None
-            or self.frozen
-        ):
+        if isinstance(band, Countdown) or band is None or not band.status.over or self.frozen:
             return False
         self.desk.dismiss()
         return True

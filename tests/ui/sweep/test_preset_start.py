@@ -12,35 +12,38 @@ from typing import Any
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.targets import SweepSpec
-from sparktop.ui.screens import preset as module
-from sparktop.ui.screens.preset import PresetStart
+from sparktop.model.targets import SweepSpec, Watch
+from sparktop.sweep.plan import presets as module
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.ui.sweep_desk import SweepDesk
 
 PRESET = SweepSpec("traffic", trace="day.jsonl")
 
 
-class FakeDesk:
-    """Record the calls; targets are there until `busy` is set."""
+class Desk(SweepDesk):
+    """Keeps what is said and announced; targets are there until `occupied` is set."""
 
     def __init__(self) -> None:
         """Start with nothing."""
+        app = SimpleNamespace()
+        super().__init__(app, app, watch=Watch(), store=None, env=None, state=None)  # type: ignore[arg-type]  # not used
         self.said: list[str] = []
         self.announced: list[Any] = []
-        self.watch = SimpleNamespace(guard=None)
-        self.busy = False
+        self.occupied = False
 
-    def targets(self, wanted: Sequence[str], selected: object) -> list[str] | None:
+    def targets(self, wanted: Sequence[str], selected: object) -> list[SweepTarget] | None:
         """Return a target."""
         del wanted, selected
-        return None if self.busy else ["spark"]
+        return None if self.occupied else [SweepTarget("spark", "http://127.0.0.1:1")]
 
     def say(self, message: str, severity: object = None) -> None:
         """Note a message."""
         del severity
         self.said.append(message)
 
-    def announce(self, plan: object) -> None:
+    def announce(self, plan: object, note: str = "") -> None:
         """Note a plan."""
+        del note
         self.announced.append(plan)
 
 
@@ -67,16 +70,16 @@ async def test_the_loop_goes_on_while_a_trace_is_read(
         return "the plan"
 
     monkeypatch.setattr(module, "make_plan", slow_plan)
-    desk = FakeDesk()
-    start = PresetStart(desk)  # type: ignore[arg-type] # the part of a desk that is called
-    start.start(SweepSpec("traffic", trace=str(path)), None)
+    desk = Desk()
+    desk.watch = Watch(sweeps=(SweepSpec("traffic", trace=str(path)), PRESET))
+    desk.start_preset(0, None)
     assert desk.said == ["preset traffic: reading day.jsonl (2 MB), then the countdown begins"]
-    start.start(PRESET, None)
+    desk.start_preset(1, None)
     assert desk.said[-1] == "the trace of preset traffic is still being read"
     assert desk.announced == []
-    desk.busy = ends == "busy"
+    desk.occupied = ends == "busy"
     read.set()
-    await until(lambda: start._reading is None)
+    await until(lambda: desk._reading is None)
     assert desk.announced == (["the plan"] if ends == "plan" else [])
     assert (desk.said[-1] == "preset traffic: no request") is (ends == "error")
 
@@ -84,6 +87,6 @@ async def test_the_loop_goes_on_while_a_trace_is_read(
 def test_a_preset_without_a_trace_starts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no thread and shows no message."""
     monkeypatch.setattr(module, "make_plan", lambda *_, **__: "the plan")
-    desk = FakeDesk()
-    PresetStart(desk).start(SweepSpec("quick"), None)  # type: ignore[arg-type] # as above
+    desk = Desk()
+    desk.start_usual(None)
     assert (desk.announced, desk.said) == (["the plan"], [])

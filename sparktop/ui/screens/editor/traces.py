@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from sparktop.model.targets import SweepSpec
 from sparktop.model.text import clean
 from sparktop.sweep.plan.presets import replay_of
 from sparktop.sweep.plan.traces import Replay
+from sparktop.ui.in_thread import read_in_thread
 
 _MOST_KEPT = 8
 
@@ -56,23 +55,7 @@ class TraceReading:
             self._next = spec
             return
         self._busy = True
-        loop = asyncio.get_running_loop()
-
-        def work() -> None:
-            result: Replay | UsageError
-            try:
-                result = replay_of(spec)
-            except UsageError as error:
-                result = error
-            except (OSError, ValueError, RecursionError) as error:
-                result = UsageError(f"{clean(spec.trace or '', 200)}: {clean(error, 100)}")
-            try:
-                loop.call_soon_threadsafe(self._end, spec, result)
-            except RuntimeError:  # the program ends
-                return
-
-        # A daemon: the end of the program does not wait for a long file.
-        threading.Thread(target=work, name="trace-reading", daemon=True).start()
+        read_in_thread(spec.trace or "", lambda: replay_of(spec), lambda found: self._end(spec, found))
 
     def _end(self, spec: SweepSpec, result: Replay | UsageError) -> None:
         while len(self._found) >= _MOST_KEPT:
