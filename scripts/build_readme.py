@@ -140,7 +140,7 @@ _MEANINGS = {
     (
         "sweeps",
         "max_error_share",
-    ): "Share of failed requests from which on the exit code is 1; otherwise 0.01.",
+    ): "The exit code is 1 if this share of the requests failed, or more; otherwise 0.01 (1 %).",
     ("models", "bytes_per_token_gb"): "GB of weights read for each token of one request: for the roofline.",
     (
         "models",
@@ -205,7 +205,7 @@ _PURPOSES = {
     "interactive": "One user: latency and tokens per second.",
     "batch-scaling": "How much does a second, fourth, sixteenth request cost?",
     "long-context": "Prefill of long prompts, one at a time.",
-    "agents": "Very many requests at once.",
+    "high-concurrency": "Very many requests at once.",
 }
 
 

@@ -210,8 +210,8 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--slo",
         metavar="CONDITIONS",
-        help="look for the concurrencies under which all hold: ttft_p90_ms=2000,stream_tps=15 end the range "
-        "above, output_tps=600 below",
+        help="look for the concurrencies under which all hold: ttft_p90_ms=2000,stream_tps=15 set the "
+        "highest, output_tps=600 the lowest",
     )
 
 

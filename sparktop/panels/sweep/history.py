@@ -56,7 +56,7 @@ def _ms(value: float | None) -> str:
 
 
 _COLUMNS = (
-    Column("decode", 8, lambda row: numbers.rate(row.decode_tps, 6).strip()),
+    Column("best tok/s", 10, lambda row: numbers.rate(row.decode_tps, 6).strip()),
     Column("targets", 20, lambda row: ", ".join(row.targets), right=False),
     Column("levels", 6, lambda row: str(row.levels)),
     Column("TTFT mean", 9, lambda row: _ms(row.ttft_ms)),
@@ -194,7 +194,7 @@ def _heading(width: int) -> Row:
     row: Row = [
         label(fit("   when", _SIGNS + _WHEN + 1)),
         label(fit("name", _name_width(width) + 1)),
-        label(fit("end", _STATUS)),
+        label(fit("result", _STATUS)),
     ]
     row += [
         label(" " + fit(one.heading, one.width, "right" if one.right else "left")) for one in _columns(width)

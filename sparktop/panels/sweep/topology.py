@@ -355,7 +355,7 @@ _BAR_FROM = 96
 """Width in cells from which on confidence intervals are drawn, too."""
 _MOST_SPACE = 2
 """Most blank rows before a metric."""
-_SHORT = {NO_DIFFERENCE: "none shown"}
+_SHORT = {NO_DIFFERENCE: "not clear"}
 """Shorter labels of changes that are not significant, for when the label does not fit."""
 
 
@@ -387,7 +387,7 @@ def difference_screen(
         rows[top : top + tall - 2],
         width,
         tall,
-        title=page_title("before and after", pair),
+        title=page_title("A → B", pair),
         simulated=simulated,
         note=" · ".join(words),
     )
@@ -400,15 +400,15 @@ def _untested(difference: Difference) -> bool:
 def difference_rows(difference: Difference, width: int, *, space: int = 0) -> list[Row]:
     """Return the rows of a comparison of two results, each `width` cells wide, without a frame.
 
-    They hold the verdict, the names of the results, the change of each metric by level, and notes. `space` is
-    the number of blank rows before each metric.
+    They hold the verdict, the names of the results (A and B), the change of each metric by level, and notes.
+    `space` is the number of blank rows before each metric.
     """
     inner = width - 4
     rows: list[Row] = []
     rows += sentence_rows(("▸ ", "accent"), difference.verdict, "title", inner)
     if difference.why:
         rows += sentence_rows(("  ", "text"), difference.why, "muted", inner)
-    names = (("before  ", difference.before), ("after  ", difference.after))
+    names = (("A  ", difference.before), ("B  ", difference.after))
     rows += flowed(
         [[label(word), (fit(name, min(inner - 8, cell_width(name))), "text")] for word, name in names], inner
     )
@@ -417,11 +417,12 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
     more = max(map(len, levels.values()), default=_DIFFERENCE_LOAD) - _DIFFERENCE_LOAD
     if inner >= _BAR_FROM + more:
         rows.append(_scale_row(inner, more, most))
+    span = ", 95 % interval" if inner >= _SPAN_FROM + more else ""
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
         rows += [[]] * space
         better = better_words(more=rows_of_metric[0].more_is_better)
-        rows.append(heading(f"{title} in {unit}", better, inner))
+        rows.append(heading(f"{title} in {unit}: A → B, change{span}", better, inner))
         rows += [
             _difference_row(row, inner, most, levels[row.point, row.prompt_tokens, row.depth])
             for row in rows_of_metric

@@ -238,7 +238,7 @@ def _row(
     if comparison is not None and _wins(target.name, level, metric, comparison):
         words = f"**{words}**"
     if rate is not None and rate.std is not None:
-        words += f" ± {metric.text(rate.std)}"
+        words += f" (std {metric.text(rate.std)})"
     if marked and any(mark.doubt for mark in marks_of(level)):
         words += " ?"
     ttft = METRICS["ttft_ms"]
@@ -266,7 +266,7 @@ def _wins(name: str, level: LevelResult, metric: Metric, comparison: ComparisonR
 def _notes(metric: Metric, comparison: ComparisonResult | None, *, marked: bool) -> str:
     """Return one line that explains the table."""
     parts = [
-        f"{metric.title}: {metric.definition}; ± standard deviation over runs",
+        f"{metric.title}: {metric.definition}; std: standard deviation over runs",
         "per request: median",
         f"TTFT: first token - start, mean and 95th percentile ({UNKNOWN}: fewer than {P95_FROM} requests)",
     ]

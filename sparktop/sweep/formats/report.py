@@ -425,7 +425,7 @@ def _terms(grids: Sequence[Grid]) -> set[str]:
     """
     found = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
-    return found | {sign for cell in cells if isinstance(cell, str) for sign in cell.split()}
+    return found | {sign.strip("()") for cell in cells if isinstance(cell, str) for sign in cell.split()}
 
 
 def _about(result: SweepResult) -> Iterator[str]:
@@ -474,7 +474,7 @@ def caveats(result: SweepResult) -> Iterator[str]:
         yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
     if result.client.trustworthy is False and CLIENT_LAG not in marks:
-        yield f"**The load generator was too slow**: {code('; '.join(result.client.reasons) or '–')}"
+        yield f"**The load generator was late**: {code('; '.join(result.client.reasons) or '–')}"
 
 
 def lengths_words(result: SweepResult) -> str:
@@ -848,7 +848,7 @@ def _causes(level: LevelResult) -> Iterator[str]:
     if isinstance(cause := kept.get("cause"), str):
         yield plain(cause)
     if CLIENT_LAG in marks:
-        yield "the load generator was too slow (warning)"
+        yield "the load generator was late (warning)"
 
 
 def _latency(levels: Sequence[LevelResult]) -> str:

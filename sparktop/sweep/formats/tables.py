@@ -293,7 +293,7 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
             rows.append(
                 (load_words(load, lengths=first.has_lengths), f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio)
             )
-    heads = (axis_head(first), Outside(first.name, " stdev"), Outside(second.name, " stdev"), "Ratio")
+    heads = (axis_head(first), Outside(first.name, " std"), Outside(second.name, " std"), "Ratio")
     return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
 
 
@@ -309,7 +309,8 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     if row.ahead is None or row.percent is None:
         return UNKNOWN if row.significant is None else NO_DIFFERENCE
     if found is Outcome.OPEN:
-        return Outside(row.ahead, f" ({signed(row.percent)}{_over(row)}: {open_words([row])})")
+        lead = f"{code(row.ahead)} {signed(row.percent)}{_over(row)}" if round(row.percent) else "±0 %"
+        return f"{open_words([row])} ({lead})"
     mark = "*" if found is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if found is Outcome.AHEAD else ""
     over = _over(row) if row.winner_vs != vs else ""
@@ -516,7 +517,7 @@ def _rate(name: str) -> Column:
     def cell(level: LevelResult) -> str:
         rate = level.rate(name)
         if rate is not None and rate.std is not None and name in _WITH_SPREAD:
-            return f"{metric.text(rate.mean)} ± {metric.text(rate.std)}"
+            return f"{metric.text(rate.mean)} (std {metric.text(rate.std)})"
         return metric.text(rate.mean if rate else None)
 
     return Column(metric.title, cell, name)

@@ -52,13 +52,19 @@ _LEVELS = (
     SweepSpec("interactive", concurrency=(1,), prompt_lengths=(105,), tg=256, runs=3),
     SweepSpec("batch-scaling", concurrency=(1, 2, 4, 8, 16), prompt_lengths=(105,), tg=256, runs=3),
     SweepSpec("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
-    SweepSpec("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
+    SweepSpec(
+        "high-concurrency", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1
+    ),
 )
 BUILT_IN = tuple(replace(one, more_runs=True) for one in _LEVELS)
 """The built-in presets, in the order in which they are listed.
 
 In all of them, a level has as many runs as a reliable result needs.
 """
+
+
+_OLD_NAMES = {"agents": "high-concurrency"}
+"""Earlier names of built-in presets, which are still read."""
 
 
 def all_presets(configured: Iterable[SweepSpec] = ()) -> dict[str, SweepSpec]:
@@ -76,6 +82,7 @@ def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
         UsageError: no preset has this name; the message suggests a similar name or lists all.
     """
     known = all_presets(configured)
+    name = name if name in known else _OLD_NAMES.get(name, name)
     if name == "prefix-cache" and name not in known:
         raise UsageError("the preset prefix-cache was removed: --depth 0,4k measures prompts cold and warm")
     if name not in known:

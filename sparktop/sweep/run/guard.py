@@ -99,7 +99,7 @@ def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Itera
         if view.sample is None:
             without.append(f"{clean(name, 64)} (does not answer)")
         elif words is None:
-            without.append(f"{clean(name, 64)} (no unified memory, no temperature limit set)")
+            without.append(f"{clean(name, 64)} (no memory shared with a GPU, no temperature limit set)")
         else:
             guarded.setdefault(words, []).append(clean(name, 64))
     without += [
@@ -107,7 +107,7 @@ def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Itera
     ]
     stops = "; ".join(f"{words} on {', '.join(names)}" for words, names in guarded.items())
     if not stops:
-        return f"no guard of memory or temperature: {', '.join(without)}"
+        return f"memory and temperature are not guarded: {', '.join(without)}"
     return f"guard: stops {stops}" + (f"; not guarded: {', '.join(without)}" if without else "")
 
 

@@ -194,7 +194,7 @@ async def prepare(
     prepared = _with_refused(prepared, plan, asked.refused, longest)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
-        note = f"{target.name}: starts after the requests of other clients on {', '.join(foreign)}"
+        note = f"{target.name}: other clients had requests before the first level on {', '.join(foreign)}"
         prepared = replace(prepared, notes=(*prepared.notes, note))
     return prepared
 

@@ -245,10 +245,10 @@ def routing_test(sequence: Sequence[str]) -> RoutingTest:
     runs_p = math.erfc(distance / math.sqrt(2))
     word = "random" if runs_p >= SIGNIFICANT else "bunched" if runs < mean else "alternating"
     rare = f"{100 * totals_p:.1f} % of cases"
-    uneven = "" if totals_p >= SIGNIFICANT else f"; chance gives totals as uneven in {rare}"
+    uneven = "" if totals_p >= SIGNIFICANT else f"; random routing makes totals as uneven as these in {rare}"
     sentence = (
-        f"{split}: order looks {word}: the backend changed {runs - 1} times from one request to the next; "
-        f"chance gives about {mean - 1:.0f}{uneven}"
+        f"{split}: the order looks {word}: the backend changed {runs - 1} times from one request to the "
+        f"next, with random routing about {mean - 1:.0f} times{uneven}"
     )
     return RoutingTest(word, total, runs, mean, runs_p, totals_p, sentence)
 

@@ -149,12 +149,13 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     if level.ttft_ms is not None and off > min(
         MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
     ):
-        reasons.append(why.format(f"{off:.1f} ms"))
+        share = 100 * off / max(off, level.ttft_ms.mean)
+        reasons.append(f"{why.format(f'{off:.1f} ms')}: TTFT may read that much ({share:.2g} %) too long")
     cpu = max((one.cpu_percent for one in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append(f"it took {cpu:.0f} % of a core")
     if reasons:
-        yield Validity(code=CLIENT_LAG, message=f"the generator was too slow: {', '.join(reasons)}")
+        yield Validity(code=CLIENT_LAG, message=f"the load generator was late: {', '.join(reasons)}")
 
 
 def _may_be_off(health: Sequence[ClientHealth]) -> tuple[float, str]:
@@ -165,8 +166,8 @@ def _may_be_off(health: Sequence[ClientHealth]) -> tuple[float, str]:
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
     if by_lag >= waits:
-        return by_lag, "it was {0} late or more one time in ten, and TTFT may read that much too long"
-    return waits, "it waited {0} for a CPU core each time, and TTFT may read that much too long"
+        return by_lag, "one time in ten by {0} or more"
+    return waits, "it waited {0} for a CPU core each time"
 
 
 def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:

@@ -67,7 +67,11 @@ def _latency(name: str, title: str, definition: str, decimals: int = 0) -> Metri
 
 
 _ALL = (
-    _rate("decode_tps", "Decode", "tokens after each request's first / (latest last - earliest first token)"),
+    _rate(
+        "decode_tps",
+        "Decode",
+        "tokens but each request's first / (latest last token - earliest first token)",
+    ),
     _rate("prefill_tps", "Prefill", "all prompt tokens / (latest first token - earliest start)", 0),
     _rate("peak_tps", "Peak", "most tokens in any second of a run"),
     _rate("pure_decode_tps", "Pure decode", "each stream's own rate, added up, while all decode"),
@@ -120,7 +124,7 @@ def in_sentence(title: str) -> str:
 
 TERMS = {
     "❌": "the server refused requests of this length",
-    "±": "standard deviation over runs",
+    "std": "standard deviation over runs",
     "Ratio": "standard deviation of the second target's runs / that of the first's",
     "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
     "Roofline": "decode of one request alone / what the memory bandwidth allows it",
@@ -236,7 +240,7 @@ WARNINGS = {
         ),
         LevelWarning(
             CLIENT_LAG,
-            "generator too slow",
+            "load generator late",
             "the load generator was late: its loop lagged, it used a whole core, or the machine was busy",
             "run the client on another machine, or with fewer requests at once",
             brief="generator",

@@ -106,7 +106,7 @@ def test_markdown_says_what_is_wrong() -> None:
     assert "Warnings: few runs (the only level)." in text
     assert "- `a` c2: few runs: 2 of 3" in text
     plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
-    assert "**The load generator was too slow**: `loop lag 30 ms`" in report.sweep_markdown(plain)
+    assert "**The load generator was late**: `loop lag 30 ms`" in report.sweep_markdown(plain)
     assert "it was still running" in report.sweep_markdown(made_sweep().model_copy(update={"status": None}))
 
 
@@ -126,7 +126,7 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     ]
     text = report.sweep_markdown(made_sweep(("a", [*levels, made_level(2)])))
     assert (
-        "generator too slow (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)."
+        "load generator late (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)."
         in text.replace("\n", " ")
     )
     assert "- c1, c4, c16: too short: all runs together lasted 3 s" in text

@@ -104,6 +104,6 @@ def test_an_untested_row_beside_tested_ones_is_marked() -> None:
     table = layouts.winners(found, "decode_tps", ["a", "b"])
     assert [cells(table, number)[-1] for number in range(3)] == [
         "`a` (+49 %)",
-        "`a` (+1 % against `b`: no clear difference)",
+        "no clear difference (`a` +1 % against `b`)",
         "`a` ahead (+49 %)*",
     ]

@@ -24,7 +24,7 @@ SHAPES = {
     "interactive": ((1,), (105,), 256, 3),
     "batch-scaling": ((1, 2, 4, 8, 16), (105,), 256, 3),
     "long-context": ((1,), (5000, 20000, 39000), 256, 1),
-    "agents": ((64, 128, 256, 512, 1024), (128,), 128, 1),
+    "high-concurrency": ((64, 128, 256, 512, 1024), (128,), 128, 1),
 }
 
 
@@ -46,7 +46,8 @@ def test_a_preset_of_the_configuration_stands_in_place_of_a_built_in_one() -> No
 
 
 def test_an_unknown_preset_names_the_nearest() -> None:
-    """For a misspelt name the nearest one is suggested; for any other all are listed."""
+    """For a misspelt name the nearest one is suggested; for any other all are listed; an old name is read."""
+    assert find_preset("agents").name == "high-concurrency"
     with pytest.raises(UsageError, match="did you mean 'topology'"):
         find_preset("topolgy")
     with pytest.raises(UsageError, match=r"known: quick, topology"):

@@ -87,13 +87,17 @@ def node(name: str, *, unified: bool | None = True, answers: bool = True) -> Nod
             [node("a"), node("b", answers=False)],
             "guard: stops below 8 GiB of headroom or above 92 °C on a; not guarded: b (does not answer)",
         ),
-        (Guard(), [node("a")] * 3, "no guard of memory or temperature: proxy (no node of it is watched)"),
+        (
+            Guard(),
+            [node("a")] * 3,
+            "memory and temperature are not guarded: proxy (no node of it is watched)",
+        ),
         (
             Guard(),
             [node("b", unified=None)],
             (
-                "no guard of memory or temperature: b (no unified memory, no temperature limit set), "
-                "solo (no node of it is watched)"
+                "memory and temperature are not guarded: b (no memory shared with a GPU, "
+                "no temperature limit set), solo (no node of it is watched)"
             ),
         ),
     ],
@@ -103,7 +107,7 @@ def test_the_header_states_what_stops_the_sweep_and_where(
 ) -> None:
     """The limits by machine, and every machine and target that nothing guards."""
     targets = {"proxy": ["a", "b"]} if len(nodes) < 3 else {"proxy": []}
-    if words.startswith("no guard of memory or temperature: b"):
+    if words.startswith("memory and temperature are not guarded: b"):
         targets["solo"] = []
     assert guard_words(guard, targets, nodes) == words
 

@@ -16,8 +16,8 @@ def test_waves_are_bunched() -> None:
     assert found.word == "bunched"
     assert found.totals_p == pytest.approx(1.0)
     assert (
-        "order looks bunched: the backend changed 5 times from one request to the next; chance gives about 24"
-        in found.sentence
+        "the order looks bunched: the backend changed 5 times from one request to the next, "
+        "with random routing about 24 times" in found.sentence
     )
 
 

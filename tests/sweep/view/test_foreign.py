@@ -83,7 +83,7 @@ def test_definitions_stand_beside_the_figures() -> None:
     assert evidence is not None
     facts = dict(evidence.facts)
     assert "426.6 tok/s" in facts["Decode"]
-    assert "latest last - earliest first token" in facts["Decode"]
+    assert "latest last token - earliest first token" in facts["Decode"]
     assert "llama-benchy 0.4.0" in facts["From"]
 
 

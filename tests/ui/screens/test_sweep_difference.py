@@ -36,7 +36,7 @@ async def test_the_comparison_fills_the_screen() -> None:
         for size in SIZES:
             await shown.resize(*size)
             assert shown.size == size
-            assert "┐before and after┌" in shown.rows[0]
+            assert "┐A → B┌" in shown.rows[0]
             assert "decode: faster at c4, c16" in shown.text
             assert "no clear difference at 1 more" in " ".join(shown.text.replace("│", "").split())
             assert "solo, quick 2026-11-20 18:04" in shown.text
@@ -62,19 +62,19 @@ async def test_tab_goes_through_the_pairs_and_a_swap_stays_on_its_pair() -> None
     )
     async with shown.on():
         assert "pair 1 of 2" in shown.rows[0]
-        assert "before  a, quick" in shown.text
+        assert "A  a, quick" in shown.text
         await shown.press("v")
-        assert "before  a, quick 2026-11-21" in shown.text
+        assert "A  a, quick 2026-11-21" in shown.text
         await shown.press("v", "tab")
         assert "pair 2 of 2" in shown.rows[0]
-        assert "before  b, quick 2026-11-20" in shown.text
+        assert "A  b, quick 2026-11-20" in shown.text
         await shown.press("v")
-        assert "before  b, quick 2026-11-21" in shown.text
+        assert "A  b, quick 2026-11-21" in shown.text
         assert "decode: slower" in shown.text
         await shown.press("tab")
-        assert "before  a, quick 2026-11-21" in shown.text
+        assert "A  a, quick 2026-11-21" in shown.text
         await shown.press("shift+tab", "left")
-        assert "before  a, quick 2026-11-21" in shown.text
+        assert "A  a, quick 2026-11-21" in shown.text
 
 
 async def test_what_is_taller_than_the_screen_scrolls() -> None:

@@ -116,8 +116,8 @@ async def test_two_results_are_compared_the_older_first(tmp_path: Path) -> None:
         assert "mark one with space" in shown.text
         await shown.press("down", "space", "space", "c")
         assert isinstance(shown.app.screen, DifferenceScreen)
-        assert "before  a, old 2026-11-20" in shown.text
-        assert "after  a, new 2026-11-21" in shown.text
+        assert "A  a, old 2026-11-20" in shown.text
+        assert "B  a, new 2026-11-21" in shown.text
         assert "faster at c2" in shown.text
         await shown.press("escape", "home", "space", "c")
         assert shown.home

@@ -67,7 +67,8 @@ _PROMPT = re.compile(r"prompt( tokens?)?|input( tokens?| len(gth)?)?|isl|pp")
 _OUTPUT = re.compile(r"completion( tokens?)?|output (tokens|len(gth)?)|osl|tg")
 _RUN = re.compile(r"(run|repetition|trial)([_ ]?(number|no\.?|id))?")
 _CELL = re.compile(
-    r"[~≈]*\s*(?P<low>-?\d[\d,. ]*?)\s*(?:(?:–|—|-|to)\s*(?P<high>\d[\d,.]*)|±\s*(?P<std>\d[\d,.]*))?\s*"
+    r"[~≈]*\s*(?P<low>-?\d[\d,. ]*?)\s*(?:(?:–|—|-|to)\s*(?P<high>\d[\d,.]*)|"
+    r"(?:±|\(std)\s*(?P<std>\d[\d,.]*)\)?)?\s*"
     r"(?P<unit>[^\d(]*)(\(.*\))?"
 )
 _TEST = re.compile(
