@@ -18,7 +18,6 @@ from itertools import pairwise, repeat
 from operator import ge, le, mul, sub
 from statistics import median
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
@@ -37,10 +36,6 @@ from sparktop.analysis.balance.load_grid import (
 )
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.balance.spread import (
-    Lead,
-    Lost,
-    Skew,
-    Turns,
     dispersion,
     fewest_requests,
     follow_lead,
@@ -53,7 +48,7 @@ from sparktop.analysis.balance.spread import (
     starved_shares,
 )
 from sparktop.analysis.balance.swings import SCORE_LIMIT, find_convoys, find_herds, find_swing, swing_score
-from sparktop.model.balance import SLOW_S, Arrivals, Balance, BalanceWord, Convoys, Swing
+from sparktop.model.balance import SLOW_S, Balance, BalanceWord, Swing
 from sparktop.model.router import stale_s
 from sparktop.model.series import LATE
 
@@ -79,17 +74,6 @@ _THINNED = 0.5
 """Samples are kept that are at least this share of the usual step apart."""
 _SETTLED = 0.7
 """Share of a window that must have samples."""
-
-
-class Spread(Struct, frozen=True):
-    """How widely the loads of a group vary about each backend's own mean."""
-
-    z: float
-    """Variance in units of the variance of random routing."""
-    size: float
-    """Standard deviation of (load - even share), divided by the even share."""
-    mean_total: float
-    """Mean number of requests in the group."""
 
 
 def slow_step_s(tracks: Sequence[LoadTrack]) -> float | None:
@@ -146,8 +130,8 @@ def judge_slowly(
     """
     needed_s = max(SPREAD_S, _FEWEST_SAMPLES * step_s)
     spread = spread_of(tracks, now_s - needed_s, now_s)
-    idle = spread is not None and spread.mean_total < len(tracks)
-    plain = spread is not None and spread.mean_total >= FEWEST_PER_BACKEND * len(tracks)
+    idle = spread is not None and spread[1] < len(tracks)
+    plain = spread is not None and spread[1] >= FEWEST_PER_BACKEND * len(tracks)
     word = BalanceWord.IDLE if idle else BalanceWord.UNKNOWN
     means = {track.name: _mean_or_none(_loads(track, now_s - needed_s)) for track in tracks}
     known = {name: mean for name, mean in means.items() if mean is not None}
@@ -160,19 +144,21 @@ def judge_slowly(
         window_s=_seen_s(tracks, now_s, step_s, needed_s),
         needed_s=needed_s,
         sample_hz=1 / step_s,
-        mean_total=total if spread is None else spread.mean_total,
+        mean_total=total if spread is None else spread[1],
         mean_load=known,
-        dispersion_z=spread.z if spread is not None and plain else None,
+        dispersion_z=spread[0] if spread is not None and plain else None,
         router=router,
         reasons=(too_slow(step_s),),
     )
     return weigh_requests(found, request_shares(_arrived(tracks, now_s, step_s)), all_told=True)
 
 
-def spread_of(tracks: Sequence[LoadTrack], since_s: float, until_s: float) -> Spread | None:
+def spread_of(tracks: Sequence[LoadTrack], since_s: float, until_s: float) -> tuple[float, float] | None:
     """Return how widely the loads vary between two times, in monotonic seconds; None if too few are known.
 
-    The loads of the other backends are interpolated to the time of each sample.
+    The result is (variance in units of that of random routing, mean number of requests in the group). Each
+    load varies about its backend's own mean. Those of the other backends are interpolated to the time of each
+    sample.
     """
     count = len(tracks)
     if count < 2:  # noqa: PLR2004 - a spread is of several
@@ -202,7 +188,7 @@ def spread_of(tracks: Sequence[LoadTrack], since_s: float, until_s: float) -> Sp
         mean = sum(deviations) / len(deviations)
         variances.append(sum((one - mean) ** 2 for one in deviations) / (len(deviations) - 1))
     variance, chance = sum(variances) / count, sum(chances) / len(chances)
-    return Spread(variance / chance, math.sqrt(variance), sum(totals) / len(totals))
+    return variance / chance, sum(totals) / len(totals)
 
 
 def _load_at(times: Sequence[float], loads: Sequence[float], at_s: float) -> float:
@@ -283,45 +269,6 @@ def _unbroken_since(times_s: Sequence[float], longest_s: float) -> float:
     return max(gaps, default=times_s[0])
 
 
-class Figures(Struct, frozen=True, eq=False):
-    """The measured values of one time window of a group, as input of the rules on its balance."""
-
-    load: GroupLoad
-    grid: LoadGrid
-    needed_s: float
-    slots: Sequence[int]
-    """Slots in which the group has enough requests."""
-    mean_total: float
-    loaded: float | None
-    """Share of time, 0 to 1, in which the group has enough requests; None without a known total."""
-    enough: bool
-    """Whether `loaded` is high enough for the rules that count requests."""
-    pace: GroupPace
-    factor: float
-    z: float | None
-    lead: Lead
-    turns: Turns
-    swing: Swing | None
-    arrivals: Arrivals | None
-    convoys: Convoys | None
-    starved: Sequence[float]
-    starved_any: float
-    away: Sequence[float]
-    """For each backend, the seconds in which it got no request, in stretches of at least two lives of a
-    request."""
-    away_any: float
-    """Share of time in which a backend starved or was away while another had more than enough."""
-    lost: float | None
-    lost_for_certain: float | None
-    """As `lost`, but None also where the estimate may be off by more than 3 percentage points."""
-    skew: Skew | None
-
-    @property
-    def failing(self) -> bool:
-        """Whether the group is a pair of which both backends are known to have failed repeatedly."""
-        return rules.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
-
-
 def even_share(grid: LoadGrid) -> float | None:
     """Return the share of time, 0 to 1, in which the backends' loads differ by at most one request.
 
@@ -360,15 +307,13 @@ def looks_explain(grid: LoadGrid) -> float | None:
     return made / apart if apart > 0 else math.inf
 
 
-def turning_spread(figures: Figures) -> float:
+def turning_spread(z: float | None, swing: Swing | None, backends: int) -> float:
     """Return how widely the loads swing beyond chance; about 0 for random routing.
 
-    This is the part of the loads' spread that varies in time, minus 1, times √(backends - 1). The last
+    This is the part of the loads' spread `z` that varies in time, minus 1, times √(backends - 1). The last
     factor makes groups of different sizes comparable. 0 if the spread is unknown.
     """
-    if figures.z is None or figures.swing is None:
-        return 0.0
-    return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)
+    return 0.0 if z is None or swing is None else (z * swing.moving_share - 1) * math.sqrt(backends - 1)
 
 
 SHORTEST_S, LONGEST_S = rules.SHORTEST_S, 600.0
@@ -418,28 +363,37 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         return Balance(
             load.group, names, needed_s=needed, router=load.router, sample_hz=1 / grid.step_s, reasons=reasons
         )
-    figures = look(load, grid, needed)
-    measured = measure(figures)
+    measured, turned_s = measure(load, grid, needed)
     held = _held(measured)
-    words, why = _words(figures, measured, held)
+    words, why = _words(load, grid, measured, held)
     if (
         BalanceWord.UNEVEN in words
         and "drained" not in held
-        and figures.mean_total >= rules.MANY
-        and not _holds_longer(figures, now_s)
+        and (measured.mean_total or 0.0) >= rules.MANY
+        and not _holds_longer(load, grid, measured, now_s)
     ):
         words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
-    return _verdict(figures, measured, held, words, why)
+    few = words[0] is BalanceWord.UNKNOWN and _has_too_few(load, grid, measured)
+    result = replace(
+        measured,
+        too_few=few,
+        word=words[0],
+        word_now=words[0],
+        also=tuple(words[1:]),
+        confidence=_confidence(grid, measured, held, words[0]),
+        period_s=_period(measured, held, turned_s) if words[0] is BalanceWord.OSCILLATING else None,
+    )
+    return _explained(result, load, grid, held, why)
 
 
-def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
-    """Compute all measured values of a group in one time window.
+def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, float | None]:
+    """Return the measured values of a group in one time window, as a `Balance` that has no verdict yet.
 
+    Return with it the seconds in which a backend goes from full over empty to full; None if none does.
     `needed_s` is how long the window must be, in seconds, for a full judgement.
     """
-    count = len(grid.loads)
+    count, names = len(grid.loads), tuple(track.name for track in grid.tracks)
     known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
-    mean_total = sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0
     slots = loaded_slots(grid, fewest_requests(count))
     newest_s = max(track.times_s[-1] for track in grid.tracks)
     loaded = len(slots) / len(known) if known else None
@@ -456,61 +410,91 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
     if enough and spread is not None and convoys is not None and rules.comes_and_goes(convoys):
         spread = min(spread, convoys.full_spread)
     z = None if spread is None else spread / factor
-    starved = starved_shares(grid, counted, load.e2e_s)
+    swing = find_swing(grid, known, load.e2e_s)
+    if swing is not None and z is not None:
+        swing = replace(swing, score=swing_score(z, count, swing))
+    starved, starved_any, away, away_any = starved_shares(grid, counted, load.e2e_s)
     meant = any(track.part is not None for track in grid.tracks)
-    lost = Lost(None) if meant else lost_share(grid, counted, pace.common)
-    return Figures(
-        load=load,
-        grid=grid,
+    lost, is_certain = (None, False) if meant else lost_share(grid, counted, pace.common)
+    margin = lead_margin(typical, count, factor)
+    changes, swap_s = follow_lead(grid, counted, margin)
+    turns, turns_of_one, turned_s = follow_turns(grid, counted)
+    ahead, excess, steadiness = skew(grid, counted) or (None, None, None)
+    some = bool(counted)
+    measured = Balance(
+        group=load.group,
+        backends=names,
+        router=load.router,
+        window_s=grid.span_s,
         needed_s=needed_s,
-        slots=counted,
-        mean_total=mean_total,
-        loaded=loaded,
-        enough=enough,
-        pace=pace,
-        factor=factor,
-        z=z,
-        lead=follow_lead(grid, counted, lead_margin(typical, count, factor)),
-        turns=follow_turns(grid, counted),
-        swing=_scored(find_swing(grid, known, load.e2e_s), z, count),
+        sample_hz=1 / grid.step_s,
+        samples_percent=100 * min(grid.present),
+        looks_apart_ms=1000 * grid.skew_s,
+        mean_total=sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0,
+        mean_load=dict(zip(names, map(_mean, grid.loads), strict=True)),
+        loaded_percent=_percent(loaded),
+        even_percent=_percent(even_share(grid)),
+        dispersion_z=z,
+        variance_factor=factor,
+        step_time=None if load.prefills else pace.common,
+        step_times=dict(pace.own),
+        lead_margin=margin if some else None,
+        lead_changes=changes if some else None,
+        lead_changes_per_min=changes / (grid.span_s / 60) if some and grid.span_s > 0 else None,
+        swap_s=swap_s,
+        starved_percent={name: 100 * share for name, share in zip(names, starved, strict=True) if some},
+        starved_any_percent=100 * starved_any if some else None,
+        empty_any_percent=100 * away_any if some else None,
+        away_s={name: seconds for name, seconds in zip(names, away, strict=True) if seconds},
+        free_slot_percent=_percent(free_slot_share(grid)),
+        lost_percent=_percent(lost if is_certain else None),
+        lost_unknown=None if is_certain else _why_lost_is_unknown(load, grid, pace, lost, some=some),
+        lost_estimate_percent=_percent(lost),
+        skew=excess,
+        skew_backend=None if ahead is None else names[ahead],
+        turns=turns,
+        turns_of_one=turns_of_one,
+        turning_spread=None if z is None else turning_spread(z, swing, count),
+        steadiness=steadiness,
+        swing=swing,
         arrivals=find_herds(grid.tracks, newest_s, grid.span_s, grid.step_s, load.e2e_s),
         convoys=convoys,
-        starved=starved.shares,
-        starved_any=starved.anyone,
-        away=starved.away_s,
-        away_any=starved.anyone_or_away,
-        lost=lost.share,
-        lost_for_certain=lost.share if lost.certain else None,
-        skew=skew(grid, counted),
+        looks_explain=looks_explain(grid),
+        failing=rules.fail_by_turns([track.errors or 0 for track in grid.tracks]),
+        e2e_s=load.e2e_s,
     )
+    return measured, turned_s
 
 
-def _scored(swing: Swing | None, z: float | None, backends: int) -> Swing | None:
-    return swing if swing is None or z is None else replace(swing, score=swing_score(z, backends, swing))
+def _has_load(measured: Balance) -> bool:
+    """Return whether the group has enough requests for most of the time."""
+    return (measured.loaded_percent or 0.0) >= 100 * rules.LOADED_SHARE
 
 
-def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[list[BalanceWord], str | None]:
+def _words(
+    load: GroupLoad, grid: LoadGrid, measured: Balance, held: frozenset[str]
+) -> tuple[list[BalanceWord], str | None]:
     """Return (verdicts that apply, most severe first; reason why there is no full judgement, or None).
 
     `held` are the names of the rules that are met. There is always at least one verdict: "unknown" if
     nothing can be judged. A reason is also returned where "oscillating" is found before enough time has
     passed.
     """
-    grid = figures.grid
+    mean_total = measured.mean_total or 0.0
     present = min(grid.present)
     if grid.span_s < SHORTEST_S - grid.step_s:
-        return [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s, grid.span_s)
+        return [BalanceWord.UNKNOWN], balance_words.needs_more(measured.needed_s, grid.span_s)
     if present < rules.PRESENT_SHARE:
         index = grid.present.index(present)
         return [BalanceWord.UNKNOWN], balance_words.gaps(grid.tracks[index].name, present)
-    if figures.mean_total < len(grid.loads):
+    if mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
     if held & _SWINGS:
         words.append(BalanceWord.OSCILLATING)
-    if grid.span_s < figures.needed_s - grid.step_s:
+    if grid.span_s < measured.needed_s - grid.step_s:
         # A swing that is already plain needs no full window; its absence does.
-        return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s, grid.span_s)
+        return words or [BalanceWord.UNKNOWN], balance_words.needs_more(measured.needed_s, grid.span_s)
     if "starved" in held:
         words.append(BalanceWord.STARVED)
     if held & {"ahead", "drained"} and ("drained" in held or not _all_queue(grid)):
@@ -518,13 +502,13 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
     is_even = (measured.even_percent or 0.0) >= 100 * rules.EVEN_SHARE
     # Requests that are not served stay where they are: their split says nothing about the router.
     still, moving = balance_words.standing_still(grid)
-    stuck = bool(still) and not moving and not words and not figures.load.prefills
-    if not stuck and (words or figures.enough or is_even):
+    stuck = bool(still) and not moving and not words and not load.prefills
+    if not stuck and (words or _has_load(measured) or is_even):
         return words or [BalanceWord.BALANCED], None
     if stuck:
         why = f"no token in {grid.span_s:.0f} s, but requests: {' and '.join(still)} may be stuck"
     else:
-        why = balance_words.too_little(figures.mean_total, fewest_requests(len(grid.loads)))
+        why = balance_words.too_little(mean_total, fewest_requests(len(grid.loads)))
     return [BalanceWord.UNKNOWN], why
 
 
@@ -540,105 +524,44 @@ def _all_queue(grid: LoadGrid) -> bool:
     return min(shares) >= rules.QUEUED_SHARE
 
 
-def _has_too_few(figures: Figures) -> bool:
+def _has_too_few(load: GroupLoad, grid: LoadGrid, measured: Balance) -> bool:
     """Return whether a complete window without gaps has no verdict, for lack of requests."""
-    grid = figures.grid
-    whole = grid.span_s >= figures.needed_s - grid.step_s and min(grid.present) >= rules.PRESENT_SHARE
+    whole = grid.span_s >= measured.needed_s - grid.step_s and min(grid.present) >= rules.PRESENT_SHARE
     still, moving = balance_words.standing_still(grid)
-    return whole and not figures.enough and not (still and not moving and not figures.load.prefills)
+    return whole and not _has_load(measured) and not (still and not moving and not load.prefills)
 
 
-def _holds_longer(figures: Figures, now_s: float) -> bool:
+def _holds_longer(load: GroupLoad, judged: LoadGrid, measured: Balance, now_s: float) -> bool:
     """Return whether a backend with too much load in the judged time window also has it over 300 s.
 
     Over 300 s, the same backend must exceed its even share most, by the limits of the verdict "uneven". True
     if the judged window already lasts 300 s, False if the history is shorter. Groups with many requests must
     pass this longer test, because random routing alone lets their loads drift apart for minutes.
     """
-    if figures.grid.span_s >= rules.MANY_S - figures.grid.step_s:
+    if judged.span_s >= rules.MANY_S - judged.step_s:
         return True
-    grid = lay_out(figures.load.tracks, now_s, rules.MANY_S)
-    if grid is None or grid.span_s < rules.MANY_S - grid.step_s or figures.skew is None:
+    grid = lay_out(load.tracks, now_s, rules.MANY_S)
+    if grid is None or grid.span_s < rules.MANY_S - grid.step_s:
         return False
     found = skew(grid, loaded_slots(grid, fewest_requests(len(grid.loads))))
-    same = found is not None and found.backend == figures.skew.backend
-    return same and found is not None and found.mean >= rules.SKEW and found.steadiness >= rules.STEADY
+    if found is None or grid.tracks[found[0]].name != measured.skew_backend:
+        return False
+    return found[1] >= rules.SKEW and found[2] >= rules.STEADY
 
 
-def measure(figures: Figures) -> Balance:
-    """Return the measured values `figures` as a `Balance` that has no verdict yet."""
-    grid, lead, found = figures.grid, figures.lead, figures.skew
-    names = tuple(track.name for track in grid.tracks)
-    some = bool(figures.slots)
-    return Balance(
-        group=figures.load.group,
-        backends=names,
-        router=figures.load.router,
-        window_s=grid.span_s,
-        needed_s=figures.needed_s,
-        sample_hz=1 / grid.step_s,
-        samples_percent=100 * min(grid.present),
-        looks_apart_ms=1000 * grid.skew_s,
-        mean_total=figures.mean_total,
-        mean_load=dict(zip(names, map(_mean, grid.loads), strict=True)),
-        loaded_percent=_percent(figures.loaded),
-        even_percent=_percent(even_share(grid)),
-        dispersion_z=figures.z,
-        variance_factor=figures.factor,
-        step_time=None if figures.load.prefills else figures.pace.common,
-        step_times=dict(figures.pace.own),
-        lead_margin=lead.margin if some else None,
-        lead_changes=lead.changes if some else None,
-        lead_changes_per_min=lead.per_min if some else None,
-        swap_s=lead.swap_s,
-        starved_percent={
-            name: 100 * share for name, share in zip(names, figures.starved, strict=True) if some
-        },
-        starved_any_percent=100 * figures.starved_any if some else None,
-        empty_any_percent=100 * figures.away_any if some else None,
-        away_s={name: seconds for name, seconds in zip(names, figures.away, strict=True) if seconds},
-        free_slot_percent=_percent(free_slot_share(grid)),
-        lost_percent=_percent(figures.lost_for_certain),
-        lost_unknown=_why_lost_is_unknown(figures),
-        lost_estimate_percent=_percent(figures.lost),
-        skew=found.mean if found else None,
-        skew_backend=names[found.backend] if found else None,
-        turns=figures.turns.turns,
-        turns_of_one=figures.turns.most,
-        turning_spread=None if figures.z is None else turning_spread(figures),
-        steadiness=found.steadiness if found else None,
-        swing=figures.swing,
-        arrivals=figures.arrivals,
-        convoys=figures.convoys,
-        looks_explain=looks_explain(grid),
-        failing=figures.failing,
-        e2e_s=figures.load.e2e_s,
-    )
-
-
-def _verdict(
-    figures: Figures, measured: Balance, held: frozenset[str], words: list[BalanceWord], reason: str | None
+def _explained(
+    result: Balance, load: GroupLoad, grid: LoadGrid, held: frozenset[str], reason: str | None
 ) -> Balance:
-    word, grid = words[0], figures.grid
-    few = word is BalanceWord.UNKNOWN and _has_too_few(figures)
-    result = replace(
-        measured,
-        too_few=few,
-        word=word,
-        word_now=word,
-        also=tuple(words[1:]),
-        confidence=_confidence(figures, held, word),
-        period_s=_period(figures, held) if word is BalanceWord.OSCILLATING else None,
-    )
-    leads = _swaps_the_lead(figures)
-    reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads)
-    if word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(measured.swing, held)):
+    """Return a balance that has a verdict with its reasons, cause and hint."""
+    leads = _swaps_the_lead(result)
+    reasons = balance_words.reasons(result, load, grid, reason, long=leads)
+    if result.word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(result.swing, held)):
         reasons = (_other_swing(result, held), *reasons[1:])
-    cause, hint = balance_words.advice(result, figures.load, grid)
+    cause, hint = balance_words.advice(result, load, grid)
     result = replace(result, reasons=reasons, cause=cause, hint=hint)
     if result.router is not None or not result.word.bad:
         return result
-    return _description(result, grid, figures.load.bypassed)
+    return _description(result, grid, load.bypassed)
 
 
 def _held(measured: Balance) -> frozenset[str]:
@@ -653,32 +576,32 @@ def _held(measured: Balance) -> frozenset[str]:
     return frozenset(held)
 
 
-def _swaps_the_lead(figures: Figures) -> bool:
+def _swaps_the_lead(measured: Balance) -> bool:
     """Return whether changes of the lead describe a swing best: they are easy to see on the graph.
 
     They are no rule of their own: no family of loads and no recorded trace is found sooner by them.
     """
-    pair = len(figures.grid.loads) == rules.PAIR
-    often = figures.lead.changes >= rules.least_lead_changes(failing=figures.failing)
+    pair, swing = len(measured.backends) == rules.PAIR, measured.swing
+    often = (measured.lead_changes or 0) >= rules.least_lead_changes(failing=measured.failing)
     spread, size = (
         (rules.SWING_Z, rules.SWING_RMS) if pair else (rules.SWING_Z_OF_MANY, rules.SWING_RMS_OF_MANY)
     )
-    large = figures.swing is not None and figures.swing.relative_rms >= size
-    return often and large and figures.enough and (figures.z or 0.0) >= spread
+    large = swing is not None and swing.relative_rms >= size
+    return often and large and _has_load(measured) and (measured.dispersion_z or 0.0) >= spread
 
 
-def _why_lost_is_unknown(figures: Figures) -> str | None:
-    if figures.lost_for_certain is not None:
-        return None
-    if figures.load.prefills:
+def _why_lost_is_unknown(
+    load: GroupLoad, grid: LoadGrid, pace: GroupPace, lost: float | None, *, some: bool
+) -> str:
+    if load.prefills:
         return "prefill has no step time"
-    if figures.lost is not None:
+    if lost is not None:
         return "the step time is uncertain"
-    if any(track.part is not None for track in figures.grid.tracks):
+    if any(track.part is not None for track in grid.tracks):
         return "the parts are unequal on purpose"
-    if not figures.slots:
+    if not some:
         return "no load"
-    return "the servers differ in speed" if len(figures.pace.own) > 1 else "step time not measured yet"
+    return "the servers differ in speed" if len(pace.own) > 1 else "step time not measured yet"
 
 
 def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
@@ -717,24 +640,24 @@ def _other_swing(result: Balance, held: frozenset[str]) -> str:
     return balance_words.turns(result) if "turns" in held else balance_words.herds(result)
 
 
-def _period(figures: Figures, held: frozenset[str]) -> float | None:
+def _period(measured: Balance, held: frozenset[str], turned_s: float | None) -> float | None:
     """Return the period of a swing in seconds; None if unknown.
 
     `held` has the names of the rules that are met. The period is that of the first of these that applies:
     changes of the lead (for two backends only), the rhythm (if it describes the swing best), convoys, and
-    otherwise backends that go from full to empty and back.
+    otherwise backends that go from full to empty and back, which takes `turned_s`.
     """
-    swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
-    if _swaps_the_lead(figures) and len(figures.grid.loads) == rules.PAIR and swap is not None:
+    swing, swap, convoys = measured.swing, measured.swap_s, measured.convoys
+    if _swaps_the_lead(measured) and len(measured.backends) == rules.PAIR and swap is not None:
         return 2 * swap
     if _rhythm_says_most(swing, held) and swing is not None:
         return swing.period_s
     if convoys is not None and convoys.period_s is not None and "convoys" in held:
         return convoys.period_s
-    return figures.turns.period_s
+    return turned_s
 
 
-def _confidence(figures: Figures, held: frozenset[str], word: BalanceWord) -> float | None:
+def _confidence(grid: LoadGrid, measured: Balance, held: frozenset[str], word: BalanceWord) -> float | None:
     """Return the confidence in the verdict `word`, 0 to 1; None for "unknown".
 
     A bad verdict has 0.5 where the deciding value is just at its limit, and 0.75 where it is twice the
@@ -743,26 +666,32 @@ def _confidence(figures: Figures, held: frozenset[str], word: BalanceWord) -> fl
     """
     if word is BalanceWord.UNKNOWN:
         return None
-    grid = figures.grid
-    complete = min(grid.present) * min(1.0, grid.span_s / figures.needed_s)
+    complete = min(grid.present) * min(1.0, grid.span_s / measured.needed_s)
     if word is BalanceWord.IDLE:
         return complete
-    swing, found, z = figures.swing, figures.skew, figures.z or 0.0
-    long = min(figures.lead.changes / rules.least_lead_changes(failing=figures.failing), z / rules.SWING_Z)
+    swing, convoys, arrivals, z = (
+        measured.swing,
+        measured.convoys,
+        measured.arrivals,
+        measured.dispersion_z or 0.0,
+    )
+    changes = (measured.lead_changes or 0) / rules.least_lead_changes(failing=measured.failing)
+    long = min(changes, z / rules.SWING_Z)
     if "turns" in held:
-        least, _ = rules.least_turning_spread(figures.convoys, failing=figures.failing)
-        long = max(long, turning_spread(figures) / least)
-    if "convoys" in held and figures.convoys is not None and figures.convoys.chance is not None:
+        least, _ = rules.least_turning_spread(convoys, failing=measured.failing)
+        long = max(long, (measured.turning_spread or 0.0) / least)
+    if "convoys" in held and convoys is not None and convoys.chance is not None:
         # Chances multiply, so their logarithms are compared.
-        chance = max(figures.convoys.chance, sys.float_info.min)
+        chance = max(convoys.chance, sys.float_info.min)
         long = max(long, math.log(chance) / math.log(rules.CONVOY_CHANCE))
-    if "herds" in held and figures.arrivals is not None:
-        long = max(long, figures.arrivals.spread / rules.least_herd_spread(figures.convoys))
+    if "herds" in held and arrivals is not None:
+        long = max(long, arrivals.spread / rules.least_herd_spread(convoys))
     short = 0.0
     if swing is not None and swing.score is not None:
         short = 1 + swing.score / SCORE_LIMIT
-    hunger = min(figures.starved_any / rules.STARVED_SHARE, (figures.lost or 0.0) / rules.STARVED_LOSS)
-    tilt = min(found.mean / rules.SKEW, found.steadiness / rules.STEADY) if found else 0.0
+    starved, lost = measured.starved_any_percent or 0.0, measured.lost_estimate_percent or 0.0
+    hunger = min(starved / 100 / rules.STARVED_SHARE, lost / 100 / rules.STARVED_LOSS)
+    tilt = min((measured.skew or 0.0) / rules.SKEW, (measured.steadiness or 0.0) / rules.STEADY)
     beyond = {
         BalanceWord.OSCILLATING: max(long, short),
         BalanceWord.STARVED: hunger,

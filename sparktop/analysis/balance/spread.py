@@ -73,23 +73,14 @@ def _evenly(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]
     return {share: [share * total for total in totals] for share in set(grid.shares)}
 
 
-class Starved(Struct, frozen=True):
-    """How much of the time each backend had next to no work while another one had more than enough."""
+def starved_shares(
+    grid: LoadGrid, slots: Sequence[int], life_s: float | None = None
+) -> tuple[Sequence[float], float, Sequence[float], float]:
+    """Return how much of the time slots `slots` backends starved or were away.
 
-    shares: tuple[float, ...]
-    """By backend."""
-    anyone: float
-    """Share of time in which at least one backend starved, without stretches at the end of the window in
-    which a backend may turn out to be away."""
-    away_s: tuple[float, ...]
-    """By backend: seconds in which it was away, in stretches of at least `AWAY_LIVES` lives without a new
-    request; not included in `shares`."""
-    anyone_or_away: float
-    """Share of time in which at least one backend starved or was away."""
-
-
-def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = None) -> Starved:
-    """Measure in which part (0 to 1) of the time slots `slots` backends starved.
+    The result is (share of the time, 0 to 1, in which each backend starved; share in which at least one did,
+    without stretches at the end of the window in which a backend may turn out to be away; seconds in which
+    each was away; share in which at least one starved or was away).
 
     A backend starves if it has next to no work (at most one request, or a tenth of its even share if that
     is more) while another has more than enough (a queue, or more than 1.5 times its even share). A backend
@@ -98,7 +89,7 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
     """
     if not slots:
         nothing = tuple(0.0 for _ in grid.loads)
-        return Starved(nothing, 0.0, nothing, 0.0)
+        return nothing, 0.0, nothing, 0.0
     pick = picker(grid, slots)
     totals = pick(grid.totals)
     least = {
@@ -112,34 +103,32 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
     chosen = frozenset(slots)
     counted = [slot in chosen for slot in range(len(grid.totals))]
     away = [_away(grid, index, counted, life_s) for index in range(len(grid.loads))]
-    starving = [generous.intersection(each) - gone.known for each, gone in zip(hungry, away, strict=True)]
-    certain = [each - gone.possible for each, gone in zip(starving, away, strict=True)]
-    return Starved(
-        shares=tuple(len(each) / len(slots) for each in starving),
-        anyone=len(set().union(*certain)) / len(slots),
-        away_s=tuple(len(gone.known) * grid.step_s for gone in away),
-        anyone_or_away=len(generous) / len(slots),
+    starving = [generous.intersection(each) - gone for each, (gone, _) in zip(hungry, away, strict=True)]
+    certain = [each - possible for each, (_, possible) in zip(starving, away, strict=True)]
+    return (
+        [len(each) / len(slots) for each in starving],
+        len(set().union(*certain)) / len(slots),
+        [len(gone) * grid.step_s for gone, _ in away],
+        len(generous) / len(slots),
     )
 
 
-class _Away(Struct, frozen=True):
-    """The time slots in which one backend got no new request."""
-
-    known: frozenset[int] = frozenset()
-    """Slots in stretches that are long enough to call the backend away."""
-    possible: frozenset[int] = frozenset()
-    """Slots of the last stretch, which has not ended and may still become long enough."""
-
-
-def _away(grid: LoadGrid, backend: int, counted: Sequence[bool], life_s: float | None) -> _Away:
+def _away(
+    grid: LoadGrid, backend: int, counted: Sequence[bool], life_s: float | None
+) -> tuple[set[int], set[int]]:
     """Return the time slots in which the backend with the index `backend` got no new request.
+
+    The result is (those in stretches that are long enough to call it away, those of the last stretch, which
+    has not ended and may still become long enough).
 
     `life_s` is the duration of a request: the backend is away after several of these without a new
     request. If `life_s` is None, the result is empty. `counted` has True for each slot to examine; it is
     ignored for a backend that does not count its requests, where slots without load are used instead.
     """
+    known: set[int] = set()
+    last: set[int] = set()
     if life_s is None:
-        return _Away()
+        return known, last
     track, column, share = grid.tracks[backend], grid.loads[backend], grid.shares[backend]
     least = AWAY_LIVES * life_s / grid.step_s
     if track.arrived is None:
@@ -148,19 +137,16 @@ def _away(grid: LoadGrid, backend: int, counted: Sequence[bool], life_s: float |
         idle = _without_arrivals(track.times_s, track.arrived, grid)
         below = map(lt, column, map(mul, repeat(share), grid.totals))
         without = list(map(and_, map(and_, idle, counted), below))
-    if True not in without:
-        return _Away()
-    known: set[int] = set()
-    begin, last = 0, frozenset[int]()
+    begin = 0
     for none, run in groupby(without):
         end = begin + len(list(run))
         stretch = range(begin, end)
         if none and len(stretch) >= least:
             known.update(stretch)
         elif none and end == len(without) and track.arrived is not None:
-            last = frozenset(stretch)
+            last = set(stretch)
         begin = end
-    return _Away(frozenset(known), last)
+    return known, last
 
 
 def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: LoadGrid) -> list[bool]:
@@ -219,25 +205,18 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     return found / seen if seen else None
 
 
-class Lost(Struct, frozen=True):
-    """The estimated throughput that is lost because loads are uneven, and whether the estimate is certain."""
-
-    share: float | None
-    """1 - Σ T(x) / Σ T(share), 0 to 1, where T(x) is the throughput with x requests; None without a step
-    time."""
-    certain: bool = False
-    """Whether `share` stays within `LOST_WITHIN` when the slope of the step time varies by its error."""
-
-
-def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> Lost:
+def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> tuple[float | None, bool]:
     """Estimate which part of the throughput is lost, compared with evenly split loads, over time slots.
+
+    Return (1 - Σ T(x) / Σ T(share), 0 to 1, where T(x) is the throughput with x requests; whether it stays
+    within `LOST_WITHIN` when the slope of the step time varies by its error).
 
     Throughput as a function of the load is concave, so for backends of equal speed the loss cannot be
     negative (Jensen). The estimate is None if `step` (the step time by batch size) is None, or if `slots`
     is empty.
     """
     if step is None or not slots:
-        return Lost(None)
+        return None, False
     pick = picker(grid, slots)
     even = {share: Counter(loads) for share, loads in _evenly(grid, pick(grid.totals)).items()}
     # Loads are counts with few distinct values: each is computed once.
@@ -247,7 +226,7 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
     ]
     share = _lost(tallies, step)
     ends = [_lost(tallies, with_slope(step, errors)) for errors in (-_ERRORS, _ERRORS)]
-    return Lost(share, max(abs(end - share) for end in ends) <= LOST_WITHIN)
+    return share, max(abs(end - share) for end in ends) <= LOST_WITHIN
 
 
 class _Tally(Struct, frozen=True):
@@ -275,26 +254,11 @@ def _total_of(makes: Callable[[float], float], loads: Mapping[float, int]) -> fl
     return sum([makes(load) * times for load, times in loads.items()])
 
 
-class Skew(Struct, frozen=True):
-    """The backend whose load exceeds its share most on average, and how constant that excess is."""
-
-    backend: int
-    mean: float
-    """Mean over time of (load - share) / share."""
-    deviation: float
-    """Standard deviation over time of (load - share) / share."""
-
-    @property
-    def steadiness(self) -> float:
-        """How constant the excess over the share is: `mean` divided by `deviation`.
-
-        Infinite if the excess never changes.
-        """
-        return self.mean / self.deviation if self.deviation > 0 else math.inf
-
-
-def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
+def skew(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, float, float] | None:
     """Return the backend whose load exceeds its even share most on average; None if `slots` is empty.
+
+    The result is (its index, its mean excess, how constant that is: the mean divided by the standard
+    deviation, infinite if it never changes).
 
     The excess is averaged over the time slots `slots`, relative to the share. For two equal backends with
     the loads A > B it is (A - B) / (A + B).
@@ -311,7 +275,7 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> Skew | None:
     beyond = [part - 1 for part in _in_shares(pick(grid.loads[found]), even[grid.shares[found]])]
     mean = sum(beyond) / len(beyond)
     spread = sum([(value - mean) ** 2 for value in beyond]) / len(beyond)
-    return Skew(found, mean, math.sqrt(spread))
+    return found, mean, mean / math.sqrt(spread) if spread > 0 else math.inf
 
 
 def _in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:
@@ -329,18 +293,6 @@ _AROUND = 0.5
 empty up to half of it."""
 
 
-class Lead(Struct, frozen=True):
-    """How often the lead (the backend with clearly most load) changed in a time window."""
-
-    margin: float
-    """A backend takes the lead when its load reaches (1 + margin) times its share, and keeps it until another
-    backend does."""
-    changes: int
-    swap_s: float | None
-    """Median seconds between changes; None with fewer than two changes."""
-    per_min: float | None
-
-
 def lead_margin(total: float, backends: int, factor: float) -> float:
     """Return by how much a backend must exceed its even share to take the lead, as a part of this share.
 
@@ -353,8 +305,10 @@ def lead_margin(total: float, backends: int, factor: float) -> float:
     return min(_LARGEST, max(_SMALLEST, _DEVIATIONS * math.sqrt((backends - 1) * factor / total)))
 
 
-def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
+def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> tuple[int, float | None]:
     """Count how often the lead passes from one backend to another over the time slots `slots`.
+
+    Return (number of changes, median seconds between them; None with fewer than two).
 
     A backend takes the lead when its load reaches (1 + `margin`) times its even share. Where two backends
     do so in the same slot with equal loads, the lead does not change until one of them has more load.
@@ -376,28 +330,14 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
                     changed_at.append(slot)
                 leader = row.index(top)
     gaps = [(later - earlier) * grid.step_s for earlier, later in pairwise(changed_at)]
-    minutes = grid.span_s / 60
-    return Lead(
-        margin=margin,
-        changes=len(changed_at),
-        swap_s=median(gaps) if gaps else None,
-        per_min=len(changed_at) / minutes if minutes > 0 else None,
-    )
+    return len(changed_at), median(gaps) if gaps else None
 
 
-class Turns(Struct, frozen=True):
-    """How often backends went from full to empty or back, whichever of them had most load."""
-
-    turns: int
-    """Number of turns of all backends together."""
-    most: int
-    """Number of turns of the backend with most turns."""
-    period_s: float | None
-    """Median seconds from full over empty to full, or the reverse; None when no backend did both."""
-
-
-def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> Turns:
+def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, int, float | None]:
     """Count how often each backend went from 1.5 times its even share of the load to half of it, or back.
+
+    Return (turns of all backends together, those of the one with most, median seconds from full over empty to
+    full or the reverse; None when no backend did both).
 
     `slots` are the indexes of the time slots to examine. Unlike the number of lead changes, this count
     works for many backends too, where several are full at once while the one with most load stays the
@@ -423,4 +363,4 @@ def follow_turns(grid: LoadGrid, slots: Sequence[int]) -> Turns:
         turned_at = list(compress(known_at[1:], map(ne, states[1:], states)))
         counts.append(len(turned_at))
         gaps += [later - earlier for earlier, later in zip(turned_at, turned_at[2:], strict=False)]
-    return Turns(sum(counts), max(counts, default=0), median(gaps) * grid.step_s if gaps else None)
+    return sum(counts), max(counts, default=0), median(gaps) * grid.step_s if gaps else None

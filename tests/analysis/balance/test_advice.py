@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
-from sparktop.analysis.balance.judge import judge, look, measure
+from sparktop.analysis.balance.judge import judge, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, GroupPace, LoadTrack, group_pace, lay_out
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
@@ -338,7 +338,7 @@ def test_two_requests_a_backend_can_swing() -> None:
     load = GroupLoad("g", herd.tracks, herd.e2e_s)
     window = lay_out(herd.tracks, 80.0, 60.0)
     assert window is not None
-    assert rules.holds(rules.rhythm, measure(look(load, window, 48.0)))
+    assert rules.holds(rules.rhythm, measure(load, window, 48.0)[0])
     assert judge(load, 80.0).word is Is.OSCILLATING
     calm = simulate(Scene("shuffle", 8, 4, "fixed", LIFE_S, 2.0, 80.0, 1))
     assert judge(GroupLoad("g", calm.tracks, calm.e2e_s), 80.0).word in {Is.UNKNOWN, Is.BALANCED}

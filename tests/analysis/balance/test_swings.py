@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from sparktop.analysis.balance import rules
-from sparktop.analysis.balance.judge import judge, look, measure
+from sparktop.analysis.balance.judge import judge, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
 from sparktop.analysis.balance.rules import MUTUAL
 from sparktop.analysis.balance.swings import f_tail, find_herds, find_swing
@@ -167,7 +167,7 @@ def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
     assert (found.confidence or 0.0) > 0.5
     assert found.convoys is not None
     grid = grid_of(columns)
-    assert rules.holds(rules.convoys, measure(look(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)))
+    assert rules.holds(rules.convoys, measure(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)[0])
 
 
 def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
@@ -175,9 +175,9 @@ def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
     compared = 0
     for seed in range(60):
         grid = grid_of(by_chance(seed))
-        figures = look(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)
-        compared += figures.convoys is not None
-        assert not rules.holds(rules.convoys, measure(figures))
+        measured, _ = measure(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)
+        compared += measured.convoys is not None
+        assert not rules.holds(rules.convoys, measured)
     assert compared > 30
 
 
