@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -43,19 +42,9 @@ _REASONS = 3
 """Most reasons in the message."""
 
 
-class Observed(NamedTuple):
-    """What was seen, and what was watched in the end."""
-
-    snapshot: Snapshot
-    interrupted: bool
-    """Whether Ctrl+C ended it."""
-    targets: tuple[Target, ...]
-    """What was watched in the end, with all that was found."""
-
-
 async def observe(
     watch: Watch, seconds: float | None, *, simulated: bool = False, ways: Ways | None = None
-) -> Observed:
+) -> tuple[Snapshot, bool, tuple[Target, ...]]:
     """Watch the targets for `seconds` or until Ctrl+C.
 
     With None for `seconds`, watch until every target has reported or failed, but at most `ENOUGH_S` seconds;
@@ -95,7 +84,7 @@ async def observe(
     finally:
         await monitor.stop()
         undo()
-    return Observed(snapshot, interrupted.is_set(), targets)
+    return snapshot, interrupted.is_set(), targets
 
 
 async def wait_for(

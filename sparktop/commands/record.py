@@ -106,15 +106,13 @@ def run(arguments: argparse.Namespace) -> int:
     watch = choose(arguments, os.environ)
     limits = Limits(arguments.seconds, arguments.max_bytes)
     incidents = incident_folder(flight_folder(os.environ))
-    written = asyncio.run(record(watch, Path(arguments.output), limits, tell, incidents))
-    if not written.paths:
-        raise OutputError(
-            f"{clean(arguments.output, 200)}: nothing was recorded: {written.problem or 'no reading'}"
-        )
-    total = sum(path.stat().st_size for path in written.paths)
-    names = ", ".join(clean(path, 200) for path in written.paths)
+    paths, problem = asyncio.run(record(watch, Path(arguments.output), limits, tell, incidents))
+    if not paths:
+        raise OutputError(f"{clean(arguments.output, 200)}: nothing was recorded: {problem or 'no reading'}")
+    total = sum(path.stat().st_size for path in paths)
+    names = ", ".join(clean(path, 200) for path in paths)
     tell(f"recorded {total / _KIB:,.0f} KiB in {names}")
-    return 0 if written.problem is None else 1
+    return 0 if problem is None else 1
 
 
 def _check_new(path: Path) -> None:

@@ -15,7 +15,6 @@ from itertools import islice
 from types import FrameType, TracebackType
 from typing import Self
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.config.toml_text import toml_lines, toml_value
@@ -198,18 +197,7 @@ _STOP_S = 3.0
 _HOST = "127.0.0.1"
 
 
-class _Child(Struct):
-    """A child process of the demo, and what it runs: "engines", "proxy" or "load"."""
-
-    part: str
-    process: subprocess.Popen[bytes]
-
-    def end_input(self) -> None:
-        """Close the pipes to the process; the end of its standard input makes the process end."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+Child = subprocess.Popen[bytes]
 
 
 class DemoCluster:
@@ -224,7 +212,8 @@ class DemoCluster:
     def __init__(self, plan: Plan | None = None) -> None:
         """Store what is to be simulated; entering the context starts the processes."""
         self._plan = plan or Plan()
-        self._children: list[_Child] = []
+        self._children: dict[str, Child] = {}
+        """The processes by what they run: "engines", "proxy" and perhaps "load"."""
         self.targets: tuple[BackendTarget, ...] = ()
         """The simulated inference servers; empty before the start."""
         self.nodes: tuple[NodeTarget, ...] = ()
@@ -253,7 +242,7 @@ class DemoCluster:
         """
         if not self._children:
             raise SparktopError("the simulated servers are not running")
-        return tuple(child.process.pid for child in self._children)
+        return tuple(child.pid for child in self._children.values())
 
     def __enter__(self) -> Self:
         """Start the processes and wait until all of them are ready.
@@ -282,25 +271,23 @@ class DemoCluster:
             reading, writing = os.pipe()
             servers, load = replace(plan, visitors=writing), replace(plan, visitors=reading)
             try:
-                self._children = [
-                    *(_Child(part, _spawn(part, writing)) for part in ("engines", "proxy")),
-                    _Child("load", _spawn("load", reading)),
-                ]
+                pipes = {"engines": writing, "proxy": writing, "load": reading}
+                self._children = {part: _spawn(part, pipe) for part, pipe in pipes.items()}
             finally:
                 os.close(reading)
                 os.close(writing)
         else:
-            self._children = [_Child(part, _spawn(part)) for part in ("engines", "proxy")]
+            self._children = {part: _spawn(part) for part in ("engines", "proxy")}
         self._begin_all(servers, load, time.monotonic() + _START_S)
 
     def _begin_all(self, servers: Plan, load: Plan, deadline: float) -> None:
-        ports_of = self._begin(self._children[0], servers, deadline)
+        ports_of = self._begin("engines", servers, deadline)
         self._note_engines(ports_of["engines"], ports_of["agents"])
         urls = tuple(target.url for target in self.targets[: self._plan.backends])
-        ports = self._begin(self._children[1], replace(servers, urls=urls), deadline)["proxies"]
+        ports = self._begin("proxy", replace(servers, urls=urls), deadline)["proxies"]
         self._note_proxies([f"http://{_HOST}:{port}" for port in ports], servers.chosen())
-        for child in self._children[2:]:
-            self._begin(child, replace(load, urls=(self.routers[0].url,)), deadline)
+        if "load" in self._children:
+            self._begin("load", replace(load, urls=(self.routers[0].url,)), deadline)
 
     def _note_engines(self, ports: list[int], agents: list[int]) -> None:
         hosts = [backend_name(index) for index in range(len(agents))]
@@ -327,7 +314,7 @@ class DemoCluster:
         self.routers = (RouterTarget("proxy", urls[0], scenario.strategy, names, api_key=KEY),)
         self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)
 
-    def _begin(self, child: _Child, plan: Plan, deadline: float) -> dict[str, list[int]]:
+    def _begin(self, part: str, plan: Plan, deadline: float) -> dict[str, list[int]]:
         """Send a plan to a child process; return the ports that the process reports, by type of server.
 
         The process reports once it is ready. `deadline` is a monotonic time in seconds.
@@ -335,7 +322,7 @@ class DemoCluster:
         Raises:
             SparktopError: the process failed to start, ended, or did not report before `deadline`.
         """
-        stdin, stdout = child.process.stdin, child.process.stdout
+        stdin, stdout = self._children[part].stdin, self._children[part].stdout
         assert stdin is not None  # noqa: S101 - opened as pipes
         assert stdout is not None  # noqa: S101 - as above
         with suppress(BrokenPipeError):  # it has ended, and will not answer
@@ -345,24 +332,27 @@ class DemoCluster:
         line = stdout.readline() if ready else b""
         if not line:
             what = "their process ended" if ready else f"no word for {_START_S:.0f} s"
-            raise SparktopError(f"the simulated servers did not start ({child.part}): {what}")
+            raise SparktopError(f"the simulated servers did not start ({part}): {what}")
         answer: dict[str, list[int]] = json.loads(line)
         if "error" in answer:
-            raise SparktopError(f"the simulated servers did not start ({child.part}): {answer['error']}")
+            raise SparktopError(f"the simulated servers did not start ({part}): {answer['error']}")
         return answer
 
     def _stop(self) -> None:
-        children, self._children = self._children, []
+        children, self._children = [*self._children.values()], {}
         # The load first: if servers ended before their clients, they would have to break off answers.
         for child in reversed(children):
-            child.end_input()
+            for pipe in (child.stdin, child.stdout):  # the end of its input makes the process end
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
         for child in reversed(children):
             try:
-                child.process.wait(_STOP_S)
+                child.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
-                    os.killpg(child.process.pid, 9)
-                child.process.wait()
+                    os.killpg(child.pid, 9)
+                child.wait()
 
 
 def _spawn(part: str, *pipes: int) -> subprocess.Popen[bytes]:

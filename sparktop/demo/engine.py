@@ -11,7 +11,6 @@ from contextlib import suppress
 from itertools import count
 
 from aiohttp import web
-from msgspec import Struct
 
 from sparktop.demo.engine_page import VERSION, Ledger, engine_page
 from sparktop.demo.engine_requests import (
@@ -45,14 +44,6 @@ _TEXT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 _INTERNAL = 500
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class _InFlight(Struct, frozen=True):
-    """A request that the engine is processing."""
-
-    request_id: str
-    answer: Answer
-    reply: Reply
 
 
 class EngineServer:
@@ -134,18 +125,17 @@ class EngineServer:
         body = read_body(await request.read())
         check_model(body, self._profile.model)
         asked = read_completion(body, chat=chat, max_model_len=self._profile.max_model_len)
-        flight = self._submit(asked)
+        answer, reply = self._submit(asked)
         try:
             if asked.stream:
-                return await self._stream(request, flight)
-            ended = await _end_of(flight.answer)
-            return web.json_response(flight.reply.whole(ended))
+                return await self._stream(request, answer, reply)
+            return web.json_response(reply.whole(await _end_of(answer)))
         finally:
             # For a client that has disconnected; a request that has ended is ignored.
-            self.live.cancel(flight.request_id)
+            self.live.cancel(reply.request_id)
 
-    def _submit(self, asked: Asked) -> _InFlight:
-        """Submit a request to the engine.
+    def _submit(self, asked: Asked) -> tuple[Answer, Reply]:
+        """Submit a request to the engine; return what the engine makes, and how that is written.
 
         Raises:
             RefusedError: the engine does not accept the request.
@@ -166,7 +156,7 @@ class EngineServer:
             answer = self.live.submit(request)
         except ValueError as error:
             raise RefusedError(str(error), status=BAD_REQUEST) from None
-        return _InFlight(request_id, answer, reply)
+        return answer, reply
 
     def _length(self, asked: Asked) -> tuple[int, bool]:
         """Return the random number of tokens of the answer, and whether the answer ends with a stop token.
@@ -179,15 +169,13 @@ class EngineServer:
         natural = max(asked.min_tokens, 1, round(_USUAL_ANSWER_TOKENS * chance))
         return min(natural, asked.max_tokens), natural < asked.max_tokens
 
-    async def _stream(self, request: web.Request, flight: _InFlight) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, answer: Answer, reply: Reply) -> web.StreamResponse:
         response = web.StreamResponse(headers=_STREAM)
         await response.prepare(request)
-        reply = flight.reply
         while True:
-            delta = await flight.answer.more()
-            ended = delta.ended
-            if delta.tokens:
-                await response.write(reply.chunk(delta.tokens, last=ended is not None))
+            tokens, ended = await answer.more()
+            if tokens:
+                await response.write(reply.chunk(tokens, last=ended is not None))
             if ended is None:
                 continue
             if ended.ok:
@@ -236,8 +224,9 @@ async def _end_of(answer: Answer) -> RequestEnded:
     Raises:
         RefusedError: the request was not completed, because the engine was shut down.
     """
-    while (ended := (await answer.more()).ended) is None:
-        pass
+    ended = None
+    while ended is None:
+        _, ended = await answer.more()
     if not ended.ok:
         message = "EngineCore encountered an issue. See stack trace (above) for the root cause."
         raise RefusedError(message, status=_INTERNAL, kind="InternalServerError")
@@ -380,24 +369,12 @@ class EngineSite:
 # is delivered as soon as the event loop allows, and nothing runs between events.
 
 
-class Delta(Struct, frozen=True):
-    """What happened to a request since the previous call of `Answer.more`."""
-
-    tokens: int
-    """Number of new tokens; more than one if the reader was slow."""
-    ended: RequestEnded | None = None
-    """The event of the request's end; None if the request has not ended."""
-    made_s: float | None = None
-    """Time at which the newest token was generated, in seconds of the engine's clock."""
-
-
 class Answer:
     """Delivers the tokens of one request to its reader as they are generated."""
 
     def __init__(self) -> None:
         """Create an answer that has no tokens yet."""
         self._tokens = 0
-        self._made_s: float | None = None
         self._ended: RequestEnded | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -407,21 +384,19 @@ class Answer:
             self._ended = event
         else:
             self._tokens += event.count
-            self._made_s = event.at
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def more(self) -> Delta:
-        """Wait for new tokens or the end of the request; return what happened since the previous call.
+    async def more(self) -> tuple[int, RequestEnded | None]:
+        """Wait for new tokens or the end of the request; return both since the previous call.
 
-        After the `Delta` that has `ended`, there are no more.
+        After the end there is no more.
         """
         if not self._tokens and self._ended is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        delta = Delta(self._tokens, self._ended, self._made_s)
-        self._tokens = 0
-        return delta
+        tokens, self._tokens = self._tokens, 0
+        return tokens, self._ended
 
 
 class LiveEngine:

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import partial
 
 import aiohttp
-from msgspec import Struct
 
 from sparktop.demo.engine_requests import answer_words, tokenize_chat
 from sparktop.demo.scenario import QUIET_S, Rests, Scenario, lengths_of
@@ -151,15 +150,6 @@ _AROUND = len(tokenize_chat([("user", "")]))
 """Tokens that a chat with one message has in addition to the tokens of the message's text."""
 
 
-class Totals(Struct):
-    """Numbers of requests that the load has completed, failed and aborted."""
-
-    done: int = 0
-    failed: int = 0
-    broken_off: int = 0
-    """Requests aborted because another client sends requests."""
-
-
 class Driver:
     """Keeps a scenario's number of requests in flight at one server."""
 
@@ -174,7 +164,8 @@ class Driver:
         self._seed = seed
         # Load needs no cryptographic randomness.
         self._random = random.Random(f"load/{seed}")  # noqa: S311
-        self.totals = Totals()
+        self.done = self.failed = 0
+        """Numbers of requests that were completed, and that failed without a pause for another client."""
         self._way = way
         self._asking: set[asyncio.Timeout] = set()
         self._present = asyncio.Event()
@@ -219,11 +210,9 @@ class Driver:
             else:
                 complete = await self._answer(session, self._body()) is not None
             if complete:
-                self.totals.done += 1
-            elif self._way is not None and self._way.paused:
-                self.totals.broken_off += 1
-            else:
-                self.totals.failed += 1
+                self.done += 1
+            elif self._way is None or not self._way.paused:
+                self.failed += 1
                 await asyncio.sleep(_AGAIN_S)
 
     def _hang_up(self) -> None:

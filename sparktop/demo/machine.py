@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -629,14 +628,15 @@ class MachineReader:
 
     def _starting(self, now: float, started_at: float, takes_s: float) -> Condition:
         """Return the condition of a machine whose server starts."""
-        shown, thermal = starting(now - started_at, takes_s), self.thermal
+        engine_bytes, busy, cpu_percent = starting(now - started_at, takes_s)
+        thermal = self.thermal
         return Condition(
-            shown.busy,
-            thermal.power_w() + _START_W * shown.busy,
+            busy,
+            thermal.power_w() + _START_W * busy,
             thermal.temperature_c(now),
-            thermal.load_clock_mhz(now) if shown.busy else IDLE_CLOCK_MHZ,
-            engine_bytes=shown.engine_bytes,
-            engine_cpu_percent=shown.cpu_percent,
+            thermal.load_clock_mhz(now) if busy else IDLE_CLOCK_MHZ,
+            engine_bytes=engine_bytes,
+            engine_cpu_percent=cpu_percent,
             age_s=now - started_at,
         )
 
@@ -651,31 +651,25 @@ _CONTEXT, _WEIGHTS, _COMPILE, _POOL, _GRAPHS = 0.12, 0.2, 0.52, 0.78, 0.82
 _BURST_S, _BURSTS_EVERY_S = 1.5, 4.0
 
 
-class StartingMachine(NamedTuple):
-    """What a machine shows while its server starts."""
+def starting(passed_s: float, takes_s: float) -> tuple[int, float, float]:
+    """Return what a machine shows `passed_s` seconds after the begin of a start that takes `takes_s`.
 
-    engine_bytes: int
-    """GPU memory of the engine."""
-    busy: float
-    """Share of the time in which the GPU works."""
-    cpu_percent: float
-    """CPU use of the engine's process."""
-
-
-def starting(passed_s: float, takes_s: float) -> StartingMachine:
-    """Return what a machine shows `passed_s` seconds after the begin of a start that takes `takes_s`."""
+    Returns:
+        (GPU memory of the engine in bytes, share of the time in which the GPU works, CPU use of the engine's
+        process in percent of a core).
+    """
     share = passed_s / takes_s if takes_s > 0 else 1.0
     burst = float(passed_s % _BURSTS_EVERY_S < _BURST_S)
     if share < _CONTEXT:
-        return StartingMachine(0, 0.0, 94.0)
+        return (0, 0.0, 94.0)
     if share < _WEIGHTS:
-        return StartingMachine(CONTEXT_BYTES, 0.0, 60.0)
+        return (CONTEXT_BYTES, 0.0, 60.0)
     if share < _COMPILE:
         read = (share - _WEIGHTS) / (_COMPILE - _WEIGHTS)
-        return StartingMachine(CONTEXT_BYTES + round(read * (WEIGHTS_BYTES - CONTEXT_BYTES)), 0.05, 100.0)
+        return (CONTEXT_BYTES + round(read * (WEIGHTS_BYTES - CONTEXT_BYTES)), 0.05, 100.0)
     if share < _POOL:
-        return StartingMachine(WEIGHTS_BYTES, 0.0, 100.0)
+        return (WEIGHTS_BYTES, 0.0, 100.0)
     if share < _GRAPHS:
         pool = (share - _POOL) / (_GRAPHS - _POOL)
-        return StartingMachine(WEIGHTS_BYTES + round(pool * (WHOLE_BYTES - WEIGHTS_BYTES)), 0.3, 100.0)
-    return StartingMachine(WHOLE_BYTES, burst, 98.0)
+        return (WEIGHTS_BYTES + round(pool * (WHOLE_BYTES - WEIGHTS_BYTES)), 0.3, 100.0)
+    return (WHOLE_BYTES, burst, 98.0)

@@ -215,16 +215,7 @@ NODE: tuple[Metric[NodeView], ...] = (
 """The metrics of a machine, at most 10 series."""
 
 
-class Own(Struct, frozen=True):
-    """What the program reports about itself."""
-
-    snapshot: Snapshot
-    left_out: int
-    """Number of servers, groups and machines beyond the limit, which have no series."""
-
-
-def _last_poll_s(own: Own) -> float | None:
-    found = own.snapshot
+def _last_poll_s(found: Snapshot) -> float | None:
     ages = [
         *(view.age_s for view in found.backends),
         *(view.age_s for view in found.nodes),
@@ -233,8 +224,8 @@ def _last_poll_s(own: Own) -> float | None:
     return min((age for age in ages if age is not None), default=None)
 
 
-def _polls(own: Own) -> Iterator[Point]:
-    for name, ms in islice(own.snapshot.self_cost.poll_ms.items(), MOST_POLLS):
+def _polls(found: Snapshot) -> Iterator[Point]:
+    for name, ms in islice(found.self_cost.poll_ms.items(), MOST_POLLS):
         yield (label_of(name),), ms / 1000
 
 
@@ -243,9 +234,9 @@ INFO: Metric[str] = Metric(
 )
 """Of the version; in OpenMetrics it has a type of its own."""
 
-SELF: tuple[Metric[Own], ...] = (
+SELF: tuple[Metric[Snapshot], ...] = (
     _value("self_up", "1 while sparktop export answers.", lambda _: 1.0),
-    _value("self_simulated", "1 where what is watched is simulated.", lambda own: own.snapshot.simulated),
+    _value("self_simulated", "1 where what is watched is simulated.", lambda found: found.simulated),
     _value("self_last_look_seconds", "Seconds since the newest answer of anything watched.", _last_poll_s),
     Metric(
         "self_poll_seconds",
@@ -256,16 +247,14 @@ SELF: tuple[Metric[Own], ...] = (
     _value(
         "self_cpu_ratio",
         "CPU time that sparktop uses; 1 is one core.",
-        lambda own: _share(own.snapshot.self_cost.cpu_percent),
+        lambda found: _share(found.self_cost.cpu_percent),
     ),
-    _value("self_rss_bytes", "Memory that sparktop uses.", lambda own: own.snapshot.self_cost.rss_bytes),
-    _value(
-        "self_left_out",
-        "Servers, groups and machines without series, because there are more than 512.",
-        lambda own: own.left_out,
-    ),
+    _value("self_rss_bytes", "Memory that sparktop uses.", lambda found: found.self_cost.rss_bytes),
 )
 """The metrics of the program itself."""
+LEFT_OUT: Metric[int] = _value(
+    "self_left_out", "Servers, groups and machines without series, because there are more than 512.", float
+)
 
 ALERT: Metric[Iterable[tuple[str, ...]]] = Metric(
     "alert",
@@ -318,7 +307,7 @@ def metric_tables() -> list[tuple[str, tuple[str, ...], Sequence[Metric[Any]]]]:
         ("Machines", ("node",), NODE),
         ("Alerts and events", (), (ALERT, EVENTS)),
         ("The newest sweep", ("target", "load", "prompt_tokens", "depth"), LEVEL),
-        ("The program itself", (), (INFO, *SELF)),
+        ("The program itself", (), (INFO, *SELF, LEFT_OUT)),
     ]
 
 
@@ -367,7 +356,8 @@ def page_families(
     alerts = _alerts(found, group_of, silent)
     return [
         version,
-        *_families(SELF, [({}, Own(found, room.left_out))]),
+        *_families(SELF, [({}, found)]),
+        *_families((LEFT_OUT,), [({}, room.left_out)]),
         *_families(BACKEND, backends),
         *_families(GROUP, judged),
         *_families(NODE, nodes),

@@ -148,19 +148,11 @@ def _held(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-class Ended(Struct, frozen=True):
-    """The unexpected end of an earlier run of sparktop: it was killed, or the machine went down."""
-
-    path: Path
-    at: datetime
-    """Wall time of its last record."""
-    same_boot: bool
-    """True: the machine has not restarted since, so the program was killed. False: the machine went down."""
-
-
-def last_end(folder: Path, boot_id: str) -> Ended | None:
+def last_end(folder: Path, boot_id: str) -> tuple[Path, datetime, bool] | None:
     """Return how the newest other run of sparktop ended, if it ended unexpectedly.
 
+    Return (its file, wall time of its last record, whether the machine has not restarted since: then the
+    program was killed, else the machine went down).
     Return None if it ended normally or still runs, or if it left no file that can be read.
     """
     from sparktop.errors import UsageError
@@ -181,7 +173,7 @@ def last_end(folder: Path, boot_id: str) -> Ended | None:
     recording.close()
     if last is None or last.kind == Kind.END:
         return None
-    return Ended(path, last.instant.wall, boot == boot_id)
+    return path, last.instant.wall, boot == boot_id
 
 
 # Incidents: copies of the minutes around chosen alerts, kept when the recorded files are deleted later.

@@ -24,12 +24,10 @@ from sparktop.recording.records import (
     MOST_TARGETS,
     SCHEMA,
     Head,
-    Landmarks,
     TooManyTargetsError,
     call_of,
     key_of,
     read_head,
-    read_landmarks,
     sweep_of,
 )
 from sparktop.store import Store
@@ -210,7 +208,6 @@ def _start(
         ahead,
         clean(record.fields.get("boot_id", ""), 200),
         lambda: read(read_head, Head()),
-        lambda: read(read_landmarks, Landmarks()),
     )
 
 
@@ -386,7 +383,6 @@ class FrameStart(Struct, frozen=True):
     boot_id: str
     read_head: Callable[[], Head]
     """Reads the head from the file: a day has 1,440 heads, and hardly any of them is needed."""
-    read_landmarks: Callable[[], Landmarks]
 
     @property
     def head(self) -> Head:

@@ -604,39 +604,6 @@ def read_head(record: Record) -> Head:
         raise RecordError("a head that cannot be read") from None
 
 
-class Landmarks(Struct, frozen=True):
-    """The parts of a head that the time bar of a replay shows: the load and the times of events."""
-
-    generation_tps: float | None = None
-    """Mean tokens per second of the minute before the head; None if unknown."""
-    events: tuple[tuple[datetime, str, Severity], ...] = ()
-    """(time, subject, severity) of each event in the log."""
-
-
-class _Marks(Struct, frozen=True):
-    """The parts of a head's body of which `Landmarks` are made."""
-
-    summary: Mapping[str, Range]
-    events: tuple[Event, ...]
-
-
-def read_landmarks(record: Record) -> Landmarks:
-    """Return load and events of a head, with the text cleaned.
-
-    Raises:
-        RecordError: the record is not a head of this schema.
-    """
-    try:
-        found = checked(msgspec.json.decode(record.body, type=_Marks))
-    except (ValueError, WireError, RecursionError):
-        raise RecordError("a head that cannot be read") from None
-    load = found.summary.get("generation_tps")
-    return Landmarks(
-        None if load is None else load.mean,
-        tuple((one.at.astimezone(UTC), one.subject, one.severity) for one in found.events),
-    )
-
-
 def _head_identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
     kind, _, name = label.partition(":")
     key = SourceKey(SourceKind(kind), clean(name, 200))

@@ -197,10 +197,12 @@ class Replay:
             self._indexed += 1
 
     def _add_to_bar(self, frame: FrameStart) -> None:
-        found = frame.read_landmarks()
-        self._points.append((frame.instant.wall, found.generation_tps))
-        for at, subject, severity in found.events:
-            self._events[at, subject] = severity
+        announced = frame.head.announced
+        load = announced.summary.get("generation_tps")
+        self._points.append((frame.instant.wall, None if load is None else load.mean))
+        self._events |= {
+            (event.at.astimezone(UTC), event.subject): event.severity for event in announced.events
+        }
 
     def _moments(self) -> list[tuple[datetime, Severity]]:
         """Return the times and severities of all events that are known, in order of time."""

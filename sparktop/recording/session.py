@@ -133,9 +133,10 @@ class Recordings:
         ended = last_end(folder, boot_id())
         if ended is None:
             return
-        when = f"{ended.at.astimezone():%Y-%m-%d %H:%M:%S}"
-        what = "sparktop was killed" if ended.same_boot else "this machine went down without a shutdown"
-        report(f"{what} at {when}: sparktop replay {clean(ended.path, 200)} shows the minutes before")
+        path, at, is_same_boot = ended
+        when = f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
+        what = "sparktop was killed" if is_same_boot else "this machine went down without a shutdown"
+        report(f"{what} at {when}: sparktop replay {clean(path, 200)} shows the minutes before")
 
     @property
     def notice(self) -> str | None:
@@ -255,18 +256,12 @@ class Limits(Struct, frozen=True):
         return None
 
 
-class Written(Struct, frozen=True):
-    """What a recording without a screen left on the disk."""
-
-    paths: Sequence[Path]
-    problem: str | None
-    """Why its end is missing; None for a complete recording."""
-
-
 async def record(
     watch: Watch, path: Path, limits: Limits, report: Callable[[str], None], incidents: Path
-) -> Written:
-    """Watch and record into `path` until Ctrl+C, SIGTERM or a limit; return the files that it wrote.
+) -> tuple[list[Path], str | None]:
+    """Watch and record into `path` until Ctrl+C, SIGTERM or a limit.
+
+    Return (the files that it wrote, why the end is missing; None for a complete recording).
 
     After a day or a GiB a file with the next number begins beside it. The minutes around chosen alerts are
     saved in the folder `incidents`, too. `report` receives lines for the user; it is called in any thread.
@@ -318,7 +313,7 @@ async def record(
         undo()
     if recorder.problem is not None:
         report(f"the end was not recorded: {recorder.problem}")
-    return Written([one for one in written if _has_content(one)], recorder.problem)
+    return [one for one in written if _has_content(one)], recorder.problem
 
 
 def _has_content(path: Path) -> bool:

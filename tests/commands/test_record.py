@@ -17,7 +17,6 @@ from sparktop.cli import main
 from sparktop.commands.record import unit
 from sparktop.model.targets import Watch
 from sparktop.recording.player import Player, Recording
-from sparktop.recording.session import Written
 
 NODE = '[[nodes]]\nname = "here"\n'
 MOST_LOST_S = 3.5
@@ -85,9 +84,9 @@ def test_a_recording_is_continued_only_on_request(
 
     begun: list[Path] = []
 
-    async def record(_: Watch, path: Path, *__: object) -> Written:
+    async def record(_: Watch, path: Path, *__: object) -> tuple[list[Path], None]:
         begun.append(path)
-        return Written([path], None)
+        return [path], None
 
     monkeypatch.setattr("sparktop.recording.session.record", record)
     monkeypatch.chdir(tmp_path)

@@ -258,10 +258,10 @@ def watch(name: str) -> Watched:
             watched = chosen_of(Watch(), Namespace(targets=targets), {}, has_file=False)
             watched = replace(watched, nodes=())  # this machine is no part of the page
             watched = replace(watched, backends=tuple(replace(one, nodes=()) for one in watched.backends))
-            observed = await observe(watched, page.seconds, ways=RealWays(clock=loop.time))
-            document = json.loads(render(observed.snapshot, "json"))
+            snapshot, _, _ = await observe(watched, page.seconds, ways=RealWays(clock=loop.time))
+            document = json.loads(render(snapshot, "json"))
             return Watched(
-                document, render(observed.snapshot, "txt"), tuple(served[name].asked), urls[page.watched[0]]
+                document, render(snapshot, "txt"), tuple(served[name].asked), urls[page.watched[0]]
             )
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(_SETTLE_S)) as runner:

@@ -173,13 +173,13 @@ T0 = 1000.0
 
 def node_sample(at: float, started_at: float, takes_s: float = 200.0, **server: Any) -> NodeSample:  # noqa: ANN401 - fields of a record
     """Return a sample of a node whose server's process started at `started_at`."""
-    shown = starting(at - started_at, takes_s)
+    engine_bytes, _, _ = starting(at - started_at, takes_s)
     fields = {"port": 8000, **server}
     processes = (
         Workload(10, "vllm", "server", None, "m", server=10, age_s=at - started_at, **fields),
         Workload(11, "vllm", "engine core", None, "m", server=10, age_s=at - started_at),
     )
-    gpu = GpuReading(0, processes=(GpuProcess(11, "VLLM::EngineCore", shown.engine_bytes),))
+    gpu = GpuReading(0, processes=(GpuProcess(11, "VLLM::EngineCore", engine_bytes),))
     return NodeSample(at, gpus=(gpu,), workloads=Workloads(processes, 0, 0.0))
 
 
