@@ -168,21 +168,21 @@ def _state(
             return _slow_other(gpu)
     if over:
         return _throttled(gpu, over)
-    return _by_clock(gpu, low=low, judged=limit is not None)
+    return _by_clock(gpu, low=low, limit_mhz=limit)
 
 
-def _by_clock(gpu: GpuReading, *, low: bool, judged: bool) -> SpeedState:
+def _by_clock(gpu: GpuReading, *, low: bool, limit_mhz: float | None) -> SpeedState:
     """Return the speed state of a GPU that is neither throttled nor slow under load: "normal" or "unknown".
 
-    `low`: the clock is below its limit, but the load is too small to judge by. `judged`: the limit is
-    known.
+    `low`: the clock is below its limit, but the load is too small to judge by. `limit_mhz` is None where the
+    limit is unknown.
     """
-    if gpu.sm_clock_mhz is None or not judged:
+    if gpu.sm_clock_mhz is None or limit_mhz is None:
         which = "clock" if gpu.sm_clock_mhz is None else "highest clock"
         return SpeedState(UNKNOWN, f"the driver does not report the {which}")
     if low:
         return SpeedState(UNKNOWN, f"too little load to judge by: {_clock_words(gpu)}")
-    return SpeedState(NORMAL, _clock_words(gpu))
+    return SpeedState(NORMAL, f"{_clock_words(gpu)}; slow below {limit_mhz:.0f} MHz")
 
 
 def _clock_floor(gpu: GpuReading, thresholds: NodeThresholds, *, gb10: bool) -> float | None:

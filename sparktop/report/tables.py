@@ -618,7 +618,7 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
 
     `detailed` adds columns and the rows of MIG instances.
     """
-    more = {"to limit", "energy", "of"}
+    more = {"to limit", "energy", "max clock"}
     columns = [(column, read) for column, read in _GPU_COLUMNS if detailed or column.title not in more]
     titles = [column.title for column, _ in columns]
     rows: list[tuple[str, ...]] = []
@@ -656,7 +656,7 @@ _GPU_COLUMNS: tuple[Filled[GpuReading], ...] = (
     figure("to limit", lambda gpu: cell.with_unit(gpu.limit_margin_c, "°C")),
     figure("energy", lambda gpu: UNKNOWN if gpu.energy_j is None else f"{gpu.energy_j / 3.6e6:.1f} kWh"),
     figure("SM clock", lambda gpu: numbers.clock_mhz(gpu.sm_clock_mhz).strip()),
-    figure("of", lambda gpu: numbers.clock_mhz(gpu.sm_clock_max_mhz).strip()),
+    figure("max clock", lambda gpu: numbers.clock_mhz(gpu.sm_clock_max_mhz).strip()),
     figure("memory", lambda gpu: cell.data(gpu.memory_used_bytes)),
     (Column("throttled", Kind.NAME), _throttled),
 )

@@ -56,7 +56,9 @@ def node_text(sample: NodeSample, size: tuple[int, int] = USUAL) -> str:
 def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, size: tuple[int, int]) -> None:
     """However small the board, each section, its window and both lanes are there, the rule first."""
     text = text_of(rows_of(parallel, "backend", "spark-a", size))
-    sections = "load, throughput, latency, cache and speculation, memory roofline, finished, server"
+    sections = (
+        "load, throughput, latency, cache and speculation, share of the memory roofline, finished, server"
+    )
     places = [text.index(f"─ {name} ") for name in sections.split(", ")]
     assert places == sorted(places)
     view = parallel.backends[0]

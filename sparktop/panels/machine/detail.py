@@ -420,7 +420,7 @@ _PATTERNS = {
 """Pattern and role of each part: all patterns differ, so that parts differ in more than colour."""
 _NEW_PATTERN = ("+", "prompt/8")
 """Pattern and role of a part that this version does not know, reported by a newer agent."""
-_NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages"}
+_NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages", OTHER_PART: "unknown"}
 _SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "unknown"}
 """Names of parts in a narrow column; `_NAMES` is for wide ones. Other parts keep their own names."""
 
@@ -497,6 +497,10 @@ def _window(memory: MemoryReading) -> str:
     return "from huge pages" if memory.huge_pages else "now"
 
 
+_ROOM_FOR_WHY = 28
+"""Cells for the headroom and for why free CMA memory is not part of it."""
+
+
 def _headroom(memory: MemoryReading, width: int) -> Row:
     """Return a row with the headroom: available memory minus free memory that is reserved for CMA.
 
@@ -506,9 +510,11 @@ def _headroom(memory: MemoryReading, width: int) -> Row:
     headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
     words = "" if available is None else f" = {available / 2**30:.1f} available"
     if words and cma:
-        words += f" − {cma / 2**30:.1f} CMA"
+        words += f" − {cma / 2**30:.1f} CMA free"
     if words and memory.handover_bytes:
         words += " (KHO: kho=off)"
+    elif words and cma and width - name_width(width) - cell_width(words) >= _ROOM_FOR_WHY:
+        words += " (for drivers only)"
     return [
         label("headroom", name_width(width)),
         figure(numbers.data(headroom, 9).strip()),
@@ -519,7 +525,7 @@ def _headroom(memory: MemoryReading, width: int) -> Row:
 def _trend(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
     row: Row = [label("trend", name_width(width))]
     if headroom.slope_bytes_per_s is None:
-        return [*row, label("–" if memory.headroom_bytes is None else "no clear rise or fall")]
+        return [*row, label("–" if memory.headroom_bytes is None else "headroom has no clear rise or fall")]
     return [*row, *trend_runs(headroom, width - name_width(width))]
 
 

@@ -316,7 +316,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
         Section("latency", _latencies(view, width), window),
         Section("cache and speculation", _cache(view, width), window),
         *counter_sections(view, width),
-        Section("memory roofline", _roofline(view, width), rate_words(view)),
+        Section("share of the memory roofline", _roofline(view, width), rate_words(view)),
         Section("finished", _finished(view, width), "since its start"),
         Section("server", _server(view, nodes, width)),
     ]
@@ -401,9 +401,9 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
     cells = [
         fact("output", numbers.rate(view.generation_tps, 6), " tok/s"),
         fact(f"last {live_words(view)}", numbers.rate(view.generation_tps_1s, 6), " tok/s"),
-        fact("prompt" if cached is None else "computed", numbers.rate(computed, 6), " tok/s"),
+        fact("prompt" if cached is None else "prompt new", numbers.rate(computed, 6), " tok/s"),
         fact(
-            "cached",
+            "from cache",
             numbers.rate(cached, 6),
             f" tok/s{part}" if width >= WIDE_FACTS + 4 else " tok/s" if wide else part or " tok/s",
         ),
@@ -511,7 +511,7 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
     ]
     return [
         bar_row("memory", None if percent is None else percent / 100, "load", after, width, 24),
-        bar_row("a request", None if of_limit is None else of_limit / 100, "load", below, width, 24),
+        bar_row("per stream", None if of_limit is None else of_limit / 100, "load", below, width, 24),
     ]
 
 
