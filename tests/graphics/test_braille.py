@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.braille import LOWER, UPPER, StackedRow, area, mirrored, opposed, stacked
+from sparktop.graphics.braille import LOWER, UPPER, area, flipped, mirrored, stacked
 
 Reader = Callable[[Sequence[str]], list[list[bool]]]
 VALUE = st.one_of(
@@ -185,20 +185,6 @@ def test_an_unknown_layer_counts_as_nothing() -> None:
     assert stacked(lower, upper, 3, 1, 4.0) == [[("⣿", LOWER), ("⠭", UPPER), ("⢀", LOWER)]]
 
 
-def texts(rows: Sequence[StackedRow]) -> list[str]:
-    return ["".join(text for text, _ in row) for row in rows]
-
-
-def test_what_waits_lies_beyond_what_runs_on_both_sides() -> None:
-    """On both sides running requests are next to the line and waiting ones beyond, in another texture."""
-    above, below = opposed(([4.0, 4.0], [4.0, 4.0]), ([4.0, 4.0], [4.0, 4.0]), 1, 2, 8.0)
-    assert [row[0][1] for row in above] == [1, 0]
-    assert [row[0][1] for row in below] == [0, 1]
-    assert above[0][0][0] != above[1][0][0]
-
-
-def test_a_gap_has_no_dot_on_its_side_only() -> None:
-    """If one side is unknown, the other is drawn all the same."""
-    above, below = opposed(([None, None], [None, None]), ([1.0, 1.0], [0.0, 0.0]), 1, 1, 4.0)
-    assert texts(above) == [" "]
-    assert texts(below) != [" "]
+def test_a_graph_that_falls_has_its_cells_upside_down() -> None:
+    """The dots of each cell are reversed from top to bottom, column by column; other text stays."""
+    assert "⣀⡄⢸⠭ x".translate(flipped()) == "⠉⠃⢸⣒ x"

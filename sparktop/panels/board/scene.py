@@ -558,7 +558,7 @@ class Scene:
         """Return the keys of the entries of the list at `place`; empty for other kinds of places."""
         kind = place.kind
         if self._has_lines(place):
-            return [PanelKey(*entry) for entry in self._drawn_wall(place).keys]
+            return self._drawn_wall(place).keys
         if kind == "nodes":
             return [PanelKey("node", view.name) for view in self.snapshot.nodes]
         if kind == "groups":
@@ -576,13 +576,12 @@ class Scene:
         if place.kind not in self._walls:
             from sparktop.panels.board.wall import draw_place  # late: most boards have none
 
-            key, chosen = self._key(place), self.selected
             drawn = draw_place(
-                (key.kind, key.name, place.width, place.height),
+                self._key(place),
+                place,
                 self.snapshot,
                 self.view,
-                marked=None if chosen is None else (chosen.kind, chosen.name),
-                is_selected=chosen == key,
+                selected=self.selected,
                 first=self.first_row,
                 orders=self._orders,
             )
@@ -649,19 +648,8 @@ class Scene:
     def _wall_panel(self, place: Place) -> list[Drawn]:
         """Draw a wall as one panel, and add a selectable place without rows for each visible line."""
         drawn = self._drawn_wall(place)
-        panel = Drawn(self._key(place), place, [merged(row) for row in drawn.rows])
         spots = drawn.spots if self._has_lines(place) else []
-        return [
-            panel,
-            *(
-                Drawn(
-                    PanelKey(*spot.entry),
-                    Place("row", 0, place.x + spot.x, place.y + spot.y, spot.width, spot.height),
-                    [],
-                )
-                for spot in spots
-            ),
-        ]
+        return [Drawn(self._key(place), place, [merged(row) for row in drawn.rows]), *spots]
 
     def _sweep_band(self, place: Place) -> Drawn:
         """Draw the panel of a sweep (a benchmark) that is about to start, running or finished."""
@@ -765,5 +753,5 @@ class Scene:
             return router_panel(router, width, height, selected=selected, below=below)
         from sparktop.panels.board.wall import draw_place  # late: most boards have none
 
-        chosen = ("prometheus", fleet.name, width, height)
-        return draw_place(chosen, self.snapshot, self.view, marked=None, is_selected=selected, first=0).rows
+        key = PanelKey("prometheus", fleet.name)
+        return draw_place(key, place, self.snapshot, self.view, selected=key if selected else None).rows

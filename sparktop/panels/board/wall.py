@@ -29,11 +29,11 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.router import Fleet, FleetView, Sum, rate_window_s, stale_s
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import StateThresholds
+from sparktop.panels.board.layout import Drawn, PanelKey, Place
 from sparktop.panels.board.view import HeldOrder, View
 from sparktop.panels.board.wall_lines import (
     KEY,
     WELL,
-    GroupTrends,
     Trend,
     group_columns,
     group_line,
@@ -44,6 +44,7 @@ from sparktop.panels.board.wall_lines import (
     server_columns,
     top_keys,
     top_rows,
+    trend_until,
     wrong_machines,
     wrong_servers,
 )
@@ -62,23 +63,8 @@ from sparktop.panels.parts.text import (
     row_width,
 )
 
-Entry = tuple[str, str]
-"""Kind and name of what a line stands for, as in a `PanelKey` of the board."""
 STATE = "state"
-"""Kind of an entry that is no line: the number of servers or machines in a state, whose word is its name."""
-
-
-class Spot(Struct, frozen=True):
-    """What can be clicked: what it stands for, and its cells, from the panel's upper left corner.
-
-    A line that can be selected may have several rows.
-    """
-
-    entry: Entry
-    x: int
-    y: int
-    width: int
-    height: int = 1
+"""Kind of a key that is no line: the number of servers or machines in a state, whose word is its name."""
 
 
 class Look(Struct):
@@ -96,7 +82,7 @@ class Look(Struct):
     kind: str = "backend"
     """Chooses the colour of the frame."""
     is_selected: bool = False
-    marked: Entry | None = None
+    marked: PanelKey | None = None
     first: int = 0
     """Index of the first line of a long list, as long as nothing in it is marked."""
     words: str = ""
@@ -113,25 +99,32 @@ class Look(Struct):
 class DrawnWall(Struct):
     """A drawn wall: rows, what can be clicked, and all lines that could be selected, in reading order."""
 
+    place: Place
     rows: list[Row] = field(default_factory=list)
-    spots: list[Spot] = field(default_factory=list)
-    keys: list[Entry] = field(default_factory=list)
+    spots: list[Drawn] = field(default_factory=list)
+    """Places without rows: lines that can be selected, and numbers of servers in a state."""
+    keys: list[PanelKey] = field(default_factory=list)
     first: int = 0
     range: str = ""
     """Which lines of how many are in sight; "" where all are."""
+
+    def spot(self, key: PanelKey, x: int, y: int, width: int, height: int = 1) -> None:
+        """Add what a click at these cells, counted from the inside of the frame, selects."""
+        place = Place("row", 0, self.place.x + 1 + x, self.place.y + 1 + y, width, height)
+        self.spots.append(Drawn(key, place, []))
 
     def add(self, row: Row) -> None:
         """Add a row that is not selectable."""
         self.rows.append(row)
 
-    def pick(self, entry: Entry, rows: Sequence[Row], width: int) -> None:
-        """Add the rows of a line of `width` cells; a click on any of them selects `entry`."""
-        self.spots.append(Spot(entry, 1, 1 + len(self.rows), width, len(rows)))
+    def pick(self, key: PanelKey, rows: Sequence[Row], width: int) -> None:
+        """Add the rows of a line of `width` cells; a click on any of them selects `key`."""
+        self.spot(key, 0, len(self.rows), width, len(rows))
         self.rows += rows
 
     def listed(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[PanelKey],
         draw: Callable[[int, bool], list[Row]],
         room: int,
         look: Look,
@@ -163,14 +156,12 @@ class WallOrders:
     def __init__(self) -> None:
         """Start without an order: each wall is first shown in its present one, the worst first."""
         self._orders: dict[tuple[str, bool, str | None], HeldOrder] = {}
-        self.trends = GroupTrends()
-        """What the graphs of groups are drawn from, kept from drawing to drawing."""
 
     def of(self, wall: Wall, at: float, look: Look) -> Wall:
         """Return `wall` with the lines that `look` shows in the order to show at the time `at` in s."""
         key = (look.fleet, look.of_machines, look.opened)
         order = self._orders.setdefault(key, HeldOrder())
-        chosen, held = (look.words, look.top), None if look.marked is None else look.marked[1]
+        chosen, held = (look.words, look.top), None if look.marked is None else look.marked.name
 
         def ordered(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
             return _ordered(lines, name, order, at, chosen, held)
@@ -218,10 +209,10 @@ LISTS_NOTE, FILTER_NOTE = key_tab(KEY, "lists"), key_tab("/", "filter")
 MACHINES, ATTENTION = "machines", "need attention"
 
 
-def draw_wall(wall: Wall, width: int, height: int, look: Look) -> DrawnWall:
-    """Draw a wall as `height` rows of `width` cells."""
-    inner, inside = width - 2, max(1, height - 2)
-    drawn = DrawnWall()
+def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
+    """Draw a wall at `place`."""
+    inner, inside = place.width - 2, max(1, place.height - 2)
+    drawn = DrawnWall(place)
     if not wall.groups and not wall.nodes:
         drawn.rows = _nothing(look)
     elif look.opened is not None:
@@ -239,8 +230,8 @@ def draw_wall(wall: Wall, width: int, height: int, look: Look) -> DrawnWall:
     foot: Row = [(f" {look.note} ", "bad" if look.is_failed else "warn")] if look.note else []
     drawn.rows = framed(
         rows,
-        width,
-        height,
+        place.width,
+        place.height,
         role=frame_role(look.kind, selected=look.is_selected, failed=look.is_failed),
         title=look.title,
         status=look.status,
@@ -304,13 +295,13 @@ def _legend(drawn: DrawnWall, counts: Mapping[str, int], width: int) -> None:
     row: Row = [label(" ")]
     for state, piece in legend(counts, width - 2).items():
         cells = min(len(row_text(piece).rstrip()), width - row_width(row))
-        drawn.spots.append(Spot((STATE, state), 1 + row_width(row), 1 + len(drawn.rows), cells))
+        drawn.spot(PanelKey(STATE, state), row_width(row), len(drawn.rows), cells)
         row += piece
     drawn.add(row)
 
 
-def _server_entries(servers: Sequence[Stated], look: Look) -> list[Entry]:
-    return [("backend" if look.is_direct else "server", one.server.name) for one in servers]
+def _server_entries(servers: Sequence[Stated], look: Look) -> list[PanelKey]:
+    return [PanelKey("backend" if look.is_direct else "server", one.server.name) for one in servers]
 
 
 def _opened(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
@@ -337,8 +328,8 @@ def _machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look)
     columns = machine_columns(nodes, width)
     drawn.add(columns.heading)
     drawn.listed(
-        [("node" if look.is_direct else "machine", one.name) for one in nodes],
-        lambda at, selected: [columns.line(nodes[at], selected=selected)],
+        [PanelKey("node" if look.is_direct else "machine", one.name) for one in nodes],
+        lambda at, selected: [columns.machine(nodes[at], selected=selected)],
         inside - len(drawn.rows),
         look,
         MACHINES,
@@ -353,7 +344,7 @@ def _servers(
     drawn.add(columns.heading)
     drawn.listed(
         _server_entries(servers, look),
-        lambda at, selected: [columns.line(servers[at], selected=selected)],
+        lambda at, selected: [columns.server(servers[at], selected=selected)],
         inside - len(drawn.rows),
         look,
         "servers",
@@ -413,7 +404,7 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
         return [row] if row and spare[0] >= 0 else []
 
     drawn.listed(
-        [("wall", group.name) for group in wall.groups],
+        [PanelKey("wall", group.name) for group in wall.groups],
         lambda at, selected: [
             group_line(wall.groups[at], columns, selected=selected),
             *details(wrong_servers(wall.groups[at], width)),
@@ -423,10 +414,10 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
         "groups",
         width,
     )
+    entry = PanelKey(MACHINES, look.fleet)
     if wall.nodes:
-        drawn.keys.append((MACHINES, look.fleet))
+        drawn.keys.append(entry)
     if has_machines:
-        entry = (MACHINES, look.fleet)
         line = machines_line(wall.nodes, columns, selected=look.marked == entry)
         drawn.pick(entry, [line, *details(wrong_machines(wall.nodes, width))], width)
     _wrong(drawn, wall, width, end - len(drawn.rows), look)
@@ -445,9 +436,9 @@ def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> N
     drawn.rows += [[("─" * width, "border")], [label(" "), ("need attention", "accent"), label(f"  {count}")]]
     drawn.add(columns.heading)
     for one in wrong[: room - 3]:
-        entry = (ATTENTION, one.server.name)
+        entry = PanelKey(ATTENTION, one.server.name)
         drawn.keys.append(entry)
-        drawn.pick(entry, [columns.line(one, selected=look.marked == entry)], width)
+        drawn.pick(entry, [columns.server(one, selected=look.marked == entry)], width)
 
 
 def _beside(
@@ -483,11 +474,10 @@ def _list(drawn: DrawnWall, wall: Wall, top: Top, place: tuple[int, int, int, in
     x, y, width, height = place
     names = top_keys(wall, top, height - 1)
     for index, name in enumerate(names):
-        entry = (top.value, name)
-        drawn.keys.append(entry)
-        drawn.spots.append(Spot(entry, 1 + x, 2 + y + index, width))
+        drawn.keys.append(PanelKey(top.value, name))
+        drawn.spot(drawn.keys[-1], x, 1 + y + index, width)
     marked = look.marked
-    selected = marked[1] if marked is not None and marked[0] == top.value else None
+    selected = marked.name if marked is not None and marked.kind == top.value else None
     return top_rows(wall, top, width, height, selected=selected)
 
 
@@ -499,8 +489,6 @@ _WITH_RATES_WIDTH = 80
 _kept: list[tuple[Fleet, str, StateThresholds, Wall]] = []
 """The newest walls by what they were made from: a Prometheus answers every 15 s, its wall is drawn each
 second."""
-_direct: list[tuple[Snapshot, str, Wall]] = []
-"""The newest wall of what is watched directly, which is drawn again at each key."""
 
 
 def fleet_wall(fleet: Fleet, words: str, thresholds: StateThresholds) -> Wall:
@@ -514,16 +502,6 @@ def fleet_wall(fleet: Fleet, words: str, thresholds: StateThresholds) -> Wall:
     return wall
 
 
-def direct_wall(snapshot: Snapshot, words: str) -> Wall:
-    """Return the wall of what is watched directly, the same for the same snapshot and filter."""
-    for shown, filtered, wall in _direct:
-        if shown is snapshot and filtered == words:
-            return wall
-    wall = wall_of(snapshot, words)
-    _direct[:] = [(snapshot, words, wall)]
-    return wall
-
-
 def exists(kind: str, name: str, snapshot: Snapshot) -> bool:
     """Return whether the group `name`, or the machines of the Prometheus `name`, can be opened."""
     if kind == MEMBERS:
@@ -534,32 +512,28 @@ def exists(kind: str, name: str, snapshot: Snapshot) -> bool:
 
 
 def draw_place(
-    place: tuple[str, str, int, int],
+    key: PanelKey,
+    place: Place,
     snapshot: Snapshot,
     view: View,
     *,
-    marked: Entry | None,
-    is_selected: bool,
-    first: int,
+    selected: PanelKey | None,
+    first: int = 0,
     orders: WallOrders | None = None,
 ) -> DrawnWall:
-    """Draw the wall of a place, which is (kind, name, width, height); `marked` is the selected line.
-
-    Without `orders`, its lines are in their present order.
-    """
-    kind, name, width, height = place
+    """Draw the wall `key` at `place`; without `orders`, its lines are in their present order."""
+    kind, name = key.kind, key.name
     shown = _fleet_view(kind, name, snapshot)
     if shown is not None:
-        look = _fleet_look(shown, kind, name, view, width)
+        look = _fleet_look(shown, kind, name, view, place.width)
         fleet = shown.fleet
         wall = Wall(()) if fleet is None else fleet_wall(fleet, view.filter, snapshot.thresholds)
     else:
-        look = _direct_look(snapshot, kind, name, view, width)
-        wall = direct_wall(snapshot, view.filter)
-        trends = GroupTrends() if orders is None else orders.trends
-        look.trend = trends.until(snapshot.at, snapshot.interval_s)
-    look.marked, look.is_selected, look.first = marked, is_selected, first
-    return draw_wall(wall if orders is None else orders.of(wall, snapshot.at, look), width, height, look)
+        look = _direct_look(snapshot, kind, name, view, place.width)
+        wall = wall_of(snapshot, view.filter)
+        look.trend = trend_until(snapshot.at, snapshot.interval_s)
+    look.marked, look.is_selected, look.first = selected, selected == key, first
+    return draw_wall(wall if orders is None else orders.of(wall, snapshot.at, look), place, look)
 
 
 def _fleet_view(kind: str, name: str, snapshot: Snapshot) -> FleetView | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -104,46 +104,18 @@ CELLS = 15
 """Width of a graph in cells; each has two time slots."""
 _LEAST_STEP_S, _POLLS = 4.0, 2.0
 """Least length of a slot in seconds and in intervals between polls: each server has a sample in each."""
-_MOST_GROUPS = 128
-"""Most groups whose sums are kept, also of earlier filters."""
-_Sums = dict[int, float | None]
-"""Tokens per second by number of the slot; None where no server has a sample."""
 
 
-class GroupTrends:
-    """The sums of a board's groups, kept from drawing to drawing."""
-
-    def __init__(self) -> None:
-        """Start without sums."""
-        self._kept: dict[tuple[str, frozenset[str], float], _Sums] = {}
-        """By (group, names of its servers, seconds of a slot), the last drawn at the end."""
-
-    def until(self, at: float, interval_s: float) -> Trend:
-        """Return how graphs are drawn at the time `at` of a board that polls every `interval_s` seconds."""
-        step = max(_LEAST_STEP_S, _POLLS * interval_s)
-        # The newest slot is not over yet, and of the one before the last answers may still arrive.
-        return Trend(self, int((at - interval_s) // step) - 1, step)
-
-    def sums(self, group: WallGroup, slots: range, step: float) -> list[float | None]:
-        """Return the tokens per second of a group in each of `slots`, which are `step` seconds long."""
-        views = [one.server for one in group.servers if isinstance(one.server, BackendView)]
-        key = (group.name, frozenset(view.name for view in views), step)
-        known = self._kept.pop(key, {})
-        missing = [slot for slot in slots if slot not in known]
-        if missing:
-            histories = [view.history.generation_tps for view in views]
-            known |= slot_sums(histories, range(missing[0], missing[-1] + 1), step)
-            known = {slot: known[slot] for slot in slots}
-        self._kept[key] = known
-        while len(self._kept) > _MOST_GROUPS:
-            del self._kept[next(iter(self._kept))]
-        return [known[slot] for slot in slots]
+def trend_until(at: float, interval_s: float) -> Trend:
+    """Return how graphs are drawn at the time `at` of a board that polls every `interval_s` seconds."""
+    step = max(_LEAST_STEP_S, _POLLS * interval_s)
+    # The newest slot is not over yet, and of the one before the last answers may still arrive.
+    return Trend(int((at - interval_s) // step) - 1, step)
 
 
 class Trend(Struct, frozen=True):
-    """How the graphs of a wall's groups are drawn: their time axis, and where their sums are kept."""
+    """The time axis of the graphs of a wall's groups."""
 
-    trends: GroupTrends
     end_slot: int
     """Number of the newest slot that is drawn; slot 0 begins at time 0 of the monotonic clock."""
     step: float
@@ -158,18 +130,19 @@ class Trend(Struct, frozen=True):
         """Return the graph of a group in `CELLS` cells; the largest sum in it is as high as the row."""
         count = 2 * CELLS - (1 - self.end_slot % 2)
         slots = range(self.end_slot - count + 1, self.end_slot + 1)
-        sums = self.trends.sums(group, slots, self.step)
+        views = [one.server for one in group.servers if isinstance(one.server, BackendView)]
+        sums = slot_sums([view.history.generation_tps for view in views], slots, self.step)
         top = max((value for value in sums if value is not None), default=0.0)
         return area_rows(sums, CELLS, 1, top or 1.0, "generation", end_slot=self.end_slot)[0]
 
 
-def slot_sums(histories: Sequence[Series], slots: range, step: float) -> Mapping[int, float | None]:
+def slot_sums(histories: Sequence[Series], slots: range, step: float) -> list[float | None]:
     """Return the sum over `histories` of their means in each of `slots`, which are `step` seconds long.
 
     A history without a sample in a slot counts with its mean of the slot before: its poll was late. It is
     left out of further slots, as servers that do not answer are.
     """
-    totals: _Sums = dict.fromkeys(slots)
+    totals: dict[int, float | None] = dict.fromkeys(slots)
     for history in histories:
         found: dict[int, list[float]] = {}
         for time, value in zip(*history.arrays((slots[0] - 1) * step), strict=True):
@@ -182,7 +155,7 @@ def slot_sums(histories: Sequence[Series], slots: range, step: float) -> Mapping
             values = found.get(slot) or found.get(slot - 1)
             if values:
                 totals[slot] = (totals[slot] or 0.0) + sum(values) / len(values)
-    return totals
+    return list(totals.values())
 
 
 _LEAST_NAME, _LONGEST_NAME = 8, 56
@@ -190,12 +163,71 @@ _STATE = 11
 _SERVERS = "servers"
 
 
-class _Column(Struct, frozen=True):
-    """A column of figures: heading, width in cells with the blanks before it, and its text; None: unknown."""
+class Column(Struct, frozen=True):
+    """A column of figures: heading, width in cells with the blank before it, and cell; None if unknown."""
 
     heading: str
     width: int
-    text: Callable[[FleetNode], str | None]
+    cell: Callable[[Any], Run | None]
+    align: Literal["left", "right"] = "right"
+
+
+class Lines(Struct, frozen=True):
+    """How servers or machines are drawn in lines: the widths of names, and the columns that have room."""
+
+    noun: str
+    width: int
+    name: int
+    group: int
+    """0 where all are of one group, as machines are."""
+    shown: tuple[Column, ...]
+    names: Mapping[str, str]
+    """By the name of a server or machine: the name in `name` cells."""
+    after: str = ""
+    """Heading of what stands behind the figures."""
+
+    @property
+    def heading(self) -> Row:
+        """The row above the lines."""
+        words = f"   {fit(self.noun, self.name)} "
+        words += f"{fit('group', self.group)} " if self.group else ""
+        words += fit("state", _STATE)
+        words += "".join(f" {fit(one.heading, one.width - 1, one.align)}" for one in self.shown)
+        return fit_row([label(f"{words}  {self.after}" if self.after else words)], self.width)
+
+    def machine(self, node: FleetNode, *, selected: bool = False) -> Row:
+        """Return the line of a machine."""
+        figures = in_role(self._figures(node), "stale") if node.down else self._figures(node)
+        figures.append(label(f"  {' '.join(node.backends)}" if node.backends else ""))
+        return self._line(node.name, "", node.state, figures, selected=selected)
+
+    def server(self, one: Stated, *, selected: bool = False) -> Row:
+        """Return the line of a server; figures that are not those of now are unknown."""
+        figures = self._figures(one, is_current=one.is_current)
+        if one.state in DOWN or not one.is_current:
+            figures = in_role(figures, "stale")
+        return self._line(one.server.name, one.server.group, one.state, figures, selected=selected)
+
+    def _line(self, name: str, group: str, state: str, figures: Row, *, selected: bool) -> Row:
+        row: Row = [
+            mark(selected=selected),
+            cell_of(state),
+            label(" "),
+            (self.names[name], "title"),
+            label(" "),
+        ]
+        if self.group:
+            row.append(label(f"{fit(group_name(group), self.group)} "))
+        return fit_row([*row, state_run(state, _STATE), *figures], self.width)
+
+    def _figures(self, one: FleetNode | Stated, *, is_current: bool = True) -> Row:
+        figures: Row = []
+        for column in self.shown:
+            text, role = column.cell(one) or (numbers.UNKNOWN, "muted")
+            if column.align == "right":
+                text = text.strip() if is_current else numbers.UNKNOWN
+            figures.append((f" {fit(text, column.width - 1, column.align)}", role))
+        return figures
 
 
 def watts(power: float | None) -> str:
@@ -205,72 +237,30 @@ def watts(power: float | None) -> str:
     return f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
 
 
-_COLUMNS = (
-    _Column("GPU", 6, lambda one: None if one.gpu_percent is None else numbers.percent(one.gpu_percent, 5)),
-    _Column("power", 8, lambda one: None if one.power_w is None else watts(one.power_w)),
-    _Column("temp", 7, lambda one: None if one.temperature_c is None else f"{one.temperature_c:.0f} °C"),
-    _Column("SM clock", 10, lambda one: None if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz"),
-    _Column(
-        "headroom",
-        11,
-        lambda one: None if one.headroom_bytes is None else numbers.data(one.headroom_bytes, 9),
-    ),
-    _Column("load", 7, lambda one: None if one.load1 is None else numbers.rate(one.load1, 5)),
+def _some(value: float | None, form: Callable[[float], str]) -> Run | None:
+    """Return a value as text; None where it is unknown."""
+    return None if value is None else (form(value), "text")
+
+
+_MACHINE_COLUMNS = (
+    Column("GPU", 6, lambda one: _some(one.gpu_percent, numbers.percent)),
+    Column("power", 8, lambda one: _some(one.power_w, watts)),
+    Column("temp", 7, lambda one: _some(one.temperature_c, "{:.0f} °C".format)),
+    Column("SM clock", 10, lambda one: _some(one.sm_clock_mhz, "{:.0f} MHz".format)),
+    Column("headroom", 11, lambda one: _some(one.headroom_bytes, lambda value: numbers.data(value, 9))),
+    Column("load", 7, lambda one: _some(one.load1, lambda value: numbers.rate(value, 5))),
 )
-"""The columns of figures, the most important first."""
+"""The columns of machines, the most important first."""
 
 
-class MachineColumns(Struct, frozen=True):
-    """How machines are drawn in lines: the width of names, and the columns that have room."""
-
-    width: int
-    name: int
-    shown: tuple[_Column, ...]
-    names: Mapping[str, str]
-    """By the name of a machine: the name in `name` cells."""
-    has_servers: bool
-    """Whether servers are known to run on any of the machines."""
-
-    @property
-    def heading(self) -> Row:
-        """The row above the machines."""
-        words = f"   {fit('machine', self.name)} {fit('state', _STATE)}"
-        words += "".join(f"{column.heading:>{column.width}}" for column in self.shown)
-        has_room = self.width >= cell_width(words) + 2 + len(_SERVERS)
-        return fit_row(
-            [label(f"{words}  {_SERVERS}" if self.has_servers and has_room else words)], self.width
-        )
-
-    def line(self, node: FleetNode, *, selected: bool = False) -> Row:
-        """Return the line of a machine."""
-        figures: Row = []
-        for column in self.shown:
-            text = column.text(node)
-            shown = (text or numbers.UNKNOWN).strip()
-            figures.append(figure(f"{shown:>{column.width}}"))
-        if node.down:
-            figures = in_role(figures, "stale")
-        row: Row = [
-            mark(selected=selected),
-            cell_of(node.state),
-            label(" "),
-            (self.names[node.name], "title"),
-            label(" "),
-            state_run(node.state, _STATE),
-            *figures,
-            label(f"  {' '.join(node.backends)}" if node.backends else ""),
-        ]
-        return fit_row(row, self.width)
-
-
-def machine_columns(nodes: Sequence[FleetNode], width: int) -> MachineColumns:
+def machine_columns(nodes: Sequence[FleetNode], width: int) -> Lines:
     """Return how `nodes` are drawn in lines of `width` cells.
 
     Columns in which no machine has a value are left out, and others where names would be alike beside them.
     """
     names = tuple(sorted([node.name for node in nodes]))  # in an order that does not change with the load
     longest = min(_LONGEST_NAME, max(map(cell_width, names), default=_LEAST_NAME))
-    shown = [column for column in _COLUMNS if any(column.text(node) is not None for node in nodes)]
+    shown = [column for column in _MACHINE_COLUMNS if any(column.cell(node) is not None for node in nodes)]
 
     def name() -> int:
         """Return the cells of a name beside the columns that are shown."""
@@ -279,8 +269,10 @@ def machine_columns(nodes: Sequence[FleetNode], width: int) -> MachineColumns:
 
     while shown and not are_distinct(names, name()):
         shown.pop()
-    has_servers = any(node.backends for node in nodes)
-    return MachineColumns(width, name(), tuple(shown), fitted_names(names, name()), has_servers)
+    used = 3 + name() + 1 + _STATE + sum(column.width for column in shown)
+    has_room = any(node.backends for node in nodes) and width >= used + 2 + len(_SERVERS)
+    fitted = fitted_names(names, name())
+    return Lines("machine", width, name(), 0, tuple(shown), fitted, _SERVERS if has_room else "")
 
 
 _COUNT, _FIGURES = 6, 35
@@ -454,15 +446,6 @@ def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     return pieces
 
 
-class _LinesColumn(Struct, frozen=True):
-    """A column of servers or machines: heading, width in cells with the blank before it, and its cell."""
-
-    heading: str
-    width: int
-    cell: Callable[[Stated], Run]
-    align: Literal["left", "right"] = "right"
-
-
 def _known(text: str, value: float | None, role: str = "text") -> Run:
     return text, "muted" if value is None else role
 
@@ -489,12 +472,10 @@ def _figure_of(one: Stated, name: str) -> float | None:
     return value
 
 
-_LINES_COLUMNS = (
-    _LinesColumn(
-        "run", 6, lambda one: _known(numbers.count(one.server.running, 5), one.server.running, LIVE)
-    ),
-    _LinesColumn("wait", 6, lambda one: _waits(one.server.waiting)),
-    _LinesColumn(
+_SERVER_COLUMNS = (
+    Column("run", 6, lambda one: _known(numbers.count(one.server.running, 5), one.server.running, LIVE)),
+    Column("wait", 6, lambda one: _waits(one.server.waiting)),
+    Column(
         "KV",
         6,
         lambda one: (
@@ -502,62 +483,22 @@ _LINES_COLUMNS = (
             share_role(kv_percent(one.server), 90, 98),
         ),
     ),
-    _LinesColumn(
+    Column(
         "tok/s", 8, lambda one: _known(numbers.rate(one.server.generation_tps, 7), one.server.generation_tps)
     ),
-    _LinesColumn("TTFT p95", 9, ttft_run),
-    _LinesColumn("ITL p95", 9, _itl),
-    _LinesColumn(
+    Column("TTFT p95", 9, ttft_run),
+    Column("ITL p95", 9, _itl),
+    Column(
         "prompt tok/s",
         13,
         lambda one: _known(numbers.rate(_figure_of(one, "prompt_tps"), 7), _figure_of(one, "prompt_tps")),
     ),
-    _LinesColumn(" machine", 22, lambda one: (f" {' '.join(one.server.nodes)}", "muted"), "left"),
+    Column(" machine", 22, lambda one: (f" {' '.join(one.server.nodes)}", "muted"), "left"),
 )
 """The columns of servers, the most important first."""
 
 
-class ServerColumns(Struct, frozen=True):
-    """How servers are drawn in lines: the widths of names, and the columns of figures that have room."""
-
-    width: int
-    name: int
-    group: int
-    """0 where all servers are of one group."""
-    shown: tuple[_LinesColumn, ...]
-    names: Mapping[str, str]
-    """By the name of a server: the name in `name` cells."""
-
-    @property
-    def heading(self) -> Row:
-        """The row above the servers."""
-        words = f"   {fit('server', self.name)} "
-        words += f"{fit('group', self.group)} " if self.group else ""
-        words += fit("state", _STATE)
-        return fit_row(
-            [label(words), *(label(f" {fit(one.heading, one.width - 1, one.align)}") for one in self.shown)],
-            self.width,
-        )
-
-    def line(self, one: Stated, *, selected: bool = False) -> Row:
-        """Return the line of a server; figures that are not those of now are unknown."""
-        row: Row = [label(" "), (self.names[one.server.name], "title"), label(" ")]
-        if self.group:
-            row.append(label(f"{fit(group_name(one.server.group), self.group)} "))
-        figures: Row = []
-        for column in self.shown:
-            text, role = column.cell(one)
-            if column.align == "right" and not one.is_current:
-                text = numbers.UNKNOWN
-            shown = text if column.align == "left" else text.strip()
-            figures.append((f" {fit(shown, column.width - 1, column.align)}", role))
-        if one.state in DOWN or not one.is_current:
-            figures = in_role(figures, "stale")
-        head: Row = [mark(selected=selected), cell_of(one.state)]
-        return fit_row([*head, *row, state_run(one.state, _STATE), *figures], self.width)
-
-
-def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> ServerColumns:
+def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> Lines:
     """Return how `servers` are drawn in lines of `width` cells; `grouped` if their groups are named too."""
     longest = max((cell_width(one.server.name) for one in servers), default=8)
     groups = max((cell_width(group_name(one.server.group)) for one in servers), default=8) if grouped else 0
@@ -565,14 +506,14 @@ def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> S
     group = min(groups, max(8, room * 2 // 5)) if grouped else 0
     name = min(longest, max(_LEAST_SERVER, min(2 * _LINES_LONGEST_NAME, room - (group and group + 1))))
     left = width - 3 - name - 1 - (group and group + 1) - _STATE
-    shown: list[_LinesColumn] = []
-    for column in _LINES_COLUMNS:
+    shown: list[Column] = []
+    for column in _SERVER_COLUMNS:
         if column.width > left:
             break
         shown.append(column)
         left -= column.width
     names = fitted_names(tuple(one.server.name for one in servers), name)
-    return ServerColumns(width, name, group, tuple(shown), names)
+    return Lines("server", width, name, group, tuple(shown), names)
 
 
 KEY = "l"

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 
 from msgspec import Struct
 
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes
-from sparktop.graphics.braille import StackedRow, cell_means, clipped_cells, lead_row, opposed
+from sparktop.graphics.braille import cell_means, flipped, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.panels.parts.figures import LIVE, figure, heading, label
+from sparktop.panels.parts.figures import LIVE, figure, heading, label, ruled
 from sparktop.panels.parts.graph import (
+    CLIPPED,
     Slots,
     TimeAxis,
     area_rows,
-    clip_marked,
     held_slots,
     hold_last,
-    row_role,
     stacked_rows,
     top_words,
 )
@@ -209,14 +207,12 @@ def opposed_rows(
     `up` and `down` are pairs of series, `half` the rows of each graph, and `gradients` the colours of the
     pair. Values far above `top`, the end of the scale, are marked.
     """
-    above, below = opposed(up, down, width, half, top, end_slot=end_slot)
-    clipped = []
-    for pair in (up, down):
-        loads = [None if one is None else one + (other or 0.0) for one, other in zip_longest(*pair)]
-        clipped.append(clipped_cells(loads, width, top, end_slot=end_slot))
-    rows = clip_marked(layered(above, gradients, falls=False), clipped[0])
-    turned = clip_marked(layered(below, gradients, falls=True)[::-1], clipped[1], _CLIPPED_BELOW)
-    return rows, turned[::-1]
+    above, below = (
+        stacked_rows(*pair, width, half, top, gradients, end_slot=end_slot, by_height=False)
+        for pair in (up, down)
+    )
+    table: dict[int, int | str] = {**flipped(), ord(CLIPPED): _CLIPPED_BELOW}
+    return above, [[(text.translate(table), role) for text, role in row] for row in reversed(below)]
 
 
 def load_slots(running: Slots, waiting: Slots) -> Slots:
@@ -267,19 +263,6 @@ def scale_end(words: Row, end: str) -> Row:
     return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
 
 
-def ruled(words: Row, window: str, width: int) -> Row:
-    """Return a title row of `width` cells: `words`, a horizontal line, and the text `window` at the right.
-
-    `window` is left out if it does not fit.
-    """
-    right: Row = [(f" {window} ", "muted"), ("─", "border")]
-    gap = width - row_width(words) - row_width(right)
-    if gap < 1:
-        words = fit_row(words, min(width, row_width(words)))
-        return [*words, ("─" * (width - row_width(words)), "border")]
-    return [*words, ("─" * gap, "border"), *right]
-
-
 def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
     """Return the title row above a graph of tokens/s, with `top`, the value of the graph's upper edge."""
     return heading(title, f"{more}max {numbers.tick(top)} tok/s", width)
@@ -289,22 +272,6 @@ def tps_words(sign: str, tps: float | None) -> Row:
     """Return a row with `sign` and the current token rate `tps`; muted if the rate is unknown."""
     known = tps is not None
     return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if known else "muted")]
-
-
-def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bool) -> list[Row]:
-    """Colour one half of a mirrored graph: the colour of a row depends on its distance from the centre line.
-
-    `falls` is True for the half below the centre line. Each of `rows` is a sequence of (text, layer),
-    where layers are stacked values such as running and waiting requests. `gradients` has the name of the
-    colour gradient of each layer.
-    """
-    half = len(rows)
-    result: list[Row] = []
-    for index, runs in enumerate(rows):
-        row = half - 1 - index if falls else index
-        roles = (row_role(gradients[0], row, half), row_role(gradients[1], row, half), "text")
-        result.append([(text, roles[layer]) for text, layer in runs])
-    return result
 
 
 def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
@@ -428,8 +395,8 @@ def _counts(shown: GroupSlots, index: int) -> list[Row]:
 
 
 def _speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
-    nothing: Slots = []
     up, down = shown.generation_tps
+    nothing: Slots = [None] * len(up)
     gradients = ("generation", "generation")
     above, below = opposed_rows(
         (up, nothing), (down, nothing), width, half, shown.tps_top, gradients, end_slot=shown.end_slot

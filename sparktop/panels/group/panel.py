@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.rules import RHYTHM_TURN, Check
-from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import PlotAxis, nice_ceiling, pointed, time_axis
 from sparktop.graphics.braille import lead_row, mirrored
-from sparktop.graphics.cells import cell_width, fit, fit_name
+from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord, Swing, leading
 from sparktop.model.snapshot import Snapshot
@@ -41,7 +40,7 @@ from sparktop.panels.group.verdict import (
     word_run,
 )
 from sparktop.panels.parts.figures import flowed, heading, label, wrapped
-from sparktop.panels.parts.graph import TimeWindow, area_rows, caption, top_words
+from sparktop.panels.parts.graph import TimeWindow, area_rows, caption, empty_rows, mirror_role, top_words
 from sparktop.panels.parts.text import (
     Row,
     Run,
@@ -243,7 +242,7 @@ def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
     known = [[load for load in slot if load is not None] for slot in zip(*loads, strict=True)]
     fullest = [max(slot, default=None) for slot in known]
     emptiest = [min(slot) if len(slot) == len(loads) else None for slot in known]
-    half, nothing = (height - 1) // 2, list[float | None]()
+    half, nothing = (height - 1) // 2, list[float | None]([None] * len(known))
     above, below = opposed_rows(
         (fullest, nothing),
         (emptiest, nothing),
@@ -358,7 +357,9 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
     titles = ("autocorrelation of the load", "variance by period")
     if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
         nothing = "no movement to look at" if swing is not None else "too few samples yet"
-        one, other = ([heading(title, "", width), *_empty(nothing, width, height - 1)] for title in titles)
+        one, other = (
+            [heading(title, "", width), *empty_rows(nothing, width, height - 1)] for title in titles
+        )
         return one, other
     word = _period_word(balance, swing)
     return _autocorrelation(swing, word, titles[0], width, height), _spectrum(
@@ -369,12 +370,6 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
 def _heading(title: str, words: str, width: int) -> Row:
     """Return the title row of a plot, with `words` at its right if both fit."""
     return heading(title, words if len(title) + len(words) + 8 <= width else "", width)
-
-
-def _empty(word: str, width: int, height: int) -> list[Row]:
-    rows = [fit_row((), width) for _ in range(height)]
-    rows[len(rows) // 2] = [(fit(word, width, "center"), "muted")]
-    return rows
 
 
 def _with_scale(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
@@ -406,7 +401,9 @@ def _autocorrelation(swing: Swing, period: str, title: str, width: int, height: 
     up = [value if value is None or value >= 0 else None for value in values]
     down = [None if value is None or value >= 0 else -value for value in values]
     lines = mirrored(up, down, axis.width, tall, 1.0)
-    rows: list[Row] = [[(line, _role("prompt", row, tall))] for row, line in enumerate(lines)]
+    rows: list[Row] = [
+        [(line, mirror_role(("prompt", "prompt"), row, tall))] for row, line in enumerate(lines)
+    ]
     words = "lag in s"
     if swing.opposite is not None and -1 < swing.opposite + RHYTHM_TURN < 1:
         level = min(tall - 1, int(tall * (1 - swing.opposite - RHYTHM_TURN) / 2))
@@ -418,11 +415,6 @@ def _autocorrelation(swing: Swing, period: str, title: str, width: int, height: 
         half, whole = swing.period_s / 2, swing.period_s
         marks = pointed([(whole, f"▲ {period}".rstrip()), (half, "△")], axis)
     return [_heading(title, words, width), *_with_scale(rows, edges, marks, axis)]
-
-
-def _role(gradient: str, row: int, height: int) -> str:
-    far = abs(2 * row + 1 - height) / max(1, height - 1)
-    return f"{gradient}/{round(far * (LEVELS - 1))}"
 
 
 def _spectrum(swing: Swing, period: str, window_s: float, title: str, width: int, height: int) -> list[Row]:

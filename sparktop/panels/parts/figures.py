@@ -270,7 +270,11 @@ class Section(Struct, frozen=True):
 
 def heading(title: str, window: str, width: int) -> Row:
     """Return a horizontal line of `width` cells with the title at its left and `window` at its right."""
-    left: Row = [("─ ", "border"), (title, "accent"), (" ", "border")]
+    return ruled([("─ ", "border"), (title, "accent"), (" ", "border")], window, width)
+
+
+def ruled(left: Row, window: str, width: int) -> Row:
+    """Return a line of `width` cells behind `left`, with the text `window` at its right if it fits."""
     right: Row = [(f" {window} ", "muted"), ("─", "border")] if window else []
     gap = width - row_width(left) - row_width(right)
     if gap < 1:

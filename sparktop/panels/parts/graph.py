@@ -251,18 +251,20 @@ def stacked_rows(
     gradients: tuple[str, str],
     *,
     end_slot: int,
+    by_height: bool = True,
 ) -> list[Row]:
     """Draw the curve `upper` stacked on the curve `lower`, as `height` rows of `width` cells.
 
     The scale goes from 0 to `top`. The upper curve has sparser dots, so that the curves differ in more
-    than colour. `end_slot` is the number of the newest value's time slot.
+    than colour. `end_slot` is the number of the newest value's time slot. `by_height` is whether the colour
+    of a cell in a single row depends on its height.
     """
     rows: list[Row] = []
     drawn = stacked(lower, upper, width, height, top, end_slot=end_slot)
-    if height == 1:
+    if height == 1 and by_height:
         named = (*gradients, gradients[0])
         rows = [[run for text, layer in drawn[0] for run in _by_height(text, named[layer])]]
-    for index, runs in enumerate(drawn if height > 1 else ()):
+    for index, runs in enumerate(() if rows else drawn):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
         rows.append(merged((text, roles[layer]) for text, layer in runs))
     totals = [(a or 0.0) + (b or 0.0) for a, b in zip(lower, upper, strict=True)]
@@ -366,13 +368,13 @@ class Graph(Struct, frozen=True):
         head = caption(self.words, self._edge_words(top, width) if known else "", width)
         tall = height - 1
         if not known:
-            return [head, *_empty_rows(self.empty, width, tall)]
+            return [head, *empty_rows(self.empty, width, tall)]
+        roles = (self.gradient, self.over_gradient)
         if self.mirror:
             lines = mirrored(values, over, width, tall, top, end_slot=axis.end_slot)
-            return [head, *([(line, _mirror_role(self, row, tall))] for row, line in enumerate(lines))]
+            return [head, *([(line, mirror_role(roles, row, tall))] for row, line in enumerate(lines))]
         if self.over is None:
             return [head, *area_rows(values, width, tall, top, self.gradient, end_slot=axis.end_slot)]
-        roles = (self.gradient, self.over_gradient)
         return [head, *stacked_rows(values, over, width, tall, top, roles, end_slot=axis.end_slot)]
 
     def _edge_words(self, top: float, width: int) -> str:
@@ -394,14 +396,17 @@ class Graph(Struct, frozen=True):
         return nice_ceiling(peak, self.least)
 
 
-def _mirror_role(graph: Graph, row: int, height: int) -> str:
-    """Return the role (colour name) of a row of a mirrored graph, by its distance from the centre line."""
+def mirror_role(gradients: tuple[str, str], row: int, height: int) -> str:
+    """Return the role (colour name) of a row of a mirrored graph, by its distance from the centre line.
+
+    `gradients` are those of the rows above and below the line.
+    """
     far = abs(2 * row + 1 - height) / max(1, height - 1)
-    gradient = graph.gradient if 2 * row < height else graph.over_gradient or graph.gradient
-    return f"{gradient}/{round(far * (LEVELS - 1))}"
+    return f"{gradients[2 * row >= height]}/{round(far * (LEVELS - 1))}"
 
 
-def _empty_rows(word: str, width: int, height: int) -> list[Row]:
+def empty_rows(word: str, width: int, height: int) -> list[Row]:
+    """Return `height` rows of `width` cells with `word` in the middle."""
     rows: list[Row] = [fit_row((), width) for _ in range(height)]
     if rows:
         rows[len(rows) // 2] = [(fit(word, width, "center"), "muted")]

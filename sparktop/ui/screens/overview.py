@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.widgets import Input
 
-from sparktop.analysis.state import verdict
+from sparktop.analysis.state import verdict, wall_of
 from sparktop.config.keys import KEYS, Key
 from sparktop.errors import UsageError
 from sparktop.model.balance import BalanceWord, leading
@@ -462,9 +462,7 @@ class OverviewScreen(CanvasScreen):
             return None
         if not self._is_wall:
             return frozenset(view.name for view in filtered_backends(snapshot.backends, words))
-        from sparktop.panels.board.wall import direct_wall  # late: most boards have no wall
-
-        groups = direct_wall(snapshot, words).groups
+        groups = wall_of(snapshot, words).groups
         return frozenset(one.server.name for group in groups for one in group.servers)
 
     def _wall_keys(self) -> list[tuple[str, str]]:
