@@ -67,54 +67,62 @@ def test_each_command_has_help(words: list[str], capsys: pytest.CaptureFixture[s
     assert err == ""
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--colour"], "unrecognized arguments: --colour; see sparktop --help"),
-        (
-            ["--conifg", "x.toml"],
-            "unrecognized arguments: --conifg: did you mean '--config'? See sparktop --help",
-        ),
-        (["--inter", "1"], "unrecognized arguments: --inter: did you mean '--interval'?"),
-        (
-            ["--interval", "0.1"],
-            "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not '0.1'",
-        ),
-        (
-            ["--interval", "nan"],
-            "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not 'nan'",
-        ),
-        (
-            ["--interval", "\x1b[31m"],
-            "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not '[31m'",
-        ),
-        (["--theme", "spark-drak"], "there is no theme 'spark-drak': did you mean 'spark-dark'?"),
-        (["--interval", "2", "snapshot"], "'snapshot' is a command: write it first"),
-        (["ftp://host"], "ftp:// is not watched"),
-        (
-            ["demo", "--backends", "9"],
-            "argument --backends: must be a whole number, 1 to 8, not '9'",
-        ),
-        (["demo", "--seed", "x"], "argument --seed: must be a whole number"),
-        (["demo", "--scenario", "rain"], "--scenario: there is no 'rain'"),
-        (["demo", "--strategy", "fair"], "--strategy: there is no 'fair'"),
-        (["snapshot", "--format", "xml"], "--format: there is no 'xml'"),
-        (["snapshot", "--seconds", "-1"], "argument --seconds: must be 0.1 to 86400 seconds"),
-        (["snapshot", "--size", "10x5"], "argument --size: must be COLSxROWS, 60x16 to 500x300, not '10x5'"),
-        (["snapshot", "--size", "wide"], "argument --size: must be COLSxROWS"),
-        (["snapshot", "--theme", "spark-drak"], "there is no theme 'spark-drak'"),
-        (["doctor", "--format", "svg"], "--format: there is no 'svg'"),
-        (["snapshot", "--config"], "argument --config: expected one argument; see sparktop snapshot --help"),
-        (["config", "--default", "--check"], "not allowed with argument"),
-        (["themes", "dark"], "unrecognized arguments: dark"),
-    ],
-    ids=lambda value: value[:24] if isinstance(value, str) else "_".join(value)[:24],
-)
-def test_wrong_arguments_are_one_line(
-    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+TRACE = f"--trace {Path(__file__).parent / 'data' / 'traffic' / 'mooncake.jsonl'}"
+WRONG = [
+    ("--colour", "unrecognized arguments: --colour; see sparktop --help"),
+    ("--conifg x.toml", "unrecognized arguments: --conifg: did you mean '--config'? See sparktop --help"),
+    ("--interval nan", "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not 'nan'"),
+    (
+        "--interval \x1b[31m",
+        "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not '[31m'",
+    ),
+    ("--theme spark-drak", "there is no theme 'spark-drak': did you mean 'spark-dark'?"),
+    ("--interval 2 snapshot", "'snapshot' is a command: write it first"),
+    ("--follow FILE", "--follow was removed: watch the servers while it runs"),
+    ("swep", "did you mean 'sweep'"),
+    ("ftp://host", "ftp:// is not watched"),
+    ("demo --backends 9", "argument --backends: must be a whole number, 1 to 8, not '9'"),
+    ("demo --scenario rain", "--scenario: there is no 'rain'"),
+    ("snapshot --format xml", "--format: there is no 'xml'"),
+    ("snapshot --size 10x5", "argument --size: must be COLSxROWS, 60x16 to 500x300, not '10x5'"),
+    ("snapshot --config", "argument --config: expected one argument; see sparktop snapshot --help"),
+    ("snapshot --at 5m", "--at needs --from FILE"),
+    ("snapshot --from FILE --seconds 3", "leave out --seconds"),
+    ("snapshot --from A --compare B C", "--compare was removed: sparktop report FILE"),
+    ("replay", "name a recording: FILE"),
+    ("config --default --check", "not allowed with argument"),
+    ("themes dark", "unrecognized arguments: dark"),
+    ("record", "needs -o FILE"),
+    ("record -o x --max-bytes 1k", "a size from 1M on"),
+    ("compare", "nothing to compare"),
+    ("compare /none.json", "/none.json: cannot be read: No such file or directory"),
+    ("compare ref:spark-topologies-2026-03 --baseline sollo", "'sollo': did you mean 'solo'?"),
+    ("capacity a --arrivals poisson", "--arrivals goes with --rate"),
+    ("capacity a --slo ttft_p90_ms=1 --preset mlperf-llama3.1-8b", "give one of them"),
+    ("capacity a --slo output_tps=600", "does not limit single requests"),
+    ("capacity a --users", "--users was removed: --agents --workload chat"),
+    ("sweep a --preset topolgy", "did you mean 'topology'"),
+    ("sweep a --preset prefix-cache", "prefix-cache was removed: --depth 0,4k"),
+    ("sweep a -c 1,0", "whole number"),
+    ("sweep a -c 8-1", "the limit after '..' must be 8 or more"),
+    ("sweep a --duration 10x", "seconds (units: ms, s, m, h)"),
+    ("sweep 127.0.0.1:1 --order abba --duration 5", "--runs"),
+    ("sweep 127.0.0.1:1 127.0.0.1:2 --format llama-benchy", "holds one target"),
+    ("sweep 127.0.0.1:1 --agents 2 -c 4", "one axis: give -c or --agents"),
+    ("sweep 127.0.0.1:1 --agents 2 --pp 9", "leave out --pp"),
+    ("sweep 127.0.0.1:1 --workload coder", "--workload goes with --agents"),
+    (f"sweep 127.0.0.1:1 {TRACE} --rate 2", "give --rate or --trace, not both"),
+    (f"sweep 127.0.0.1:1 {TRACE} --pp 64", "has its own lengths: leave out --pp"),
+    (f"sweep 127.0.0.1:1 {TRACE} --trace-range 9..5", "--trace-range: '9..5' is empty"),
+    (f"sweep 127.0.0.1:1 {TRACE} --trace-format azure", "mooncake.jsonl, line 1: no column"),
+]
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(("words", "expected"), WRONG, ids=[words[:40] for words, _ in WRONG])
+def test_wrong_arguments_are_one_line(words: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An invalid argument is reported in one clean line on standard error, with exit code 2."""
-    assert main(words) == 2
+    assert main(words.split(" ")) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("sparktop: ")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
-from sparktop.cli import main
 from sparktop.commands import capacity as command
 from sparktop.commands.arguments import Parser
 from sparktop.commands.capacity import capacity_of, kind_of
@@ -15,27 +12,6 @@ from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.run.forecast import plan_sentences
-
-
-@pytest.mark.outside
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--arrivals", "poisson"], "--arrivals goes with --rate"),
-        (["--slo", "ttft_p90_ms=1", "--preset", "mlperf-llama3.1-8b"], "give one of them"),
-        (["--preset", "mlperf-gpt-oss-120"], "did you mean 'mlperf-gpt-oss-120b'"),
-        (["--slo", "output_tps=600"], "does not limit single requests"),
-        (["--workload", "nonsense"], "there is no workload 'nonsense'"),
-    ],
-)
-def test_bad_words_are_one_line(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong options are reported with exit code 2, before anything is sent."""
-    monkeypatch.setenv("SPARKTOP_NO_CONFIG", "1")
-    assert main(["capacity", "http://127.0.0.1:1", *words]) == 2
-    said = capsys.readouterr().err
-    assert message in said
 
 
 def test_what_is_searched_for() -> None:

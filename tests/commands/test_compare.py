@@ -98,23 +98,3 @@ def test_results_of_all_tools_stand_side_by_side(capsys: pytest.CaptureFixture[s
         assert f"`{tool}`" in out
     assert "not the same window everywhere" in out
     assert "role-only" not in out  # figures are computed from the detailed file, not read from its summary
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ([], "nothing to compare"),
-        (["/none.json"], "/none.json: cannot be read: No such file or directory"),
-        ([TOPOLOGIES, "--baseline", "sollo"], "nothing here is called 'sollo': did you mean 'solo'?"),
-        ([str(RESULTS / "llama-benchy-0.4.0-progress.jsonl")], "is the progress of a run"),
-    ],
-)
-def test_what_cannot_be_compared_is_one_line_and_exit_2(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str
-) -> None:
-    """Sources that cannot be compared give one line with the fault and the remedy, and exit code 2."""
-    code, out, err = printed(capsys, *words)
-    assert (code, out) == (2, "")
-    assert err.startswith("sparktop: ")
-    assert told in err
-    assert err.count("\n") == 1

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.cli import command_module, main, parser_of, viewer_parser
+from sparktop.cli import command_module, parser_of, viewer_parser
 from sparktop.commands.arguments import Parser
-
-URL = "http://127.0.0.1:1"
 
 
 def _parser(command: str) -> Parser:
@@ -39,23 +37,3 @@ def test_counts_have_k_and_times_have_units(words: str, key: str, value: object)
     """A count may be 1k, a range 1-8 or 1..8, and a time 10s or 2m, whichever command takes it."""
     command, *rest = words.split()
     assert getattr(_parser(command).parse_args(rest), key) == value
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("sweep --pp 1x", "whole number"),
-        ("sweep --pp 8-1", "a range goes up"),
-        ("sweep --duration 10x", "seconds (units: ms, s, m, h)"),
-        ("sweep -c 8-1", "the limit after '..' must be 8 or more"),
-        ("record --max-bytes 1k", "a size from 1M on"),
-    ],
-)
-def test_another_text_is_a_line_that_says_how_to_write_it(
-    words: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A count or time in no known form ends with exit code 2 and one line with an example."""
-    assert main([*words.split(), *([] if "record" in words else [URL])]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert len(said.splitlines()) == 1

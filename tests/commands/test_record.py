@@ -150,9 +150,7 @@ def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "needs -o FILE"),
         (["-o", "/no/such/x"], "there is no folder /no/such"),
-        (["-o", "x", "--max-bytes", "10"], "must be a size from 1M on"),
         (["--check", "/no/such/x"], "No such file"),
         (["--check", "/dev/zero"], "is not a regular file"),
     ],

@@ -31,29 +31,6 @@ WATCH = Watch(
 
 
 @pytest.mark.outside
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--preset", "topolgy"], "did you mean 'topology'"),
-        (["-c", "1,0"], "whole number"),
-        (["--order", "abba", "--duration", "5", "127.0.0.1:1"], "--runs"),
-        (["--format", "llama-benchy", "127.0.0.1:1", "127.0.0.1:2"], "holds one target"),
-        (["10.0.0.1:9750"], "agent"),
-        (["x y"], "no TARGET"),
-    ],
-)
-def test_what_cannot_be_used_is_exit_2(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An unusable argument is reported in one line with exit code 2; nothing is sent or printed to stdout."""
-    monkeypatch.delenv("SPARKTOP_CONFIG", raising=False)
-    assert main(["sweep", *words]) == 2
-    told = capsys.readouterr()
-    assert message in told.err
-    assert told.out == ""
-
-
-@pytest.mark.outside
 def test_a_stranger_is_not_loaded_without_a_word(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 from sparktop.cli import main
 from sparktop.commands.arguments import Parser
 from sparktop.commands.sweep.command import OLD_OPTIONS, add_arguments, spec_of
-from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SweepTarget
@@ -31,24 +30,6 @@ def test_agents_follow_their_workload() -> None:
     assert plan.conversations is not None
     assert (plan.conversations.name, plan.duration_s, plan.warmup) == ("coder-quick", 180.0, False)
     assert _plan("--agents", "1", "--workload", "coder", "--duration", "90").duration_s == 90
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--agents 2 -c 4", "one axis: give -c or --agents"),
-        ("--pp 9 --prompts x", "own length: leave out --pp"),
-        ("-c 4 --rate 1,arrivals=x", "arrivals must be poisson"),
-        ("--workload coder", "--workload goes with --agents"),
-        ("--agents 2 --workload codder", "did you mean 'coder'"),
-        ("--agents 2 --pp 9", "leave out --pp"),
-        ("--agents 2 --slo ttft_p90_ms=900", "leave out --agents"),
-    ],
-)
-def test_options_that_contradict_each_other_are_one_line(words: str, message: str) -> None:
-    """Contradicting options are reported in one line that names what to leave out."""
-    with pytest.raises(UsageError, match=message):
-        _plan(*words.split())
 
 
 def test_old_spellings_mean_the_new_ones(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,14 +67,3 @@ def test_old_spellings_mean_the_new_ones(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_preset_is_listed_with_its_load(preset: SweepSpec, words: str) -> None:
     """Whatever kind of load it has: rates, recorded traffic, conversations."""
     assert preset_line(preset) == words
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("swep", "sweep"), ("snapshoot", "snapshot"), ("raport", "report")]
-)
-def test_a_mistyped_command_is_no_host(typed: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is refused at once, with the command that was meant and how a host of that name is written."""
-    assert main([typed]) == 2
-    said = capsys.readouterr().err
-    assert f"did you mean '{meant}'" in said
-    assert f"{typed}:8000" in said

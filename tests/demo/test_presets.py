@@ -17,19 +17,19 @@ RIVALS = (RouterTarget("simple-shuffle", "http://127.0.0.1:4", "simple-shuffle")
 LONGEST_S = 180.0
 
 
-async def test_each_is_over_within_three_minutes_and_to_be_believed() -> None:
-    """Each preset takes at most three minutes on the default servers, without doubts about its levels."""
-    for preset in demo_sweeps(BACKENDS, ROUTERS, RIVALS):
-        sweep = RehearsedSweep(rivals=("simple-shuffle",))
-        plan = make_plan(preset, [sweep.targets[name] for name in preset.targets])
-        began_s = sweep.rehearsal.now_s
-        await sweep.play(plan)
-        assert sweep.rehearsal.now_s - began_s < LONGEST_S
-        assert sweep.result is not None
-        assert sweep.result.status == "done"
-        marks = {mark.code for row in sweep.view().rows for mark in row.marks if mark.doubt}
-        assert not marks
-        assert sweep.view().verdict
+async def test_the_longest_is_over_within_three_minutes_and_to_be_believed() -> None:
+    """F6 takes at most three minutes on the default servers, without doubts about its levels."""
+    *_, preset = demo_sweeps(BACKENDS, ROUTERS, RIVALS)
+    sweep = RehearsedSweep(rivals=("simple-shuffle",))
+    plan = make_plan(preset, [sweep.targets[name] for name in preset.targets])
+    began_s = sweep.rehearsal.now_s
+    await sweep.play(plan)
+    assert sweep.rehearsal.now_s - began_s < LONGEST_S
+    assert sweep.result is not None
+    assert sweep.result.status == "done"
+    marks = {mark.code for row in sweep.view().rows for mark in row.marks if mark.doubt}
+    assert not marks
+    assert sweep.view().verdict
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def burst(strategy: str, settings: RouterSettings, concurrency: int) -> tuple[Le
     """Play a level once for all tests that compare it."""
     virtual = VirtualTime([Engine(SOLO, seed=at) for at in range(2)])
     way = RoutedWay(virtual, make_router(strategy, 2, settings, seed=1), BURST, seed=1)
-    level = Level("x", concurrency, 1024, 128, runs=30)
+    level = Level("x", concurrency, 1024, 128, runs=12)
     loop = ClosedLoop(virtual, way, level)
     loop.start()
     virtual.run()

@@ -47,15 +47,6 @@ def test_slow_polls_double_the_interval() -> None:
     assert cadence.notice == "slow polls: every 2 s"
 
 
-def test_one_quick_look_forgives_the_slow_ones() -> None:
-    """Slow polls count only in a row."""
-    cadence = Cadence(1.0)
-    polled(cadence, 4, 600.0)
-    polled(cadence, 1, 400.0)
-    assert not any(polled(cadence, 4, 600.0))
-    assert cadence.interval_s == 1.0
-
-
 def test_one_slow_server_among_many_slows_nobody_down() -> None:
     """The median counts, and servers that failed do not."""
     cadence = Cadence(1.0)
@@ -76,31 +67,6 @@ def test_quick_answers_bring_the_interval_back() -> None:
     assert cadence.interval_s == 2.0
     polled(cadence, 10, 10.0)
     assert (cadence.interval_s, cadence.notice) == (1.0, None)
-
-
-def test_polls_between_quick_and_slow_change_nothing() -> None:
-    """Polls that take a third of the interval change nothing."""
-    cadence = Cadence(1.0)
-    polled(cadence, 5, 600.0)
-    assert not any(polled(cadence, 30, 700.0))
-    assert cadence.interval_s == 2.0
-
-
-def test_the_interval_has_an_end_and_comes_back_from_it() -> None:
-    """However slow, servers are polled every ten seconds; the interval returns as fast as it grew."""
-    cadence = Cadence(1.0)
-    polled(cadence, 200, 60_000.0)
-    assert cadence.interval_s == MAX_INTERVAL_S
-    polled(cadence, 40, 10.0)
-    assert cadence.interval_s == 1.0
-
-
-def test_a_long_interval_that_was_asked_for_stays() -> None:
-    """A requested interval of a minute stays, and however slow the servers, there is no notice."""
-    cadence = Cadence(60.0)
-    assert cadence.interval_s == cadence.draw_s == 60.0
-    polled(cadence, 50, 50_000.0)
-    assert (cadence.interval_s, cadence.notice) == (60.0, None)
 
 
 def test_a_terminal_that_lags_is_drawn_half_as_often() -> None:
@@ -138,12 +104,6 @@ def test_low_bandwidth_draws_on_whole_intervals(interval_s: float, draw_s: float
     assert cadence.interval_s == interval_s
 
 
-def test_without_low_bandwidth_a_column_is_an_interval() -> None:
-    """Nothing is coarse and nothing is said."""
-    cadence = Cadence(1.0)
-    assert (cadence.draw_s, cadence.coarse, cadence.notice) == (1.0, 1, None)
-
-
 def test_slow_polls_are_said_before_all_else() -> None:
     """There is room for one notice: slow servers, then a slow terminal, then low bandwidth."""
     cadence = Cadence(1.0, low_bandwidth=True)
@@ -151,15 +111,6 @@ def test_slow_polls_are_said_before_all_else() -> None:
     assert cadence.notice == "slow terminal: drawn every 8 s"
     polled(cadence, 5, 600.0)
     assert cadence.notice == "slow polls: every 2 s"
-
-
-def test_another_wish_forgets_the_trouble() -> None:
-    """A newly chosen interval applies at once."""
-    cadence = Cadence(1.0)
-    polled(cadence, 5, 600.0)
-    cadence.drew(5)
-    cadence.ask(0.5)
-    assert (cadence.interval_s, cadence.draw_s, cadence.notice) == (0.5, 0.5, None)
 
 
 STEPS = st.lists(st.one_of(st.integers(0, 6), st.floats(0, 90_000)), max_size=80)

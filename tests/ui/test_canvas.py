@@ -61,18 +61,6 @@ def test_every_changed_cell_is_in_a_span(old: Row, new: Row) -> None:
     assert painted == after
 
 
-def test_one_new_character_is_one_cell() -> None:
-    """A graph whose last cell changed repaints that cell alone."""
-    old: Row = [("gen 12 ", "text"), ("⣀⣀⣀⣀⡀", "graph")]
-    new: Row = [("gen 12 ", "text"), ("⣀⣀⣀⣀⣀", "graph")]
-    assert list(changed_spans(old, new)) == [(11, 12)]
-
-
-def test_equal_rows_change_nothing() -> None:
-    """No span for two equal rows."""
-    assert list(changed_spans([("abc", "text")], [("abc", "text")])) == []
-
-
 def test_a_long_unchanged_middle_is_not_sent_again() -> None:
     """Two changes far apart are two spans; close together they are one."""
     middle = "⣿" * 40

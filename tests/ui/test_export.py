@@ -13,8 +13,7 @@ import pytest
 
 from sparktop.errors import ConfigError
 from sparktop.model.snapshot import Snapshot
-from sparktop.ui.app import SparktopApp
-from sparktop.ui.report import screen_svg, usual_colors
+from sparktop.ui.report import usual_colors
 from sparktop.ui.start import screen_of
 from stage.rehearsal import Rehearsal
 
@@ -39,16 +38,6 @@ async def test_the_screen_is_drawn(snapshot: Snapshot, size: tuple[int, int], th
     assert any("\u2800" < char <= "\u28ff" for char in svg)
     lines = set(re.findall(r'<clipPath id="terminal-line-(\d+)"', svg))
     assert len(lines) in {size[1], size[1] - 1}
-
-
-async def test_the_picture_has_no_row_of_keys(snapshot: Snapshot) -> None:
-    """A picture to share ends with the board; on the screen the keys stay."""
-    svg = await screen_of(snapshot, size=(80, 24), theme="spark-dark")
-    assert "quit" not in words(svg).replace(" ", "")
-    app = SparktopApp(lambda: snapshot)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        assert "quit" in words(screen_svg(app)).replace(" ", "")
 
 
 async def test_the_picture_needs_no_web_font(snapshot: Snapshot) -> None:

@@ -98,11 +98,3 @@ def test_the_changed_cells_end_up_as_textual_would_leave_them(
     changed = {(x, y) for y, first, end in spans for x in range(first, end)}
     assert set(ours.cells) == changed
     assert all(ours.cells[cell] == theirs.cells[cell] for cell in changed)
-
-
-def test_one_colour_is_sent_once() -> None:
-    """Two rows of one style need one colour sequence, and the last thing sent is a reset."""
-    style = Style(color="#ff0000", bgcolor="#000000")
-    chops = [{0: Strip([Segment("x" * WIDTH, style)])} for _ in range(2)]
-    data = FrugalUpdate(chops, [(0, 3, 5), (1, 3, 5)], [[WIDTH]] * 2).render_segments(CONSOLE)
-    assert data == "\x1b[1;4H\x1b[0;38;2;255;0;0;48;2;0;0;0mxx\x1b[2;4Hxx\x1b[0m"

@@ -61,13 +61,6 @@ def test_many_events_are_one_notification_in_ten_seconds() -> None:
     assert terminal.sent == ["\x1b]9;sparktop: b: down\a", "\x1b]9;sparktop: b: back (and 4 more)\a"]
 
 
-def test_what_is_not_severe_enough_is_silent() -> None:
-    """Info does not ring."""
-    terminal = Terminal(bell=True)
-    terminal.happen(severity=Severity.INFO)
-    assert terminal.sent == []
-
-
 @given(st.text(), st.text())
 def test_hostile_text_cannot_leave_its_sequence(subject: str, message: str) -> None:
     """Whatever a server says: one escape, one end, and nothing else that a terminal acts on."""

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import pytest
 from textual.app import App
 
 from sparktop.ui.terminal import TerminalDriver, TerminalOutput, _Mode
@@ -80,18 +79,6 @@ def test_a_terminal_that_is_gone_takes_everything() -> None:
         assert output.backlog == 0
 
 
-def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
-    """Another program may have made the terminal non-blocking: nothing is lost."""
-    with pipe() as (reading, writing):
-        fill(writing)
-        os.set_blocking(writing, False)
-        output = TerminalOutput(writing)
-        output.write("end")
-        got = b""
-        while not got.endswith(b"end"):
-            got = os.read(reading, 1 << 20)
-
-
 def test_a_signal_handler_may_write_in_the_middle_of_a_write() -> None:
     """Handlers that write, called between any two steps of a write, lose nothing and lock nothing."""
     with pipe() as (reading, writing):
@@ -120,18 +107,6 @@ def test_a_signal_handler_may_write_in_the_middle_of_a_write() -> None:
         os.close(writing)
         reader.join()
         assert got == 2000 + written
-
-
-@pytest.mark.parametrize("size", [1, 100_000])
-def test_a_long_write_is_written_whole(size: int) -> None:
-    """One that does not fit into the terminal's buffer goes in parts."""
-    with pipe() as (reading, writing):
-        output = TerminalOutput(writing)
-        output.write("z" * size)
-        got = 0
-        while got < size:
-            got += len(os.read(reading, 1 << 16))
-        assert (got, output.drain(30)) == (size, True)
 
 
 async def test_a_notification_is_one_write_and_only_on_our_screen() -> None:

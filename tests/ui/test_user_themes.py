@@ -17,10 +17,8 @@ from sparktop.colors.palette import (
     COLOR_ROLES,
     GRADIENT_ROLES,
     palettes,
-    read_user_themes,
     shipped_palettes,
     theme_problems,
-    user_folder,
 )
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
@@ -46,18 +44,6 @@ def own_toml(**colors: str) -> str:
     return "\n".join(["[colors]", *lines, "[gradients]", *gradients])
 
 
-def test_the_users_folder_is_beside_the_users_configuration() -> None:
-    """It is below $XDG_CONFIG_HOME, else below ~/.config; without either there is none."""
-    assert user_folder({"XDG_CONFIG_HOME": "/c", "HOME": "/h"}) == Path("/c/sparktop/themes")
-    assert user_folder({"HOME": "/h"}) == Path("/h/.config/sparktop/themes")
-    assert user_folder({"XDG_CONFIG_HOME": "relative"}) is None
-
-
-def test_a_folder_that_is_not_there_is_no_problem(tmp_path: Path) -> None:
-    """Most users have no themes of their own."""
-    assert read_user_themes(tmp_path / "none") == ({}, [])
-
-
 def test_themes_of_the_users_stand_beside_ours(folder: Path) -> None:
     """Both kinds load by name with their file, and one named as ours replaces it."""
     (folder / "mine.toml").write_text(own_toml(text="#abcdef"), encoding="utf-8")
@@ -71,14 +57,6 @@ def test_themes_of_the_users_stand_beside_ours(folder: Path) -> None:
     assert known["two words"].source == str(folder / "two words.theme")
     assert known["spark-dark"].source == ""
     assert theme_problems() == ()
-
-
-def test_of_two_kinds_with_one_name_ours_counts(folder: Path) -> None:
-    """NAME.toml is used before NAME.theme, and a problem says so."""
-    (folder / "a.toml").write_text(own_toml(), encoding="utf-8")
-    (folder / "a.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
-    assert palettes()["a"].source.endswith("a.toml")
-    assert theme_problems() == ("a.theme: not used, a.toml is",)
 
 
 def test_an_own_theme_may_keep_the_terminals_background(folder: Path) -> None:
@@ -177,15 +155,6 @@ async def test_bad_themes_cost_one_toast(folder: Path) -> None:
         assert "\n" not in toast.message
         assert not toast.markup
         assert app.theme == "fine"
-
-
-async def test_good_themes_cost_no_toast(folder: Path) -> None:
-    """Without problems nothing is said."""
-    (folder / "fine.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
-    app = SparktopApp(Rehearsal().play(1).snapshot)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        assert not list(app._notifications)
 
 
 async def test_the_terminals_background_stays_with_true_colours(folder: Path) -> None:

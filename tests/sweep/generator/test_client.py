@@ -53,19 +53,6 @@ async def test_a_burst_starts_all_before_any_answer(in_process: InProcess) -> No
     assert len({end.request_id for end in loaded.ends}) == 12
 
 
-async def test_connections_are_open_before_the_first_request(in_process: InProcess) -> None:
-    """When the first body is written all connections of the run are open."""
-    opened: list[int] = []
-
-    async def behave(asked: Asked) -> None:
-        opened.append(asked.server.opened)
-        await asked.stream()
-
-    await in_process.load(behave, concurrency=10)
-    # One is the calibration's.
-    assert set(opened) == {11}
-
-
 @pytest.mark.parametrize("mode", [LoadMode.BURST, LoadMode.STEADY])
 async def test_never_more_than_the_concurrency(in_process: InProcess, mode: LoadMode) -> None:
     """No more requests are in flight than asked for, as the client and as the server see it."""
@@ -75,28 +62,6 @@ async def test_never_more_than_the_concurrency(in_process: InProcess, mode: Load
     assert in_process.server.most_in_flight <= 5
     assert most_at_once(list(loaded.events)) == 5
     assert len(loaded.ends) == (23 if mode is LoadMode.STEADY else 5)
-
-
-async def test_a_steady_run_ends_with_its_time(in_process: InProcess) -> None:
-    """After the duration nothing is started, and what is in flight ends."""
-    loaded = await in_process.load(mode=LoadMode.STEADY, concurrency=2, duration_s=0.2, ramp_s=0.05)
-    assert {end.reason for end in loaded.ends} == {EndReason.LENGTH}
-    assert len(loaded.ends) >= 2
-
-
-async def test_a_staggered_start(in_process: InProcess) -> None:
-    """The first requests of a steady run start one after the other over the ramp."""
-    waiting = asyncio.Event()
-
-    async def behave(asked: Asked) -> None:
-        if asked.number == 3:
-            waiting.set()
-        await waiting.wait()
-        await asked.stream()
-
-    loaded = await in_process.load(behave, mode=LoadMode.STEADY, concurrency=4, requests=4, ramp_s=0.4)
-    starts = [event.at for event in loaded.events if isinstance(event, RequestStarted)]
-    assert starts[-1] - starts[0] >= 0.29
 
 
 async def test_cancelling_ends_all_in_flight(in_process: InProcess) -> None:
@@ -202,16 +167,6 @@ async def test_prompts_of_a_server_that_counts_whole_prompts_only(
     prompts = [str(body["messages"][0]["content"]) for body in server.bodies]
     assert len({tuple(prompt.split()[1:3]) for prompt in prompts}) >= 20
     assert len(set(prompts)) == 30
-
-
-async def test_a_template_longer_than_the_prompt_is_told(in_process: InProcess) -> None:
-    """The shortest prompt is sent, and its length is in the result."""
-    server = in_process.server
-    server.has_tokenize, server.template_tokens = False, 30
-    loaded = await in_process.load(prompt_tokens=20)
-    assert in_process.calibrated is not None
-    assert in_process.calibrated.prompt == PromptLength(20, 31, exact=False, source="usage")
-    assert {end.prompt_tokens for end in loaded.ends} == {31}
 
 
 async def test_a_server_that_tells_nonsense_does_not_count(in_process: InProcess) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from sparktop.model.load import EndReason, FirstToken, Level, LoadMode, ResponseStarted, Tokens, TokenSource
+from sparktop.model.load import EndReason, FirstToken, Level, ResponseStarted, Tokens, TokenSource
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.result.level import level_result
@@ -83,19 +83,6 @@ async def test_odd_but_right_streams(in_process: InProcess, behave: Behave, api:
     assert figures(loaded) == GOOD
     assert {end.token_source for end in loaded.ends} == {TokenSource.TOKEN_IDS}
     assert {end.reason for end in loaded.ends} == {EndReason.LENGTH}
-
-
-async def test_one_body_on_a_connection_after_another(in_process: InProcess) -> None:
-    """A steady run goes on with the same connections, and opens new ones where the server closed them."""
-
-    async def behave(asked: Asked) -> None:
-        await asked.stream(headers="Connection: close\r\n" if asked.number == 2 else "")
-        asked.close = asked.number == 2
-
-    loaded = await in_process.load(behave, concurrency=2, mode=LoadMode.STEADY, requests=9, ramp_s=0.0)
-    assert figures(loaded) == {"ok": 9, "tokens": 72}
-    # One for the calibration, two for the run and one in the place of the closed one.
-    assert in_process.server.opened == 4
 
 
 async def test_reasoning_comes_first(in_process: InProcess) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.load import EndReason, LoadMode, RequestStarted
+from sparktop.model.load import LoadMode, RequestStarted
 from sparktop.sweep.generator.wire import OpenLoop
 from sparktop.sweep.plan.traces import TraceChoice
 from tests.sweep.conftest import InProcess, Loaded
@@ -89,35 +89,3 @@ async def test_a_turn_waits_for_the_answer_before(in_process: InProcess) -> None
     assert second.startswith(first[:1000])
     texts = [body["messages"][0]["content"] for body in in_process.server.bodies]
     assert "How long is the coast of Norway?" in texts
-
-
-async def test_a_conversation_goes_on_after_a_refusal(in_process: InProcess) -> None:
-    """A turn whose predecessor failed is still sent: recorded traffic does not stop."""
-
-    async def behave(asked: Asked) -> None:
-        if asked.number == 0:
-            asked.refuse(400, "too long")
-        else:
-            await asked.stream()
-
-    loaded = await replay(in_process, TraceChoice(str(DATA / "aiperf-sessions.jsonl"), speed=1000.0), behave)
-    reasons = sorted(end.reason for end in loaded.ends)
-    assert reasons.count(EndReason.ERROR) == 1
-    assert len(reasons) == 5
-
-
-async def test_a_cancelled_replay_ends_at_once(in_process: InProcess) -> None:
-    """Requests that are not due yet are not sent."""
-    begun = asyncio.Event()
-
-    async def behave(asked: Asked) -> None:
-        begun.set()
-        await asked.stream()
-
-    choice = TraceChoice(str(DATA / "azure.csv"), speed=0.01)
-    running = asyncio.create_task(replay(in_process, choice, behave))
-    await asyncio.wait_for(begun.wait(), 10.0)
-    assert in_process.client is not None
-    in_process.client.cancel()
-    loaded = await running
-    assert len(starts(loaded)) <= 1

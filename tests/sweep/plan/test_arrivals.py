@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from statistics import fmean, pstdev
 
 import pytest
@@ -15,7 +15,6 @@ from sparktop.sweep.plan.arrivals import (
     MOST_ARRIVALS,
     Pattern,
     due_times,
-    later_times,
     parse_pattern,
     parse_rates,
 )
@@ -83,21 +82,6 @@ def test_a_rising_rate_rises_evenly() -> None:
     times = due_times(POISSON, at_rate(1.0, 5.0), 1000.0, "seed")
     quarters = [sum(250 * part <= one < 250 * (part + 1) for one in times) for part in range(4)]
     assert quarters == pytest.approx([375, 625, 875, 1125], rel=0.1)
-
-
-def test_trains_keep_the_rate_and_come_in_groups() -> None:
-    """Trains have the mean rate asked for and gaps that vary more than those of a Poisson process."""
-    times = due_times(parse_pattern("trains"), at_rate(0.5), 20_000.0, "seed")
-    assert len(times) == pytest.approx(10_000, rel=0.1)
-    found = gaps(times)
-    assert pstdev(found) / fmean(found) > 1.3
-
-
-def test_later_arrivals_go_on_at_the_last_rate() -> None:
-    """Arrivals of the tail have the rate at which the level ended."""
-    later = list(islice(later_times(POISSON, at_rate(1.0, 5.0), 100.0, "seed"), 2000))
-    assert later[0] > 100.0
-    assert fmean(gaps(later)) == pytest.approx(0.2, rel=0.1)
 
 
 def test_a_level_of_too_many_requests_is_refused() -> None:

@@ -13,7 +13,6 @@ from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.sweep.plan.draft import (
     READING,
-    SENT_TOGETHER,
     WHOLE,
     Draft,
     DraftKind,
@@ -22,11 +21,9 @@ from sparktop.sweep.plan.draft import (
     is_changed,
     shown_fields,
     with_kind,
-    with_mode,
-    with_preset,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
-from sparktop.sweep.plan.presets import BUILT_IN, all_presets, make_plan
+from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.terms.limits import MOST_CONCURRENCY
 
 TARGETS = (SweepTarget("a", "http://127.0.0.1:1", api_key="k"), SweepTarget("b", "http://127.0.0.1:2"))
@@ -45,13 +42,6 @@ def problems(**changes: object) -> dict[str, str]:
     found = checked(replace(QUICK, **changes), TARGETS)  # type: ignore[arg-type]  # fields by name
     assert (found.plan is None) == bool(found.problems)
     return dict(found.problems)
-
-
-def test_quick_fills_the_fields() -> None:
-    """Each field of the preset stands there as one would type it, the guard's limits too."""
-    assert (QUICK.concurrency, QUICK.pp, QUICK.tg, QUICK.runs) == ("1,4,16..256", "128", "64", "3+")
-    assert (QUICK.duration, QUICK.requests, QUICK.mode, QUICK.order) == ("", "", "burst", "ascending")
-    assert (QUICK.headroom, QUICK.gpu, QUICK.slo, QUICK.model) == ("8", "85.5", "", "")
 
 
 counts = st.none() | st.integers(1, 1000)
@@ -159,21 +149,6 @@ def test_another_kind_brings_its_fields() -> None:
     assert [one.label for one in agents.points] == ["1 agent", "4 agents", "16 agents"]
 
 
-def test_what_a_kind_does_not_have_is_not_checked() -> None:
-    """A wrong text in a field that is hidden stops nothing."""
-    wrong = replace(with_kind(QUICK, DraftKind.RATE), agents="x", depth="y", slo="z", trace="/none")
-    assert plan_of(wrong).find_knee is False
-
-
-def test_context_is_sent_before_or_with_the_prompt() -> None:
-    """The choice has an effect, and a field, only where there is a depth."""
-    deep = replace(QUICK, depth="0,4k", concurrency="1")
-    assert "context" in shown_fields(deep)
-    assert "context" not in shown_fields(QUICK)
-    assert (plan_of(deep).whole, plan_of(replace(deep, context=SENT_TOGETHER)).whole) == (False, True)
-    assert plan_of(replace(QUICK, context=SENT_TOGETHER)).whole is False
-
-
 def test_numbers_may_be_typed_loosely() -> None:
     """Commas, spaces, both; twice the same counts once; the order stays."""
     plan = plan_of(replace(QUICK, concurrency=" 16, 1  4,16 ", pp="128 1024", tg=" 32 "))
@@ -188,16 +163,6 @@ def test_a_model_goes_to_every_target() -> None:
         ("a", "tiny", "k"),
     ]
     assert plan_of(QUICK).targets[0].model is None
-
-
-def test_without_a_seed_prompts_are_new() -> None:
-    """Two checks of one draft never send the same prompts."""
-    seeds = set()
-    for _ in range(3):
-        found = checked(QUICK, TARGETS)
-        assert found.plan is not None
-        seeds.add(found.plan.seed)
-    assert len(seeds) == 3
 
 
 @pytest.mark.parametrize(
@@ -279,33 +244,3 @@ def test_how_levels_end_is_said_once() -> None:
     found = problems(order="abba", runs="", duration="5")
     assert found == {WHOLE: "order abba interleaves runs: say how many with runs instead of seconds"}
     assert problems(order="abba", slo="ttft_p90_ms=2000")[WHOLE].startswith("slo looks for")
-
-
-def test_another_mode_brings_what_it_needs() -> None:
-    """Steady fills in its usual time, and burst takes that away again; a time of one's own stays."""
-    steady = with_mode(QUICK, "steady")
-    assert (steady.duration, steady.runs) == ("30", "3+")
-    assert with_mode(steady, "burst") == QUICK
-    own = with_mode(replace(steady, duration="12"), "burst")
-    assert own.duration == "12"
-    assert with_mode(replace(QUICK, runs="", requests="9"), "steady").runs == "1"
-
-
-def test_another_preset_fills_the_fields_and_keeps_the_targets() -> None:
-    """A preset that names watched targets marks them; model and interface stay as they are."""
-    draft = replace(QUICK, model="tiny", api="completions", concurrency="7")
-    found = with_preset(draft, all_presets()["arena"], GUARD, {"a", "b"})
-    assert (found.preset, found.concurrency, found.targets) == ("arena", "1,2,5,10", ("a",))
-    assert (found.model, found.api) == ("tiny", "completions")
-    named = SweepSpec("mine", targets=("b", "gone"))
-    assert with_preset(draft, named, GUARD, {"a", "b"}).targets == ("b",)
-    assert with_preset(draft, SweepSpec("x", targets=("gone",)), GUARD, {"a"}).targets == ("a",)
-
-
-def test_a_preset_is_changed_by_its_own_fields() -> None:
-    """Other targets leave "quick" what it is; one more level does not."""
-    assert not is_changed(QUICK, BUILT_IN[0], GUARD)
-    assert not is_changed(replace(QUICK, targets=("b",), model="m", api="completions"), BUILT_IN[0], GUARD)
-    assert is_changed(replace(QUICK, concurrency="1,4"), BUILT_IN[0], GUARD)
-    assert is_changed(replace(QUICK, warmup=False), BUILT_IN[0], GUARD)
-    assert is_changed(QUICK, None, GUARD)

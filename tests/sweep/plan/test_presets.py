@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind, LoadMode, concurrency_point
+from sparktop.model.load import LoadMode, concurrency_point
 from sparktop.model.targets import GuardLimits, SweepSpec
-from sparktop.sweep.plan.plan import Order, SweepTarget, loads
+from sparktop.sweep.plan.plan import Order, SweepTarget
 from sparktop.sweep.plan.presets import (
-    STEADY_S,
     all_presets,
     find_preset,
     make_plan,
@@ -68,13 +67,6 @@ def test_options_go_before_the_preset() -> None:
     assert dict((counted | SweepSpec(headers={"B": "2"})).headers) == {"A": "1", "B": "2"}
 
 
-def test_a_steady_sweep_lasts_some_time() -> None:
-    """Without a duration a steady run lasts half a minute; with a number of requests it needs none."""
-    steady = find_preset("quick") | SweepSpec(mode="steady")
-    assert make_plan(steady, [SOLO]).duration_s == STEADY_S
-    assert make_plan(steady | SweepSpec(requests=50), [SOLO]).duration_s is None
-
-
 def test_the_guard_of_the_configuration_is_in_the_plan() -> None:
     """Its limits hold, and failures have a limit without being named."""
     plan = make_plan(find_preset("quick"), [SOLO], guard=GuardLimits(8.0, 92.0))
@@ -101,20 +93,6 @@ def test_settings_that_contradict_each_other_are_told(spec: SweepSpec, words: st
     """No plan is made of them, and one line says which and what to do."""
     with pytest.raises(UsageError, match=words):
         make_plan(find_preset("quick") | spec, [SOLO])
-
-
-def test_two_targets_need_two_names() -> None:
-    """Results are identified by name, so names are unique."""
-    with pytest.raises(UsageError, match="same name"):
-        make_plan(find_preset("quick"), [SOLO, SOLO])
-
-
-def test_rates_replace_what_a_preset_says_about_concurrency() -> None:
-    """One run of a minute a level, in open mode; the preset's lengths stay."""
-    plan = make_plan(find_preset("quick") | SweepSpec(rate="2"), [SOLO])
-    assert (plan.mode, plan.kind, plan.runs, plan.duration_s) == (LoadMode.OPEN, LoadKind.RATE, 1, 60.0)
-    assert (plan.climb_to, plan.more_runs, plan.pp, plan.tg) == (None, False, 128, 64)
-    assert [one.point.label for one in loads(plan)] == ["2 /s"]
 
 
 def test_a_preset_has_rates_or_agents() -> None:

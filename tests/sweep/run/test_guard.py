@@ -43,11 +43,6 @@ def test_what_is_at_its_limit_or_unknown_stops_nothing(seen: NodePoint) -> None:
     assert WATCH.check_node("spark-a", seen) is None
 
 
-def test_without_limits_a_machine_without_unified_memory_goes_on() -> None:
-    """Its GPU has memory of its own: how little of the machine's is free stops nothing."""
-    assert GuardWatch(Guard()).check_node("rig", point(0.1, 120.0)) is None
-
-
 @pytest.mark.parametrize(
     ("guard", "seen", "words"),
     [

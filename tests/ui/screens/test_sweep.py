@@ -169,19 +169,6 @@ async def test_curves_and_tracks_come_in_turn(stage: SweepStage) -> None:
         assert "┐sweep quick┌" in stage.text
 
 
-async def test_before_the_first_level_there_are_no_curves(stage: SweepStage) -> None:
-    """g, t and r say what they lack instead of showing an empty page."""
-    async with stage.on():
-        await stage.start()
-        await stage.press("z", "v", "T", "R")
-        assert page(stage) is Page.MAIN
-        assert stage.toasts() == [
-            "no curves yet: no level is done",
-            "only one target: nothing to compare",
-            "no published table has figures for these curves",
-        ]
-
-
 async def test_published_tables_go_round(stage: SweepStage) -> None:
     """Key R lays one table after another over the curves, names it and its source, and ends with none."""
     async with stage.on():

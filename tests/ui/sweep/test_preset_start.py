@@ -82,11 +82,3 @@ async def test_the_loop_goes_on_while_a_trace_is_read(
     await until(lambda: desk._reading is None)
     assert desk.announced == (["the plan"] if ends == "plan" else [])
     assert (desk.said[-1] == "preset traffic: no request") is (ends == "error")
-
-
-def test_a_preset_without_a_trace_starts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It needs no thread and shows no message."""
-    monkeypatch.setattr(module, "make_plan", lambda *_, **__: "the plan")
-    desk = Desk()
-    desk.start_usual(None)
-    assert (desk.announced, desk.said) == (["the plan"], [])

@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.load import LoadMode, RequestEnded, RequestStarted
+from sparktop.model.load import LoadMode, RequestStarted
 from sparktop.sweep.generator.wire import ConversationLoad, WorkerTarget
 from sparktop.sweep.plan.conversations import ConversationPreset, Draw
-from sparktop.sweep.plan.plan import Api
 from tests.sweep.conftest import InProcess, Loaded
 from tests.sweep.stream_server import Asked, Behave
 
@@ -169,27 +168,3 @@ async def test_a_refused_long_context_ends_its_conversation(in_process: InProces
     words = "maximum context length" if limit is None else "does not fit"
     assert all(end.error is not None and words in end.error.message for end in failed)
     assert max(call.conversation for call in calls.values()) >= 1
-
-
-async def test_the_completions_api_gets_one_growing_text(in_process: InProcess) -> None:
-    """Prompt, answer and new text follow one another, so that the prefix stays the same."""
-    target = in_process.target
-    completions = WorkerTarget(target.url, target.model, Api.COMPLETIONS)
-    await _run(in_process, ConversationLoad(SMALL, "1", 0.5), target=completions, concurrency=1)
-    prompts = [str(body["prompt"]) for body in in_process.server.bodies]
-    growing = [after.startswith(before) for before, after in pairwise(prompts)]
-    assert sum(growing) >= len(growing) - 2
-    assert " word word" in prompts[-1]
-
-
-async def test_a_cancelled_run_ends_in_pauses_too(in_process: InProcess) -> None:
-    """`cancel` during the pauses ends the run at once."""
-    slow = replace(SMALL, human_pause_s=Draw(600), tool_pause_s=Draw(600))
-
-    async def behave(asked: Asked) -> None:
-        await asked.stream()
-        if asked.number == 2 and in_process.client is not None:
-            in_process.client.cancel()
-
-    loaded = await _run(in_process, ConversationLoad(slow, "1", 500.0), behave=behave)
-    assert isinstance(loaded.ends[0], RequestEnded)

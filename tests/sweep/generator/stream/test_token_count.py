@@ -61,17 +61,6 @@ def test_a_finish_event_is_the_end_token_if_it_comes_a_step_later() -> None:
     assert parts(at_once) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 4)
 
 
-def test_chunks_with_an_empty_text_are_tokens_if_the_total_says_so() -> None:
-    """Half a character has no text yet; the first chunk, which has a role, is not a token."""
-    empty = event({"content": ""})
-    reads = ([event(ROLE)], [empty], [empty], [event(WORD)], [event(WORD, finish="stop")])
-    assert parts(counted(*reads, [event(None, total=4)]))[:2] == ([2.0, 3.0, 4.0, 5.0], [1, 1, 1, 1])
-    found = counted(*reads, [event(None, total=2)])
-    assert parts(found)[:2] == ([4.0, 5.0], [1, 1])
-    both = counted([empty], [event(WORD)], [event({}, finish="stop"), event(None, total=3)])
-    assert parts(both)[:2] == ([1.0, 2.0, 3.0], [1, 1, 1])
-
-
 def test_running_totals_count_whatever_a_chunk_shows() -> None:
     """Several tokens in a chunk, a part of a call, an empty text, a finish event: all count what they add."""
     found = counted(
@@ -125,26 +114,6 @@ def test_ids_that_hold_back_a_part_are_not_the_whole() -> None:
     both = counted([event(WORD, ids=1, total=7)], [event(WORD, ids=1, total=8)], [event(None, total=8)])
     assert parts(both) == ([1.0, 2.0], [1, 1], TokenSource.CHUNK_USAGE, 8)
     assert both.hidden_before == 6
-
-
-def test_a_first_event_long_before_the_first_chunk_is_no_token() -> None:
-    """Two tokens are missing after twelve seconds at a pace of one second: the request was waiting."""
-    silent: list[Mapping[str, Any]] = []
-    words = [[event(WORD)] for _ in range(10)]
-    ending = [event(WORD, finish="stop"), event(None, total=13)]
-    found = counted([event(ROLE)], *([silent] * 11), *words, ending, first_event_is_token=True)
-    assert (found.times[0], found.spans_all) == (13.0, False)
-
-
-def test_hidden_tokens_under_running_totals_begin_with_the_first_event() -> None:
-    """Five tokens before the second chunk, the first of them at the first event: all have their place."""
-    silent: list[Mapping[str, Any]] = []
-    words: list[list[Mapping[str, Any]]] = [[event(WORD, total=total)] for total in (5, 6, 7)]
-    reads: list[list[Mapping[str, Any]]] = [[event(ROLE, total=0)], silent, silent, silent, *words]
-    found = counted(*reads, first_event_is_token=True)
-    assert parts(found) == ([1.0, 5.0, 6.0, 7.0], [1, 4, 1, 1], TokenSource.CHUNK_USAGE, 7)
-    assert found.hidden_before == 0
-    assert counted(*reads).hidden_before == 4
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))

@@ -45,13 +45,6 @@ def test_the_search_finds_the_limit(limit: int, levels: list[int]) -> None:
     assert high is None or high >= limit
 
 
-def test_nothing_holds_at_all() -> None:
-    """Then there is no answer but that it is below the lowest level."""
-    search = SloSearch([4, 16])
-    assert searched(search, 0) == [4, 2, 1]
-    assert (search.holds_to, search.interval) == (None, (None, 0))
-
-
 def test_levels_that_are_not_sure_widen_the_interval() -> None:
     """The upper end is one below the lowest level that surely fails, which is searched for, too."""
     search = SloSearch([16])
