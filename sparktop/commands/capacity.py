@@ -8,12 +8,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_keys, format_name, number, refuse_removed, seconds, whole_number
+from sparktop.commands.arguments import number, seconds, whole_number
 from sparktop.commands.output import output_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import (
+    add_output,
     add_own_options,
+    add_seed,
     add_shape_options,
+    add_target_options,
     add_timeout_option,
     ask_first,
     counts,
@@ -45,32 +48,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: targets, kind of load, conditions and output."""
     parser.usage = "sparktop capacity [TARGET ...] [options]"
     parser.description = f"{parser.description}\n\n{_EXAMPLES}"
-    parser.add_argument(
-        "targets",
-        nargs="*",
-        metavar="TARGET",
-        help="a backend or router of the configuration, a host, host:port or URL; with none, all that the "
+    group = add_target_options(
+        parser,
+        "a backend or router of the configuration, a host, host:port or URL; with none, all that the "
         "configuration holds, else this machine's usual ports",
     )
-    group = parser.add_argument_group("targets")
-    group.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
-    add_keys(group)
-    group.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
     group.add_argument("--api", choices=("chat", "completions"), help="default: chat")
-    group.add_argument(
-        "--yes",
-        action="store_true",
-        help="put load on targets that are neither here nor in the configuration",
-    )
-    for option in ("--users", "--think"):
-        refuse_removed(parser, option, "--agents --workload chat are people who read and pause")
     _add_search(parser.add_argument_group("what is counted, and the conditions"))
     _add_load(parser.add_argument_group("the load"))
     group = parser.add_argument_group("what each request holds")
     group.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N", help="prompt tokens, as in 2k")
     group.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
     add_own_options(group)
-    _add_output(parser.add_argument_group("when it stops, and output"))
+    group = parser.add_argument_group("when it stops, and output")
+    group.add_argument(
+        "--max-errors",
+        type=number(0.0, 1.0),
+        metavar="SHARE",
+        help="failed requests from which on a level fails (default 0.01)",
+    )
+    add_output(group, FORMATS, "default: txt, or by the suffix of -o")
 
 
 def _add_search(group: argparse._ArgumentGroup) -> None:
@@ -106,30 +103,7 @@ def _add_load(group: argparse._ActionsContainer) -> None:
         help="of each level (default: 60 to 120 s, longer for slow requests and low rates)",
     )
     add_timeout_option(group)
-    group.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
-
-
-def _add_output(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--max-errors",
-        type=number(0.0, 1.0),
-        metavar="SHARE",
-        help="failed requests from which on a level fails (default 0.01)",
-    )
-    group.add_argument(
-        "--no-guard",
-        action="store_true",
-        help="do not stop for memory or heat, as on unified memory (GB10) it else does below 8 GiB of "
-        "headroom or above 92 °C",
-    )
-    group.add_argument(
-        "--format",
-        type=format_name,
-        choices=FORMATS,
-        dest="form",
-        help="default: txt, or by the suffix of -o",
-    )
-    group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
+    add_seed(group)
 
 
 def run(arguments: argparse.Namespace) -> int:

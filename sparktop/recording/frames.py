@@ -150,12 +150,8 @@ EMPTY_LAST_BLOCK = b"\x01\x00\x00"
 """Ends a frame after any complete block, because frames have no checksum of their own."""
 MAX_WINDOW_LOG = 24
 """A frame that needs a window above 16 MiB is refused."""
-WINDOW_LOG, SMALL_WINDOW_LOG = 22, 20
-"""Powers of 2: 4 MiB, or 1 MiB if a second of readings takes less: then it saves 3 MiB of memory and costs
-nothing, because successive pages resemble each other most."""
-_SMALL_TABLE_LOG = 16
-"""Power of 2 of the entries of the match finder's tables for the small window. With the level's own tables a
-frame of 2 servers is 1 % larger, one of 12 servers 1 % smaller, and memory 2.2 MiB more."""
+WINDOW_LOG = 22
+"""Power of 2: 4 MiB, because successive pages of a server resemble each other most."""
 _BLOCK_HEADER = 3
 _LONGEST_HEADER = 18
 _MAX_BLOCK = 128 << 10
@@ -171,20 +167,15 @@ MOST_DAMAGE = 1_000
 class FrameWriter:
     """Compresses the records of one frame."""
 
-    def __init__(self, level: int, window_log: int = WINDOW_LOG) -> None:
-        """Begin a frame of compression level `level` (1 to 19) with a window of 2^`window_log` bytes."""
+    def __init__(self, level: int) -> None:
+        """Begin a frame of compression level `level` (1 to 19)."""
         from sparktop.recording.zstandard import CompressionParameter, ZstdCompressor
 
         options: dict[int, int] = {
             CompressionParameter.compression_level: level,
-            CompressionParameter.window_log: window_log,
+            CompressionParameter.window_log: WINDOW_LOG,
             CompressionParameter.checksum_flag: 0,
         }
-        if window_log <= SMALL_WINDOW_LOG:
-            options |= {
-                CompressionParameter.hash_log: _SMALL_TABLE_LOG,
-                CompressionParameter.chain_log: _SMALL_TABLE_LOG,
-            }
         self._compressor = ZstdCompressor(options=options)
 
     def add(self, text: bytes) -> bytes:

@@ -55,8 +55,7 @@ END_S = 3.0
 """Seconds that `stop` waits for the thread."""
 FEW_BACKENDS = 16
 _FEW_LEVEL, _MANY_LEVEL = 6, 3
-_SLOW_FLUSH_S = 0.020
-"""CPU time of a flush from which on the lower compression level is used."""
+"""Compression levels of recordings of up to `FEW_BACKENDS` servers, and of more."""
 
 _NO_CHANGE_OF_HEAD = frozenset({Change.ACCEPT, Change.JUDGE, Change.NOTE, Change.MEASURE_SELF})
 
@@ -116,7 +115,6 @@ class Recorder:
         self._frame: FrameWriter | None = None
         self._frame_bytes = 0
         self._part_at = 0.0
-        self._level: int | None = None
         self._failed_at: float | None = None
         self.problem: str | None = None
         """Why nothing can be written at present; None while that works."""
@@ -213,7 +211,6 @@ class Recorder:
         items, dropped = self._take()
         if not items and not (stopping and self._frame is not None):
             return
-        began = time.thread_time()
         try:
             self._write(items, dropped, stopping=stopping, sync=sync)
         except (OSError, OutputError) as error:
@@ -222,8 +219,6 @@ class Recorder:
                 self._dropped += dropped + len(items)
             self._fail(reason_of(error))
             return
-        if time.thread_time() - began > _SLOW_FLUSH_S and len(items) < FEW_BACKENDS:
-            self._level = _MANY_LEVEL
         if self._failed_at is not None:
             self._failed_at = self.problem = None
             self._on_problem("recording goes on")
@@ -290,7 +285,7 @@ class Recorder:
         return ended
 
     def _begin_frame(self, instant: Instant, item: Item) -> None:
-        from sparktop.recording.frames import SMALL_WINDOW_LOG, WINDOW_LOG, FrameWriter
+        from sparktop.recording.frames import FrameWriter
         from sparktop.recording.records import announced
 
         assert self._head is not None  # noqa: S101 - set when the thread starts
@@ -303,8 +298,7 @@ class Recorder:
             self._part_at = instant.at
             self._on_part(self._file.path)
         few = len(self._watch.backends) <= FEW_BACKENDS
-        level = self._level or (_FEW_LEVEL if few else _MANY_LEVEL)
-        self._frame = FrameWriter(level, SMALL_WINDOW_LOG if few else WINDOW_LOG)
+        self._frame = FrameWriter(_FEW_LEVEL if few else _MANY_LEVEL)
         self._frame_bytes = 0
 
     def _is_part_due(self, instant: Instant) -> bool:

@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparktop.commands.arguments import add_keys, number, refuse_removed, seconds, typed, whole_number
+from sparktop.commands.arguments import (
+    add_keys,
+    format_name,
+    number,
+    refuse_removed,
+    seconds,
+    typed,
+    whole_number,
+)
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
@@ -129,13 +137,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: targets, levels, what each of them does, stop conditions and output."""
     parser.usage = "sparktop sweep [TARGET ...] [options]"
     parser.description = f"{parser.description}\n\n{_EXAMPLES}"
-    parser.add_argument(
-        "targets",
-        nargs="*",
-        metavar="TARGET",
-        help="a backend or router of the configuration, a host, host:port or URL, or NAME=URL; with none, "
+    add_target_options(
+        parser,
+        "a backend or router of the configuration, a host, host:port or URL, or NAME=URL; with none, "
         "the preset's targets, else all that the configuration holds, else this machine's usual ports",
     )
+    _add_levels(parser.add_argument_group("levels"))
+    _add_lengths(parser.add_argument_group("what each request holds"))
+    _add_runs(parser.add_argument_group("how a level is measured"))
+    output = parser.add_argument_group("when it stops, and output")
+    add_output(output, FORMATS, "default: json, on a terminal md")
+    for option, keywords in OLD_OPTIONS.items():
+        parser.add_argument(option, help=argparse.SUPPRESS, **keywords)
+
+
+def add_target_options(parser: argparse.ArgumentParser, about: str) -> argparse._ArgumentGroup:
+    """Add TARGET, with the help `about`, and the options of targets; return the group of these options."""
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=about)
     group = parser.add_argument_group("targets")
     group.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
     add_keys(group)
@@ -145,14 +163,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put load on targets that are neither here nor in the configuration",
     )
-    _add_levels(parser.add_argument_group("levels"))
-    _add_lengths(parser.add_argument_group("what each request holds"))
-    _add_runs(parser.add_argument_group("how a level is measured"))
-    _add_output(parser.add_argument_group("when it stops, and output"))
     for option in ("--users", "--think"):
         refuse_removed(parser, option, "--agents N --workload chat are people who read and pause")
-    for option, keywords in OLD_OPTIONS.items():
-        parser.add_argument(option, help=argparse.SUPPRESS, **keywords)
+    return group
 
 
 def _add_levels(group: argparse._ActionsContainer) -> None:
@@ -265,17 +278,23 @@ def _add_runs(group: argparse._ActionsContainer) -> None:
         "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
     )
     group.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
+    add_seed(group)
+
+
+def add_seed(group: argparse._ActionsContainer) -> None:
+    """Add --seed."""
     group.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
 
 
-def _add_output(group: argparse._ActionsContainer) -> None:
+def add_output(group: argparse._ActionsContainer, formats: Sequence[str], default: str) -> None:
+    """Add --no-guard, --format with these `formats`, and -o; `default` is the help of --format."""
     group.add_argument(
         "--no-guard",
         action="store_true",
-        help="do not stop for memory or heat, as a sweep on unified memory (GB10) else does below 8 GiB of "
+        help="do not stop for memory or heat, as on unified memory (GB10) it else does below 8 GiB of "
         "headroom or above 92 °C",
     )
-    group.add_argument("--format", choices=FORMATS, dest="form", help="default: json, on a terminal md")
+    group.add_argument("--format", type=format_name, choices=formats, dest="form", help=default)
     group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
 
 
