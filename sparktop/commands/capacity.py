@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "a backend or router of the configuration, a host, host:port or URL; with none, all that the "
         "configuration holds, else this machine's usual ports",
+        "--agents",
     )
     group.add_argument("--api", choices=("chat", "completions"), help="default: chat")
     _add_search(parser.add_argument_group("what is counted, and the conditions"))

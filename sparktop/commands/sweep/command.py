@@ -151,8 +151,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, help=argparse.SUPPRESS, **keywords)
 
 
-def add_target_options(parser: argparse.ArgumentParser, about: str) -> argparse._ArgumentGroup:
-    """Add TARGET, with the help `about`, and the options of targets; return the group of these options."""
+def add_target_options(
+    parser: argparse.ArgumentParser, about: str, agents: str = "--agents N"
+) -> argparse._ArgumentGroup:
+    """Add TARGET, with the help `about`, and the options of targets; return the group of these options.
+
+    `agents` is how the command is told to send the load of agents.
+    """
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=about)
     group = parser.add_argument_group("targets")
     group.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
@@ -164,7 +169,7 @@ def add_target_options(parser: argparse.ArgumentParser, about: str) -> argparse.
         help="put load on targets that are neither here nor in the configuration",
     )
     for option in ("--users", "--think"):
-        refuse_removed(parser, option, "--agents N --workload chat are people who read and pause")
+        refuse_removed(parser, option, f"{agents} --workload chat are people who read and pause")
     return group
 
 
