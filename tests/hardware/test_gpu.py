@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.gpu import GpuPicture, GpuReader, profile_name, reason_words, throttle_fields
+from sparktop.hardware.gpu import GpuPicture, GpuReader, throttle_fields
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import GpuReading, MigInstance
 from tests.hardware.fake_driver import (
@@ -185,22 +185,6 @@ def shares(
     return found
 
 
-@pytest.mark.parametrize(
-    ("bits", "words"),
-    [
-        (0x1, ()),
-        (0x4, ("software power cap",)),
-        (0x21, ("software thermal",)),
-        (0x1FE, 8),
-        (0x80000, ("reason 0x80000",)),
-    ],
-)
-def test_reasons_are_words(bits: int, words: tuple[str, ...] | int) -> None:
-    """Each bit is named; idle is not a reason, and an unknown bit is shown by its value."""
-    found = reason_words(bits)
-    assert (len(found) if isinstance(words, int) else found) == words
-
-
 def test_a_counter_in_another_unit_has_no_share() -> None:
     """A counter that grows by more than 100 % has another unit, and is unknown from then on."""
     picoseconds = SECOND_NS * 1000
@@ -256,13 +240,6 @@ def test_instances_have_profile_uuid_and_memory() -> None:
     assert (gpu.utilization_percent, gpu.memory_total_bytes) == (None, 80 * GIB)
 
 
-@pytest.mark.parametrize(("gpu", "mig"), [(gb10(), None), (h200(), False), (h100(), True)])
-def test_whether_a_gpu_is_split(gpu: dict[str, object], mig: bool | None) -> None:  # noqa: FBT001 - an expectation
-    """A GPU may be unable to be split, not be split, or be split without any instance."""
-    reading = split_gpu(GpuReader(NOWHERE, FakeDriver(gpu)))
-    assert (reading.mig, reading.mig_instances) == (mig, ())
-
-
 def test_processes_name_their_instance() -> None:
     """With permission to see all processes, each one has the index of its instance, if it is known."""
     listed = [process(11, 3 * GIB, (7, 0)), process(12, GIB, (9, 1)), process(13, GIB, (4, 4))]
@@ -294,26 +271,6 @@ def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
     assert [one.memory_total_bytes for one in gpu.mig_instances] == [10 * GIB, None]
     driver.gpus[0]["slices"] = (mig_slice((7, 0)),)
     assert len(split_gpu(reader, 6.0).mig_instances) == 1
-
-
-@pytest.mark.parametrize(
-    ("slices", "compute", "held_mib", "gpu_gib", "name"),
-    [
-        (3, 1, 40_320, 79.6, "1c.3g.40gb"),
-        (1, 1, 16_384, 140.4, "1g.18gb"),
-    ],
-)
-def test_a_profile_is_named_by_its_slices(
-    slices: int, compute: int, held_mib: int, gpu_gib: float, name: str
-) -> None:
-    """If an instance's name lacks the profile, it is computed from slices and memory (A100, H100, H200)."""
-    attributes = SimpleNamespace(
-        gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=held_mib
-    )
-    assert profile_name(attributes, int(gpu_gib * GIB)) == name
-    unnamed = mig_slice(nvmlDeviceGetName="NVIDIA H100", nvmlDeviceGetAttributes=attributes)
-    driver = FakeDriver(h100(unnamed, nvmlDeviceGetMemoryInfo=memory(int(gpu_gib * GIB))))
-    assert split_gpu(GpuReader(NOWHERE, driver)).mig_instances[0].name == name
 
 
 @pytest.mark.parametrize(
@@ -349,20 +306,6 @@ def test_a_lost_gpu_leaves_the_others_and_comes_back() -> None:
     picture = reader.read(61.0)
     assert ([gpu.index for gpu in picture.gpus], picture.note) == ([0, 1], None)
     assert driver.opened == 1
-
-
-@pytest.mark.parametrize("code", [9, 15])
-def test_a_driver_that_goes_away_in_mid_run_is_a_line(code: int) -> None:
-    """If the driver disappears during a run there is a note and no GPU, until it answers again."""
-    driver = FakeDriver(gb10())
-    reader = GpuReader(NOWHERE, driver)
-    reader.read(0.0)
-    driver.failing["nvmlDeviceGetUtilizationRates"] = refuse(code)
-    picture = reader.read(1.0)
-    assert picture.gpus == ()
-    assert picture.note is not None
-    del driver.failing["nvmlDeviceGetUtilizationRates"]
-    assert len(reader.read(31.0).gpus) == 1
 
 
 def test_the_machine_is_read_without_its_gpu(spark: Path) -> None:

@@ -94,14 +94,6 @@ def test_hostile_names_stay_text(full_snapshot: Snapshot, name: str) -> None:
     assert f"12:00:00, info, {name}, {name}" in lines
 
 
-def test_names_stand_in_code(full_snapshot: Snapshot) -> None:
-    """Names are in code spans, whose addresses and mentions forums do not turn into links."""
-    backend = replace(full_snapshot.backends[0], name="http://evil.example", model="@www.evil.example")
-    page = READER.render(markdown.render(replace(full_snapshot, backends=(backend,))))
-    for name in ("http://evil.example", "@www.evil.example"):
-        assert page.count(name) == page.count(f"<code>{name}</code>") > 0
-
-
 @settings(max_examples=150)
 @given(st.text(min_size=1, max_size=60))
 def test_code_shows_any_text(text: str) -> None:
@@ -228,22 +220,6 @@ def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
         assert words in text
 
 
-def test_hostile_words_of_a_node_do_no_harm(full_snapshot: Snapshot) -> None:
-    """Names of parts, ports and reasons with control characters and a great length leave clean lines."""
-    name = "x\x1b[31m\u202e" + "w" * 300
-    sample = full_snapshot.nodes[0].sample
-    assert sample is not None
-    odd = structs.replace(
-        sample,
-        gpus=(structs.replace(sample.gpus[0], throttle_reasons=(name,)),),
-        network=(structs.replace(sample.network[0], name=name, errors={name: 1.0}),),
-    )
-    node = replace(full_snapshot.nodes[0], sample=odd)
-    text = text_snapshot.render(replace(full_snapshot, nodes=(node,)), 80)
-    assert all(char.isprintable() or char == "\n" for char in text)
-    assert max(map(cell_width, text.splitlines())) <= 80
-
-
 SENTENCE = "rank 1 on spark-b does not answer: its process is dead"
 VERDICT = RanksVerdict(RanksWord.MISSING, SENTENCE, "look at spark-b first", 3, 10.2)
 RANKS = RanksView(VERDICT, 4.0, node="spark-a")
@@ -265,15 +241,6 @@ def test_the_verdict_is_a_line_below_its_backend(full_snapshot: Snapshot) -> Non
     assert "  ranks (NCCL): rank missing (3 answers over 10 s)" in text
 
 
-def test_the_verdict_is_a_line_of_the_lists(full_snapshot: Snapshot) -> None:
-    """Markdown and HTML have a part of their own for it; without a query there is none."""
-    lines = markdown.render(asked(full_snapshot, stands=False)).splitlines()
-    start = lines.index("### Ranks, by NCCL")
-    assert SENTENCE in lines[start + 2]
-    assert "### Ranks, by NCCL" not in markdown.render(full_snapshot)
-    assert SENTENCE in html.render(asked(full_snapshot, stands=False), "")
-
-
 @cache
 def routed(**part: object) -> Snapshot:
     return Rehearsal(router=RouterPart(**part)).play(20).snapshot()  # type: ignore[arg-type]  # a test's own words
@@ -286,13 +253,6 @@ def test_json_has_the_deployments_of_a_router() -> None:
     assert router["deployments"] == {"spark-1": "spark-a", "spark-2": "spark-b", "cloud-1": None}
     assert router["backends"] == ["spark-a", "spark-b"]
     assert {router[key] for key in ("error", "slow", "cooldown_s", "queued", "in_flight", "sent")} == {None}
-
-
-def test_json_of_a_router_that_tells_nothing() -> None:
-    """Without a key, deployments are null instead of an empty list; a router that is down has its error."""
-    (router,) = json.loads(json.dumps(to_json(routed(tells=False, down_at_s=10))))["routers"]
-    assert (router["deployments"], router["strategy"], router["ok"]) == (None, "simple-shuffle", False)
-    assert "connection refused" in router["error"]
 
 
 @pytest.mark.parametrize("width", [60, 100])

@@ -24,7 +24,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
-from sparktop.report import html, markdown, text_snapshot
+from sparktop.report import markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.sources.replies import Reply, encode
@@ -301,18 +301,6 @@ def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> Non
     assert "polled 4 times a second · strategy least-busy" in flat
     assert "spark-a and spark-b swing against each other every" in flat
     assert "hint: try simple-shuffle or round-robin" in flat
-
-
-def test_tables_have_the_group(swinging: Snapshot) -> None:
-    """Markdown and HTML show the verdict with its figures, and the reasons as a list."""
-    shown = markdown.render(swinging)
-    assert "### Balance" in shown
-    assert "oscillating" in shown
-    assert "### Why this balance" in shown
-    assert max(map(len, (line for line in shown.splitlines() if line.startswith("|")))) <= markdown.WIDTH
-    page = html.render(swinging, "<svg></svg>")
-    assert '<td class="word oscillating">oscillating</td>' in page
-    assert "Why this balance" in page
 
 
 def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot) -> None:
