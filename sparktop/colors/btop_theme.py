@@ -46,6 +46,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from sparktop.colors.mixing import DEFAULT, SHAPES, WORDS, contrast, is_dark, lifted, mix, seen_background
+from sparktop.colors.palette import Palette
 from sparktop.errors import ConfigError
 
 LABELS = 4.5
@@ -118,17 +119,6 @@ class BtopTheme(Struct, frozen=True):
     """Keys whose value is not a colour; they count as missing."""
 
 
-class RoleColors(Struct, frozen=True):
-    """The colours and gradients of a theme, by role of what is drawn, such as "title" or "cpu".
-
-    A gradient is a tuple of one to three stops.
-    """
-
-    dark: bool
-    colors: Mapping[str, str]
-    gradients: Mapping[str, tuple[str, ...]]
-
-
 def parse_btop(text: str) -> BtopTheme:
     """Parse the text of a btop theme file; of a repeated key, the last value counts.
 
@@ -169,8 +159,8 @@ def _color(value: str) -> str | None:
     return None
 
 
-def role_colors(theme: BtopTheme) -> RoleColors:
-    """Convert a btop theme to sparktop's roles.
+def role_colors(theme: BtopTheme) -> Palette:
+    """Convert a btop theme to sparktop's roles; the result has no name, and gradients of one to three stops.
 
     The table in the docstring of `sparktop.colors.btop_theme` lists btop's keys for each role. Colours with
     too little contrast are changed until they are readable.
@@ -213,7 +203,7 @@ def role_colors(theme: BtopTheme) -> RoleColors:
         role: next((theme.gradients[name] for name in names if name in theme.gradients), (colors["accent"],))
         for role, names in _ROLES.items()
     }
-    return RoleColors(dark, colors, gradients)
+    return Palette("", "", dark, ansi=False, colors=colors, gradients=gradients, borrowed=True)
 
 
 def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:

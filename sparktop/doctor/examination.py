@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
-
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.machine import check_missing_gpu
 from sparktop.doctor.network import Network, check_names, host_key, place_of
@@ -43,7 +41,7 @@ async def examine_network(
     found = await search(resolved) if resolved else Found()
     backends = (*watch.backends, *_unknown(found.backends, watch.backends))
     routers = (*watch.routers, *watch.sweep_routers, *found.routers)
-    listed = await read_listed(watch)
+    listed_checks, listed_backends, listed_nodes = await read_listed(watch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def each(
@@ -59,13 +57,13 @@ async def examine_network(
         return softened(await check_backend(target, network))
 
     parts = await asyncio.gather(
-        each(check_node, [*watch.nodes, *listed.nodes]),
+        each(check_node, [*watch.nodes, *listed_nodes]),
         each(check_backend, backends),
-        each(check_listed, _unknown(listed.backends, backends)),
+        each(check_listed, _unknown(listed_backends, backends)),
         each(check_router, routers),
         each(check_prometheus, watch.prometheus),
     )
-    checks = [*named.values(), *_search_checks(found, wanted=wanted), *listed.checks]
+    checks = [*named.values(), *_search_checks(found, wanted=wanted), *listed_checks]
     return checks + [check for part in parts for check in part]
 
 
@@ -201,38 +199,33 @@ MOST = 32
 """Most listed servers that are checked one by one."""
 
 
-class ListedTargets(Struct, frozen=True):
-    """What the files list, and a check for each source of them and each file that cannot be used."""
-
-    checks: list[Check] = field(default_factory=list)
-    backends: list[BackendTarget] = field(default_factory=list)
-    nodes: list[NodeTarget] = field(default_factory=list)
-
-
 async def read_listed(
     watch: Watch,
     home: Path | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> ListedTargets:
-    """Read the files that `watch` names; `home` is the home directory, for sparkrun's."""
-    read = ListedTargets()
+) -> tuple[list[Check], list[BackendTarget], list[NodeTarget]]:
+    """Read the files that `watch` names; `home` is the home directory, for sparkrun's.
+
+    Return (a check for each source and each file that cannot be used, listed servers, listed machines).
+    """
+    checks: list[Check] = []
+    servers: list[BackendTarget] = []
+    machines: list[NodeTarget] = []
+
+    def note(name: str, backends: Sequence[BackendTarget], problems: Sequence[str]) -> None:
+        more = f"; the first {MOST} are checked" if len(backends) > MOST else " listed"
+        count = f"{len(backends)} server{'' if len(backends) == 1 else 's'}{more}"
+        checks.append(Check(name, Status.OK if backends else Status.WARN, count))
+        checks.extend(Check(name, Status.WARN, problem) for problem in problems)
+        servers.extend(backends[:MOST])
+
     if watch.target_files:
-        backends, problems = await settled_targets(watch.target_files, sleep)
-        _note(read, "target files", backends, problems)
+        note("target files", *await settled_targets(watch.target_files, sleep))
     if watch.sparkrun:
         found = await asyncio.to_thread(listed, home or Path.home())
-        _note(read, "sparkrun", found.backends, found.problems)
-        read.nodes.extend(found.nodes[host] for host in found.default if host in found.nodes)
-    return read
-
-
-def _note(read: ListedTargets, name: str, backends: Sequence[BackendTarget], problems: Sequence[str]) -> None:
-    """Add what one source lists, with a check of it and one for each problem."""
-    more = f"; the first {MOST} are checked" if len(backends) > MOST else " listed"
-    count = f"{len(backends)} server{'' if len(backends) == 1 else 's'}{more}"
-    read.checks.append(Check(name, Status.OK if backends else Status.WARN, count))
-    read.checks.extend(Check(name, Status.WARN, problem) for problem in problems)
-    read.backends.extend(backends[:MOST])
+        note("sparkrun", found.backends, found.problems)
+        machines.extend(found.nodes[host] for host in found.default if host in found.nodes)
+    return checks, servers, machines
 
 
 def softened(checks: Sequence[Check]) -> list[Check]:

@@ -291,10 +291,10 @@ async def test_listed_servers_and_unusable_files_are_named(tmp_path: Path) -> No
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    read = await read_listed(Watch(target_files=(str(tmp_path / "*.json"),)), sleep=sleep)
+    checks, backends, _ = await read_listed(Watch(target_files=(str(tmp_path / "*.json"),)), sleep=sleep)
     assert waits == [2.0]  # b.json may be half written
-    assert [one.url for one in read.backends] == ["http://h:1", "http://h:2"]
-    assert read.checks == [
+    assert [one.url for one in backends] == ["http://h:1", "http://h:2"]
+    assert checks == [
         Check("target files", Status.OK, "2 servers listed"),
         Check("target files", Status.WARN, f"{tmp_path / 'b.json'}: cannot be used: not valid JSON"),
     ]
@@ -303,8 +303,8 @@ async def test_listed_servers_and_unusable_files_are_named(tmp_path: Path) -> No
 async def test_what_the_files_list_beyond_the_limit_is_said(tmp_path: Path) -> None:
     """More servers than are watched are a warning with both numbers."""
     (tmp_path / "a.json").write_text(json.dumps([{"targets": [f"h:{port}" for port in range(1, 601)]}]))
-    read = await read_listed(Watch(target_files=(str(tmp_path / "a.json"),)))
-    assert [one.message for one in read.checks] == [
+    checks, _, _ = await read_listed(Watch(target_files=(str(tmp_path / "a.json"),)))
+    assert [one.message for one in checks] == [
         "512 servers; the first 32 are checked",
         "600 servers listed; the first 512 are used",
     ]
@@ -322,9 +322,9 @@ async def test_jobs_and_the_default_cluster_of_sparkrun(
     (jobs / "j.yaml").write_text("hosts: [spark-a]\nport: 8001\n")
     (clusters / "main.yaml").write_text("hosts: [spark-b]\nuser: me\n")
     (clusters / ".default").write_text("main\n")
-    read = await read_listed(Watch(sparkrun=True), tmp_path)
-    assert [one.url for one in read.backends] == ["http://spark-a:8001"]
-    assert [one.ssh for one in read.nodes] == ["me@spark-b"]
+    _, backends, nodes = await read_listed(Watch(sparkrun=True), tmp_path)
+    assert [one.url for one in backends] == ["http://spark-a:8001"]
+    assert [one.ssh for one in nodes] == ["me@spark-b"]
 
 
 def test_a_listed_server_that_is_gone_is_no_failure() -> None:
