@@ -67,25 +67,15 @@ class Design(Struct, frozen=True):
     max_mhz: int | None = None
 
 
-class Cores(Struct, frozen=True):
-    """The core designs of a machine, and a description of its processors."""
-
-    designs: tuple[Design, ...] = ()
-    """Core designs, the fastest first; empty if all cores have the same design or the designs are unknown."""
-    line: str | None = None
-    """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725"."""
+_Core = tuple[tuple[int, int] | None, str | None]
+"""Implementer and part number of a core (None on x86, which has neither), and its model name."""
 
 
-class _Core(Struct, frozen=True):
-    """The fields of one core in /proc/cpuinfo."""
+def read_cores(root: Path = Path("/")) -> tuple[tuple[Design, ...], str | None]:
+    """Read the core designs from /proc and /sys below `root`, and describe the processors in one line.
 
-    midr: tuple[int, int] | None = None
-    """Implementer and part number; None on x86, which has neither."""
-    model: str | None = None
-
-
-def read_cores(root: Path = Path("/")) -> Cores:
-    """Read the core designs and the processors' description from /proc and /sys below `root`."""
+    The fastest design is first; there is none if all cores have the same design or the designs are unknown.
+    """
     cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
     numbers = frozenset(cores) or _present(root)
     capacities, clocks = _sizes(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
@@ -97,7 +87,7 @@ def read_cores(root: Path = Path("/")) -> Cores:
         for name, members in named.items()
     ]
     designs.sort(key=lambda design: _rank(design, capacities), reverse=True)
-    return Cores(tuple(designs[:_MOST]), _line(cores, designs if by_midr else []))
+    return tuple(designs[:_MOST]), _line(cores, designs if by_midr else [])
 
 
 def _rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
@@ -124,7 +114,7 @@ def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
             continue
         implementer, part = _number(fields.get(b"CPU implementer")), _number(fields.get(b"CPU part"))
         midr = None if implementer is None or part is None else (implementer, part)
-        cores[number] = _Core(midr, model.decode("utf-8", "replace") if model else None)
+        cores[number] = midr, model.decode("utf-8", "replace") if model else None
     return cores
 
 
@@ -142,10 +132,10 @@ def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
     Empty if all cores have the same design, or if a core does not have these numbers.
     """
     found: dict[str, set[int]] = {}
-    for number, core in cores.items():
-        if core.midr is None:
+    for number, (midr, _) in cores.items():
+        if midr is None:
             return {}
-        found.setdefault(_design_name(core.midr), set()).add(number)
+        found.setdefault(_design_name(midr), set()).add(number)
     return {name: frozenset(members) for name, members in found.items()} if len(found) > 1 else {}
 
 
@@ -237,7 +227,7 @@ def _line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
     if designs:
         counted = [(design.name, len(design.cores)) for design in designs]
     else:
-        names = (core.model or (_design_name(core.midr) if core.midr else "") for core in cores.values())
+        names = (model or (_design_name(midr) if midr else "") for midr, model in cores.values())
         counted = [(name, count) for name, count in Counter(names).most_common() if name]
     return clean(" + ".join(f"{count} x {name}" for name, count in counted[:_MOST]), 200) or None
 
@@ -263,15 +253,12 @@ class CpuReader:
         self._loadavg = str(root / "proc/loadavg")
         self._at: float | None = None
         self._before: dict[int, _Ticks] = {}
-        self._cores: Cores | None = None
-
-    @property
-    def line(self) -> str | None:
+        self._designs: tuple[Design, ...] | None = None
+        self.line: str | None = None
         """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725".
 
         None before the first reading.
         """
-        return None if self._cores is None else self._cores.line
 
     def read(self, now: float) -> CpuReading:
         """Return CPU use between the previous reading and `now` (seconds), and the load average.
@@ -280,8 +267,8 @@ class CpuReader:
         """
         ticks = _parse_stat(read_bytes(self._stat) or b"")
         before, self._before = self._before, ticks
-        if self._cores is None or ticks.keys() != before.keys():
-            self._cores = read_cores(self._root)  # a core that came online was in no list before
+        if self._designs is None or ticks.keys() != before.keys():
+            self._designs, self.line = read_cores(self._root)  # a core that came online was in no list before
         passed = self._at is not None and now > self._at
         self._at = now
         earlier = before if passed else {}
@@ -289,7 +276,7 @@ class CpuReader:
         shares = [_busy_percent(earlier.get(number), ticks[number]) for number in numbers]
         cores = tuple(share for share in shares if share is not None)
         places = {number: place for place, number in enumerate(numbers)}
-        groups = (_group(design, places, earlier, ticks) for design in self._cores.designs)
+        groups = (_group(design, places, earlier, ticks) for design in self._designs)
         return CpuReading(
             percent=_busy_percent(earlier.get(_ALL), ticks[_ALL]) if _ALL in ticks else None,
             # A graph with a core left out would show the others in the wrong places.

@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
-
 from sparktop.hardware.kernel_file import CounterRates, parse_int, read_bytes
 from sparktop.model.node import (
     CACHE_PART,
@@ -54,26 +52,20 @@ Meminfo = Mapping[str, int]
 """Values of /proc/meminfo by line name: in bytes, or a count of pages where the line has no unit."""
 
 
-class MemoryBar(Struct, frozen=True):
-    """The parts of the memory bar, and what was corrected so that their sizes add up to the total."""
+def _lay_out(
+    meminfo: Meminfo, gpu_processes_bytes: int | None
+) -> tuple[tuple[MemoryPart, ...], int | None, int | None]:
+    """Return (parts of the memory bar, overlap, unattributed); no part without MemTotal, MemFree or Cached.
 
-    parts: tuple[MemoryPart, ...] = ()
-    """The parts that are not empty, in the order of the bar: GPU memory first, free memory last. Their sizes
-    add up to the total exactly."""
-    overlap_bytes: int | None = None
-    """Bytes that were counted in two parts and subtracted from one of them."""
-    unattributed_bytes: int | None = None
-    """Size of the part that no line explains; 0 where `parts` does not have this part."""
-
-
-def lay_out(meminfo: Meminfo, gpu_processes_bytes: int | None = None) -> MemoryBar | None:
-    """Return the memory bar; None when MemTotal, MemFree or Cached is missing.
+    The parts that are not empty are in the order of the bar: GPU memory first, free memory last. Their sizes
+    add up to the total exactly. The overlap has the bytes that were counted in two parts and subtracted from
+    one of them, the unattributed bytes are those that no line explains.
 
     `gpu_processes_bytes` is what processes hold on GPUs that use the machine's memory, from NVML.
     """
     total, free, cache = meminfo.get("MemTotal"), meminfo.get("MemFree"), page_cache_bytes(meminfo)
     if total is None or free is None or cache is None:
-        return None
+        return (), None, None
     cma_free = min(meminfo.get("CmaFree", 0), free)
     huge, huge_free = _huge_bytes(meminfo)
     # Kernel stacks are vmalloc memory too (CONFIG_VMAP_STACK).
@@ -95,7 +87,7 @@ def lay_out(meminfo: Meminfo, gpu_processes_bytes: int | None = None) -> MemoryB
         sizes[name] -= cut
         left -= cut
     parts = tuple(MemoryPart(name, sizes[name]) for name in _ORDER if sizes[name])
-    return MemoryBar(parts, overlap, sizes[OTHER_PART])
+    return parts, overlap, sizes[OTHER_PART]
 
 
 def page_cache_bytes(meminfo: Meminfo) -> int | None:
@@ -229,7 +221,7 @@ class MemoryReader:
         if huge_pages:
             available = _free_huge_pages_bytes(meminfo)
         gpu_bytes = gpu_processes_bytes if unified else None
-        bar = lay_out(meminfo, gpu_bytes) or MemoryBar()
+        parts, overlap, unattributed = _lay_out(meminfo, gpu_bytes)
         vmstat = read_bytes(self._vmstat) or b""
         swap_in, swap_out = self._swap_rates(vmstat, now)
         swap_total = meminfo.get("SwapTotal")
@@ -245,16 +237,16 @@ class MemoryReader:
             # has no such line.
             headroom_bytes=available if huge_pages else _difference(available, meminfo.get("CmaFree", 0)),
             gpu_processes_bytes=gpu_bytes,
-            unattributed_bytes=bar.unattributed_bytes,
+            unattributed_bytes=unattributed,
             swap_total_bytes=swap_total,
             swap_used_bytes=_difference(swap_total, meminfo.get("SwapFree")),
             swap_in_bytes_per_s=swap_in,
             swap_out_bytes_per_s=swap_out,
             pressure_full_avg10=_full_avg10(read_bytes(self._pressure)),
             huge_pages=huge_pages,
-            parts=bar.parts,
+            parts=parts,
             oom_kills=_vmstat_value(vmstat, "oom_kill"),
-            overlap_bytes=bar.overlap_bytes,
+            overlap_bytes=overlap,
             gpu_nodes_bytes=gpu_nodes_bytes,
         )
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import (
@@ -197,30 +197,15 @@ link's rate is accepted."""
 _GIGA = 1e9
 
 
-class _Place(Struct, frozen=True):
-    """The PCIe link rate of the device that a port belongs to, and the network interface of the port."""
-
-    bus_bits_per_s: float | None
-    netdev: str | None
-    read_at: float
-
-
 class _Port(Struct, frozen=True):
-    """Values of a port that are read seldom: PCIe link, network interface, state, link rate, packet rates."""
+    """Values of a port that are read seldom: PCIe link, network interface, state and link rate."""
 
     folder: str
-    place: _Place
-    up: bool | None = None
-    link_bits_per_s: float | None = None
-    packets: Mapping[str, float | None] = field(default_factory=dict)
-    """Packets per second by direction, "rx" and "tx"; None where unknown."""
-
-
-class _Errors(Struct, frozen=True):
-    """Increases per second of a port's error and congestion counters, between their last two reads."""
-
-    total_per_s: float | None = None
-    moved: Mapping[str, float] = field(default_factory=dict)
+    place: tuple[float | None, str | None]
+    """Rate of the PCIe link of the port's device, and the port's network interface."""
+    place_at: float
+    up: bool | None
+    link_bits_per_s: float | None
 
 
 class RdmaReader:
@@ -234,7 +219,10 @@ class RdmaReader:
         self._ports_read_at: float | None = None
         self._errors_at: float | None = None
         self._ports: dict[str, _Port] = {}
-        self._errors: dict[str, _Errors] = {}
+        self._packets: Mapping[tuple[str, str], float | None] = {}
+        """Packets per second by (port name, direction)."""
+        self._errors: dict[str, tuple[float | None, Mapping[str, float]]] = {}
+        """Per port, the sum of its errors per second, and the rate of each counter that moved."""
 
     def read(self, now: float) -> tuple[NetworkReading, ...]:
         """Return a reading of each port at `now` (seconds); empty where there is no RDMA device.
@@ -268,36 +256,36 @@ class RdmaReader:
         `rates` has 32-bit words per second by (port name, direction).
         """
         rx, tx = (rates.get((name, way)) for way in ("rx", "tx"))
-        errors = self._errors.get(name, _Errors())
+        errors_per_s, errors = self._errors.get(name, (None, {}))
+        bus_bits_per_s, netdev = port.place
         return NetworkReading(
             name=clean(name, 64),
             kind="rdma",
             up=port.up,
             rx_bytes_per_s=None if rx is None else rx * _WORD_BYTES,
             tx_bytes_per_s=None if tx is None else tx * _WORD_BYTES,
-            rx_packets_per_s=port.packets.get("rx"),
-            tx_packets_per_s=port.packets.get("tx"),
+            rx_packets_per_s=self._packets.get((name, "rx")),
+            tx_packets_per_s=self._packets.get((name, "tx")),
             link_bits_per_s=port.link_bits_per_s,
-            bus_bits_per_s=port.place.bus_bits_per_s,
-            errors_per_s=errors.total_per_s,
-            errors=errors.moved,
-            netdev=port.place.netdev,
+            bus_bits_per_s=bus_bits_per_s,
+            errors_per_s=errors_per_s,
+            errors=errors,
+            netdev=netdev,
         )
 
     def _find_and_read_ports(self, now: float) -> None:
-        """Find the ports; store the place, state, link rate and packet rates of each port in `_ports`."""
+        """Find the ports: store place, state and rate of each in `_ports`, packet rates in `_packets`."""
         self._ports_read_at = now
         found = {}
         for name, device, number in _find_ports(self._class)[:_MOST_PORTS]:
             folder = f"{device}/ports/{number}"
             known = self._ports.get(name)
-            fresh = known is not None and 0 <= now - known.place.read_at < _PLACE_AGAIN_S
-            found[name] = _Port(
-                folder=folder,
-                place=known.place if known is not None and fresh else _place(device, number, now),
-                up=_is_active(read_text(f"{folder}/state")),
-                link_bits_per_s=_rate_bits_per_s(read_text(f"{folder}/rate")),
-            )
+            if known is not None and 0 <= now - known.place_at < _PLACE_AGAIN_S:
+                place, place_at = known.place, known.place_at
+            else:
+                place, place_at = _place(device, number), now
+            up = _is_active(read_text(f"{folder}/state"))
+            found[name] = _Port(folder, place, place_at, up, _rate_bits_per_s(read_text(f"{folder}/rate")))
         self._ports = found
         names = (("rx", "port_rcv_packets"), ("tx", "port_xmit_packets"))
         counted = {
@@ -308,10 +296,7 @@ class RdmaReader:
         }
         # No packet is smaller than a word, so the limit in words holds for packets too.
         most = {key: _most_words_per_s(found[key[0]]) for key in counted}
-        rates = self._packet_rates.step(counted, now, most)
-        for name, port in found.items():
-            packets = {way: rates.get((name, way)) for way in ("rx", "tx")}
-            found[name] = _Port(port.folder, port.place, port.up, port.link_bits_per_s, packets)
+        self._packets = self._packet_rates.step(counted, now, most)
 
     def _read_errors(self, now: float) -> None:
         """Read all error and congestion counters of the ports, and store their rates in `_errors`.
@@ -334,11 +319,11 @@ class RdmaReader:
         }
 
 
-def _sum_up(rates: Mapping[str, float | None]) -> _Errors:
+def _sum_up(rates: Mapping[str, float | None]) -> tuple[float | None, Mapping[str, float]]:
     """Return the sum of a port's error rates, and each of its error and congestion rates that is above 0."""
     errors = [rate for counter in _PORT_ERRORS if (rate := rates.get(counter)) is not None]
     moved = {counter: rate for counter, rate in rates.items() if rate}
-    return _Errors(sum(errors) if errors else None, moved)
+    return sum(errors) if errors else None, moved
 
 
 def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
@@ -356,7 +341,7 @@ def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
     return found
 
 
-def _place(device: str, number: str, now: float) -> _Place:
+def _place(device: str, number: str) -> tuple[float | None, str | None]:
     """Return PCIe link rate and network interface of a port.
 
     `device` is the folder of the port's device, and `number` the port's number. The network interface is that
@@ -366,11 +351,7 @@ def _place(device: str, number: str, now: float) -> _Place:
     if netdev is None:
         beside = entries(Path(device) / "device/net")
         netdev = beside[0] if len(beside) == 1 else None
-    return _Place(
-        bus_bits_per_s=link_bits_per_s(f"{device}/device"),
-        netdev=None if netdev is None else clean(netdev, 64) or None,
-        read_at=now,
-    )
+    return link_bits_per_s(f"{device}/device"), None if netdev is None else clean(netdev, 64) or None
 
 
 def _counter(path: str) -> int | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from msgspec import Struct
-
 from sparktop.hardware.kernel_file import by_number, entries, read_int, read_text
 from sparktop.model.node import PowerRail, SensorReading
 from sparktop.model.text import clean
@@ -25,12 +23,8 @@ _SANE_C = (-100.0, 200.0)
 absolute zero."""
 
 
-class _Sensor(Struct, frozen=True):
-    """A temperature sensor: its name, the path of its file and its critical temperature."""
-
-    name: str
-    input: str
-    critical_c: float | None
+_Sensor = tuple[str, str, float | None]
+"""Name, path of the file and critical temperature of a temperature sensor."""
 
 
 class SensorReader:
@@ -53,11 +47,10 @@ class SensorReader:
             self._searched_at, self._sensors = now, _find_sensors(self._root)
         if self._read_at is None or not 0 <= now - self._read_at < _READ_AGAIN_S:
             self._read_at = now
-            taken = [(sensor, _celsius(sensor.input)) for sensor in self._sensors]
             self._readings = tuple(
-                SensorReading(sensor.name, value, sensor.critical_c)
-                for sensor, value in taken
-                if value is not None
+                SensorReading(name, value, critical_c)
+                for name, path, critical_c in self._sensors
+                if (value := _celsius(path)) is not None
             )
         return self._readings
 
@@ -85,7 +78,7 @@ def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
             critical_c = _celsius(f"{stem}_crit")
             shown = clean(f"{chip_name} {label}" if label else chip_name, 64)
             above = critical_c if critical_c is not None and critical_c > 0 else None
-            found.append(_Sensor(shown, f"{stem}_input", above))
+            found.append((shown, f"{stem}_input", above))
     return _numbered(found[:_MOST])
 
 
@@ -108,13 +101,12 @@ def _device(link: Path) -> Path | None:
 
 def _numbered(sensors: list[_Sensor]) -> tuple[_Sensor, ...]:
     """Return the sensors; append a number to each name that occurs more than once."""
-    shared = {name for name, count in Counter(sensor.name for sensor in sensors).items() if count > 1}
+    shared = {name for name, count in Counter(name for name, *_ in sensors).items() if count > 1}
     seen: Counter[str] = Counter()
-    named = []
-    for sensor in sensors:
-        seen[sensor.name] += 1
-        name = f"{sensor.name} {seen[sensor.name]}" if sensor.name in shared else sensor.name
-        named.append(_Sensor(name, sensor.input, sensor.critical_c))
+    named: list[_Sensor] = []
+    for name, path, critical_c in sensors:
+        seen[name] += 1
+        named.append((f"{name} {seen[name]}" if name in shared else name, path, critical_c))
     return tuple(named)
 
 
@@ -132,12 +124,8 @@ _POWER_MAX_UW = 20_000_000_000
 """20 kW: values above it, and below 0, are discarded."""
 
 
-class _Rail(Struct, frozen=True):
-    """The paths of the files of a power rail, which can have a file for power, for energy or for both."""
-
-    name: str
-    power: str | None = None
-    energy: str | None = None
+_Rail = tuple[str, str | None, str | None]
+"""Name of a power rail and the paths of its files for power and for energy; one of the two can be missing."""
 
 
 class PowerRailReader:
@@ -161,7 +149,7 @@ class PowerRailReader:
         if self._read_at is None or not 0 <= now - self._read_at < _RAILS_AGAIN_S:
             self._read_at = now
             self._readings = tuple(
-                PowerRail(rail.name, _watts(rail.power), _joules(rail.energy)) for rail in self._rails
+                PowerRail(name, _watts(power), _joules(energy)) for name, power, energy in self._rails
             )
         return self._readings
 
@@ -197,4 +185,4 @@ def _find_rails(folder: Path) -> tuple[_Rail, ...]:
                     label = clean(read_text(f"{stem}_label") or "", 64) or f"rail {name[len(kind) : -6]}"
                     found.setdefault(label, f"{stem}_input")
     names = dict.fromkeys((*powers, *energies))
-    return tuple(_Rail(name, powers.get(name), energies.get(name)) for name in names)[:_MOST_RAILS]
+    return tuple((name, powers.get(name), energies.get(name)) for name in names)[:_MOST_RAILS]

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.cpu import Cores, CpuReader, read_cores
+from sparktop.hardware.cpu import CpuReader, Design, read_cores
 from tests.hardware.gb10_root import BIG_CORES, LITTLE_CORES, advance, write
 
 X86 = "processor\t: {}\nvendor_id\t: GenuineIntel\nmodel name\t: Core Ultra 7\nflags\t\t: fpu\n\n"
 
 
-def designs(cores: Cores) -> list[tuple[str, list[int], int | None]]:
-    return [(design.name, sorted(design.cores), design.max_mhz) for design in cores.designs]
+def designs(cores: tuple[tuple[Design, ...], str | None]) -> list[tuple[str, list[int], int | None]]:
+    return [(design.name, sorted(design.cores), design.max_mhz) for design in cores[0]]
 
 
 def test_a_spark_has_ten_big_and_ten_little_cores(spark: Path) -> None:
@@ -62,7 +62,7 @@ def test_without_part_numbers_capacity_and_clock_tell(tmp_path: Path, entry: str
         (names[0], [1, 2], 4100 if clock else None),
         (names[1], [0, 3], 2700 if clock else None),
     ]
-    assert cores.line is None
+    assert cores[1] is None
 
 
 def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
         write(tmp_path, f"{folder}/cpuinfo_max_freq", "5200000\n" if core < 4 else "4600000\n")
     cores = read_cores(tmp_path)
     assert designs(cores) == [("P-cores", [0, 1, 2, 3], 5200), ("E-cores", [4, 5], 4600)]
-    assert cores.line == "6 x Core Ultra 7"
+    assert cores[1] == "6 x Core Ultra 7"
 
 
 _content = st.binary(max_size=200) | st.text("processor: 0x41\nCPUpart-cpu1", max_size=200).map(str.encode)
