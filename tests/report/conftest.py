@@ -5,27 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from msgspec.structs import replace
 
+from sparktop.demo.machine import IDENTITY, node_sample
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import (
-    CoreGroup,
-    CpuReading,
-    GpuProcess,
-    GpuReading,
-    MemoryPart,
-    MemoryReading,
-    MigInstance,
-    NetworkReading,
-    NodeIdentity,
-    NodeSample,
-    PowerRail,
-    ProcessReading,
-    ProcessTable,
-    SensorReading,
-    Workload,
-    Workloads,
-)
+from sparktop.model.node import MigInstance
 from sparktop.model.router import SelfView, Sum, Totals
 from sparktop.model.snapshot import (
     BackendState,
@@ -40,81 +25,28 @@ from sparktop.model.snapshot import (
     SpeedState,
 )
 
-BOX = "5d1c0ffee5aa"
-"""First digits of the ID of a container."""
+GIB = 1 << 30
 NOON = datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def full_gpu() -> GpuReading:
-    gib = 1 << 30
-    return GpuReading(
-        index=0,
-        name="NVIDIA GB10",
-        uuid="GPU-1",
-        utilization_percent=97.0,
-        temperature_c=71.0,
-        limit_margin_c=14.0,
-        power_w=63.5,
-        power_limit_w=140.0,
-        sm_clock_mhz=2400,
-        sm_clock_max_mhz=3003,
-        memory_total_bytes=None,
-        memory_used_bytes=None,
-        throttle_reasons=("power",),
-        throttled_percent={"power": 12.0, "thermal": None},
-        processes=(GpuProcess(4242, "VLLM::EngineCore", 60 * gib, "compute"),),
-        energy_j=3.6e6,
-        slowdown_c=92.0,
-        mig=True,
-        mig_instances=(MigInstance(0, "1g.10gb", "MIG-0", 10 * gib, 3 * gib),),
-    )
-
-
 def full_node() -> NodeView:
-    gib = 1 << 30
-    sample = NodeSample(
-        at=100.0,
-        cpu=CpuReading(12.5, (10.0, 15.0), 20, 1.25, (CoreGroup("Cortex-X925", (0, 1), 12.5, 3900),)),
-        memory=MemoryReading(
-            unified=True,
-            total_bytes=128 * gib,
-            used_bytes=90 * gib,
-            available_bytes=38 * gib,
-            headroom_bytes=37 * gib,
-            swap_in_bytes_per_s=1.5,
-            parts=(MemoryPart("GPU processes", 60 * gib), MemoryPart("free", 68 * gib)),
-            overlap_bytes=0,
-        ),
-        gpus=(full_gpu(),),
-        network=(
-            NetworkReading(
-                "rocep1s0f0",
-                "rdma",
-                up=True,
-                rx_bytes_per_s=1e9,
-                bus_bits_per_s=1e11,
-                errors={"out_of_sequence": 2.5},
-                netdev="enp1s0f0np0",
-            ),
-        ),
-        sensors=(SensorReading("nvme", 44.0, 84.0),),
-        rails=(PowerRail("sys_total", 82.5, 990.0),),
-        processes=ProcessTable((ProcessReading(4242, "VLLM::EngineCore", 5 * gib, 88.0, BOX),), 231, 1.5),
-        workloads=Workloads(
-            (Workload(4242, "vllm", "engine core", "DP0", "org/m", None, 4001, BOX),), 0, 1.0
-        ),
-    )
-    identity = NodeIdentity(
-        "Ubuntu 24.04", "580.95", "NVIDIA DGX Spark", "boot", maker="NVIDIA", cpu="10 x Cortex-X925"
+    """Return a machine of which everything is known, with a GPU that is split."""
+    sample = node_sample(100.0, 1.0)
+    gpu, port = sample.gpus[0], next(one for one in sample.network if one.kind == "rdma")
+    gpu = replace(
+        gpu,
+        throttle_reasons=("power",),
+        mig=True,
+        mig_instances=(MigInstance(0, "1g.10gb", "MIG-0", GIB, GIB),),
     )
     return NodeView(
         "spark-a",
         "local",
-        sample,
-        identity,
+        replace(sample, gpus=(gpu,), network=(replace(port, errors={"out_of_sequence": 2.5}),)),
+        IDENTITY,
         age_s=0.5,
         speed=SpeedState("slow clock", "712 MHz at 97 % load", "USB-PD power delivery", "check the cable"),
-        headroom=Headroom(-1e7, 120.0, 840.0, 8 * gib),
+        headroom=Headroom(-1e7, 120.0, 840.0, 8 * GIB),
         engine_processes=(EngineProcess(4242, "VLLM::EngineCore", "vllm", "vllm-a"),),
         throttled_percent={"software thermal": 18.0},
     )

@@ -124,7 +124,7 @@ def test_the_page_holds_the_screen_and_every_figure(full_snapshot: Snapshot) -> 
     assert '<span class="badge">simulated</span>' in text
     assert 'datetime="2026-03-04T12:00:00.123Z"' in text
     cells = Page(text).cells
-    for word in ("vllm-a", "KV-full", "openai/gpt-oss-120b", "131,072", "NVIDIA GB10", "nvme", "critical"):
+    for word in ("vllm-a", "KV-full", "openai/gpt-oss-120b", "131,072", "NVIDIA GB10", "nvme Composite"):
         assert word in cells
     assert cells[cells.index("TTFT") + 2 :][:4] == ["< 10 ms", "200 ms", "250 ms", "> 10 s"]
 
@@ -211,10 +211,10 @@ def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
     """The lines have memory's parts, its trend, the GPU, RDMA errors, and a slow state with cause and fix."""
     text = " ".join(text_snapshot.render(full_snapshot, 100).split())
     for words in (
-        "memory: GPU processes 60.0 GiB, free 68.0 GiB",
+        "memory: GPU processes 83.0 GiB, programs and kernel 9.8 GiB, cache 9.2 GiB",
         "headroom falls 572.2 MiB a minute: limit in 14 min",
-        "GPU: 97 %, 64 W, 71 °C, 14 °C to the limit, 2400 of 3003 MHz, power; MIG 1g.10gb",
-        "RDMA rocep1s0f0: 1.0 GB/s in, – out; out_of_sequence 2.5/s",
+        "GPU: 97 %, 70 W, 85 °C, 9 °C to the limit, 2334 of 3003 MHz, power; MIG 1g.10gb",
+        "RDMA rocep1s0f0: 1.9 MB/s in, 1.9 MB/s out; out_of_sequence 2.5/s",
         "speed: slow clock: 712 MHz at 97 % load likely: USB-PD power delivery; to do: check the cable",
     ):
         assert words in text

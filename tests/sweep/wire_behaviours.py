@@ -170,10 +170,6 @@ def always(status: int, body: object, headers: str = "") -> tuple[Answer, Small]
 
 
 STREAMS: dict[str, Behaviour] = {
-    "ping-words": Behaviour(
-        "such events may hold words instead of JSON",
-        stream_of(lambda text: f"event: ping\ndata: 12:30:05\n\ndata: {text}\n\n"),
-    ),
     "no-done": Behaviour("a finish reason ends a stream", stream_of(plain, "")),
     "open-done": Behaviour("the last event may lack its empty line", stream_of(plain, "data: [DONE]\n")),
     "no-finish": Behaviour(
@@ -298,13 +294,6 @@ COUNTS: dict[str, Behaviour] = {
         shows=ALL_OK | {"asked_prompt_tokens": 40.0, "counted_prompt_tokens": 15.0},
         marks=frozenset({"short_prompt"}),
         says=("15", "40"),
-    ),
-    "cut-a-bit": Behaviour(
-        "nor is one that it cut by a little",
-        lambda asked: cut_at(asked, 30),
-        no_tokenizer,
-        shows=ALL_OK | {"asked_prompt_tokens": 40.0, "counted_prompt_tokens": 30.0},
-        marks=frozenset({"short_prompt"}),
     ),
     "uncounted": Behaviour(
         "without counts there is no time between tokens",
