@@ -8,12 +8,10 @@ from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
-from sparktop.model.node import GpuReading
+from sparktop.model.node import GpuReading, NodeIdentity
 from sparktop.model.router import Deployment
 from sparktop.model.snapshot import EngineProcess
-from sparktop.model.targets import NodeTarget
+from sparktop.model.targets import BackendTarget, NodeTarget
 
 # They are matched by address, else by the configuration, else by equal names.
 
@@ -137,37 +135,12 @@ Rank = tuple[int, int]
 """A worker's rank: (pipeline stage, rank within that stage's tensor-parallel group)."""
 
 
-class NodePlace(Struct, frozen=True):
-    """What is known of a node for the placement: its addresses, and the engine processes on its GPUs."""
-
-    name: str
-    local: bool = False
-    """True if the node is read on this machine."""
-    url: str | None = None
-    """The agent's URL."""
-    ssh: str | None = None
-    addresses: tuple[str, ...] = ()
-    hostname: str | None = None
-    processes: tuple[EngineProcess, ...] = ()
-
-
-class BackendPlace(Struct, frozen=True):
-    """What is known of a backend for the placement: its address, its engine, and its configured nodes."""
-
-    name: str
-    url: str
-    engine: str | None = None
-    """Name of the engine; None while unknown."""
-    nodes: tuple[str, ...] = ()
-    """The names of its nodes as configured; empty where none are configured."""
-
-
-class _Follower(Struct, frozen=True):
-    """A node on which an engine has worker processes of higher ranks, but none of rank 0."""
-
-    node: str
-    engine: str
-    ranks: frozenset[Rank]
+Backend = tuple[BackendTarget, str | None]
+"""A backend and the name of its engine; None while that is unknown."""
+Machine = tuple[NodeTarget, NodeIdentity, tuple[EngineProcess, ...]]
+"""A node, its identity, and the engine processes on its GPUs."""
+_Follower = tuple[str, str, frozenset[Rank]]
+"""(node, engine, ranks) where an engine has workers of higher ranks on a node, but none of rank 0."""
 
 
 @lru_cache(maxsize=1024)
@@ -195,7 +168,7 @@ def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
     return tuple(found.values())
 
 
-def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[str, tuple[str, ...]]:
+def place(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dict[str, tuple[str, ...]]:
     """Return the names of each backend's nodes, the node with rank 0 first; empty where they are unknown.
 
     A node on which an engine has only worker processes of ranks above 0 belongs to a backend that spans
@@ -203,20 +176,20 @@ def place(backends: Sequence[BackendPlace], nodes: Sequence[NodePlace]) -> dict[
     and the nodes of this backend are not configured.
     """
     by_host = _nodes_by_host(nodes)
-    placed = {one.name: one.nodes or _by_address(one, by_host) for one in backends}
+    placed = {target.name: target.nodes or _by_address(target, by_host) for target, _ in backends}
     claims: dict[str, list[_Follower]] = {}
     for follower in _followers(backends, nodes, placed):
         leaders = [
-            one
-            for one in backends
-            if one.engine == follower.engine and _leads(placed[one.name], follower, nodes)
+            target
+            for target, engine in backends
+            if engine == follower[1] and _leads(placed[target.name], follower, nodes)
         ]
         if len(leaders) == 1 and not leaders[0].nodes:
             claims.setdefault(leaders[0].name, []).append(follower)
     for name, followers in claims.items():
-        ranks = [rank for one in followers for rank in one.ranks]
+        ranks = [rank for *_, own in followers for rank in own]
         if len(ranks) == len(set(ranks)):  # else two nodes claim the same rank
-            placed[name] = (*placed[name], *(one.node for one in followers))
+            placed[name] = (*placed[name], *(node for node, *_ in followers))
     return placed
 
 
@@ -237,54 +210,55 @@ def matched(
     return tuple(known)
 
 
-def _nodes_by_host(nodes: Iterable[NodePlace]) -> dict[str, set[str]]:
+def _nodes_by_host(nodes: Iterable[Machine]) -> dict[str, set[str]]:
     hosts: dict[str, set[str]] = {}
-    for node in nodes:
-        known = [_url_host(node.url), _ssh_host(node.ssh), node.hostname, *node.addresses]
+    for node, identity, _ in nodes:
+        known = [_url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
         mine = {host for one in known if (host := _host(one)) is not None}
         # Loopback counts only for the node read on this machine.
-        if node.local:
+        if node.via == "local":
             mine.add(_HERE)
         for host in mine:
             hosts.setdefault(host, set()).add(node.name)
     return hosts
 
 
-def _by_address(backend: BackendPlace, by_host: Mapping[str, set[str]]) -> tuple[str, ...]:
+def _by_address(backend: BackendTarget, by_host: Mapping[str, set[str]]) -> tuple[str, ...]:
     host = _host(_url_host(backend.url))
     fitting = by_host.get(host, set()) if host is not None else set()
     return tuple(fitting) if len(fitting) == 1 else ()
 
 
 def _followers(
-    backends: Sequence[BackendPlace], nodes: Sequence[NodePlace], placed: Mapping[str, tuple[str, ...]]
+    backends: Sequence[Backend], nodes: Sequence[Machine], placed: Mapping[str, tuple[str, ...]]
 ) -> list[_Follower]:
     """Return the nodes on which an engine has only workers of ranks above 0, and no backend has been placed.
 
     They are in the order of their lowest ranks.
     """
-    taken = {(node, one.engine) for one in backends for node in placed[one.name]}
+    taken = {(node, engine) for target, engine in backends for node in placed[target.name]}
     found = [
-        _Follower(node.name, engine, ranks)
-        for node in nodes
-        for engine in dict.fromkeys(one.engine for one in node.processes)
-        if (ranks := _ranks(node, engine)) and (0, 0) not in ranks and (node.name, engine) not in taken
+        (node.name, engine, ranks)
+        for node, _, processes in nodes
+        for engine in dict.fromkeys(one.engine for one in processes)
+        if (ranks := _ranks(processes, engine)) and (0, 0) not in ranks and (node.name, engine) not in taken
     ]
-    return sorted(found, key=lambda one: (min(one.ranks), one.node))
+    return sorted(found, key=lambda one: (min(one[2]), one[0]))
 
 
-def _leads(places: tuple[str, ...], follower: _Follower, nodes: Sequence[NodePlace]) -> bool:
+def _leads(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Machine]) -> bool:
     """Return whether the worker processes of `follower` can belong to the backend on the nodes `places`.
 
     They can if rank 0 of the engine is on these nodes, and none of the follower's ranks is.
     """
-    own = [_ranks(node, follower.engine) for node in nodes if node.name in places]
+    _, engine, ranks = follower
+    own = [_ranks(processes, engine) for node, _, processes in nodes if node.name in places]
     here = frozenset().union(*own)
-    return (0, 0) in here and not follower.ranks & here
+    return (0, 0) in here and not ranks & here
 
 
-def _ranks(node: NodePlace, engine: str) -> frozenset[Rank]:
-    known = (rank_of(one.name) for one in node.processes if one.engine == engine)
+def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[Rank]:
+    known = (rank_of(one.name) for one in processes if one.engine == engine)
     return frozenset(rank for rank in known if rank is not None)
 
 

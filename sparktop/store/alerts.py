@@ -24,7 +24,7 @@ from sparktop.model.targets import NodeThresholds, StateThresholds
 from sparktop.model.text import clean
 from sparktop.rates import LinkKind
 from sparktop.store.backend import BackendTrack
-from sparktop.store.event_log import AlertBook, Finding
+from sparktop.store.event_log import AlertBook
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.node import GIB, NodeTrack, memory_limits
 from sparktop.store.sources import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health, SourceKey, SourceKind
@@ -91,7 +91,7 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant)
     }
     began = Instant(health.failing_at, health.failing_since)
     said = f"router down: {failure.message}" if router else failure.message
-    book.hold(alert_id, Finding(severity, key.name, failure.message, values), when, since=began, begins=said)
+    book.hold(alert_id, severity, key.name, failure.message, values, when, since=began, begins=said)
 
 
 def judge_router(book: AlertBook, key: SourceKey, track: RouterTrack, when: Instant) -> None:
@@ -105,7 +105,7 @@ def judge_router(book: AlertBook, key: SourceKey, track: RouterTrack, when: Inst
     message = f"deployment {track.shown_name(name)}: {words}{more}"
     values: Values = {"deployments": len(troubles), "limit_failures": FAILS_A_MINUTE, "window_s": _MINUTE_S}
     severity = Severity.CRITICAL if track.all_deployments_out else Severity.WARNING
-    book.hold(alert_id, Finding(severity, key.name, clean(message, 300), values), when)
+    book.hold(alert_id, severity, key.name, clean(message, 300), values, when)
 
 
 def judge_backend(
@@ -138,7 +138,7 @@ def judge_backend(
             "window_s": RATE_WINDOW_S,
         }
         message = "preempts running requests: the KV cache is too small for the load"
-        book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
+        book.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
 def model_events(key: SourceKey, track: BackendTrack, when: Instant) -> list[Event]:
@@ -165,7 +165,7 @@ def judge_absent_models(
     (first, words), more = next(iter(absent.items())), len(absent) - 1
     message = f"deployment {first} {words}" + (f", and {more} more like it" if more else "")
     values: Values = {"deployments": float(len(absent))}
-    book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
+    book.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
 def note_ended(track: BackendTrack, event: Event) -> bool:
@@ -196,7 +196,7 @@ def judge_ended(book: AlertBook, key: SourceKey, track: BackendTrack, when: Inst
     else:
         message = f"its {event.values.get('ended')} ended, and its server still answers"
         values: Values = {**event.values, "limit_s": ENDS_WITHIN_S}
-        book.hold(alert_id, Finding(Severity.CRITICAL, key.name, message, values), when)
+        book.hold(alert_id, Severity.CRITICAL, key.name, message, values, when)
 
 
 def _judge_kv_cache(
@@ -218,7 +218,7 @@ def _judge_kv_cache(
             "window_s": 0.0,
         }
         message = f"{limit:g} % of the KV cache or more is used"
-        book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
+        book.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
 def _judge_failed_requests(
@@ -249,7 +249,7 @@ def _judge_failed_requests(
             "limit_per_min": limit,
             "window_s": _MINUTE_S,
         }
-        book.hold(alert_id, Finding(Severity.WARNING, track.view.name, message, values), when)
+        book.hold(alert_id, Severity.WARNING, track.view.name, message, values, when)
 
 
 def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, when: Instant) -> None:
@@ -265,7 +265,7 @@ def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, when: 
     message = f"restarted {count} times in {RESTARTS_WITHIN_S / 60:.0f} min: its log says why it ends"
     limit = RESTARTS_CRITICAL if severity is Severity.CRITICAL else RESTARTS_WARN
     values = _restart_values(track, limit)
-    book.hold(restarts_id, Finding(severity, key.name, message, values), when)
+    book.hold(restarts_id, severity, key.name, message, values, when)
 
 
 def _restart_values(track: BackendTrack, limit: int) -> Values:
@@ -480,7 +480,7 @@ def judge_node(
         if severity is not None:
             track.beyond_at[alert_id] = sample.at
             message = clean(gauge.message(), _LONGEST)
-            book.hold(alert_id, Finding(severity, key.name, message, gauge.values(severity)), when)
+            book.hold(alert_id, severity, key.name, message, gauge.values(severity), when)
         elif sample.at - track.beyond_at.get(alert_id, -QUIET_S) >= gauge.quiet_s or gauge.value is None:
             book.clear(alert_id, when)
     _judge_speed(book, key, track, when, thresholds)
@@ -508,8 +508,7 @@ def _judge_speed(
             track.beyond_at[alert_id] = at
             message = f"{word}: {speed.reason}. Likely cause: {speed.cause}. Fix: {speed.fix}"
             values = _speed_values(track, word, thresholds)
-            found = Finding(Severity.WARNING, key.name, clean(message, _LONGEST), values)
-            book.hold(alert_id, found, when)
+            book.hold(alert_id, Severity.WARNING, key.name, clean(message, _LONGEST), values, when)
         elif gone or at - track.beyond_at.get(alert_id, at) >= UNJUDGED_S:
             book.clear(alert_id, when)
 

@@ -15,7 +15,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.store.balance_groups import EVERY_S, BalanceWatch, JudgedGroup, period
-from sparktop.store.event_log import AlertBook, Finding, lasted_s
+from sparktop.store.event_log import AlertBook, lasted_s
 
 LOOKED_AT_S = 3 * EVERY_S
 """Groups count as being judged for this many seconds after the last call of `look`."""
@@ -178,8 +178,8 @@ class BalanceBook:
 
         said = "; ".join(filter(None, (*found.reasons[:1], found.hint)))
         message = f"{found.word.value}: {said}"
-        finding = Finding(Severity.WARNING, found.group, message, verdict_values(found, found.word))
-        alerts.hold(alert_id, finding, when, silent=True)
+        values = verdict_values(found, found.word)
+        alerts.hold(alert_id, Severity.WARNING, found.group, message, values, when, silent=True)
 
     def _forget(self, names: set[str], alerts: AlertBook, when: Instant) -> None:
         for gone in self._watches.keys() - names:

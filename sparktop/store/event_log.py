@@ -289,15 +289,6 @@ CONFIRMED_WITHIN_S = 15.0
 """What a recording says was announced is forgotten if the samples do not confirm it within these seconds."""
 
 
-class Finding(Struct, frozen=True):
-    """The content of an alert: its severity, subject and message, and the numbers that show the condition."""
-
-    severity: Severity
-    subject: str
-    message: str
-    values: Values = field(default_factory=lambda: NO_VALUES)
-
-
 class AlertBook:
     """The active alerts."""
 
@@ -313,31 +304,34 @@ class AlertBook:
     def hold(
         self,
         alert_id: str,
-        found: Finding,
+        severity: Severity,
+        subject: str,
+        message: str,
+        values: Values,
         when: Instant,
         *,
         since: Instant | None = None,
         begins: str | None = None,
         silent: bool = False,
     ) -> None:
-        """Raise the alert `alert_id` with the content of `found`, or update the alert if it is active.
+        """Raise the alert `alert_id` about `subject`, or update it if it is active.
 
-        `when` is the time of the sample that showed the condition, `since` the time at which the condition
-        began (None: `when`); an active alert keeps its beginning. `begins` is the message of the event at the
-        beginning (None: the alert's own message). With `silent`, no event is added here or by `clear`; the
-        caller adds the events.
+        `values` are the numbers that show the condition, `when` is the time of the sample that showed it,
+        `since` the time at which it began (None: `when`); an active alert keeps its beginning. `begins` is
+        the message of the event at the beginning (None: `message`). With `silent`, no event is added here or
+        by `clear`; the caller adds the events.
         """
         start, old = since or when, self._alerts.get(alert_id) or self._expected(alert_id, when)
-        worst = found.severity
+        worst = severity
         if old is not None and old.worst is not None and old.worst.rank > worst.rank:
             worst = old.worst
         alert = Alert(
             alert_id,
-            found.severity,
-            found.subject,
-            found.message,
+            severity,
+            subject,
+            message,
             start.wall if old is None else old.since,
-            found.values,
+            values,
             start.at if old is None else old.since_s,
             worst,
         )
@@ -347,9 +341,9 @@ class AlertBook:
         if silent:
             self._silent.add(alert_id)
         elif old is None:
-            self._report(alert, when, Phase.BEGIN, lasting(begins or found.message))
+            self._report(alert, when, Phase.BEGIN, lasting(begins or message))
         elif worst is not old.worst:
-            self._report(alert, when, Phase.WORSE, lasting(found.message))
+            self._report(alert, when, Phase.WORSE, lasting(message))
 
     def clear(
         self,

@@ -49,7 +49,7 @@ from sparktop.model.node import (
 from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
-from sparktop.store.event_log import AlertBook, Finding
+from sparktop.store.event_log import AlertBook
 from sparktop.store.sources import Health, SourceKey
 
 GIB = 2**30
@@ -381,7 +381,7 @@ class GpuRoll:
         counts: Values = {"gpus": len(sample.gpus), "limit_gpus": len(self._known), "window_s": 0.0}
         if single:
             message = "; ".join(map(loss_text, single))
-            book.hold(lost_id, Finding(Severity.CRITICAL, key.name, message, counts), when, silent=True)
+            book.hold(lost_id, Severity.CRITICAL, key.name, message, counts, when, silent=True)
         else:
             book.clear(lost_id, when)
         if lost and not sample.gpus and not single:
@@ -390,7 +390,7 @@ class GpuRoll:
             which = "its GPU does not answer" if len(lost) == 1 else f"none of its {len(lost)} GPUs answers"
             message = f"{which}: {lost[0].reason or 'the driver gives no reason'}"
             values = {**counts, "window_s": gone_s, "limit_s": RESTART_S}
-            book.hold(gone_id, Finding(severity, key.name, message, values), when)
+            book.hold(gone_id, severity, key.name, message, values, when)
         else:
             book.clear(gone_id, when, "the GPUs answer again" if sample.gpus else None)
         return self._announce(key, single, lost, counts, when)

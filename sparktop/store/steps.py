@@ -15,7 +15,7 @@ from sparktop.model.event import Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import BackendView
 from sparktop.rates import Tally
-from sparktop.store.event_log import AlertBook, Finding
+from sparktop.store.event_log import AlertBook
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.sources import SourceKey
 
@@ -65,11 +65,11 @@ class SlowSteps:
         alert_id, at = f"{key.label}:slow-steps", when.at
         held = book.severity(alert_id) is not None
         found = self._compare(view, pace, peers, held=held)
-        if isinstance(found, Finding):
+        if not isinstance(found, bool):
             self._judged_at = at
             self._since = at if self._since is None else self._since
             if at - self._since >= SLOW_AFTER_S:
-                book.hold(alert_id, found, when)
+                book.hold(alert_id, Severity.WARNING, view.name, *found, when)
             return
         self._since = None
         if found or self._judged_at is None or at - self._judged_at >= _UNJUDGED_S:
@@ -77,8 +77,8 @@ class SlowSteps:
 
     def _compare(
         self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, held: bool
-    ) -> Finding | bool:
-        """Return the alert's content if steps are slow, True if they are known not to be, False if unknown.
+    ) -> tuple[str, Values] | bool:
+        """Return message and values of the alert if steps are slow, True if they are not, False if unknown.
 
         `held` is whether the alert is active. The limit of the ratio of the step time to the peers' is lower
         then, so that a ratio near the limit does not clear and raise the alert again and again.
@@ -89,8 +89,7 @@ class SlowSteps:
                 f"slow steps: {pace.now_ms:.0f} ms each at {pace.running:.0f} running,"
                 f" {pace.before_ms:.0f} ms before: look at the machine's clock, power and other work"
             )
-            values = _values(view, "before_ms", pace.before_ms)
-            return Finding(Severity.WARNING, view.name, message, values)
+            return message, _values(view, "before_ms", pace.before_ms)
         ratios = {peer.name: ratio for peer in peers if (ratio := _step_ratio(view, peer)) is not None}
         if not ratios:
             return pace is not None and pace.healthy and not self._against_peers
@@ -108,7 +107,7 @@ class SlowSteps:
         )
         values = _values(view, "peer_ms", peer.step_ms)
         limits = {"ratio": middle, "limit_ratio": PEER_RATIO, "clears_below_ratio": _CLEARS_AT}
-        return Finding(Severity.WARNING, view.name, message, {**values, **limits, "peer": peer.name})
+        return message, {**values, **limits, "peer": peer.name}
 
 
 def _values(view: BackendView, name: str, usual_ms: float | None) -> Values:

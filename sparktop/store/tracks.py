@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from statistics import median
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.analysis.placement import BackendPlace, NodePlace, address_of, match_deployments, matched, place
+from sparktop.analysis.placement import address_of, match_deployments, matched, place
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.analysis.state import kv_percent, ttft_s
 from sparktop.model.engine import EngineIdentity
@@ -537,11 +536,10 @@ class Placement:
         if self._current:
             return
         self._current = True
-        backends = [
-            BackendPlace(name, one.target.url, one.view.engine, one.target.nodes)
-            for name, one in self._backends.items()
-        ]
-        found = place(backends, [_node_place(one) for one in self._nodes.values()])
+        found = place(
+            [(one.target, one.view.engine) for one in self._backends.values()],
+            [(one.target, one.view.identity, one.processes) for one in self._nodes.values()],
+        )
         self._on_node = {}
         for name, nodes in found.items():
             self._backends[name].place(nodes)
@@ -612,34 +610,11 @@ class Placement:
         return node.view.sample if node else None
 
 
-def _node_place(track: NodeTrack) -> NodePlace:
-    target, identity = track.target, track.view.identity
-    return NodePlace(
-        target.name,
-        target.via == "local",
-        target.url,
-        target.ssh,
-        identity.addresses,
-        identity.hostname,
-        track.processes,
-    )
-
-
 # The tracks of all watched sources, and which backends belong together behind the routers.
 
 
 _STALE = "its figures are stale"
 Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
-
-
-class Routing(NamedTuple):
-    """The routers and the backends that they lead to."""
-
-    routers: list[RouterTrack]
-    groups: list[Group]
-    """The backends behind each router, in the order of `routers`."""
-    names: Mapping[str, str]
-    """Name of the group of each backend behind a router, by backend name."""
 
 
 class Tracks:
@@ -722,8 +697,8 @@ class Tracks:
             **{SourceKey.node(name): track.view.identity for name, track in self.nodes.items()},
         }
 
-    def routing(self) -> Routing:
-        """Return the routers, and which backends are behind each of them."""
+    def routing(self) -> tuple[list[RouterTrack], list[Group], Mapping[str, str]]:
+        """Return (routers, the backends behind each of them, name of the group of each backend by name)."""
         routers = list(self.routers.values())
         fronts = {address_of(track.target.url) for track in routers}
         urls = {
@@ -732,7 +707,7 @@ class Tracks:
             if address_of(track.target.url) not in fronts  # a router is no backend of its own group
         }
         groups = [track.group(urls) for track in routers]
-        return Routing(routers, groups, group_names(routers, groups))
+        return routers, groups, group_names(routers, groups)
 
     def groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
         """Return the name of the group of each backend, by backend name.

@@ -42,7 +42,7 @@ from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Limit, LimitKind, Loading, PastStart, minutes
 from sparktop.model.text import clean
 from sparktop.store.backend import BackendTrack
-from sparktop.store.event_log import AlertBook, Finding
+from sparktop.store.event_log import AlertBook
 from sparktop.store.node import NodeTrack
 from sparktop.store.sources import SourceKey
 from sparktop.store.tracks import STUCK, Group, RouterTrack, Tracks
@@ -427,14 +427,11 @@ class ProgressBook:
             alerts.clear(blocked_id, when, f"now {view.word.value}", timed=False)
             message = f"{view.word.value} with {_held_words(track)}: no progress"
             message += f". {view.why[:1].upper()}{view.why[1:]}" if view.why else ""
-            alerts.hold(
-                stuck_id, Finding(_WORDS[view.word], key.name, message, view.evidence), when, since=since
-            )
+            alerts.hold(stuck_id, _WORDS[view.word], key.name, message, view.evidence, when, since=since)
             return
         alerts.clear(stuck_id, when, f"not stuck: {view.why or view.word.value}", timed=False)
         if waits and view.seconds >= NOTED_S:
-            found = Finding(Severity.WARNING, key.name, view.why, view.evidence)
-            alerts.hold(blocked_id, found, when, since=since)
+            alerts.hold(blocked_id, Severity.WARNING, key.name, view.why, view.evidence, when, since=since)
         elif not waits:
             alerts.clear(blocked_id, when)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparktop.analysis.placement import (
-    BackendPlace,
-    NodePlace,
+    Backend,
+    Machine,
     address_of,
     engine_of,
     match_deployments,
@@ -14,21 +14,27 @@ from sparktop.analysis.placement import (
     place,
     rank_of,
 )
+from sparktop.model.node import NodeIdentity
 from sparktop.model.router import Deployment
 from sparktop.model.snapshot import EngineProcess
+from sparktop.model.targets import BackendTarget, NodeTarget
 from sparktop.store.load_log import Role, Work, reported_roles, worker_roles
 
-LOCAL = NodePlace("here", local=True, addresses=("192.168.1.5", "fe80::1"), hostname="desk")
-AGENT = NodePlace("a", url="http://192.168.1.11:9750", hostname="Spark-A")
-SSH = NodePlace("b", ssh="user@spark-b.local", addresses=("192.168.1.12", "2001:DB8::c"))
+LOCAL = NodeTarget("here"), NodeIdentity(addresses=("192.168.1.5", "fe80::1"), hostname="desk"), ()
+AGENT = NodeTarget("a", "agent", "http://192.168.1.11:9750"), NodeIdentity(hostname="Spark-A"), ()
+SSH = (
+    NodeTarget("b", "ssh", ssh="user@spark-b.local"),
+    NodeIdentity(addresses=("192.168.1.12", "2001:DB8::c")),
+    (),
+)
 
 
 def workers(*names: str) -> tuple[EngineProcess, ...]:
     return tuple(EngineProcess(number, name, engine_of(name) or "none") for number, name in enumerate(names))
 
 
-def backend(url: str, name: str = "v", engine: str | None = "vllm", *nodes: str) -> BackendPlace:
-    return BackendPlace(name, url, engine, nodes)
+def backend(url: str, name: str = "v", engine: str | None = "vllm", *nodes: str) -> Backend:
+    return BackendTarget(name, url, nodes=nodes), engine
 
 
 @pytest.mark.parametrize(
@@ -51,9 +57,9 @@ def test_a_backend_is_found_by_its_address(url: str, nodes: tuple[str, ...]) -> 
 
 def test_two_nodes_that_fit_are_none() -> None:
     """If two nodes match an address, or two entries this machine, the backend is on none."""
-    twin = NodePlace("twin", url="http://192.168.1.11:9751")
+    twin = NodeTarget("twin", "agent", "http://192.168.1.11:9751"), NodeIdentity(), ()
     assert place([backend("http://192.168.1.11:8000")], [AGENT, twin]) == {"v": ()}
-    tunnel = NodePlace("tunnel", url="http://127.0.0.1:9750")
+    tunnel = NodeTarget("tunnel", "agent", "http://127.0.0.1:9750"), NodeIdentity(), ()
     assert place([backend("http://127.0.0.1:8000")], [tunnel]) == {"v": ("tunnel",)}
     assert place([backend("http://127.0.0.1:8000")], [LOCAL, tunnel]) == {"v": ()}
 
@@ -87,8 +93,8 @@ def test_a_process_is_the_backend_s_only_where_one_alone_can_be_meant() -> None:
     assert [one.backend for one in matched(found, {})] == [None, None]
 
 
-def node(name: str, *names: str) -> NodePlace:
-    return NodePlace(name, url=f"http://{name}:9750", processes=workers(*names))
+def node(name: str, *names: str) -> Machine:
+    return NodeTarget(name, "agent", f"http://{name}:9750"), NodeIdentity(), workers(*names)
 
 
 FIRST, SECOND = node("a", "VLLM::Worker_TP0"), node("b", "VLLM::Worker_TP1")
@@ -119,9 +125,7 @@ def test_a_higher_rank_without_a_rank_0_belongs_to_the_one_backend_that_lacks_it
         ([backend("http://a:8000", "v", "vllm", "a")], [FIRST, SECOND]),
     ],
 )
-def test_without_evidence_no_backend_spans_nodes(
-    backends: list[BackendPlace], nodes: list[NodePlace]
-) -> None:
+def test_without_evidence_no_backend_spans_nodes(backends: list[Backend], nodes: list[Machine]) -> None:
     """No backend spans nodes if the processes allow more than one interpretation."""
     assert all(len(found) <= 1 for found in place(backends, nodes).values())
 
