@@ -16,8 +16,7 @@ from sparktop.engines import document, llamacpp, ollama, openai, sglang, tgi, tr
 from sparktop.engines.document import Answers
 from sparktop.engines.exposition import Page, PageError, Reader
 from sparktop.engines.router_pages import ROUTERS_ONLY, TITLES, router_kind
-from sparktop.engines.tables import spelled
-from sparktop.engines.vllm import PREFIXES
+from sparktop.engines.tables import PREFIXES, RAY, spelled
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
@@ -79,13 +78,13 @@ class Engine(Struct, frozen=True):
 
 def _read_nim(body: bytes, at: float, prefix: str) -> EngineSample:
     """Read a page of a NIM, whose names have no prefix of their own, but may have a word before them."""
-    word = prefix.removesuffix(PREFIXES["nim"][0])
+    word = prefix.removesuffix(vllm.NIM_PREFIX)
     return vllm.sample_of_nim(vllm.NIM_READER.under("", word).read(body), at)
 
 
-def _metrics_only(title: str, read: ReadPage, name: str, *, beside: bool = False) -> Engine:
+def _metrics_only(title: str, read: ReadPage, *prefixes: str, beside: bool = False) -> Engine:
     """Return an engine whose metrics have a port of their own, where nothing else can be requested."""
-    return Engine(title, read, tells=(), prefixes=PREFIXES[name], beside=beside)
+    return Engine(title, read, tells=(), prefixes=prefixes, beside=beside)
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -148,13 +147,15 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=openai.read,
             silent="has none with --disable-metrics",
         ),
-        "ray": _metrics_only("Ray Serve LLM", _pages("vllm:", vllm.READER, vllm.sample_of_ray), "ray"),
+        "ray": _metrics_only(
+            "Ray Serve LLM", _pages("vllm:", vllm.READER, vllm.sample_of_ray), *PREFIXES[RAY]
+        ),
         "tgi": Engine(
             "TGI",
             _pages("tgi_", tgi.READER, tgi.sample_of),
             tgi.FACTS,
             tgi.identify,
-            prefixes=PREFIXES["tgi"],
+            prefixes=("tgi_",),
             silent="has none before its first request",
         ),
         "nim": Engine(
@@ -163,20 +164,24 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             vllm.NIM_FACTS,
             vllm.identify_nim,
             path=vllm.NIM_PATH,
-            prefixes=PREFIXES["nim"],
+            prefixes=(vllm.NIM_PREFIX,),
             silent="has none before its first request",
         ),
-        "triton": _metrics_only("Triton", _pages("nv_inference_", triton.READER, triton.sample_of), "triton"),
+        "triton": _metrics_only(
+            "Triton", _pages("nv_inference_", triton.READER, triton.sample_of), "nv_inference_"
+        ),
         "dynamo": _metrics_only(
             "a Dynamo worker",
             _pages("dynamo_component_", workers.DYNAMO_READER, workers.sample_of_dynamo),
-            "dynamo",
+            "dynamo_component_",
             beside=True,
         ),
         "lmcache": _metrics_only(
             "an LMCache server",
             _pages("lmcache_mp_", workers.LMCACHE_READER, workers.sample_of_lmcache),
-            "lmcache",
+            "lmcache_mp_",
+            "lmcache_mp:",
+            "lmcache_mp.",
             beside=True,
         ),
         "ollama": Engine(
@@ -199,9 +204,11 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
     }
 )
-"""By the engine name used in a configuration. To add an engine, write one module with a `read` and list it
-here. Of a page with the names of several, the first that is listed here is the engine, and the others are in
-front of it or beside it."""
+"""By the engine name used in a configuration.
+
+To add an engine, write one module with a `READER` and a `sample_of`, and list it here. Of a page with the
+names of several, the first that is listed here is the engine, and the others are in front of it or beside it.
+"""
 
 
 # Detects which engines write a metrics page by the prefixes of its names, and parses the page accordingly.
@@ -354,8 +361,11 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
 
 
 def _is_read(engine: str, prefix: bytes, name: bytes) -> bool:
-    """Return whether a name after `prefix` is one of the engine's: after its own prefix, any is."""
-    if prefix in _OWN:
+    """Return whether a name after `prefix` is one of the engine's.
+
+    Any is after its own prefix, and after all prefixes of an engine without a table of its names.
+    """
+    if prefix in _OWN or engine not in PREFIXES:
         return True
     return f"{prefix.decode()}{name.decode()}" in spelled(engine, prefix.decode())
 

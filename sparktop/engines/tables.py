@@ -1,4 +1,7 @@
-"""The metric names of engines in all their spellings, for pages and for the series of a Prometheus."""
+"""The metric names of engines in all their spellings, for pages and for the series of a Prometheus.
+
+An engine whose servers are found among the series of a Prometheus has a row in each of the tables here.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,25 @@ from types import MappingProxyType
 
 from sparktop.engines import llamacpp, sglang, trtllm, vllm
 from sparktop.engines.lanes import Fields, Histograms
-from sparktop.engines.vllm import LMDEPLOY_NAMES, PREFIXES
+from sparktop.engines.vllm import LMDEPLOY_NAMES
 
 RAY = "ray"
+PREFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        RAY: ("ray_vllm_", "ray_vllm:"),
+        "vllm": ("vllm:", "vllm_", "kserve_vllm:", "kserve_vllm_"),
+        "aphrodite": ("aphrodite:", "aphrodite_"),
+        "lmdeploy": ("lmdeploy:", "lmdeploy_"),
+        "sglang": ("sglang:", "sglang_", "kserve_sglang:", "ray_sglang_"),
+        "llamacpp": ("llamacpp:", "llamacpp_"),
+        "trtllm": ("trtllm_", "trtllm:"),
+    }
+)
+"""The prefixes of each engine's names, its own first.
+
+Beside an engine's own spelling there are those of OpenTelemetry (`vllm_`: a colon is no character of its
+names), of KServe's PodMonitor (`kserve_vllm:`) and of Ray. On a page, any other word before an engine's own
+prefix is accepted, too."""
 _VLLM = (vllm.FIELDS, vllm.HISTOGRAMS)
 _TABLES: Mapping[str, tuple[Fields, Histograms]] = {
     "vllm": _VLLM,
@@ -39,15 +58,12 @@ def _own_prefix(engine: str) -> str:
 
 @cache
 def spelled(engine: str, prefix: str) -> Mapping[str, str]:
-    """Return the names that are read from a page of an engine with this prefix, each as the tables have it.
-
-    Empty for an engine without tables here.
-    """
+    """Return the names that are read from a page with this prefix, each as the engine's tables have it."""
     own = _own_prefix(engine)
     return MappingProxyType(
         {
             f"{prefix}{theirs.removeprefix(own)}": name
-            for theirs, name in _OWN.get(engine, {}).items()
+            for theirs, name in _OWN[engine].items()
             if theirs.startswith(own)
         }
     )

@@ -231,12 +231,7 @@ def _capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list
     return {lane: tokens / sharing for lane, tokens in sums.items()} | sizes
 
 
-# The prefixes under which engines' metric names appear, and readers for servers with vLLM's metrics.
-#
-# `PREFIXES` is the one list of prefixes: for pages and for the series of a Prometheus. Beside an engine's
-# own spelling there are those of OpenTelemetry (`vllm_`: a colon is no character of its names), of KServe's
-# PodMonitor (`kserve_vllm:`) and of Ray. On a page, any other word before an engine's own prefix is
-# accepted, too.
+# Readers for servers with vLLM's metrics under other names.
 #
 # * Ray Serve LLM: `ray_vllm_<name>` (older versions of Ray: `ray_vllm:<name>`) on the metrics port of each
 #   of Ray's nodes. Each counter exists with and without `_total`, and only from its first increment on: the
@@ -252,37 +247,20 @@ def _capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list
 #   (`num_api_requests_waiting`) are gauges. It has no preemptions.
 
 
-PREFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "ray": ("ray_vllm_", "ray_vllm:"),
-        "vllm": ("vllm:", "vllm_", "kserve_vllm:", "kserve_vllm_"),
-        "aphrodite": ("aphrodite:", "aphrodite_"),
-        "lmdeploy": ("lmdeploy:", "lmdeploy_"),
-        "sglang": ("sglang:", "sglang_", "kserve_sglang:", "ray_sglang_"),
-        "llamacpp": ("llamacpp:", "llamacpp_"),
-        "trtllm": ("trtllm_", "trtllm:"),
-        "tgi": ("tgi_",),
-        "nim": ("num_requests_",),
-        "triton": ("nv_inference_",),
-        "dynamo": ("dynamo_component_",),
-        "lmcache": ("lmcache_mp_", "lmcache_mp:", "lmcache_mp."),
-    }
-)
-"""The prefixes of each engine's names, its own first."""
 NIM_PATH = "/v1/metrics"
 NIM_FACTS = ("/v1/version", "/v1/models")
 """Routes that report the identity of a NIM."""
-_OWN_PREFIXES, _SLOTS = PREFIXES["vllm"][0], "num_request_max"
+NIM_PREFIX = "num_requests_"
+"""How the names begin by which a page of a NIM is recognised."""
+_OURS, _SLOTS = "vllm:", "num_request_max"
 REPLICA_LABELS = ("ReplicaId", "WorkerId")
 """The labels by which the replicas on a page of Ray differ; the first that they have counts."""
 _FINISHED = {
     "request_finish_total": "vllm:request_success_total",
     "request_success_total": "vllm:request_success",  # read only where the name above is absent
 }
-NIM_READER = Reader(
-    {**{name.removeprefix(_OWN_PREFIXES): name for name in NAMES}, **_FINISHED, _SLOTS: _SLOTS}
-)
-_LMDEPLOY_PREFIX = PREFIXES["lmdeploy"][0]
+NIM_READER = Reader({**{name.removeprefix(_OURS): name for name in NAMES}, **_FINISHED, _SLOTS: _SLOTS})
+_LMDEPLOY_PREFIX = "lmdeploy:"
 _PARTS = ("bucket", "sum", "count")
 _LMDEPLOY_OWN = {
     "cached_tokens_total": "prompt_tokens_cached_total",
@@ -298,16 +276,16 @@ _FAILED, _API_WAITING = "lmdeploy:num_requests_failed", "lmdeploy:num_api_reques
 _OF_API_SERVER: Fields = (("queued", (_API_WAITING,), requests), ("failed", (_FAILED,), requests))
 _NOT_LMDEPLOY = (
     "vllm:iteration_tokens_total",
-    *(f"{_OWN_PREFIXES}{name}" for name in _LMDEPLOY_OWN.values()),
+    *(f"{_OURS}{name}" for name in _LMDEPLOY_OWN.values()),
 )
 LMDEPLOY_NAMES: Mapping[str, str] = MappingProxyType(
     {
         **{
-            name.replace(_OWN_PREFIXES, _LMDEPLOY_PREFIX): name
+            name.replace(_OURS, _LMDEPLOY_PREFIX): name
             for name in NAMES
-            if name.startswith(_OWN_PREFIXES) and not name.startswith(_NOT_LMDEPLOY)
+            if name.startswith(_OURS) and not name.startswith(_NOT_LMDEPLOY)
         },
-        **{f"{_LMDEPLOY_PREFIX}{theirs}": f"{_OWN_PREFIXES}{ours}" for theirs, ours in _LMDEPLOY_OWN.items()},
+        **{f"{_LMDEPLOY_PREFIX}{theirs}": f"{_OURS}{ours}" for theirs, ours in _LMDEPLOY_OWN.items()},
         _FAILED: _FAILED,
         _API_WAITING: _API_WAITING,
         START: START,

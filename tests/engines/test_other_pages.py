@@ -88,6 +88,18 @@ def test_sglang_with_ranks(read: Callable[[str], EngineSample]) -> None:
     }
 
 
+@pytest.mark.parametrize("prefix", ["lmcache_mp_", "lmcache_mp:", "lmcache_mp.", "kserve_lmcache_mp_"])
+def test_an_lmcache_server_is_recognised_by_each_spelling_of_its_prefix(prefix: str) -> None:
+    """An engine without a table of its names is recognised by any name after any of its prefixes."""
+    sample = read_page(f"{prefix}lookup_hit_tokens_total 40\n{prefix}l1_usage_ratio 0.25\n".encode(), at=0)
+    (lane,) = sample.lanes
+    assert (sample.engine, lane.counts, lane.gauges) == (
+        "lmcache",
+        {"lmcache_hits": 40.0},
+        {"lmcache_used": 25.0},
+    )
+
+
 def test_an_idle_sglang_without_other_pools_has_an_empty_cache() -> None:
     """Gauges of pools that a model does not have are 0: they say nothing about the use of its KV cache."""
     gauges = ("token_usage", "swa_token_usage", "mamba_usage", "num_running_reqs")
