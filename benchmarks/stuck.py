@@ -499,8 +499,7 @@ def table(found: Sequence[Outcome]) -> list[str]:
         counts = (len(mine), len(mine) - len(suspected), len(suspected) - len(stuck), len(stuck))
         right = f"{sum(one.right for one in mine)} of {len(mine)}"
         rows.append((phase.name, *counts, _latest(suspected), _latest(stuck), right))
-    hung = [one for one in found if one.phase.hangs]
-    well = [one for one in found if not one.phase.hangs]
+    hung, well = ([one for one in found if one.phase.hangs is hangs] for hangs in (True, False))
     named, false = sum(one.right for one in hung), sum(not one.right for one in well)
     said = f"{named} of {len(hung)} hangs were named in time and ended"
     heads = ("phase", "runs", "never", "*stuck?* only", "*stuck*", "first *stuck?*", "first *stuck*", "right")

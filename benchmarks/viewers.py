@@ -85,7 +85,6 @@ def main() -> int:
         f"{options.runs} viewers of the board": [("/", 154)] * options.runs,
         f"{options.runs} viewers, 3 widths": [("/", WIDTHS[at % len(WIDTHS)]) for at in range(options.runs)],
         f"{options.runs} viewers, 4 pages × 3 widths": [several[at % 12] for at in range(options.runs)],
-        "no viewer left": [],
     }
     with tempfile.TemporaryDirectory() as home, DemoCluster(Plan(backends=2, seed=0)) as cluster:
         env = {**os.environ, "HOME": home, "XDG_DATA_HOME": home, "XDG_STATE_HOME": home}
