@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -313,7 +313,7 @@ def read_page(
         sample = read_json(body, at)
         whose = ENGINES[sample.engine]
         if sample.note == openai.NOTE and whose.silent:
-            sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
+            sample = replace(sample, note=f"{whose} {whose.silent}; {sample.note}")
         return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
     found = _engines_on(body, engine)
     if not found:
@@ -422,36 +422,31 @@ def _without_engine(body: bytes, engine: str) -> PageError:
     if unset is not None:
         title = ENGINES[_PREFIXES[unset[1]]].title
         return PageError(FailureKind.METRICS_DISABLED, f"the metrics of {title} have no values yet")
-    whose = _program(padded)
-    if whose.is_other:
-        return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {whose.title}: no engine figures")
+    whose, is_other = _program(padded)
+    if is_other:
+        return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {whose}: no engine figures")
     known = ENGINES.get(engine)
     if known is not None and known.silent:
         message = f"no {known.prefix} name on the metrics page: {known.title} {known.silent}"
     else:
-        message = f"metrics of {whose.title}: no engine figures"
+        message = f"metrics of {whose}: no engine figures"
     return PageError(FailureKind.METRICS_DISABLED, message)
 
 
-class _Program(NamedTuple):
-    """The program that writes a metrics page without an engine's names."""
+def _program(padded: bytes) -> tuple[str, bool]:
+    """Return the program that writes a page without an engine's names, by the first words of its names.
 
-    title: str
-    is_other: bool
-    """False if all names are of those that any program may write."""
-
-
-def _program(padded: bytes) -> _Program:
-    """Return the program that writes a page, by the first words of its names."""
+    The second value is False if all names are of those that any program may write.
+    """
     words = Counter(re.split(rb"[_:]", line[1], maxsplit=1)[0].decode() for line in _NAMED.finditer(padded))
     own = [word for word, _ in words.most_common() if word not in _PLAIN]
     title = next((_PROGRAMS[word] for word in own if word in _PROGRAMS), None)
     if title is not None:
-        return _Program(title, is_other=True)
+        return title, True
     if own:
-        return _Program(f"another program ({clean(own[0], 30)}_...)", is_other=True)
+        return f"another program ({clean(own[0], 30)}_...)", True
     title = next((_RUNTIMES[word] for word in words if word in _RUNTIMES), "another program")
-    return _Program(title, is_other=False)
+    return title, False
 
 
 def _looks_like(body: bytes) -> str:

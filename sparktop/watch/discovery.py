@@ -432,28 +432,16 @@ _HASH = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST_NAME = 24
 
 
-class Behind(Struct, frozen=True):
-    """Servers behind a router that are not watched yet.
-
-    Servers that may be polled are separate from servers outside the local network, of which only hosts are
-    kept.
-    """
-
-    targets: tuple[BackendTarget, ...] = ()
-    """Servers in the local network that are not watched yet."""
-    elsewhere: tuple[str, ...] = ()
-    """Hosts outside the local network. They are not polled."""
-
-
 def behind_router(
     router: RouterTarget,
     deployments: Iterable[Deployment],
     *,
     watched_urls: Iterable[str],
     taken: Collection[str],
-) -> Behind:
-    """Return the servers in `deployments` that are not watched yet, separated into local and remote ones.
+) -> tuple[list[BackendTarget], list[str]]:
+    """Return the servers in `deployments` that are not watched yet, and hosts outside the local network.
 
+    Servers outside the local network are not polled, and only their hosts are kept.
     "localhost" in a deployment's address means the router's own machine. `watched_urls` are the addresses of
     watched backends, `taken` the backend names in use; each returned target gets a name that is still free.
     """
@@ -480,7 +468,7 @@ def behind_router(
             name = next((name for name in choices if name not in names), url)
             names.add(name)
             targets.append(BackendTarget(name, url))
-    return Behind(tuple(targets), tuple(elsewhere))
+    return targets, list(elsewhere)
 
 
 def is_nearby(host: str) -> bool:

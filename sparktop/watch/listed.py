@@ -195,54 +195,37 @@ async def follow_files(
         return [one.url for one in store.targets() if one.url]
 
     note = partial(store.note, "target files")
-    await TargetFiles(patterns, ways, watched, watch, note, sleep).run()
+    while True:
+        await look_into_files(patterns, ways, watched, watch, note, sleep)
+        await sleep(AGAIN_S)
 
 
-class TargetFiles:
-    """Reads the files once a minute, and reports the servers in them that answer."""
+async def look_into_files(
+    patterns: Sequence[str],
+    ways: Ways,
+    watched: Callable[[], Collection[str]],
+    watch: Callable[[Sequence[BackendTarget]], None],
+    note: Callable[[str], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Read the files that match `patterns` once, and probe the servers that are not watched yet.
 
-    def __init__(
-        self,
-        patterns: Sequence[str],
-        ways: Ways,
-        watched: Callable[[], Collection[str]],
-        watch: Callable[[Sequence[BackendTarget]], None],
-        note: Callable[[str], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """Read the files that match `patterns`.
-
-        `watched` returns the URLs that are watched already, `watch` is called with new servers that answer,
-        and `note` with a message about a file or its servers.
-        """
-        self._patterns = patterns
-        self._ways = ways
-        self._watched = watched
-        self._watch = watch
-        self._note = note
-        self._sleep = sleep
-
-    async def run(self) -> None:
-        """Read the files again and again."""
-        while True:
-            await self.look()
-            await self._sleep(AGAIN_S)
-
-    async def look(self) -> None:
-        """Read the files, and probe the servers that are not watched yet."""
-        listed, problems = await settled_targets(self._patterns, self._sleep)
-        for problem in problems:
-            self._note(problem)
-        known = set(self._watched())
-        new = [target for target in listed if target.url not in known]
-        answered = await answering(self._ways, new)
-        if answered:
-            self._watch(answered)
-        files = clean(", ".join(self._patterns), 200)
-        if listed and len(new) == len(listed) and not answered:
-            self._note(f"{files}: no inference server answers there (addresses listed: {len(listed)})")
-        if not listed and not problems:
-            self._note(f"no servers in {files}")
+    `watched` returns the URLs that are watched, `watch` is called with new servers that answer, and `note`
+    with a message about a file or its servers.
+    """
+    listed, problems = await settled_targets(patterns, sleep)
+    for problem in problems:
+        note(problem)
+    known = set(watched())
+    new = [target for target in listed if target.url not in known]
+    answered = await answering(ways, new)
+    if answered:
+        watch(answered)
+    files = clean(", ".join(patterns), 200)
+    if listed and len(new) == len(listed) and not answered:
+        note(f"{files}: no inference server answers there (addresses listed: {len(listed)})")
+    if not listed and not problems:
+        note(f"no servers in {files}")
 
 
 async def answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[BackendTarget]:

@@ -294,11 +294,13 @@ class Monitor:
         if router is None or router.backends or not sample.deployments:
             return
         urls = [target.url for target in self._backends.values()]
-        found = behind_router(router, sample.deployments, watched_urls=urls, taken=self._backends)
-        for host in found.elsewhere:
+        targets, elsewhere = behind_router(
+            router, sample.deployments, watched_urls=urls, taken=self._backends
+        )
+        for host in elsewhere:
             hint = "which is not an address of this network, so it is not polled: list it under [[backends]]"
             self._store.note(name, f"sends to {clean(host, 100)}, {hint} to watch it")
-        new = [target for target in found.targets if target.url not in self._tried]
+        new = [target for target in targets if target.url not in self._tried]
         if new:
             self._tried.update(target.url for target in new)
             self._spawn(self._try(name, new))

@@ -12,7 +12,6 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY
 from sparktop.watch.discovery import (
     MOST_FOUND,
-    Behind,
     Found,
     Ports,
     behind_router,
@@ -183,42 +182,41 @@ async def test_a_server_that_never_answers_is_asked_once(serve: Serve) -> None:
 PROXY = RouterTarget("proxy", "http://10.0.0.9:4000")
 
 
-def behind(*deployments: Deployment, watched: tuple[str, ...] = (), taken: tuple[str, ...] = ()) -> Behind:
+def behind(
+    *deployments: Deployment, watched: tuple[str, ...] = (), taken: tuple[str, ...] = ()
+) -> tuple[list[BackendTarget], list[str]]:
     return behind_router(PROXY, deployments, watched_urls=watched, taken=taken)
 
 
 def test_servers_of_the_local_network_are_found() -> None:
     """By their address without /v1; localhost is the router's own machine; each once."""
-    found = behind(
+    targets, elsewhere = behind(
         Deployment("spark-1", "http://10.0.0.1:8000/v1", "m"),
         Deployment("spark-1-again", "http://10.0.0.1:8000", "n"),
         Deployment("here", "http://localhost:8001/v1"),
         Deployment("secure", "https://spark-b.local/v1"),
         Deployment("cloud", None),
     )
-    assert [(one.name, one.url) for one in found.targets] == [
+    assert [(one.name, one.url) for one in targets] == [
         ("spark-1", "http://10.0.0.1:8000"),
         ("here", "http://10.0.0.9:8001"),
         ("secure", "https://spark-b.local:443"),
     ]
-    assert found.elsewhere == ()
+    assert elsewhere == []
 
 
 def test_servers_of_others_are_named_and_never_asked() -> None:
     """A public address or name is named once, whatever it is called."""
-    found = behind(
+    targets, elsewhere = behind(
         Deployment("a", "https://api.example.com/v1"),
         Deployment("b", "https://api.example.com/v2"),
         Deployment("c", "http://203.0.113.0.nip.example:8000"),
         Deployment("d", "http://8.8.8.8:8000/v1"),
         Deployment("e", "http://10.0.0.1.example.com:8000"),
     )
-    assert found.targets == ()
-    assert found.elsewhere == (
-        "api.example.com",
-        "203.0.113.0.nip.example",
-        "8.8.8.8",
-        "10.0.0.1.example.com",
+    assert (targets, elsewhere) == (
+        [],
+        ["api.example.com", "203.0.113.0.nip.example", "8.8.8.8", "10.0.0.1.example.com"],
     )
 
 
@@ -241,5 +239,5 @@ def test_what_is_nearby(host: str, *, nearby: bool) -> None:
 
 def test_a_long_list_is_cut() -> None:
     """A router's list of hundreds does not start hundreds of polls."""
-    found = behind(*(Deployment(f"d{index}", f"http://10.0.1.{index}:8000") for index in range(200)))
-    assert len(found.targets) == MOST_FOUND
+    targets, _ = behind(*(Deployment(f"d{index}", f"http://10.0.1.{index}:8000") for index in range(200)))
+    assert len(targets) == MOST_FOUND

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +19,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import Store
-from sparktop.watch.listed import TargetFiles, follow_sparkrun, listed, listed_targets
+from sparktop.watch.listed import follow_sparkrun, listed, listed_targets, look_into_files
 from sparktop.watch.ways import Ways
 
 PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
@@ -121,11 +122,11 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
         return [Polled(target) for target in targets]
 
     ways = cast("Ways", SimpleNamespace(backends=sources))
-    files = TargetFiles([path], ways, lambda: ["http://a:1"], watched.extend, notes.append)
-    await files.look()
+    look = partial(look_into_files, [path], ways, lambda: ["http://a:1"], watched.extend, notes.append)
+    await look()
     assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
     written(tmp_path, "a.json", [])
-    await files.look()
+    await look()
     assert notes == [f"no servers in {path}"]
 
 
@@ -144,11 +145,11 @@ async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> N
         waits.append(seconds)
         written(tmp_path, "a.json", rewritten.pop(0))
 
-    files = TargetFiles([path, other], ways, list, watched.extend, notes.append, sleep)
-    await files.look()
+    look = partial(look_into_files, [path, other], ways, list, watched.extend, notes.append, sleep)
+    await look()
     assert ([one.name for one in watched], notes, waits) == (["b:1", "c:1"], [], [2.0])
     written(tmp_path, "a.json", half)
-    await files.look()
+    await look()
     assert (notes, waits) == ([f"{path}: cannot be used: not valid JSON"], [2.0, 2.0])
 
 
