@@ -268,20 +268,24 @@ class Calibration:
         Raises:
             CalibrationError: the server refuses the request even without optional fields.
         """
+        refusal: RequestEnded | None = None
+        """The first one that names no field; all optional ones are left out after it."""
         while True:
             exchange = await self._try(form, prompt, TRIED_TOKENS)
             end = exchange.end
             if end is None or end.error is None:
                 self._tried = exchange
                 return await self._with_refused(form, prompt)
-            if not _may_be_of_a_field(end):
-                raise _unusable(end)
+            if refusal is not None or not _may_be_of_a_field(end):
+                raise _unusable(refusal or end)
             body = bytes(exchange.words)
             named = faulty_fields(body, form.droppable)
             words = server_words(body.strip().removeprefix(b"data:"), self._terms.secrets)
-            if not named:
-                return await self._without_any(form, prompt, end, words)
-            if STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
+            if not named:  # each field that the server takes alone comes back at the end
+                named, refusal = frozenset(OPTIONAL_FIELDS) - form.dropped, end
+                if not named:
+                    raise _unusable(end)
+            elif STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
                 # `stream_options` is older and more widely supported than `continuous_usage_stats` within it.
                 named = named - {STREAM_OPTIONS} | {CHUNK_USAGE}
             if MAX_COMPLETION_TOKENS in named:
@@ -331,32 +335,6 @@ class Calibration:
             if (await self._try(form, prompt, 1)).came_at_once:
                 return True
         return False
-
-    async def _without_any(
-        self, form: BodyForm, prompt: NewPrompt, end: RequestEnded, words: str
-    ) -> BodyForm:
-        """Return `form` without the optional fields that the server refuses, where its error names no field.
-
-        A first trial request has no optional field. Then each optional field is added in turn, and kept if
-        the server accepts it. `end` is the end of the request that was refused, `words` its error message.
-
-        Raises:
-            CalibrationError: the server refuses the request even without optional fields.
-        """
-        suspects = [name for name in OPTIONAL_FIELDS if name not in form.dropped]
-        bare = form.without(suspects)
-        exchange = await self._try(bare, prompt, TRIED_TOKENS)
-        if not suspects or exchange.end is None or exchange.end.error is not None:
-            raise _unusable(end)
-        self._tried = exchange
-        for name in suspects:
-            more = replace(bare, dropped=bare.dropped - {name})
-            tried = await self._try(more, prompt, 1)
-            if tried.end is not None and tried.end.error is None:
-                bare = more
-            else:
-                self._dropped[name] = words
-        return bare
 
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool

@@ -91,12 +91,8 @@ def capacity_answer(
     )
 
 
-class JudgedRun(Struct, frozen=True):
-    """One run of a level, judged alone."""
-
-    judged: Judged
-    at: datetime
-    """When it ended."""
+JudgedRun = tuple[Judged, datetime]
+"""(One run of a level, judged alone; when it ended)."""
 
 
 def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
@@ -105,17 +101,17 @@ def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
     `runs` are those of each level by its load, in order. A change is shown if the 95 % intervals of the
     shares of requests that met a condition do not overlap.
     """
-    for value, (first, *later) in runs.items():
-        for last in later[-1:]:
-            for before, after in zip(first.judged.shares, last.judged.shares, strict=False):
+    for value, ((first, first_at), *later) in runs.items():
+        for last, last_at in later[-1:]:
+            for before, after in zip(first.shares, last.shares, strict=False):
                 enough = before.condition is not None and min(before.count, after.count) >= _LEAST_REQUESTS
                 if enough and (after.high < before.low or before.high < after.low):
                     return Drift(
                         value=value,
                         condition=condition_result(before),
                         later=condition_result(after),
-                        first_at=first.at,
-                        last_at=last.at,
+                        first_at=first_at,
+                        last_at=last_at,
                     )
     return None
 
@@ -386,7 +382,7 @@ class CapacityLevels(Struct, eq=False):
 
         Its run is not counted for the answer: it shows whether the server is what it was at the start.
         """
-        held = {value: runs[0].judged.holds for value, runs in self._runs.items()}
+        held = {value: runs[0][0].holds for value, runs in self._runs.items()}
         value = value_to_repeat(held, search.holds, self._newest)
         if value is None:
             return
@@ -439,7 +435,7 @@ class CapacityLevels(Struct, eq=False):
         judged = judge(capacity, record.traces, max_error_share=made.max_error_share, unstable=unstable)
         own = [one for one in record.traces if one.run == probe.run]
         alone = judge(capacity, own, max_error_share=made.max_error_share)
-        self._runs.setdefault(value, []).append(JudgedRun(alone, datetime.now(UTC)))
+        self._runs.setdefault(value, []).append((alone, datetime.now(UTC)))
         self._newest = value
         seconds = (made.duration_s or 0.0) * record.level.runs
         self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,9 +20,10 @@ from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.plan import ENOUGH_S, Capacity, Load, Order, Plan, Stint, SweepTarget, loads, numbers
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
+from sparktop.sweep.plan.traces import Replay
 from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
 from sparktop.sweep.run.agents import agents_tail_s, ramp_s
-from sparktop.sweep.run.open_loop import replay_forecast, tail_s, warm_up_s
+from sparktop.sweep.run.open_loop import tail_s, warm_up_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from sparktop.sweep.terms.statistics import P90_FROM
@@ -48,9 +48,8 @@ GAP = 2
 """Ratio of two neighbouring concurrencies from which on the sweep may add a level between them."""
 
 
-class _MeanRun(Struct, frozen=True):
-    load: Load
-    seconds: float
+_MeanRun = tuple[Load, float]
+"""(Load, mean seconds of its runs)."""
 
 
 class Estimate:
@@ -96,11 +95,11 @@ class Estimate:
         """Return the seconds of the most similar load in `own`, scaled to `load`; above `most`, they wait."""
         if not own:
             return None
-        nearest = min(own, key=lambda one: abs(math.log(_weight(one.load) / _weight(load))))
-        growth = max(least_growth if load.concurrency > nearest.load.concurrency else 0.0, self._growth(own))
-        ratio = _weight(_within(load, most)) / _weight(_within(nearest.load, most))
-        waits = max(1.0, load.concurrency / most) / max(1.0, nearest.load.concurrency / most)
-        return nearest.seconds * waits * float(ratio**growth)
+        nearest, seconds = min(own, key=lambda one: abs(math.log(_weight(one[0]) / _weight(load))))
+        growth = max(least_growth if load.concurrency > nearest.concurrency else 0.0, self._growth(own))
+        ratio = _weight(_within(load, most)) / _weight(_within(nearest, most))
+        waits = max(1.0, load.concurrency / most) / max(1.0, nearest.concurrency / most)
+        return seconds * waits * float(ratio**growth)
 
     def runs_of(self, stint: Stint) -> int | None:
         """Return the expected number of runs of a stint (a series of consecutive runs of one level).
@@ -187,7 +186,7 @@ class Estimate:
 
     def _of(self, target: str | None) -> list[_MeanRun]:
         return [
-            _MeanRun(load, sum(times) / len(times))
+            (load, sum(times) / len(times))
             for (name, load), times in self._known.items()
             if target in {None, name} and sum(times) > 0
         ]
@@ -198,12 +197,10 @@ class Estimate:
         It is computed from the two largest loads in `known`. Return the constant `_GROWTH` if `known` has
         only one load, or if the two largest have the same size.
         """
-        ordered = sorted(known, key=lambda one: _weight(one.load))[-2:]
-        if len(ordered) < 2 or _weight(ordered[0].load) == _weight(ordered[1].load):  # noqa: PLR2004 - a line has two ends
+        ends = sorted((_weight(load), seconds) for load, seconds in known)[-2:]
+        if len(ends) < 2 or ends[0][0] == ends[1][0]:  # noqa: PLR2004 - a line has two ends
             return _GROWTH
-        low, high = ordered
-        slope = math.log(high.seconds / low.seconds) / math.log(_weight(high.load) / _weight(low.load))
-        return min(_STEEPEST, max(0.0, slope))
+        return min(_STEEPEST, max(0.0, _slope(*ends)))
 
     def _pause_s(self) -> float:
         return sum(self._pauses) / len(self._pauses) if self._pauses else 0.0
@@ -424,7 +421,7 @@ def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
     return float(seconds * (concurrency / at) ** slope)
 
 
-def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
+def _slope(low: tuple[float, float], high: tuple[float, float]) -> float:
     return math.log(high[1] / low[1]) / math.log(high[0] / low[0])
 
 
@@ -468,13 +465,13 @@ def forecast(
     targets can run at once, by target name, as far as known.
     """
     if plan.capacity is not None:
-        levels, seconds = most_levels(plan) * len(plan.targets), most_seconds(plan)
+        levels, seconds = MOST_SEARCH_RUNS * len(plan.targets), most_seconds(plan)
         time = TimeRange(seconds / 3, seconds)
         return Forecast(None, 0, None, None, None, "for the search", levels=levels, time=time)
     if plan.mode is LoadMode.OPEN:
-        return Forecast(**open_forecast(plan))
+        return _replay_forecast(plan, plan.trace) if plan.trace is not None else _open_forecast(plan)
     if plan.mode is LoadMode.AGENTS:
-        return Forecast(**conversation_forecast(plan))
+        return _conversation_forecast(plan)
     found = [earlier_sweep(target, plan, known) for target in plan.targets]
     most = _most(plan, found, slots or {})
     count = _measured(plan)
@@ -657,14 +654,13 @@ def levels_words(found: Forecast) -> str:
 
 _KNEE_LEVELS = 8
 """Usual number of levels of a search for the highest rate: five doublings, then three between."""
+_LATE_S = 120.0
+"""Seconds that a replay lasts longer than its trace, if the server is slow."""
 _REST_S = 3.0
 """Usual seconds between two levels, until the last requests have ended and the servers are idle."""
 
 
-def open_forecast(plan: Plan) -> dict[str, Any]:
-    """Return the fields of the forecast of an open-loop sweep, by name."""
-    if plan.trace is not None:
-        return replay_forecast(plan, plan.trace)
+def _open_forecast(plan: Plan) -> Forecast:
     count, levels = 0, len(plan.points) * len(plan.lengths)
     duration_s = plan.duration_s or OPEN_S
     prompts = 0
@@ -679,79 +675,74 @@ def open_forecast(plan: Plan) -> dict[str, Any]:
     known = not plan.find_knee
     levels = levels if known else _KNEE_LEVELS
     made = levels * plan.runs * targets
-    return {
-        "requests": count * targets if known else None,
-        "warm_ups": before * plan.runs * targets,
-        "prompt_tokens": prompts * targets if known else None,
-        "output_tokens": count * plan.tg * targets if known else None,
-        "seconds": made * each_s,
-        "why": "by its rates" if known else "a guess: the server decides how many",
-        "levels": levels * targets,
+    return Forecast(
+        requests=count * targets if known else None,
+        warm_ups=before * plan.runs * targets,
+        prompt_tokens=prompts * targets if known else None,
+        output_tokens=count * plan.tg * targets if known else None,
+        seconds=made * each_s,
+        why="by its rates" if known else "a guess: the server decides how many",
+        levels=levels * targets,
         # Beyond a server's limit, the requests of a level take as long again.
-        "time": TimeRange(made * each_s, made * (each_s + tail_s(plan))),
-    }
+        time=TimeRange(made * each_s, made * (each_s + tail_s(plan))),
+    )
 
 
-_SLOW, _FAST = (15.0, 1000.0), (100.0, 8000.0)
-"""Assumed (output tok/s, prompt tok/s) of a single request on a slow and on a fast server."""
-
-
-class Expected(Struct, frozen=True):
-    """How many requests a level may have, from a slow to a fast server on which nothing waits."""
-
-    least: int
-    most: int
-
-
-def expected_requests(plan: Plan, number: float) -> Expected:
-    """Return how many requests `number` agents send in the measured time of a level."""
-    preset = plan.conversations
-    if preset is None:
-        return Expected(0, 0)
-    duration_s = plan.duration_s or preset.duration_s
-    least, most = (number * duration_s / _cycle_s(preset, *pace) for pace in (_SLOW, _FAST))
-    return Expected(round(least), round(most))
+def _replay_forecast(plan: Plan, replay: Replay) -> Forecast:
+    summary, runs = replay.summary, plan.runs * len(plan.targets)
+    least_s = runs * (summary.begin_s + summary.duration_s + _REST_S)
+    return Forecast(
+        requests=summary.requests * runs,
+        warm_ups=len(plan.targets) if plan.warmup else 0,
+        prompt_tokens=None if summary.texts else summary.prompt_tokens * runs,
+        output_tokens=summary.output_tokens * runs,
+        seconds=least_s,
+        why="by its trace" + (", if answers take no time" if summary.waits else ""),
+        levels=len(plan.targets),
+        time=TimeRange(least_s, least_s + runs * min(_LATE_S, replay.tail_s)),
+    )
 
 
 def requests_words(plan: Plan) -> str:
-    """Return how many requests the lowest level may have, and whether these are too few."""
-    lowest = min(plan.axis)
-    found = expected_requests(plan, lowest.value)
-    few = f"; too few for a 90th percentile, which takes {P90_FROM}" if found.most < P90_FROM else ""
-    return f"about {found.least} to {found.most} requests at {lowest.label}{few}"
+    """Return how many requests the lowest level of agents may have, and whether these are too few.
+
+    They are the numbers on a slow and on a fast server, on which nothing waits.
+    """
+    preset, lowest = plan.conversations, min(plan.axis)
+    assert preset is not None  # noqa: S101 - the caller's reason to ask
+    sent_s = lowest.value * (plan.duration_s or preset.duration_s)
+    least, most = (round(sent_s / _cycle_s(preset, pace)) for pace in (SLOWEST, FASTEST))
+    few = f"; too few for a 90th percentile, which takes {P90_FROM}" if most < P90_FROM else ""
+    return f"about {least} to {most} requests at {lowest.label}{few}"
 
 
-def _cycle_s(preset: ConversationPreset, output_tps: float, prompt_tps: float) -> float:
+def _cycle_s(preset: ConversationPreset, pace: AssumedPace) -> float:
     """Return the mean seconds from a call of a conversation to the next; the prefix cache has its past."""
     calls = preset.calls
     humans = max(1.0, preset.human_requests.typical)
     new = preset.new_tokens.typical + preset.own_tokens.typical / calls
-    model_s = new / prompt_tps + preset.output_tokens.typical / output_tps
+    model_s = new / pace.prefill_tps + preset.output_tokens.typical / pace.decode_tps
     pauses_s = humans * preset.human_pause_s.typical + (calls - humans) * preset.tool_pause_s.typical
     return model_s + pauses_s / calls
 
 
-def conversation_forecast(plan: Plan) -> dict[str, Any]:
-    """Return the fields of the forecast of a sweep of agents, by name."""
+def _conversation_forecast(plan: Plan) -> Forecast:
     made = len(plan.points) * len(plan.targets) * plan.runs
     duration_s = plan.duration_s or 0.0
-    past = sum(int(point.value) for point in plan.points) if _has_past(plan) else 0
+    has_past = plan.conversations is not None and plan.conversations.calls > 1
+    past = sum(int(point.value) for point in plan.points) if has_past else 0
     each_s = ramp_s(plan) + duration_s + _REST_S
-    return {
-        "requests": None,
-        "warm_ups": past * len(plan.targets) * plan.runs,
-        "prompt_tokens": None,
-        "output_tokens": None,
-        "seconds": made * each_s,
-        "why": "by the duration of its levels",
-        "levels": len(plan.points) * len(plan.targets),
+    return Forecast(
+        requests=None,
+        warm_ups=past * len(plan.targets) * plan.runs,
+        prompt_tokens=None,
+        output_tokens=None,
+        seconds=made * each_s,
+        why="by the duration of its levels",
+        levels=len(plan.points) * len(plan.targets),
         # Pasts are computed before, and answers that began in the measured time are waited for.
-        "time": TimeRange(made * each_s, made * (each_s + agents_tail_s(plan))),
-    }
-
-
-def _has_past(plan: Plan) -> bool:
-    return plan.conversations is not None and plan.conversations.calls > 1
+        time=TimeRange(made * each_s, made * (each_s + agents_tail_s(plan))),
+    )
 
 
 _MINUTE_S = 60.0
@@ -759,20 +750,15 @@ _MINUTE_S = 60.0
 
 def most_seconds(plan: Plan) -> float:
     """Return how long a search lasts at most, unless its requests are slow or its rates low."""
-    return most_levels(plan) * LEVEL_OVERHEAD * longest_seconds(plan) * max(1, len(plan.targets))
+    return MOST_SEARCH_RUNS * LEVEL_OVERHEAD * longest_seconds(plan) * max(1, len(plan.targets))
 
 
 def usual_seconds(plan: Plan) -> float:
     """Return how long a search lasts where no decision is close."""
-    return usual_levels(plan) * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
+    return _usual_levels(plan) * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
 
 
-def most_levels(plan: Plan) -> int:
-    """Return how many runs of levels a search makes on each target at most."""
-    return 0 if plan.capacity is None else MOST_SEARCH_RUNS
-
-
-def usual_levels(plan: Plan) -> int:
+def _usual_levels(plan: Plan) -> int:
     """Return how many runs of levels a search up to the largest load needs where no decision is close."""
     return 0 if plan.capacity is None else CapacitySearch(plan.capacity).levels_left()
 
@@ -791,13 +777,13 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
         each += f" or {arrivals_needed(capacity.share):.0f} requests, whichever is longer"
     end = (now + timedelta(seconds=seconds)).strftime("%H:%M")
     low, high = (-(-one // _MINUTE_S) for one in (usual_s, seconds))
-    usual = usual_levels(plan)
+    usual = _usual_levels(plan)
     ends = "usually ends" if is_rate else "ends"
     yield (
         f"each level is tried for {each}: {first}, then twice as much each time until one fails (at most "
         f"{capacity.most:g}), then those between. Close results are repeated with other requests. "
         f"About {usual} runs, {low:.0f} min; "
-        f"at most {most_levels(plan)} runs, {high:.0f} min, {ends} before {end}"
+        f"at most {MOST_SEARCH_RUNS} runs, {high:.0f} min, {ends} before {end}"
     )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct
-
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import NodeView
 from sparktop.model.text import clean
@@ -48,25 +46,10 @@ _GONE = frozenset(
 """Error codes of failures that are typical of a server that is no longer running."""
 
 
-class NodeLimits(Struct, frozen=True):
-    """The limits for one machine: minimum free memory, maximum GPU temperature; None means no limit."""
+def _limits(guard: Guard, *, unified: bool) -> tuple[float | None, float | None]:
+    """Return (minimum headroom in GiB, maximum GPU temperature in °C) of a machine; None means no limit.
 
-    min_headroom_gib: float | None = None
-    max_gpu_c: float | None = None
-
-    @property
-    def words(self) -> str | None:
-        """The limits as text such as "below 8 GiB of headroom or above 92 °C"; None if there are none."""
-        parts = []
-        if self.min_headroom_gib is not None:
-            parts.append(f"below {self.min_headroom_gib:g} GiB of headroom")
-        if self.max_gpu_c is not None:
-            parts.append(f"above {self.max_gpu_c:g} °C")
-        return " or ".join(parts) or None
-
-
-def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
-    """Return the limits that apply to a machine; `unified` is True if its CPU and GPU share their memory.
+    `unified` is True if its CPU and GPU share their memory.
 
     In `guard`, the configured limits, the value 0 means no limit. The value None means the default limit on
     machines with unified memory, and no limit on other machines.
@@ -75,7 +58,7 @@ def limits_of(guard: Guard, *, unified: bool) -> NodeLimits:
     if unified:
         least = LEAST_HEADROOM_GIB if least is None else least
         most = MOST_GPU_C if most is None else most
-    return NodeLimits(least or None, most or None)
+    return least or None, most or None
 
 
 def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Iterable[NodeView]) -> str:
@@ -95,15 +78,20 @@ def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Itera
     without: list[str] = []
     for name, view in known.items():
         unified = view.sample is not None and view.sample.memory.unified is True
-        words = limits_of(guard, unified=unified).words
+        least, most = _limits(guard, unified=unified)
+        below = [f"below {least:g} GiB of headroom"] if least is not None else []
+        above = [f"above {most:g} °C"] if most is not None else []
+        words = " or ".join(below + above)
         if view.sample is None:
             without.append(f"{clean(name, 64)} (does not answer)")
-        elif words is None:
+        elif not words:
             without.append(f"{clean(name, 64)} (no memory shared with a GPU, no temperature limit set)")
         else:
             guarded.setdefault(words, []).append(clean(name, 64))
     without += [
-        f"{clean(name, 64)} (no node of it is watched)" for name, below in targets.items() if not below
+        f"{clean(name, 64)} (no node of it is watched)"
+        for name, known_nodes in targets.items()
+        if not known_nodes
     ]
     stops = "; ".join(f"{words} on {', '.join(names)}" for words, names in guarded.items())
     if not stops:
@@ -130,12 +118,10 @@ class GuardWatch:
         A value that the machine does not report does not stop the sweep.
         """
         self._silent.discard(name)
-        limits = limits_of(self._guard, unified=point.unified)
-        least = limits.min_headroom_gib
+        least, most = _limits(self._guard, unified=point.unified)
         if least is not None and point.headroom_bytes is not None and point.headroom_bytes < least * _GIB:
             left = point.headroom_bytes / _GIB
             return f"{clean(name, 64)} has {left:.1f} GiB of memory left, the limit is {least:g} GiB"
-        most = limits.max_gpu_c
         if most is not None and point.gpu_c is not None and point.gpu_c > most:
             return f"a GPU of {clean(name, 64)} is at {point.gpu_c:.0f} °C, the limit is {most:g} °C"
         return None

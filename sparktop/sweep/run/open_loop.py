@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from sparktop.graphics.numbers import duration_words
-from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire import OpenLoop
 from sparktop.sweep.plan.plan import Load, Plan
 from sparktop.sweep.plan.presets import OPEN_S
@@ -82,10 +80,6 @@ def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:
 
 
 _PERCENT = 100.0
-_LATE_S = 120.0
-"""Seconds that a replay lasts longer than its trace, if the server is slow."""
-_REST_S = 3.0
-"""Usual seconds until the last requests have ended and the servers are idle."""
 
 
 def trace_plan(replay: Replay | None) -> TracePlan | None:
@@ -141,22 +135,6 @@ def _token_words(replay: Replay) -> str:
     if share is None:
         return f"{words}; which parts of prompts are repeated is not recorded"
     return f"{words}; {_PERCENT * share:.0f} % of the prompt tokens repeat earlier requests"
-
-
-def replay_forecast(plan: Plan, replay: Replay) -> dict[str, Any]:
-    """Return the fields of the forecast of a replay, by name."""
-    summary, runs = replay.summary, plan.runs * len(plan.targets)
-    least_s = runs * (summary.begin_s + summary.duration_s + _REST_S)
-    return {
-        "requests": summary.requests * runs,
-        "warm_ups": len(plan.targets) if plan.warmup else 0,
-        "prompt_tokens": None if summary.texts else summary.prompt_tokens * runs,
-        "output_tokens": summary.output_tokens * runs,
-        "seconds": least_s,
-        "why": "by its trace" + (", if answers take no time" if summary.waits else ""),
-        "levels": len(plan.targets),
-        "time": TimeRange(least_s, least_s + runs * min(_LATE_S, replay.tail_s)),
-    }
 
 
 def with_replay(

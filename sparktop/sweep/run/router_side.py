@@ -10,7 +10,6 @@ from statistics import fmean
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct, to_builtins
 from pydantic import JsonValue
 
 from sparktop.analysis.balance.judge import judge
@@ -62,7 +61,7 @@ def router_side(
     requests by backend (None: unknown).
     """
     order = assignments(events)
-    found: dict[str, JsonValue] = {"runs_test": to_builtins(routing_test(order)) if order else None}
+    found: dict[str, JsonValue] = {"runs_test": routing_test(order) if order else None}
     if len(looks) > 1 and until is not None:
         failed = errors or {}
         tracks = [_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
@@ -203,43 +202,32 @@ LEAST = 12
 """Minimum requests for a test of the order."""
 
 
-class RoutingTest(Struct, frozen=True):
-    """Result of a statistical test of the order in which a router chose backends."""
+def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
+    """Test whether a router chose backends at random, and return the result as a level stores it.
 
-    word: str
-    """Verdict: random, bunched or alternating; unknown for too few requests or a single backend."""
-    requests: int
-    runs: int
-    """Number of runs: sequences of consecutive requests with the same backend."""
-    expected_runs: float | None
-    runs_p: float | None
-    """p-value of `runs`: the probability that a random order deviates at least as far from
-    `expected_runs`."""
-    totals_p: float | None
-    """p-value of the requests per backend: the probability that a random choice, with all backends equally
-    likely, distributes them at least as unevenly."""
-    sentence: str
-
-
-def routing_test(sequence: Sequence[str]) -> RoutingTest:
-    """Test whether a router chose backends at random.
-
-    `sequence` has the name of the backend of each request, in the order in which the requests started.
+    `sequence` has the name of the backend of each request, in the order in which the requests started. The
+    `word` is random, bunched or alternating; unknown for too few requests or a single backend. `runs` are
+    sequences of consecutive requests with the same backend, of which a random order has `expected_runs`.
+    `runs_p` is the probability that a random order deviates at least as far from that, `totals_p` the
+    probability that a random choice, with all backends equally likely, distributes the requests at least as
+    unevenly.
     """
     counts = Counter(sequence)
     total = len(sequence)
     runs = sum(1 for index, name in enumerate(sequence) if index == 0 or name != sequence[index - 1])
     split = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    found: dict[str, JsonValue] = {"word": "unknown", "requests": total, "runs": runs, "expected_runs": None}
+    found |= {"runs_p": None, "totals_p": None}
     if len(counts) < 2:  # noqa: PLR2004 - an order needs two kinds
         only = f"all {total} requests went to {split.rsplit(' ', 1)[0]}" if total else "not reported"
-        return RoutingTest("unknown", total, runs, None, None, None, only)
-    totals_p = _totals_p(counts, total)
+        return {**found, "sentence": only}
+    totals_p = found["totals_p"] = _totals_p(counts, total)
     if total < LEAST:
-        few = f"{split}: too few requests to judge the order"
-        return RoutingTest("unknown", total, runs, None, None, totals_p, few)
+        return {**found, "sentence": f"{split}: too few requests to judge the order"}
     mean, variance = _expected_runs(counts, total)
+    found["expected_runs"] = mean
     if variance <= 0:
-        return RoutingTest("unknown", total, runs, mean, None, totals_p, f"{split}: the order cannot vary")
+        return {**found, "sentence": f"{split}: the order cannot vary"}
     # With continuity correction: the number of runs is an integer.
     distance = max(0.0, abs(runs - mean) - 0.5) / math.sqrt(variance)
     runs_p = math.erfc(distance / math.sqrt(2))
@@ -250,7 +238,7 @@ def routing_test(sequence: Sequence[str]) -> RoutingTest:
         f"{split}: the order looks {word}: the backend changed {runs - 1} times from one request to the "
         f"next, with random routing about {mean - 1:.0f} times{uneven}"
     )
-    return RoutingTest(word, total, runs, mean, runs_p, totals_p, sentence)
+    return {**found, "word": word, "runs_p": runs_p, "sentence": sentence}
 
 
 def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]:

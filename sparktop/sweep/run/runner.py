@@ -291,11 +291,11 @@ class SweepRunner:
         if most is None or left or target is None or self._stopped():
             return
         levels = [one for one in target.levels if one.pp == length]
-        step = next_step(levels, most, self._plan.max_error_share)
-        if step.words:
-            self._emit(Notice(f"{name}: {step.words}"))
-        if step.concurrency is not None:
-            more = Load(length, step.concurrency)
+        concurrency, words = next_step(levels, most, self._plan.max_error_share)
+        if words:
+            self._emit(Notice(f"{name}: {words}"))
+        if concurrency is not None:
+            more = Load(length, concurrency)
             self._todo.insert(0, Stint(prepared.target, more, numbers(self._plan, more)))
         else:
             self._repeat_best(prepared, load, levels)

@@ -768,16 +768,8 @@ _GAP = 2.0
 """Largest ratio of the best concurrency to the next lower one that was measured."""
 
 
-class Step(Struct, frozen=True):
-    """The next concurrency to measure, or why there is none."""
-
-    concurrency: int | None
-    words: str = ""
-    """Why the concurrency grows no further, as text; "" while it grows."""
-
-
-def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) -> Step:
-    """Return the next concurrency to measure after `levels`, which have one prompt length on one target.
+def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) -> tuple[int | None, str]:
+    """Return (next concurrency to measure, why there is none) after `levels` of one prompt length and target.
 
     Never exceed `most`, and do not grow where more than `max_error_share` (0 to 1) of the requests of a level
     failed.
@@ -785,13 +777,13 @@ def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) 
     metric = main_rate(levels)
     known = [one for one in sorted(levels, key=lambda one: one.concurrency) if metric and one.rate(metric)]
     if metric is None or not known or any(_is_failing(one, max_error_share) for one in levels):
-        return Step(None, "requests failed" if levels else "nothing was measured")
+        return None, "requests failed" if levels else "nothing was measured"
     leader, unsure = _leader(known, metric)
     top = known[-1].concurrency
     if unsure < _MOST_UNSURE and top < most:
-        return Step(min(2 * top, most))
+        return min(2 * top, most), ""
     between = _climb_between(known, metric)
-    return Step(between, "" if between is not None else _end_words(known, leader, metric, most))
+    return between, "" if between is not None else _end_words(known, leader, metric, most)
 
 
 def top_of(levels: Sequence[LevelResult]) -> LevelResult | None:

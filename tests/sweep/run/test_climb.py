@@ -23,7 +23,7 @@ def level(concurrency: int, *values: float, failed: int = 0) -> LevelResult:
 
 def climbed(*levels: LevelResult, most: int = MOST) -> int | None:
     """Return the concurrency that comes after the levels; None if the sweep is over."""
-    return next_step(levels, most, 0.01).concurrency
+    return next_step(levels, most, 0.01)[0]
 
 
 def test_it_doubles_while_tokens_rise() -> None:
@@ -36,9 +36,9 @@ def test_it_doubles_while_tokens_rise() -> None:
 def test_it_stops_where_a_rise_is_ruled_out() -> None:
     """One level that is certainly no better by 5 % ends the climb, and the reason has its interval."""
     levels = [level(8, 100, 101, 102), level(16, 100, 101, 102), level(32, 100.5, 101.5, 102)]
-    step = next_step(levels, MOST, 0.01)
-    assert step.concurrency is None
-    assert step.words.startswith("c = 32 gives no more tok/s than c = 8 (+0.3 %, 95 % interval -")
+    concurrency, words = next_step(levels, MOST, 0.01)
+    assert concurrency is None
+    assert words.startswith("c = 32 gives no more tok/s than c = 8 (+0.3 %, 95 % interval -")
 
 
 def test_an_unsure_level_costs_one_more_not_two() -> None:
@@ -56,7 +56,7 @@ def test_the_limit_is_kept_and_named() -> None:
     levels = [level(16, 100, 101, 102), level(32, 190, 191, 192)]
     assert climbed(*levels, most=48) == 48
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
-    assert (step.concurrency, step.words) == (None, "tok/s still rise at c = 48; the limit is 48")
+    assert step == (None, "tok/s still rise at c = 48; the limit is 48")
 
 
 def test_the_gap_below_the_best_level_is_closed() -> None:

@@ -175,7 +175,7 @@ def made_level(concurrency: int, rng: random.Random, spread: float, speed: float
 def climb_with(rng: random.Random, spread: float, speed: float) -> str | None:
     """Return what a climb says whose server has `speed` times its rate when its best level is repeated."""
     levels = [made_level(one, rng, spread) for one in (1, 4)]
-    while (more := next_step(levels, 256, 0.01).concurrency) is not None:
+    while (more := next_step(levels, 256, 0.01)[0]) is not None:
         levels.append(made_level(more, rng, spread))
     best = top_of(levels)
     assert best is not None

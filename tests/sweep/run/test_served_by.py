@@ -13,18 +13,18 @@ from sparktop.sweep.run.router_side import BackendNames, routing_test
 def test_waves_are_bunched() -> None:
     """Eight requests to one backend, then eight to the other, are called bunched."""
     found = routing_test(("a" * 8 + "b" * 8) * 3)
-    assert found.word == "bunched"
-    assert found.totals_p == pytest.approx(1.0)
+    assert found["word"] == "bunched"
+    assert found["totals_p"] == pytest.approx(1.0)
     assert (
         "the order looks bunched: the backend changed 5 times from one request to the next, "
-        "with random routing about 24 times" in found.sentence
+        "with random routing about 24 times" in str(found["sentence"])
     )
 
 
 def test_random_routing_is_called_random() -> None:
     """At most about 5 % of random orders are called anything else."""
     chance = random.Random(7)  # noqa: S311 - chance, no secret
-    words = Counter(routing_test(chance.choices("ab", k=64)).word for _ in range(400))
+    words = Counter(routing_test(chance.choices("ab", k=64))["word"] for _ in range(400))
     assert words["random"] >= 400 * 0.92
 
 
@@ -32,7 +32,7 @@ def test_random_routing_is_called_random() -> None:
 def test_too_little_is_unknown(sequence: str) -> None:
     """No request, one backend or a handful of requests show no order."""
     found = routing_test(sequence)
-    assert (found.word, found.runs_p) == ("unknown", None)
+    assert (found["word"], found["runs_p"]) == ("unknown", None)
 
 
 NAMES = BackendNames(

@@ -32,8 +32,8 @@ def judged(*rates: float) -> Judged:
 def runs(first: float, last: float, count: int = 30) -> list[JudgedRun]:
     """Return two runs of a level, three minutes apart, whose requests have these rates."""
     return [
-        JudgedRun(judged(*[first] * count), BEGAN),
-        JudgedRun(judged(*[last] * count), BEGAN + timedelta(minutes=3)),
+        (judged(*[first] * count), BEGAN),
+        (judged(*[last] * count), BEGAN + timedelta(minutes=3)),
     ]
 
 
