@@ -8,6 +8,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 _LINEAR_BELOW = 0.04045
+"""Where the curve of sRGB changes from a line to a power."""
+_LINEAR = tuple(
+    byte / 255 / 12.92 if byte / 255 <= _LINEAR_BELOW else ((byte / 255 + 0.055) / 1.055) ** 2.4
+    for byte in range(256)
+)
+"""Linear intensity (0 to 1) by the value of an sRGB byte."""
 _DIGITS = 6
 WORDS = 3.0
 """Least contrast ratio of titles and signals of a btop theme."""
@@ -59,10 +65,7 @@ def ramp(colors: Sequence[str], n: int) -> list[str]:
 
 
 def _luminance(color: str) -> float:
-    parts = [channel / 255 for channel in _channels(color)]
-    red, green, blue = (
-        part / 12.92 if part <= _LINEAR_BELOW else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
+    red, green, blue = (_LINEAR[channel] for channel in _channels(color))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -124,18 +127,13 @@ _VISIONS = (
 )
 """Linear red, green and blue as seen with full vision, and without red, green or blue cones (Machado,
 Oliveira and Fernandes 2009)."""
-_VISION_LINEAR_BELOW, _CUBIC_ABOVE = 0.04045, 0.008856
-"""Where the curves of sRGB and of CIELAB change from a line to a power."""
+_CUBIC_ABOVE = 0.008856
+"""Where the curve of CIELAB changes from a line to a power."""
 _TO_XYZ = (
     (0.4124 / 0.9505, 0.3576 / 0.9505, 0.1805 / 0.9505),
     (0.2126, 0.7152, 0.0722),
     (0.0193 / 1.089, 0.1192 / 1.089, 0.9505 / 1.089),
 )
-_LINEAR = tuple(
-    byte / 255 / 12.92 if byte / 255 <= _VISION_LINEAR_BELOW else ((byte / 255 + 0.055) / 1.055) ** 2.4
-    for byte in range(256)
-)
-"""Linear intensity (0 to 1) by the value of an sRGB byte."""
 
 
 def _times(rows: tuple[Lab, Lab, Lab], vector: Lab) -> Lab:

@@ -16,11 +16,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from sparktop.model.countdown import Countdown
 from sparktop.model.event import Event
 from sparktop.model.router import Fleet
 from sparktop.model.series import Page
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep import Countdown, SweepView
+from sparktop.model.sweep import SweepView
 
 # Pictures of a minute, compressed: what going back in time needs of memory.
 

@@ -13,9 +13,10 @@ from time import monotonic
 from typing import Protocol
 
 from sparktop.errors import OutputError, SparktopError
+from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep import Countdown, SweepStatus, SweepView
+from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import clean
 from sparktop.stopping import timeout

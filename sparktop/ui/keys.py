@@ -51,8 +51,6 @@ class KeyRow:
         self.spots: list[tuple[int, int, str]] = []
         """(first cell, cell after the last, key) of each key of the row."""
         self._keys: list[str] = []
-        self._drawn: tuple[object, Row, list[tuple[int, int, str]]] = (None, [], [])
-        """What the last row was drawn from, the row and its `spots`: mostly the next is the same."""
 
     def draw(self, keys: Sequence[tuple[str, str]], width: int, table: Sequence[Key]) -> Row:
         """Return the row of `width` cells; other `keys` (key, what it does) than before begin at the first.
@@ -63,9 +61,7 @@ class KeyRow:
         if names != self._keys:
             self._keys, self.page = names, 0
         more = next((key.shown for key in table if key.name == "more-keys"), "")
-        if self._drawn[0] != (wanted := (keys, width, self.page, more)):
-            self._drawn = wanted, *footer_row(keys, width, page=self.page, more=more)
-        _, row, self.spots = self._drawn
+        row, self.spots = footer_row(keys, width, page=self.page, more=more)
         return row
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec.structs import replace
 from textual.app import App
@@ -176,8 +175,6 @@ def _write(path: Path, values: Mapping[Place, Value], env: Mapping[str, str]) ->
         approvals.add(path, path.stat(), text)
 
 
-T = TypeVar("T")
-Put = Callable[[View, T], View]
 _BOXES = {
     "nodes": ("nodes", "nodes", "Machines: CPU, memory, GPU, network."),
     "backends": ("backends", "backends", "Inference servers: load, token rates, latencies."),
@@ -236,7 +233,7 @@ def menu_screen(app: App[None], host: Host, configured: Configured, place: str =
 
 def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], place: str = "") -> MenuScreen:
     """Return the menu of a recording: what changes its picture, and the `speed` at which it is played."""
-    shown = {key.name: key.shown for key in host.overview.key_table}
+    shown = host.overview.key_names
     play = Setting(
         "speed",
         lambda: f"{speed()} ×",
@@ -268,7 +265,7 @@ def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:
 
 def _board(app: App[None], host: Host) -> list[Setting]:
     overview = host.overview
-    shown = {key.name: key.shown for key in overview.key_table}
+    shown = overview.key_names
 
     def box(name: str) -> Setting:
         def value() -> str:
@@ -282,24 +279,16 @@ def _board(app: App[None], host: Host) -> list[Setting]:
             app.screen.dismiss()
         overview.action_filter()
 
-    def view(step: int) -> None:
-        presets = list(Preset)
-        at = presets.index(overview.view.preset) + (step or 1)
-        _show(host, replace(overview.view, preset=presets[at % len(presets)]))
-
-    def sort(step: int) -> None:
-        sorts = list(Sort)
-        at = sorts.index(overview.view.sort) + (step or 1)
-        _show(host, replace(overview.view, sort=sorts[at % len(sorts)]))
-
     def picture() -> str:
         return "past" if overview.frozen else "live"
 
     return [
-        Setting("view", lambda: overview.view.preset.value, view, _VIEW_HELP, shown["view"]),
-        Setting("sorted by", lambda: overview.view.sort.value, sort, _SORT, shown["sort"]),
+        _choice(overview, "view", "preset", list(Preset), _VIEW_HELP, shown["view"]),
+        _choice(overview, "sorted by", "sort", list(Sort), _SORT, shown["sort"]),
         Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, shown["filter"]),
-        *_graphs(overview),
+        _choice(overview, "graphs", "graphs", list(GraphStyle), _GRAPHS),
+        _choice(overview, "seconds of the graphs", "window_s", WINDOWS_S, _WINDOW),
+        _choice(overview, "columns of the list", "columns", list(ColumnOrder), _COLUMNS),
         *(box(name) for name in _BOXES),
         Setting(
             THEME.name,
@@ -313,51 +302,23 @@ def _board(app: App[None], host: Host) -> list[Setting]:
     ]
 
 
-def _graphs(overview: OverviewScreen) -> list[Setting]:
-    """Return the settings of graphs and of the list of backends."""
+def _choice(
+    overview: OverviewScreen, name: str, field: str, choices: Sequence[object], about: str, key: str = ""
+) -> Setting:
+    """Return the setting of a field of the view; one that has a `key` shows all panels, as its key does."""
 
-    def choice(name: str, about: str, now: Callable[[View], T], choices: Sequence[T], put: Put[T]) -> Setting:
-        file_name = next(shown_place(option) for option in VIEW if option.name == name)
+    def change(step: int) -> None:
+        at = choices.index(getattr(overview.view, field)) + (step or 1)
+        overview.zoomed = None if key else overview.zoomed
+        overview.show_as(replace(overview.view, **{field: choices[at % len(choices)]}))  # type: ignore[arg-type]  # of the field's type
 
-        def change(step: int) -> None:
-            at = choices.index(now(overview.view)) + (step or 1)
-            overview.show_as(put(overview.view, choices[at % len(choices)]))
-
-        return Setting(name, lambda: str(now(overview.view)), change, about, file_name=file_name)
-
-    return [
-        choice(
-            "graphs",
-            _GRAPHS,
-            lambda view: view.graphs,
-            list(GraphStyle),
-            lambda v, one: replace(v, graphs=one),
-        ),
-        choice(
-            "seconds of the graphs",
-            _WINDOW,
-            lambda view: view.window_s,
-            WINDOWS_S,
-            lambda view, one: replace(view, window_s=one),
-        ),
-        choice(
-            "columns of the list",
-            _COLUMNS,
-            lambda view: view.columns,
-            list(ColumnOrder),
-            lambda view, one: replace(view, columns=one),
-        ),
-    ]
-
-
-def _show(host: Host, view: View) -> None:
-    host.overview.zoomed = None
-    host.overview.show_as(view)
+    file_name = next((shown_place(option) for option in VIEW if option.name == name), "")
+    return Setting(name, lambda: str(getattr(overview.view, field)), change, about, key, file_name=file_name)
 
 
 def _program(host: Host) -> list[Setting]:
     cadence = host.cadence
-    shown = {key.name: key.shown for key in host.overview.key_table}
+    shown = host.overview.key_names
 
     def interval(step: int) -> None:
         host.action_interval(step) if step else host.action_next_interval()

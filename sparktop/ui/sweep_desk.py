@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
+from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SweepSpec, Watch
 from sparktop.model.text import clean, names_in_words
 from sparktop.panels.board.layout import PanelKey

@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance
+from sparktop.model.countdown import Countdown
 from sparktop.model.router import FleetView, RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SEARCHED_PORTS
 from sparktop.panels.board.events import events_panel, events_screen, self_panel
 from sparktop.panels.board.layout import (

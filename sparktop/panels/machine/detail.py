@@ -61,19 +61,21 @@ from sparktop.panels.parts.figures import (
     Section,
     bar_row,
     bar_runs,
-    beside,
     failure_role,
     figure,
     has_failed,
     is_stale,
+    known_total,
     label,
     legend,
     name_width,
+    percent_bar,
     percent_run,
     read_by,
     segmented_bar,
     share_role,
     state_role,
+    two_columns,
     wrapped,
 )
 from sparktop.panels.parts.graph import Detail, Graph, TimeAxis, aside_width, column_width, detail_rows
@@ -125,12 +127,12 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
     after.append(label(" °C" if margin is None else f" °C, {margin:.0f} left"))
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
-    rx = [port.rx_bytes_per_s for port in ports if port.rx_bytes_per_s is not None]
-    tx = [port.tx_bytes_per_s for port in ports if port.tx_bytes_per_s is not None]
+    rx = known_total(port.rx_bytes_per_s for port in ports)
+    tx = known_total(port.tx_bytes_per_s for port in ports)
     used_gib = None if memory.used_bytes is None else memory.used_bytes / 2**30
     total = "" if memory.total_bytes is None else f" of {memory.total_bytes / 2**30:.1f}"
     return [
-        bar_row("GPU", None if use is None else use / 100, "gpu", percent_run(use, 5), width, TAIL),
+        percent_bar("GPU", use, "gpu", percent_run(use, 5), width, TAIL),
         bar_row("temp", share(heat, limit), "load", after, width, TAIL),
         bar_row(
             "clock",
@@ -157,7 +159,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
         ),
         [
             label("RDMA", name_width(width)),
-            *([label("no port")] if not ports else _in_out(sum(rx) if rx else None, sum(tx) if tx else None)),
+            *([label("no port")] if not ports else _in_out(rx, tx)),
         ],
     ]
 
@@ -314,7 +316,7 @@ def _sentence(name: str, first: Row, text: str, names: int, width: int) -> list[
 def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     use, clock, fastest = gpu.utilization_percent, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz
     rows = [
-        bar_row("load", None if use is None else use / 100, "gpu", percent_run(use, 6), width, TAIL),
+        percent_bar("load", use, "gpu", percent_run(use, 6), width, TAIL),
         _temperature(gpu, width),
         bar_row(
             "clock",
@@ -392,17 +394,11 @@ def _shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Ro
     """
     known: Mapping[str, float | None] = minute or gpu.throttled_percent
     each = width // 2
-    cells = [
-        fit_row(
-            [
-                label(short_reason(reason), each - 7),
-                *percent_run(percent, 5, role="warn" if percent else "text"),
-            ],
-            each,
-        )
-        for reason, percent in known.items()
+    cells: list[Row] = [
+        [label(short_reason(reason), each - 7), *percent_run(share, 5, role="warn" if share else "text")]
+        for reason, share in known.items()
     ]
-    return beside(cells, 2)
+    return two_columns(cells, width)
 
 
 _MOST_HOLDERS = 3
@@ -692,7 +688,8 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
 def node_aside(view: NodeView, width: int) -> list[Section]:
     """Return the sections that may stand below a node's graphs: network, sensors, RDMA, power, speed."""
     sample = view.sample or _EMPTY
-    rails = [Section("power rails", _rails(sample.rails, width), "now")] if sample.rails else []
+    rails = two_columns((_rail(one, width // 2) for one in sample.rails), width)
+    sensors = two_columns((_sensor(one, width // 2) for one in sample.sensors), width)
     if not sample.network:
         network, rdma = Section("network", [_nothing(view, "no interface")]), []
     else:
@@ -700,9 +697,9 @@ def node_aside(view: NodeView, width: int) -> list[Section]:
     # A wide screen has two columns: the two tall sections first, each with a low one below it.
     return [
         network,
-        Section("sensors", _sensors(sample.sensors, width) or [_nothing(view, "none")], "now / critical"),
+        Section("sensors", sensors or [_nothing(view, "none")], "now / critical"),
         *rdma,
-        *rails,
+        *([Section("power rails", rails, "now")] if rails else []),
         *speed_section(view, width),
     ]
 
@@ -714,7 +711,7 @@ def _cpu(cpu: CpuReading, width: int) -> list[Row]:
         label("  load "),
         figure(numbers.rate(cpu.load1, 5).strip()),
     ]
-    rows = [bar_row("all cores", None if percent is None else percent / 100, "cpu", after, width, _TAIL)]
+    rows = [percent_bar("all cores", percent, "cpu", after, width, _TAIL)]
     cores = cpu.core_percent
     if len(cores) > _MOST_CORE_BARS:
         rows += [_group(group, width) for group in cpu.groups]
@@ -777,12 +774,6 @@ def _nothing(view: NodeView, words: str) -> Row:
     return [label("–" if view.sample is None or view.scrape is not None else words)]
 
 
-def _sensors(sensors: Sequence[SensorReading], width: int) -> list[Row]:
-    each = width // 2
-    cells = [fit_row(_sensor(sensor, each), each) for sensor in sensors]
-    return beside(cells, 2)
-
-
 def _sensor(sensor: SensorReading, width: int) -> Row:
     heat, critical = sensor.temperature_c, sensor.critical_c
     role = "text" if not critical else share_role(100 * heat / critical, 90, 98)
@@ -791,12 +782,6 @@ def _sensor(sensor: SensorReading, width: int) -> Row:
         figure(numbers.count(heat, 4), role),
         label(f"/{critical:.0f} °C" if critical is not None else " °C"),
     ]
-
-
-def _rails(rails: Sequence[PowerRail], width: int) -> list[Row]:
-    each = width // 2
-    cells = [fit_row(_rail(rail, each), each) for rail in rails]
-    return beside(cells, 2)
 
 
 def _rail(rail: PowerRail, width: int) -> Row:
@@ -926,18 +911,11 @@ def _graphs(view: NodeView) -> list[Graph]:
     history = view.history
     cpu = _full("CPU", "cpu", history.cpu_percent)
     memory = _full("memory", "memory", history.memory_percent)
-    network = Graph(
-        [label("network "), ("▲in ", "prompt"), ("▼out", "generation")],
-        history.rx_bytes_per_s,
-        "prompt",
-        lambda top: numbers.data_rate(top, 9).strip(),
-        1000.0,
-        over=history.tx_bytes_per_s,
-        over_gradient="generation",
-        mirror=True,
-    )
+    network = _in_and_out("network", history.rx_bytes_per_s, history.tx_bytes_per_s)
     headroom = _upto("headroom", "memory", history.headroom_gib, " GiB")
-    rdma = [_rdma(view)] if _has_rdma(view) else []
+    ports = view.sample.network if view.sample is not None else ()
+    rdma = [_in_and_out("RDMA", history.rdma_rx_bytes_per_s, history.rdma_tx_bytes_per_s)]
+    rdma = rdma if any(port.kind == RDMA for port in ports) else []
     if view.sample is not None and not view.sample.gpus:
         return [cpu, memory, network, headroom, *rdma]
     heat = _full("temperature", "load", history.temperature_c, "100 °C")
@@ -955,19 +933,15 @@ def _graphs(view: NodeView) -> list[Graph]:
     ]
 
 
-def _has_rdma(view: NodeView) -> bool:
-    ports = view.sample.network if view.sample is not None else ()
-    return any(port.kind == RDMA for port in ports)
-
-
-def _rdma(view: NodeView) -> Graph:
+def _in_and_out(name: str, rx: Series, tx: Series) -> Graph:
+    """Return a graph of bytes per second: received above the centre line, sent below it."""
     return Graph(
-        [label("RDMA "), ("▲in ", "prompt"), ("▼out", "generation")],
-        view.history.rdma_rx_bytes_per_s,
+        [label(f"{name} "), ("▲in ", "prompt"), ("▼out", "generation")],
+        rx,
         "prompt",
         lambda top: numbers.data_rate(top, 9).strip(),
         1000.0,
-        over=view.history.rdma_tx_bytes_per_s,
+        over=tx,
         over_gradient="generation",
         mirror=True,
     )

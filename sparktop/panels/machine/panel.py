@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from sparktop.panels.parts.figures import (
     figure,
     has_failed,
     is_stale,
+    known_total,
     label,
     read_by,
     share_role,
@@ -359,7 +360,7 @@ def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, 
     """Return (mean use in percent, power in watts of all together, the hottest GPU); None where unknown."""
     use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
-    return sum(use) / len(use) if use else None, _total(gpu.power_w for gpu in gpus), hottest
+    return sum(use) / len(use) if use else None, known_total(gpu.power_w for gpu in gpus), hottest
 
 
 def _heat(gpu: GpuReading) -> float:
@@ -381,9 +382,9 @@ def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
     rows = [_in_out(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in others]
     ports = [link for link in up if link.kind == RDMA]
     if ports:
-        rx = _total(link.rx_bytes_per_s for link in ports)
-        tx = _total(link.tx_bytes_per_s for link in ports)
-        failed = _total(link.errors_per_s for link in ports)
+        rx = known_total(link.rx_bytes_per_s for link in ports)
+        tx = known_total(link.tx_bytes_per_s for link in ports)
+        failed = known_total(link.errors_per_s for link in ports)
         row = _in_out(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
         if failed:
             row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "warn"))
@@ -394,11 +395,6 @@ def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
 
 def _traffic(reading: NetworkReading) -> float:
     return (reading.rx_bytes_per_s or 0.0) + (reading.tx_bytes_per_s or 0.0)
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _in_out(rx: float | None, tx: float | None, name: str) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from string import ascii_uppercase
 
@@ -321,6 +321,22 @@ def beside(cells: Sequence[Row], columns: int) -> list[Row]:
         [run for cell in cells[start : start + columns] for run in cell]
         for start in range(0, len(cells), columns)
     ]
+
+
+def two_columns(rows: Iterable[Row], width: int) -> list[Row]:
+    """Return rows of `width` cells with two of `rows` side by side in each."""
+    return beside([fit_row(row, width // 2) for row in rows], 2)
+
+
+def percent_bar(name: str, percent: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:
+    """Return what `bar_row` does for a percentage (0 to 100); None if it is unknown."""
+    return bar_row(name, None if percent is None else percent / 100, gradient, after, width, tail)
+
+
+def known_total(values: Iterable[float | None]) -> float | None:
+    """Return the sum of those values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def bar_row(name: str, share: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:

@@ -30,15 +30,16 @@ from sparktop.panels.parts.figures import (
     WIDE_FACTS,
     Section,
     alarm,
-    bar_row,
     bar_runs,
     fact,
     facts,
     figure,
+    known_total,
     label,
     latency_role,
     live_words,
     name_width,
+    percent_bar,
     percent_run,
     quantile_text,
     rate_words,
@@ -194,8 +195,7 @@ def _machine(view: BackendView, node: NodeView | None, device: int | None) -> Ro
         return [label("".join("–".rjust(_WIDTHS[name]) for name in _TITLES))]
     gpus = [gpu for gpu in sample.gpus if gpu.index == device] or list(sample.gpus)
     clocks = [gpu.sm_clock_mhz for gpu in gpus if gpu.sm_clock_mhz is not None]
-    powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
-    clock, power = min(clocks, default=None), sum(powers) if powers else None
+    clock, power = min(clocks, default=None), known_total(gpu.power_w for gpu in gpus)
     rdma = _rdma(sample)
     cells = {
         "clock": "–" if clock is None else f"{clock}",
@@ -212,19 +212,14 @@ def _machine(view: BackendView, node: NodeView | None, device: int | None) -> Ro
 def _rdma(sample: NodeSample) -> float | None:
     """Return the traffic of a machine's RDMA ports, in and out, in bytes per second; None if unknown."""
     ports = [port for port in sample.network if port.kind == "rdma" and port.up is not False]
-    rates = [
-        rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s) if rate is not None
-    ]
-    return sum(rates) if rates else None
+    return known_total(rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s))
 
 
 def _worker_percent(view: BackendView, node: NodeView) -> float | None:
     """Return the CPU use of the backend's processes on a node, in percent of a core; None if unknown."""
     ours = {one.pid for one in node.engine_processes if one.backend in {view.name, None}}
     table = node.sample.processes if node.sample is not None else None
-    used = [one.cpu_percent for one in (table.processes if table else ()) if one.pid in ours]
-    known = [percent for percent in used if percent is not None]
-    return sum(known) if known else None
+    return known_total(one.cpu_percent for one in (table.processes if table else ()) if one.pid in ours)
 
 
 def _busiest(found: RanksView) -> Communicator | None:
@@ -387,8 +382,7 @@ def _load(view: BackendView, width: int) -> list[Row]:
         figure(numbers.count(used, 6)),
         label(f" of {numbers.count(capacity, 5).strip()} tok"),
     ]
-    share = None if percent is None else percent / 100
-    return [*facts(cells, width), bar_row("KV cache", share, "memory", after, width, 24)]
+    return [*facts(cells, width), percent_bar("KV cache", percent, "memory", after, width, 24)]
 
 
 def _throughput(view: BackendView, width: int) -> list[Row]:
@@ -455,15 +449,8 @@ def _cache(view: BackendView, width: int) -> list[Row]:
         ),
     ]
     return [
-        bar_row("hits", None if hits is None else hits / 100, "prompt", percent_run(hits), width, 5),
-        bar_row(
-            "accepted",
-            None if accepted is None else accepted / 100,
-            "generation",
-            percent_run(accepted),
-            width,
-            5,
-        ),
+        percent_bar("hits", hits, "prompt", percent_run(hits), width, 5),
+        percent_bar("accepted", accepted, "generation", percent_run(accepted), width, 5),
         *facts(cells, width),
         *_positions(view, width),
         *_verdict(view, width),
@@ -510,8 +497,8 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
         label(" tok/s" if limit is None else f" of {numbers.rate(limit, 4).strip()} tok/s"),
     ]
     return [
-        bar_row("memory", None if percent is None else percent / 100, "load", after, width, 24),
-        bar_row("per stream", None if of_limit is None else of_limit / 100, "load", below, width, 24),
+        percent_bar("memory", percent, "load", after, width, 24),
+        percent_bar("per stream", of_limit, "load", below, width, 24),
     ]
 
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import duration_words, range_words
+from sparktop.model.countdown import Countdown
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep import Countdown, LevelKey, SweepStatus, SweepView
+from sparktop.model.sweep import LevelKey, SweepStatus, SweepView
 from sparktop.panels.parts.figures import bar_runs, figure, flowed, heading, label, sentence_rows, wrapped
 from sparktop.panels.parts.text import Row, fit_row, name_tab, row_width, tab
 from sparktop.panels.sweep.curves import has_one_level, least_plots_height, legend_rows, plots_rows

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import range_words
 from sparktop.model.balance import Balance
+from sparktop.model.countdown import Countdown
 from sparktop.model.load import LevelEnded, LoadKind, LoadPoint, RequestEnded
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep import (
     BackendShare,
-    Countdown,
     LevelEvidence,
     LevelKey,
     Moment,

@@ -16,8 +16,8 @@ from sparktop.analysis.state import verdict, wall_of
 from sparktop.config.keys import KEYS, Key
 from sparktop.errors import UsageError
 from sparktop.model.balance import BalanceWord, leading
+from sparktop.model.countdown import Countdown
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.model.sweep import Countdown
 from sparktop.model.text import clean
 from sparktop.panels.board.bars import header_row, scroll_keys, time_bar_row, time_of
 from sparktop.panels.board.layout import Boxes, Drawn, PanelKey

@@ -40,17 +40,153 @@ _REST_S = 0.05
 _MOST_PREVIEWS = 20
 
 
-class HistoryTable(CanvasScreen):
-    """Shows the table of stored results; subclasses add the actions on results."""
+# The full screen that compares two results before and after a change, one pair of targets at a time.
+
+
+DIFFERENCE_KEYS = (
+    Key("back", ("escape",), "esc", "back", "back to the history", "back"),
+    Key("swap", ("v",), "v", "swap", "swap before and after", "swap"),
+    Key("pair", ("tab", "right"), "tab →", "pair(1)", "the next pair of targets", "next pair"),
+    Key("pair-back", ("shift+tab", "left"), "←", "pair(-1)", "the pair of targets before"),
+    Key("down", ("down", "j"), "↓ j", "scroll_by(1)", "scroll down", "scroll"),
+    Key("up", ("up", "k"), "↑ k", "scroll_by(-1)", "scroll up"),
+    Key("page-down", ("pagedown", "space"), "PgDn", "page(1)", "scroll by a screen (space too)"),
+    Key("page-up", ("pageup",), "PgUp", "page(-1)", "scroll back by a screen"),
+    Key("first", ("home",), "home", "page(-1000)", "to the beginning"),
+    Key("last", ("end",), "end", "page(1000)", "to the end"),
+    Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
+    Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
+)
+"""The keys of this screen, in the order of the help."""
+
+
+class DifferenceScreen(CanvasScreen):
+    """Shows the changes from one result to another."""
+
+    DEFAULT_CSS = "DifferenceScreen { background: $background; }"
+
+    def __init__(self, styles: RoleStyles, before: Compared, after: Compared) -> None:
+        """Show the changes from `before` to `after`."""
+        super().__init__(styles, DIFFERENCE_KEYS)
+        self._before, self._after = before, after
+        self._at = 0
+        self._scroll = 0
+        self._make()
+
+    def _make(self) -> None:
+        """Compute the changes of the metrics for the selected pair of targets."""
+        self._pairs = series_pairs(self._before.series, self._after.series)
+        first, second = self._pairs[self._at]
+        self._shown = labelled(self._before, first, self._after, second)
+        self._simulated = first.simulated or second.simulated
+
+    def _rows(self, width: int, height: int) -> list[Row]:
+        self._scroll = max(0, min(self._scroll, len(difference_rows(self._shown, width)) - (height - 2)))
+        several = f"pair {self._at + 1} of {len(self._pairs)}" if len(self._pairs) > 1 else ""
+        return difference_screen(
+            self._shown, width, height, simulated=self._simulated, pair=several, scroll=self._scroll
+        )
+
+    def _footer(self) -> list[tuple[str, str]]:
+        keys = super()._footer()
+        return keys if len(self._pairs) > 1 else [(key, word) for key, word in keys if key != "tab →"]
+
+    def action_swap(self) -> None:
+        """Swap the results before and after; the pair of targets stays."""
+        first, second = self._pairs[self._at]
+        self._before, self._after = self._after, self._before
+        # The same pair as before the swap, at whatever index it has now.
+        pairs = series_pairs(self._before.series, self._after.series)
+        self._at = next((at for at, pair in enumerate(pairs) if pair[0] is second and pair[1] is first), 0)
+        self._make()
+        self._paint()
+
+    def action_pair(self, step: int) -> None:
+        """Change to the next (1) or previous (-1) pair of targets."""
+        self._at = (self._at + step) % len(self._pairs)
+        self._scroll = 0
+        self._make()
+        self._paint()
+
+    def action_scroll_by(self, step: int) -> None:
+        """Scroll by `step` rows."""
+        self._scroll += step
+        self._paint()
+
+    def action_page(self, step: int) -> None:
+        """Scroll by `step` screens."""
+        self.action_scroll_by(step * max(1, self.size.height - 4))
+
+    def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
+        """Scroll by three rows per step of the mouse wheel."""
+        message.stop()
+        self.action_scroll_by(3 * message.direction)
+
+
+HISTORY_KEYS = (
+    Key("open", ("enter",), "enter", "open", "open the result on the full screen", "open"),
+    Key("back", ("escape",), "esc", "back", "drop the search, then the marks; then back", "back"),
+    Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
+    Key("mark", ("space",), "space", "mark", "mark the result, or unmark it, and go to the next", "mark ↓"),
+    Key("compare", ("c",), "c", "compare", "compare two marked results, or one marked with this", "compare"),
+    Key("search", ("slash",), "/", "ask('search')", "search in name, targets, model, status, day", "find"),
+    Key(
+        "delete",
+        ("d", "delete"),
+        "d",
+        "delete",
+        "delete the marked results or this one; asks first",
+        "delete",
+    ),
+    Key("import", ("i",), "i", "ask('import')", "bring in a result file of another tool", "import"),
+    Key("report", ("f2",), "F2", "report", "save a report (HTML and Markdown) in this folder", "report"),
+    Key("path", ("f",), "f", "path", "show the path of the file", "path"),
+    Key("down", ("down", "j"), "↓ j", "select(1)", "next result"),
+    Key("up", ("up", "k"), "↑ k", "select(-1)", "result before"),
+    Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further"),
+    Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen back"),
+    Key("first", ("home",), "home", "select(-1000000)", "the newest result"),
+    Key("last", ("end",), "end", "select(1000000)", "the oldest result"),
+    Key("complete", ("tab",), "tab", "complete", "complete the path of a file to bring in"),
+    Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
+)
+"""The keys of this screen, in the order of the footer and the help."""
+_MOST_NAMED = 8
+"""Results that the question before a deletion names."""
+
+
+class Asked(Enum):
+    """The purposes for which the input line can be open; each value is the line's placeholder text."""
+
+    SEARCH = "find: words in name, targets, model, status, day … esc drops it"
+    IMPORT = "result file of llama-benchy, aiperf, guidellm or vllm bench serve: tab completes"
+
+
+class HistoryScreen(CanvasScreen):
+    """The table of all stored results, with the actions on them."""
+
+    DEFAULT_CSS = """
+    HistoryScreen { background: $background; }
+    HistoryScreen > Input {
+        dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
+    }
+    HistoryScreen > Input:focus { border: none; }
+    HistoryScreen > Input.asking { display: block; }
+    """
 
     def __init__(
-        self, styles: RoleStyles, history: History, keys: Sequence[Key], marked: Sequence[str] = ()
+        self,
+        styles: RoleStyles,
+        history: History,
+        open_source: Callable[[SweepSource], None],
+        *,
+        marked: Sequence[str] = (),
     ) -> None:
-        """Show the results in `history`; `keys` is the table of keys of this screen.
+        """Show `history`; `marked` are the keys of rows that are marked at first.
 
-        `marked` has the keys of the results that are marked at first.
+        `open_source` is called to show a result on the full screen.
         """
-        super().__init__(styles, keys)
+        super().__init__(styles, HISTORY_KEYS)
         self._history = history
         self._all: list[HistoryRow] = []
         self._found: list[HistoryRow] = []
@@ -66,6 +202,13 @@ class HistoryTable(CanvasScreen):
         """The row whose file was read last for the preview, or is being read."""
         self._previews: dict[str, tuple[HistoryRow, SweepView | None]] = {}
         """Views of results by key, with the row of the file that was read; None if it cannot be read."""
+        self._open_source = open_source
+        self._asked: Asked | None = None
+
+    def compose(self) -> ComposeResult:
+        """Yield the widget that shows all rows, and the input line, which is hidden at first."""
+        yield self.canvas
+        yield Input(id="line")
 
     def on_mount(self) -> None:
         """Scan the folder of results now, and then every few seconds."""
@@ -213,166 +356,6 @@ class HistoryTable(CanvasScreen):
         room = self._room
         self._first = max(0, min(len(self._found) - room, self._first + 3 * message.direction))
         self.action_select(max(self._first, min(self._first + room - 1, self._at)) - self._at)
-
-    def action_open(self) -> None:
-        """Show the result under the cursor on the full screen."""
-        raise NotImplementedError
-
-
-# The full screen that compares two results before and after a change, one pair of targets at a time.
-
-
-DIFFERENCE_KEYS = (
-    Key("back", ("escape",), "esc", "back", "back to the history", "back"),
-    Key("swap", ("v",), "v", "swap", "swap before and after", "swap"),
-    Key("pair", ("tab", "right"), "tab →", "pair(1)", "the next pair of targets", "next pair"),
-    Key("pair-back", ("shift+tab", "left"), "←", "pair(-1)", "the pair of targets before"),
-    Key("down", ("down", "j"), "↓ j", "scroll_by(1)", "scroll down", "scroll"),
-    Key("up", ("up", "k"), "↑ k", "scroll_by(-1)", "scroll up"),
-    Key("page-down", ("pagedown", "space"), "PgDn", "page(1)", "scroll by a screen (space too)"),
-    Key("page-up", ("pageup",), "PgUp", "page(-1)", "scroll back by a screen"),
-    Key("first", ("home",), "home", "page(-1000)", "to the beginning"),
-    Key("last", ("end",), "end", "page(1000)", "to the end"),
-    Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
-    Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
-)
-"""The keys of this screen, in the order of the help."""
-
-
-class DifferenceScreen(CanvasScreen):
-    """Shows the changes from one result to another."""
-
-    DEFAULT_CSS = "DifferenceScreen { background: $background; }"
-
-    def __init__(self, styles: RoleStyles, before: Compared, after: Compared) -> None:
-        """Show the changes from `before` to `after`."""
-        super().__init__(styles, DIFFERENCE_KEYS)
-        self._before, self._after = before, after
-        self._at = 0
-        self._scroll = 0
-        self._make()
-
-    def _make(self) -> None:
-        """Compute the changes of the metrics for the selected pair of targets."""
-        self._pairs = series_pairs(self._before.series, self._after.series)
-        first, second = self._pairs[self._at]
-        self._shown = labelled(self._before, first, self._after, second)
-        self._simulated = first.simulated or second.simulated
-
-    def _rows(self, width: int, height: int) -> list[Row]:
-        self._scroll = max(0, min(self._scroll, len(difference_rows(self._shown, width)) - (height - 2)))
-        several = f"pair {self._at + 1} of {len(self._pairs)}" if len(self._pairs) > 1 else ""
-        return difference_screen(
-            self._shown, width, height, simulated=self._simulated, pair=several, scroll=self._scroll
-        )
-
-    def _footer(self) -> list[tuple[str, str]]:
-        keys = super()._footer()
-        return keys if len(self._pairs) > 1 else [(key, word) for key, word in keys if key != "tab →"]
-
-    def action_swap(self) -> None:
-        """Swap the results before and after; the pair of targets stays."""
-        first, second = self._pairs[self._at]
-        self._before, self._after = self._after, self._before
-        # The same pair as before the swap, at whatever index it has now.
-        pairs = series_pairs(self._before.series, self._after.series)
-        self._at = next((at for at, pair in enumerate(pairs) if pair[0] is second and pair[1] is first), 0)
-        self._make()
-        self._paint()
-
-    def action_pair(self, step: int) -> None:
-        """Change to the next (1) or previous (-1) pair of targets."""
-        self._at = (self._at + step) % len(self._pairs)
-        self._scroll = 0
-        self._make()
-        self._paint()
-
-    def action_scroll_by(self, step: int) -> None:
-        """Scroll by `step` rows."""
-        self._scroll += step
-        self._paint()
-
-    def action_page(self, step: int) -> None:
-        """Scroll by `step` screens."""
-        self.action_scroll_by(step * max(1, self.size.height - 4))
-
-    def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
-        """Scroll by three rows per step of the mouse wheel."""
-        message.stop()
-        self.action_scroll_by(3 * message.direction)
-
-
-HISTORY_KEYS = (
-    Key("open", ("enter",), "enter", "open", "open the result on the full screen", "open"),
-    Key("back", ("escape",), "esc", "back", "drop the search, then the marks; then back", "back"),
-    Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
-    Key("mark", ("space",), "space", "mark", "mark the result, or unmark it, and go to the next", "mark ↓"),
-    Key("compare", ("c",), "c", "compare", "compare two marked results, or one marked with this", "compare"),
-    Key("search", ("slash",), "/", "ask('search')", "search in name, targets, model, status, day", "find"),
-    Key(
-        "delete",
-        ("d", "delete"),
-        "d",
-        "delete",
-        "delete the marked results or this one; asks first",
-        "delete",
-    ),
-    Key("import", ("i",), "i", "ask('import')", "bring in a result file of another tool", "import"),
-    Key("report", ("f2",), "F2", "report", "save a report (HTML and Markdown) in this folder", "report"),
-    Key("path", ("f",), "f", "path", "show the path of the file", "path"),
-    Key("down", ("down", "j"), "↓ j", "select(1)", "next result"),
-    Key("up", ("up", "k"), "↑ k", "select(-1)", "result before"),
-    Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further"),
-    Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen back"),
-    Key("first", ("home",), "home", "select(-1000000)", "the newest result"),
-    Key("last", ("end",), "end", "select(1000000)", "the oldest result"),
-    Key("complete", ("tab",), "tab", "complete", "complete the path of a file to bring in"),
-    Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
-)
-"""The keys of this screen, in the order of the footer and the help."""
-_MOST_NAMED = 8
-"""Results that the question before a deletion names."""
-
-
-class Asked(Enum):
-    """The purposes for which the input line can be open; each value is the line's placeholder text."""
-
-    SEARCH = "find: words in name, targets, model, status, day … esc drops it"
-    IMPORT = "result file of llama-benchy, aiperf, guidellm or vllm bench serve: tab completes"
-
-
-class HistoryScreen(HistoryTable):
-    """The table of all stored results, with the actions on them."""
-
-    DEFAULT_CSS = """
-    HistoryScreen { background: $background; }
-    HistoryScreen > Input {
-        dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
-    }
-    HistoryScreen > Input:focus { border: none; }
-    HistoryScreen > Input.asking { display: block; }
-    """
-
-    def __init__(
-        self,
-        styles: RoleStyles,
-        history: History,
-        open_source: Callable[[SweepSource], None],
-        *,
-        marked: Sequence[str] = (),
-    ) -> None:
-        """Show `history`; `marked` are the keys of rows that are marked at first.
-
-        `open_source` is called to show a result on the full screen.
-        """
-        super().__init__(styles, history, HISTORY_KEYS, marked)
-        self._open_source = open_source
-        self._asked: Asked | None = None
-
-    def compose(self) -> ComposeResult:
-        """Yield the widget that shows all rows, and the input line, which is hidden at first."""
-        yield self.canvas
-        yield Input(id="line")
 
     # Actions on results
 
