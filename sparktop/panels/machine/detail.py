@@ -87,6 +87,7 @@ from sparktop.panels.parts.text import (
     in_role,
     name_tab,
     row_width,
+    shortened,
     spread_row,
 )
 
@@ -493,8 +494,8 @@ def _window(memory: MemoryReading) -> str:
     return "from huge pages" if memory.huge_pages else "now"
 
 
-_ROOM_FOR_WHY = 28
-"""Cells for the headroom and for why free CMA memory is not part of it."""
+_HEADROOM_CELLS = 9
+"""Most cells of the headroom itself."""
 
 
 def _headroom(memory: MemoryReading, width: int) -> Row:
@@ -504,18 +505,18 @@ def _headroom(memory: MemoryReading, width: int) -> Row:
     kexec handover keeps that memory, the kernel's option that gives it back is named.
     """
     headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
-    words = "" if available is None else f" = {available / 2**30:.1f} available"
-    if words and cma:
-        words += f" − {cma / 2**30:.1f} CMA free"
-    if words and memory.handover_bytes:
-        words += " (KHO: kho=off)"
-    elif words and cma and width - name_width(width) - cell_width(words) >= _ROOM_FOR_WHY:
-        words += " (for drivers only)"
-    return [
-        label("headroom", name_width(width)),
-        figure(numbers.data(headroom, 9).strip()),
-        label(words),
-    ]
+    row: Row = [label("headroom", name_width(width)), figure(numbers.data(headroom, 9).strip())]
+    if available is None:
+        return row
+    kept = " (KHO: kho=off)" if memory.handover_bytes else ""
+    ends = [kept]
+    if cma:
+        less = f" − {cma / 2**30:.1f} CMA"
+        ends = [f"{less} free{kept or ' (for drivers only)'}", f"{less} free", less]
+        ends[1:1] = [f"{less}{kept}"] if kept else []
+    words = f" = {available / 2**30:.1f} available"
+    room = width - name_width(width) - _HEADROOM_CELLS - cell_width(words)
+    return [*row, label(words + next((end for end in ends if cell_width(end) <= room), ends[-1]))]
 
 
 def _trend(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
@@ -833,7 +834,7 @@ def drawn_node_detail(
     """
     trouble = _trouble(view, width - 4)
     detail = Detail(
-        lead=[_serves(view, backends, width - 3), *(trouble or [_detail_speed(view)])],
+        lead=[_serves(view, backends, width - 3), *(trouble or [_detail_speed(view, width - 3)])],
         sections=node_sections(view, column_width(width)),
         graphs=_graphs(view),
         aside=node_aside(view, aside_width(width, 2)),
@@ -871,14 +872,16 @@ def _trouble(view: NodeView, width: int) -> list[Row]:
     return [[(line, failure_role(view))] for line in wrapped(said, width)]
 
 
-def _detail_speed(view: NodeView) -> Row:
-    """Return a row with the speed state of the GPUs, and its cause if known, else its reason."""
+def _detail_speed(view: NodeView, width: int) -> Row:
+    """Return the speed state of the GPUs in `width` cells, and its cause if known, else its reason."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return [label("speed  "), label("no GPU here")]
     row: Row = [label("speed  "), (speed.word, speed_role(speed))]
     why = speed.cause or speed.reason
-    return [*row, label(": " if speed.cause else " because "), (why, "text")] if why else row
+    return (
+        shortened([*row, label(": " if speed.cause else " because "), (why, "text")], width) if why else row
+    )
 
 
 def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
