@@ -645,19 +645,20 @@ def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
     Their value is the percent of the last minute in which a GPU was throttled. A power cap is expected, so
     its alert has the severity INFO.
     """
-    worst, sample = track.throttled, track.view.sample
+    sample = track.view.sample
+    index, percents, covered_s = track.throttled or (None, {}, None)
     several = sample is not None and len(sample.gpus) > 1
-    known = worst is not None and worst.covered_s >= LEAST_COVERED_S
+    known = covered_s is not None and covered_s >= LEAST_COVERED_S
     for name, severity in (("throttled", Severity.WARNING), ("power-cap", Severity.INFO)):
         shares = {
             reason: percent
-            for reason, percent in (worst.percent.items() if worst else ())
+            for reason, percent in percents.items()
             if reason not in BY_CHOICE and (reason == POWER_CAP) == (name == "power-cap")
         }
         reason = max(shares, key=lambda each: shares[each], default="")
 
         def message(reason: str = reason, percent: float = shares.get(reason, 0.0)) -> str:
-            gpu = f"GPU {worst.index} " if worst and several else ""
+            gpu = "" if index is None or not several else f"GPU {index} "
             return f"{gpu}throttled {percent:.0f} % of the last minute: {reason}"
 
         warn = thresholds.throttled_warn_percent
@@ -671,7 +672,7 @@ def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
             severity=severity,
             unit="percent",
             quantity="throttled",
-            window_s=worst.covered_s if worst else None,
+            window_s=covered_s,
             more={"reason": reason},
         )
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
-from msgspec import Struct, field, structs
+from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import MachineLook
@@ -239,7 +239,7 @@ class NodeTrack:
             self.view,
             headroom=headroom(self._trend, left_gib.last, limits[2] if limits else None),
             speed=worst(self._paces),
-            throttled_percent=self.throttled.percent if self.throttled else {},
+            throttled_percent=self.throttled[1] if self.throttled else {},
             gpus_lost=self.roll.call(newest),
         )
         until_s = self.view.headroom.until_limit_s
@@ -528,14 +528,9 @@ _NOTHING_S = 1e-6
 _Shares = Mapping[str, float | None]
 
 
-class WorstGpu(Struct, frozen=True):
-    """The GPU with the largest throttled share."""
-
-    index: int
-    percent: Mapping[str, float] = field(default_factory=dict)
-    """Throttled share by reason, in percent of the known time."""
-    covered_s: float = 0.0
-    """Seconds of the last minute for which the shares are known."""
+WorstGpu = tuple[int, Mapping[str, float], float]
+"""The GPU with the largest throttled share: its index, its shares by reason in percent of the known time, and
+the seconds of the last minute for which they are known."""
 
 
 class ThrottledMinute:
@@ -581,7 +576,7 @@ class ThrottledMinute:
             return None
         index = max(known, key=lambda one: max(known[one].values()))
         covered_s = max(seconds for _, seconds in self._sums[index].values())
-        return WorstGpu(index, known[index], covered_s)
+        return index, known[index], covered_s
 
     def _count(self, samples: Iterable[tuple[int, _Shares]], span_s: float) -> None:
         for index, shares in samples:
