@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tables import Figure
 
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_reference
@@ -77,7 +78,10 @@ def series_of_runs(runs: Runs) -> list[Series]:
         Series(
             name,
             tuple(
-                SeriesLevel(Load(level, 1024, 128), {metric: _figure(one) for metric, one in values.items()})
+                SeriesLevel(
+                    Load(concurrency_point(level), 1024, 128),
+                    {metric: _figure(one) for metric, one in values.items()},
+                )
                 for level, values in levels.items()
             ),
             source="made",

@@ -135,11 +135,11 @@ def _joined(
     Raises:
         UsageError: a file cannot be read, or `first` has no target of this name.
     """
-    from sparktop.sweep.compare.joined import NamedResult, can_join, joined  # late: as above
+    from sparktop.sweep.compare.joined import can_join, joined  # late: as above
     from sparktop.sweep.result.store import load
 
     own = _of_target(load(Path(first)), target)
-    named, rest = [NamedResult(clean(Path(first).stem, 60), own)], []
+    named, rest = [(clean(Path(first).stem, 60), own)], []
     parts = {clean(Path(first).name, 60): own}
     for other in others:
         result = load(Path(other)) if _is_own(other) else None
@@ -151,7 +151,7 @@ def _joined(
             continue
         alone = target is not None and result.target(target) is not None
         part = _of_target(result, target if alone else None)
-        named.append(NamedResult(clean(Path(other).stem, 60), part))
+        named.append((clean(Path(other).stem, 60), part))
         parts[clean(Path(other).name, 60)] = part
     return joined(named), rest, parts
 

@@ -57,6 +57,11 @@ class LoadPoint(Struct, frozen=True):
     """Name of the recorded traffic whose mean rate this is; None for arrivals that are drawn."""
 
     @property
+    def concurrency(self) -> int:
+        """The number of requests at the same time; 0 on another axis."""
+        return int(self.value) if self.kind is LoadKind.CONCURRENCY else 0
+
+    @property
     def words(self) -> str:
         """The value as a user writes it: "8", "1.5", or "0.5..4" for a rising one."""
         first = f"{self.value:g}"

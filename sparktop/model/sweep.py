@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from sparktop.model.activity import Activities
 from sparktop.model.balance import Balance
 from sparktop.model.judgement import NO_DIFFERENCE
-from sparktop.model.load import LoadPoint, OnAxis
+from sparktop.model.load import LoadPoint
 from sparktop.model.time_range import TimeRange
 
 NOT_CERTAIN = "not certain"
@@ -76,14 +76,13 @@ class Value(Struct, frozen=True):
         )
 
 
-class CurvePoint(OnAxis, Struct, frozen=True):
-    """A point of a curve: the value of a metric at one concurrency."""
+class CurvePoint(Struct, frozen=True):
+    """A point of a curve: the value of a metric at one point of the axis."""
 
-    concurrency: int
+    point: LoadPoint
     value: Value
     doubtful: bool = False
     """Whether a mark of the level says that the value is unreliable."""
-    position: LoadPoint | None = None
     missed: bool = False
     """Whether too few requests met the condition that the plot shows."""
 
@@ -127,13 +126,13 @@ class CurvePlot(Struct, frozen=True):
     """Whether the plot shows the quantile that a condition limits, or the share that met all of them."""
 
 
-class ComparedLevel(OnAxis, Struct, frozen=True):
-    """The values of all targets for one metric at one concurrency, with the result of significance tests.
+class ComparedLevel(Struct, frozen=True):
+    """The values of all targets for one metric at one level, with the result of significance tests.
 
     Its fields call each compared target, or series of a file or publication, a "column".
     """
 
-    concurrency: int
+    point: LoadPoint
     values: tuple[Value | None, ...]
     """The values in the order of `Topologies.columns`; None where a target has no value."""
     winner: str | None = None
@@ -151,7 +150,6 @@ class ComparedLevel(OnAxis, Struct, frozen=True):
     significant: bool | None = None
     """Whether `ahead` is significantly better than every other column; None: single runs cannot be tested."""
     prompt_tokens: int | None = None
-    position: LoadPoint | None = None
     depth: int = 0
     """Tokens of context before the prompt."""
     where: str = ""
@@ -173,11 +171,11 @@ class ComparedMetric(Struct, frozen=True):
     """Differences up to this many percent of the smaller value never count as significant."""
 
 
-class SplitRow(OnAxis, Struct, frozen=True):
+class SplitRow(Struct, frozen=True):
     """How a router distributed the requests of one level over its backends."""
 
     target: str
-    concurrency: int
+    point: LoadPoint
     requests: Mapping[str, int]
     """Number of requests by backend, summed over all runs."""
     overhead: str | None = None
@@ -188,22 +186,20 @@ class SplitRow(OnAxis, Struct, frozen=True):
     """How uneven the distribution was in single runs, in words; None where that is unknown."""
     balance_word: str | None = None
     prompt_tokens: int | None = None
-    position: LoadPoint | None = None
     depth: int = 0
     """Tokens of context before the prompt."""
 
 
-class DeviationRow(OnAxis, Struct, frozen=True):
+class DeviationRow(Struct, frozen=True):
     """Two targets of which one varies more from run to run, by the standard deviations of a metric."""
 
     metric: str
-    concurrency: int
+    point: LoadPoint
     steady: str
     steady_std: float
     restless: str
     restless_std: float
     prompt_tokens: int | None = None
-    position: LoadPoint | None = None
     depth: int = 0
     """Tokens of context before the prompt."""
 
@@ -238,13 +234,13 @@ class Topologies(Struct, frozen=True):
         return several_lengths(levels) or several_lengths(split.prompt_tokens for split in self.splits)
 
 
-class DifferenceRow(OnAxis, Struct, frozen=True):
+class DifferenceRow(Struct, frozen=True):
     """The change of one metric at one level between two results."""
 
     title: str
     unit: str
     more_is_better: bool
-    concurrency: int
+    point: LoadPoint
     before: Value | None
     after: Value | None
     percent: float | None = None
@@ -257,7 +253,6 @@ class DifferenceRow(OnAxis, Struct, frozen=True):
     """Prompt length of the level; None where no concurrency was measured with several lengths."""
     noise_floor_percent: float = 0.0
     """Changes up to this many percent of the smaller value never count as significant."""
-    position: LoadPoint | None = None
     depth: int = 0
     """Tokens of context before the prompt."""
 

@@ -55,7 +55,7 @@ def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]
     printed_winners = re.findall(r"^\| c(\d+) .*`([a-z0-9-]+)` \(([+−]\d+) %\) +\|$", out, flags=re.MULTILINE)
     stated = load_reference(TOPOLOGIES).stated_winners
     expected = [
-        (concurrency, winner.winner, winner.percent)
+        (concurrency, winner["winner"], winner["percent"])
         for metric in ("decode_tps", "prefill_tps", "ttft_ms")
         for concurrency, winner in stated[metric].items()
     ]

@@ -70,7 +70,7 @@ def evidence() -> LevelEvidence:
 def published() -> Topologies:
     """Return the four published topologies."""
     reference = load_reference(REFERENCE)
-    return topologies(compare(reference.series, table=reference.rule), reference.series)
+    return topologies(compare(reference.series, table=reference.winner_vs), reference.series)
 
 
 def renamed(view: SweepView, name: str) -> SweepView:

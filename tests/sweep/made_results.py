@@ -16,6 +16,7 @@ from sparktop.model.load import (
     ResponseStarted,
     Tokens,
     TokenSource,
+    concurrency_point,
 )
 from sparktop.simulation.calibration import GX10_PATCHED
 from sparktop.simulation.engine import Engine
@@ -95,7 +96,10 @@ def made_series(
 ) -> Series:
     """Return a series with one metric: the values of its runs by concurrency."""
     levels = tuple(
-        SeriesLevel(Load(concurrency, 100, 4), {metric: value_of(sum(values) / len(values), values)})
+        SeriesLevel(
+            Load(concurrency_point(concurrency), 100, 4),
+            {metric: value_of(sum(values) / len(values), values)},
+        )
         for concurrency, values in by_concurrency.items()
     )
     return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")

@@ -18,14 +18,13 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import (
     ERROR_RATE,
     NOISE_FLOOR_PERCENT,
     Pair,
-    Proven,
     Ratio,
     proofs,
     ratio_of,
@@ -149,9 +148,10 @@ def _levels(
     count = len(alone)
     others = [one for one in series if one not in alone and one is not routed and not _is_router(one)]
     for level in routed.levels:
-        if level.load.position is not None:
+        concurrency = level.load.point.concurrency
+        if not concurrency:
             continue  # its load is not divided into numbers of requests
-        each, left = divmod(level.load.concurrency, count)
+        each, left = divmod(concurrency, count)
         parts = [_figure(one, each, level) for one in alone]
         known = [part for part in parts if part is not None and metric in part.figures]
         if left or not each or len(known) < count:
@@ -160,7 +160,7 @@ def _levels(
         reached = level.figures.get(metric)
         ratio = None if reached is None else ratio_of(reached, bound)
         yield EnginesLevel(
-            concurrency=level.load.concurrency,
+            concurrency=concurrency,
             each=each,
             bound=bound.mean,
             routed=None if reached is None else reached.mean,
@@ -169,7 +169,7 @@ def _levels(
             beyond=tuple(
                 one.name
                 for one in others
-                if (beside := _figure(one, level.load.concurrency, level)) is not None
+                if (beside := _figure(one, concurrency, level)) is not None
                 and metric in beside.figures
                 and _exceeds(
                     beside.figures[metric],
@@ -187,7 +187,11 @@ def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel 
     Return None if the series has no such level.
     """
     return next(
-        (level for level in series.levels if level.load == replace(like.load, concurrency=concurrency)),
+        (
+            level
+            for level in series.levels
+            if level.load == replace(like.load, point=concurrency_point(concurrency))
+        ),
         None,
     )
 
@@ -285,7 +289,7 @@ class _Table(Struct):
     rule: TableRule | None
     published: Mapping[str, str]
     """Source of each published series, by its name."""
-    proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]] = field(default_factory=dict)
+    proven: Mapping[tuple[str, Pair], Mapping[Load, Ratio]] = field(default_factory=dict)
     """Test results by metric and pair of targets, then by load; computed on construction."""
 
     def __post_init__(self) -> None:
@@ -312,10 +316,10 @@ class _Table(Struct):
     def change(self, metric: str, load: Load, one: str, other: str) -> Change:
         """Return the difference of target `one` from target `other`, and whether it is significant."""
         for pair in ((one, other), (other, one)):
-            proven = self.proven.get((metric, pair), {}).get(load)
-            if proven is not None:
-                ratio = proven.ratio if pair[0] == one else proven.ratio.inverse()
-                shown = proven.shown and ratio.beyond(self.floors[metric])
+            tested = self.proven.get((metric, pair), {}).get(load)
+            if tested is not None:
+                ratio = tested if pair[0] == one else tested.inverse()
+                shown = ratio.proven and ratio.beyond(self.floors[metric])
                 return Change(percent=ratio.percent, ratio_ci95=ratio.ci95, significant=shown)
         figures = self.figures(metric, load)
         untested = ratio_of(figures[one], figures[other])
@@ -354,7 +358,7 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
         vs, against = "runner-up", next(name for name, one in changes.items() if not one.significant)
     beside = changes[against]
     return ComparisonRow(
-        **axis_fields(load.concurrency, load.point),
+        **axis_fields(load.point.concurrency, load.point),
         metric=metric.name,
         pp=load.pp,
         tg=load.tg,

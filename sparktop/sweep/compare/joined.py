@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.load import TokenSource
@@ -17,11 +16,8 @@ _MAY_DIFFER = ("duration_s", "requests", "seed", "preset", "arrivals")
 """Parts of plans that are unknown in the joined plan if they differ."""
 
 
-class NamedResult(Struct, frozen=True):
-    """The result of a sweep, and the stem of its file's name, added to names that several sweeps have."""
-
-    stem: str
-    result: SweepResult
+NamedResult = tuple[str, SweepResult]
+"""The stem of the name of a sweep's file, added to target names that several sweeps have; and its result."""
 
 
 def can_join(first: SweepResult, other: SweepResult) -> bool:
@@ -39,7 +35,7 @@ def joined(named: Sequence[NamedResult]) -> SweepResult:
     common is unknown in the result, or the worst of all: it is complete only if all of them are.
     """
     names = _new_names(named)
-    parts = [_renamed(one.result, names[index]) for index, one in enumerate(named)]
+    parts = [_renamed(result, new) for (_, result), new in zip(named, names, strict=True)]
     if len(parts) == 1:
         return parts[0]
     ends = [one.finished_at for one in parts]
@@ -47,9 +43,9 @@ def joined(named: Sequence[NamedResult]) -> SweepResult:
     broken = [one for one in parts if one.status != "done"]
     series = [
         # Another file's server is never "the same server"; behind a router it has its name in its own file.
-        replace(line, name=names[index][line.name], source=f"{index} {one.stem}")
-        for index, one in enumerate(named)
-        for line in series_of(one.result)
+        replace(line, name=names[index][line.name], source=f"{index} {stem}")
+        for index, (stem, result) in enumerate(named)
+        for line in series_of(result)
     ]
     return parts[0].model_copy(
         update={
@@ -67,7 +63,7 @@ def joined(named: Sequence[NamedResult]) -> SweepResult:
             "comparison": compare(series) if len(series) > 1 else None,
             "slo": _slo(parts),
             "capacity": _capacity(parts),
-            "joined_from": tuple(one.stem for one in named),
+            "joined_from": tuple(stem for stem, _ in named),
         }
     )
 
@@ -85,15 +81,15 @@ def _asked(result: SweepResult) -> tuple[object, ...]:
 
 def _new_names(named: Sequence[NamedResult]) -> list[dict[str, str]]:
     """Return for each sweep the new name of each of its targets, all different."""
-    listed = [target.name for one in named for target in one.result.targets]
+    listed = [target.name for _, result in named for target in result.targets]
     taken = {name for name in listed if listed.count(name) == 1}
     found: list[dict[str, str]] = []
-    for one in named:
+    for stem, result in named:
         names: dict[str, str] = {}
-        for target in one.result.targets:
+        for target in result.targets:
             name = target.name
             if listed.count(name) > 1:
-                wish = f"{name}@{one.stem}"
+                wish = f"{name}@{stem}"
                 name = next(
                     free for n in count(1) if (free := wish if n == 1 else f"{wish}-{n}") not in taken
                 )

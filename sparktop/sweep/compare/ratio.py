@@ -63,6 +63,8 @@ class Ratio(Struct, frozen=True):
     """Variance between runs; None if a value has a single run: no test."""
     weight: float = 1.0
     """1 / (1 / runs of the first + 1 / runs of the second)."""
+    proven: bool = False
+    """Whether it is significant among all differences of its table, whatever the noise floor."""
 
     @property
     def percent(self) -> float:
@@ -107,14 +109,6 @@ class Ratio(Struct, frozen=True):
         return replace(self, ratio=1 / self.ratio, log_ratio=-self.log_ratio)
 
 
-class Proven(Struct, frozen=True):
-    """The ratio of two targets' values at a level, and whether the difference is significant."""
-
-    ratio: Ratio
-    """It has the mean variance of all levels of the two targets."""
-    shown: bool
-
-
 def ratio_of(first: Value, second: Value) -> Ratio | None:
     """Return the ratio `first` / `second`, tested if both have at least two runs.
 
@@ -137,17 +131,17 @@ def ratio_of(first: Value, second: Value) -> Ratio | None:
 
 def proofs(
     tests: Mapping[tuple[str, Pair], Mapping[Load, Ratio]],
-) -> dict[tuple[str, Pair], dict[Load, Proven]]:
-    """Test all differences of a table; return the results by (metric, pair of targets), then by load.
+) -> dict[tuple[str, Pair], dict[Load, Ratio]]:
+    """Test all differences of a table, and return which are proven: by (metric, pair of targets), then load.
 
-    `tests` has, by the same keys, the ratio of the two targets' values; every ratio has a p-value. The noise
-    floor is not considered here.
+    `tests` has, by the same keys, the ratio of the two targets' values; every ratio has a p-value. Those that
+    are returned have the mean variance of all levels of the two targets. The noise floor is not considered.
     """
     asked = {key: levels for key, levels in tests.items() if levels}
     tested = {key: _with_mean_spread(levels) for key, levels in asked.items()}
     differing = holm({key: _p_of_levels(levels, tested[key]) for key, levels in asked.items()})
     return {
-        key: {load: Proven(one, load in shown) for load, one in levels.items()}
+        key: {load: replace(one, proven=load in shown) for load, one in levels.items()}
         for key, levels in tested.items()
         for shown in [holm({load: _p(one) for load, one in levels.items()}) if key in differing else ()]
     }

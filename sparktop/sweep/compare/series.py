@@ -16,14 +16,14 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
+from sparktop.model.load import LoadMode, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
@@ -57,17 +57,14 @@ _SHAPES = {
 }
 
 
-class Load(OnAxis, Struct, frozen=True):
+class Load(Struct, frozen=True):
     """The load of a level: its point on the axis, and tokens of each request."""
 
-    concurrency: int
-    """Concurrent requests; 0 on another axis, on which `position` alone identifies the load."""
+    point: LoadPoint
     pp: int | None = None
     """Prompt tokens; None if unknown."""
     tg: int | None = None
     """Output tokens; None if unknown."""
-    position: LoadPoint | None = None
-    """The point on an axis other than concurrency; None on the latter."""
     depth: int = 0
     """Tokens of context before the prompt."""
 
@@ -75,13 +72,6 @@ class Load(OnAxis, Struct, frozen=True):
     def order(self) -> tuple[LoadPoint, int, int, int]:
         """The sort key: the point, then context, prompt and output tokens; unknown lengths are 0."""
         return self.point, self.depth, self.pp or 0, self.tg or 0
-
-
-def load_at(point: LoadPoint, pp: int | None = None, tg: int | None = None, depth: int = 0) -> Load:
-    """Return the load at `point` with these lengths in tokens."""
-    if point.kind is LoadKind.CONCURRENCY:
-        return Load(int(point.value), pp, tg, depth=depth)
-    return Load(0, pp, tg, point, depth)
 
 
 class SeriesLevel(Struct, frozen=True):
@@ -149,17 +139,6 @@ class Series(Struct, frozen=True):
     def metrics(self) -> set[str]:
         """Return the names of all metrics that have a value at one level or more."""
         return {name for level in self.levels for name in level.figures}
-
-
-class TableRule(Struct, frozen=True):
-    """What the percentages of a published table refer to.
-
-    A percentage is the winner's lead over the series `first` before the crossover, and over the series
-    `then` from the crossover on. The crossover is the first level at which another series becomes the best.
-    """
-
-    first: str
-    then: str
 
 
 def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
@@ -261,7 +240,7 @@ def _load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
     varies = level.agents is not None or level.replay is not None
     if level.has_other_prompt and level.counted_prompt_tokens is not None and not varies:
         length = max(0, round(level.counted_prompt_tokens) - level.depth)
-    return load_at(level.point, length, level.tg if level.tg is not None else tg, level.depth)
+    return Load(level.point, length, level.tg if level.tg is not None else tg, level.depth)
 
 
 def _merged_level(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
@@ -448,25 +427,15 @@ class _Target(_Strict):
     levels: tuple[_Level, ...]
 
 
-class StatedWinner(_Strict):
-    """The winner of a table row and its lead in percent, as the published table states them."""
+class TableRule(_Strict):
+    """What the percentages of a published table refer to.
 
-    winner: str
-    percent: float
+    A percentage is the winner's lead over the series `first` before the crossover, and over the series
+    `then` from the crossover on. The crossover is the first level at which another series becomes the best.
+    """
 
-
-class _Rule(_Strict):
     first: str
     then: str
-
-
-class StatedChanges(_Strict):
-    """Differences in percent between a series of a published table and the others, as stated by the table."""
-
-    baseline_of: str
-    metric: str
-    percent: dict[str, dict[int, float]]
-    """By name of the other series, then by concurrency."""
 
 
 class Reference(_Strict):
@@ -488,18 +457,16 @@ class Reference(_Strict):
     settings: dict[str, JsonValue]
     definitions: dict[str, str]
     targets: tuple[_Target, ...]
-    winner_vs: _Rule | None = None
-    stated_winners: dict[str, dict[int, StatedWinner]] = Field(default_factory=dict)
-    """The winners that the table itself names, by metric, then by concurrency."""
-    stated_changes: StatedChanges | None = None
+    winner_vs: TableRule | None = None
+    """What the table's percentages refer to; None if it states no percentages."""
+    stated_winners: dict[str, dict[int, dict[str, Any]]] = Field(default_factory=dict)
+    """`winner` and its lead in `percent` as the table itself names them, by metric, then by concurrency."""
+    stated_changes: dict[str, Any] | None = None
+    """Differences in percent that the table itself names: `percent` of the series `baseline_of` in `metric`,
+    by name of the other series, then by concurrency."""
     facts: dict[str, JsonValue] = Field(default_factory=dict)
     """Further facts that the source states, by name."""
     notes: tuple[str, ...] = ()
-
-    @property
-    def rule(self) -> TableRule | None:
-        """What the table's percentages refer to; None if it states no percentages."""
-        return None if self.winner_vs is None else TableRule(self.winner_vs.first, self.winner_vs.then)
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
@@ -576,7 +543,7 @@ def _series(file: Reference, target: _Target) -> Series:
 
 def _level(file: Reference, level: _Level) -> SeriesLevel:
     return SeriesLevel(
-        load=Load(level.concurrency, level.pp or file.pp, level.tg or file.tg),
+        load=Load(concurrency_point(level.concurrency), level.pp or file.pp, level.tg or file.tg),
         figures={name: _figure(value, level.stds.get(name)) for name, value in level.figures.items()},
         runs=file.runs,
         label=level.label,

@@ -16,7 +16,7 @@ from sparktop.graphics import svg
 from sparktop.graphics.axes import PlotAxis, nice_ceiling
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import tick
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
@@ -87,13 +87,15 @@ def _over_depths(series: Series) -> Iterator[Series]:
     several = len({pp for _, pp, _ in groups}) > 1
     for (point, pp, tg), levels in groups.items():
         name = f"{series.name} {point.short}" + (f", {pp or 0:,} in" if several else "")
-        placed = (replace(one, load=Load(one.load.depth + (pp or 0), pp, tg)) for one in levels)
+        placed = (
+            replace(one, load=Load(concurrency_point(one.load.depth + (pp or 0)), pp, tg)) for one in levels
+        )
         yield replace(series, name=name, levels=tuple(placed))
 
 
 def _over_lengths(series: Series) -> Series:
     levels = (
-        replace(level, load=Load(level.load.pp, level.load.pp, level.load.tg))
+        replace(level, load=Load(concurrency_point(level.load.pp), level.load.pp, level.load.tg))
         for level in series.levels
         if level.load.pp
     )

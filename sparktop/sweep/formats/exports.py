@@ -57,7 +57,7 @@ def series_to_csv(series: Sequence[Series]) -> str:
             figures = [level.figures.get(name) for name in known]
             cells = [getattr(figure, part, None) for figure in figures for part in ("mean", "std")]
             load, point = level.load, level.load.point
-            axis = (point.kind.value, point.words, load.concurrency or None)
+            axis = (point.kind.value, point.words, point.concurrency or None)
             writer.writerow([*words, *axis, load.pp, load.tg, load.depth, level.runs, *cells])
     return out.getvalue()
 

@@ -294,7 +294,7 @@ def _series(series: Series) -> dict[str, Any]:
 def _load(load: Load) -> dict[str, Any]:
     point = load.point
     return {
-        "concurrency": load.concurrency if load.position is None else None,
+        "concurrency": point.concurrency or None,
         "load": point.kind.value,
         "value": point.value,
         "pp": load.pp,
@@ -533,7 +533,7 @@ def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
     for one in series:
         if result.plan.preset == "batch-scaling":
             yield batch_scaling(one)
-        alone = [level for level in one.levels if level.load.concurrency == 1]
+        alone = [level for level in one.levels if level.load.point.concurrency == 1]
         if any(level.load.depth for level in one.levels):
             continue
         if len(alone) > 1:

@@ -22,7 +22,7 @@ from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import made_of
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at, loads, same_row
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, loads, same_row
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import level_split, run_shares
 from sparktop.sweep.result.results import (
@@ -74,12 +74,12 @@ def load_words(load: Load, *, lengths: bool = True) -> str:
 
 def load_of_level(level: LevelResult) -> Load:
     """Return the load of a level; lengths that it does not state are None."""
-    return load_at(level.point, level.pp, level.tg, level.depth)
+    return Load(level.point, level.pp, level.tg, level.depth)
 
 
 def load_of(row: ComparisonRow) -> Load:
     """Return the load of a row of a comparison."""
-    return load_at(row.point, row.pp, row.tg, row.depth)
+    return Load(row.point, row.pp, row.tg, row.depth)
 
 
 _HEADS = {
@@ -271,7 +271,7 @@ def contexts(series: Series) -> Grid:
         )
         for number, level in enumerate(_alone(series), start=1)
     )
-    refused = (load for load in series.refused if load.concurrency == 1)
+    refused = (load for load in series.refused if load.point.concurrency == 1)
     rows += tuple(
         ("❌", UNKNOWN if load.pp is None else f"{load.pp:,}", UNKNOWN, UNKNOWN) for load in refused
     )
@@ -347,7 +347,7 @@ def _signed(percent: float, digits: int) -> str:
 
 
 def _alone(series: Series) -> list[SeriesLevel]:
-    return [level for level in series.levels if level.load.concurrency == 1]
+    return [level for level in series.levels if level.load.point.concurrency == 1]
 
 
 def _find(series: Sequence[Series], load: Load, metric: str) -> Value | None:

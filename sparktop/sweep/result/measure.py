@@ -20,8 +20,6 @@ from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import (
     FirstToken,
     Level,
-    LevelEnded,
-    LevelStarted,
     LoadEvent,
     LoadMode,
     RequestEnded,
@@ -287,28 +285,6 @@ interrupt the window of `sustained_tps`."""
 
 Span = tuple[float, float]
 """A time interval (beginning, end) in seconds, which excludes its beginning and includes its end."""
-
-
-def split_levels(events: Iterable[LoadEvent]) -> Iterator[tuple[Level, list[LoadEvent]]]:
-    """Yield each level with the events between its start and its end.
-
-    A level without an end event extends to the start of the next level, or to the last event.
-    """
-    level: Level | None = None
-    inside: list[LoadEvent] = []
-    for event in events:
-        if isinstance(event, LevelStarted):
-            if level is not None:
-                yield level, inside
-            level, inside = event.level, []
-        elif isinstance(event, LevelEnded):
-            if level is not None:
-                yield level, inside
-            level = None
-        elif level is not None:
-            inside.append(event)
-    if level is not None:
-        yield level, inside
 
 
 def timed(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:

@@ -465,7 +465,7 @@ def _line(found: CapacityResult, name: str, seen: _Seen) -> CurveLine:
     for load, one in seen:
         if (known := _measured(one)) is not None:
             missed = one.met_percent is not None and one.met_percent < (one.needed_percent or 0.0)
-            points.append(CurvePoint(max(1, round(load)), known, position=found.point(load), missed=missed))
+            points.append(CurvePoint(found.point(load), known, missed=missed))
     return CurveLine(name, tuple(points))
 
 

@@ -119,7 +119,7 @@ def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:
 
 def _point(level: SeriesLevel, figure: Value) -> CurvePoint:
     doubtful = bool(set(level.validity) - _MILD)
-    return CurvePoint(level.load.concurrency, figure, doubtful, level.load.position)
+    return CurvePoint(level.load.point, figure, doubtful)
 
 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:

@@ -25,7 +25,6 @@ from sparktop.sweep.compare.series import (
     SeriesLevel,
     aligned,
     has_like_lengths,
-    load_at,
 )
 from sparktop.sweep.result.results import Change, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
@@ -132,7 +131,7 @@ def _renamed(series: Series, name: str) -> Series:
 
 
 def _load(row: ComparisonRow) -> Load:
-    return load_at(row.point, row.pp, row.tg, row.depth)
+    return Load(row.point, row.pp, row.tg, row.depth)
 
 
 def _figure(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Value | None:
@@ -151,8 +150,7 @@ def _row(name: str, load: Load, before: Value | None, after: Value | None, chang
         title=metric.title,
         unit=metric.unit,
         more_is_better=metric.more_is_better,
-        concurrency=load.concurrency,
-        position=load.position,
+        point=load.point,
         before=before,
         after=after,
         percent=change.percent,

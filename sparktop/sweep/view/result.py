@@ -28,7 +28,7 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
-from sparktop.sweep.compare.series import Load, Reference, Series, SeriesLevel, aligned, load_at, series_of
+from sparktop.sweep.compare.series import Load, Reference, Series, SeriesLevel, aligned, series_of
 from sparktop.sweep.plan.plan import Order
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult
@@ -115,10 +115,9 @@ def _metric(
 
 
 def _level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> ComparedLevel:
-    load = load_at(row.point, row.pp, row.tg, row.depth)
+    load = Load(row.point, row.pp, row.tg, row.depth)
     return ComparedLevel(
-        concurrency=row.concurrency,
-        position=load.position,
+        point=row.point,
         values=tuple(_value(one.get(load), metric.name) for one in levels),
         winner=row.winner,
         ahead=row.ahead,
@@ -156,8 +155,7 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
             if level.served_by or level.busy_batch:
                 yield SplitRow(
                     target=target.name,
-                    concurrency=level.concurrency,
-                    position=None if level.load is LoadKind.CONCURRENCY else level.point,
+                    point=level.point,
                     requests=level.served_by,
                     overhead=overhead_words(level),
                     runs=split_words(level),
@@ -188,13 +186,12 @@ def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> 
                 (low, steady), (high, restless) = min(known), max(known)
                 yield DeviationRow(
                     metric.title,
-                    level.concurrency,
+                    level.point,
                     steady,
                     low,
                     restless,
                     high,
                     level.prompt_tokens,
-                    level.position,
                     level.depth,
                 )
 

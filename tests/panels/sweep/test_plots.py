@@ -32,7 +32,9 @@ def line(
     name: str, values: dict[int, float], *, reference: str | None = None, half: float = 0.0
 ) -> CurveLine:
     points = tuple(
-        CurvePoint(c, Value(value, value - half or None, value + half) if half else Value(value))
+        CurvePoint(
+            concurrency_point(c), Value(value, value - half or None, value + half) if half else Value(value)
+        )
         for c, value in values.items()
     )
     return CurveLine(name, points, reference)
@@ -85,7 +87,7 @@ def test_a_change_has_a_word_and_its_interval() -> None:
         "Decode",
         "tok/s",
         more_is_better=True,
-        concurrency=4,
+        point=concurrency_point(4),
         before=hundred,
         after=more,
         percent=50.0,
@@ -95,7 +97,9 @@ def test_a_change_has_a_word_and_its_interval() -> None:
     )
     slower = replace(change, title="TTFT", more_is_better=False)
     same = replace(slower, title="ITL", percent=-6.0, low_percent=-9.0, high_percent=3.0, significant=False)
-    alone = DifferenceRow("E2E", "ms", more_is_better=False, concurrency=4, before=hundred, after=None)
+    alone = DifferenceRow(
+        "E2E", "ms", more_is_better=False, point=concurrency_point(4), before=hundred, after=None
+    )
     rows = (change, slower, same, alone)
     shown = texts(difference_screen(Difference("x", "y", rows, "faster"), 130, 20))
     decode, ttft, itl, e2e = (row for row in shown if " c4 " in row)
@@ -118,7 +122,7 @@ def test_the_history_keeps_the_cursor_in_sight_and_shows_broken_files() -> None:
 
 def curve(name: str, **values: float) -> CurveLine:
     points = ((int(at.removeprefix("c")), value) for at, value in values.items())
-    return CurveLine(name, tuple(CurvePoint(at, Value(value)) for at, value in points))
+    return CurveLine(name, tuple(CurvePoint(concurrency_point(at), Value(value)) for at, value in points))
 
 
 def test_a_limit_for_one_request_is_no_line_across_the_plot() -> None:
@@ -133,7 +137,7 @@ def test_a_limit_for_one_request_is_no_line_across_the_plot() -> None:
 def bars_plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool = True) -> CurvePlot:
     values = [Value(mean, 0.9 * mean, 1.1 * mean) for mean in means]
     lines = tuple(
-        CurveLine(f"spark-{index}", tuple(CurvePoint(one, value) for one in at))
+        CurveLine(f"spark-{index}", tuple(CurvePoint(concurrency_point(one), value) for one in at))
         for index, value in enumerate(values)
     )
     return CurvePlot(title, title, "tok/s", "words", more, lines)

@@ -316,7 +316,9 @@ TABLE_WIDTHS = (80, 200)
 def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0) -> Series:
     """Return a series with levels of 64 requests at once, a level per prompt length."""
     figure = value_of(speed, (speed, speed * 1.01, speed * 0.99))
-    levels = tuple(SeriesLevel(Load(64, length, 4), {"decode_tps": figure}) for length in lengths)
+    levels = tuple(
+        SeriesLevel(Load(concurrency_point(64), length, 4), {"decode_tps": figure}) for length in lengths
+    )
     return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sparktop.model.load import concurrency_point
 from sparktop.sweep.compare.compare import NO_TEST, compare
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, load_reference
@@ -31,9 +32,9 @@ def row_of(comparison: ComparisonResult, concurrency: int, metric: str = "decode
 def test_the_reference_alone_says_what_its_table_says() -> None:
     """All 21 winners agree, and percentages to a point: against solo up to the crossover, then cluster."""
     reference = load_reference("spark-topologies-2026-03")
-    found = compare(reference.series, table=reference.rule)
+    found = compare(reference.series, table=reference.winner_vs)
     stated = {
-        (metric, concurrency): (told.winner, told.percent)
+        (metric, concurrency): (told["winner"], told["percent"])
         for metric, by_concurrency in reference.stated_winners.items()
         for concurrency, told in by_concurrency.items()
     }
@@ -65,12 +66,12 @@ def test_a_recipes_own_changes_come_out() -> None:
     reference = load_reference("gx10-concurrency-first")
     stated = reference.stated_changes
     assert stated is not None
-    found = compare(reference.series, baseline=stated.baseline_of)
-    for name, by_concurrency in stated.percent.items():
+    found = compare(reference.series, baseline=stated["baseline_of"])
+    for name, by_concurrency in stated["percent"].items():
         for concurrency, percent in by_concurrency.items():
-            row = row_of(found, concurrency)
+            row = row_of(found, int(concurrency))
             against = row.values[name]
-            ours = row.values[stated.baseline_of]
+            ours = row.values[stated["baseline_of"]]
             assert against is not None
             assert ours is not None
             assert 100 * (ours / against - 1) == pytest.approx(percent, abs=0.05)
@@ -119,7 +120,7 @@ def test_a_difference_beyond_noise_is_called() -> None:
 @pytest.mark.parametrize("values", [(111.0,), ()], ids=["one run", "a table's mean"])
 def test_single_runs_are_not_tested(values: tuple[float, ...]) -> None:
     """`significant` is null, no winner is named, and a note names the figures whose rows have no runs."""
-    level = SeriesLevel(Load(1), {"decode_tps": value_of(111.0, values)})
+    level = SeriesLevel(Load(concurrency_point(1)), {"decode_tps": value_of(111.0, values)})
     single = Series("one", (level,), "f", "t")
     row = row_of(compare([single, made_series("b", {1: SLOW})]), 1)
     assert (row.winner, row.ahead, row.significant, row.ratio_ci95) == (None, "one", None, None)
@@ -174,7 +175,7 @@ def test_levels_of_several_prompt_lengths_meet_their_like() -> None:
 
     def lengths(name: str, factor: float) -> Series:
         levels = tuple(
-            SeriesLevel(Load(1, pp, 256), {"decode_tps": value_of(factor * 1e5 / pp)})
+            SeriesLevel(Load(concurrency_point(1), pp, 256), {"decode_tps": value_of(factor * 1e5 / pp)})
             for pp in (5000, 20_000)
         )
         return Series(name, levels, name, "t")
@@ -188,7 +189,10 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
     """A comparison of two series that are not alike has notes about it."""
     first = replace(made_series("a", {1: FAST}), shape=LoadShape.BURST)
     level = SeriesLevel(
-        Load(1, 9, 9), {"decode_tps": value_of(1.0)}, validity=("errors",), sm_clock_mhz={"n": 2000}
+        Load(concurrency_point(1), 9, 9),
+        {"decode_tps": value_of(1.0)},
+        validity=("errors",),
+        sm_clock_mhz={"n": 2000},
     )
     second = Series(
         "b",

@@ -8,6 +8,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from sparktop.model.load import concurrency_point
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_reference
 from sparktop.sweep.formats import tables as layouts
@@ -29,7 +30,7 @@ def drawn(name: str, luck: random.Random, runs: int, factor: float = 1.0) -> Ser
     """Return a series whose runs spread by 6.5 %, each figure with its own random deviation."""
     levels = tuple(
         SeriesLevel(
-            Load(level, 100, 4),
+            Load(concurrency_point(level), 100, 4),
             {
                 metric: value_of(sum(values) / runs, values)
                 for metric in METRICS
@@ -117,8 +118,10 @@ def test_an_older_stored_comparison_is_made_anew() -> None:
 
 
 def range_and(value: float, span: tuple[float, float]) -> ComparisonRow:
-    spanned = Series("r", (SeriesLevel(Load(1), {"output_tps": ranged(sum(span) / 2, span)}),), "f", "t")
-    plain = Series("p", (SeriesLevel(Load(1), {"output_tps": value_of(value)}),), "g", "t")
+    spanned = Series(
+        "r", (SeriesLevel(Load(concurrency_point(1)), {"output_tps": ranged(sum(span) / 2, span)}),), "f", "t"
+    )
+    plain = Series("p", (SeriesLevel(Load(concurrency_point(1)), {"output_tps": value_of(value)}),), "g", "t")
     (row,) = compare([replace(spanned, published=True), replace(plain, published=True)]).rows
     return row
 
@@ -146,7 +149,11 @@ def test_lengths_that_are_alike_share_a_row() -> None:
     """A preset's 20,000 tokens beside a published 19,570; c16 without a length beside c16 with one."""
     own = [(1, 105, 256), (16, 105, 256), (1, 5000, 256), (1, 20_000, 256), (1, 39_000, 256)]
     levels = tuple(
-        SeriesLevel(Load(*load), {"output_tps": value_of(1.0), "e2e_ms": value_of(1.0)}) for load in own
+        SeriesLevel(
+            Load(concurrency_point(load[0]), *load[1:]),
+            {"output_tps": value_of(1.0), "e2e_ms": value_of(1.0)},
+        )
+        for load in own
     )
     published = load_reference("spark-dgx-benchmark").series
     found = compare([Series("own", levels, "f", "t", "openai/gpt-oss-120b"), *published])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.errors import UsageError
+from sparktop.model.load import concurrency_point
 from sparktop.sweep.compare.series import Load, load_reference
 from sparktop.sweep.terms.definitions import METRICS
 
@@ -27,10 +28,16 @@ def test_a_reference_names_its_source_and_means_its_figures(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "target", "load", "metric", "value"),
     [
-        ("spark-topologies-2026-03", "simple-shuffle", Load(64, 1024, 128), "decode_tps", 567.9),
-        ("gx10-concurrency-first", "gx10-patched", Load(256), "peak_tps", 1024),
-        ("spark-dgx-benchmark", "spark-interactive", Load(1, 105, 256), "e2e_ms", 8030),
-        ("spark-vllm-blog", "spark-tuned", Load(64), "e2e_ms", 16_400),
+        (
+            "spark-topologies-2026-03",
+            "simple-shuffle",
+            Load(concurrency_point(64), 1024, 128),
+            "decode_tps",
+            567.9,
+        ),
+        ("gx10-concurrency-first", "gx10-patched", Load(concurrency_point(256)), "peak_tps", 1024),
+        ("spark-dgx-benchmark", "spark-interactive", Load(concurrency_point(1), 105, 256), "e2e_ms", 8030),
+        ("spark-vllm-blog", "spark-tuned", Load(concurrency_point(64)), "e2e_ms", 16_400),
     ],
 )
 def test_figures_of_the_tables(name: str, target: str, load: Load, metric: str, value: float) -> None:

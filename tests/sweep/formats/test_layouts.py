@@ -30,7 +30,7 @@ def cells(grid: Grid, row: int) -> list[str]:
 
 def topology_table() -> Grid:
     reference = load_reference("spark-topologies-2026-03")
-    found = compare(reference.series, table=reference.rule)
+    found = compare(reference.series, table=reference.winner_vs)
     return layouts.winners(found, "decode_tps", [one.name for one in reference.series])
 
 

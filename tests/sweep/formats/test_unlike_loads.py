@@ -21,7 +21,7 @@ FAST: Mapping[int, tuple[float, ...]] = {1: (30.0, 30.1, 30.2), 4: (20.0, 20.1, 
 
 def of_lengths(series: Series, pp: int, tg: int) -> Series:
     """Return a series as if its prompts had `pp` tokens and its answers `tg`."""
-    levels = (replace(one, load=Load(one.load.concurrency, pp, tg)) for one in series.levels)
+    levels = (replace(one, load=Load(one.load.point, pp, tg)) for one in series.levels)
     return replace(series, levels=tuple(levels))
 
 

@@ -57,7 +57,7 @@ def table() -> tuple[Series, ...]:
 
 def test_the_judgement_follows_the_crossover(table: tuple[Series, ...]) -> None:
     """One engine over both machines up to c = 32, the shuffled pair at 64: as its authors say."""
-    rule = load_reference("spark-topologies-2026-03").rule
+    rule = load_reference("spark-topologies-2026-03").winner_vs
     compared = topologies(compare(table, table=rule), table)
     assert compared.sentences[0] == (
         "Decode: cluster-tp2 best at c1–c32 (+20 to +57 % against solo); "

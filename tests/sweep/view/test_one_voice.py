@@ -100,7 +100,7 @@ def test_a_lead_has_one_figure_and_a_level_one_verdict(
     assert found is not None
     (metric,) = [one for one in found.metrics if one.metric == "decode_tps"]
     for row in metric.levels:
-        rows[row.concurrency] = row
+        rows[row.point.concurrency] = row
     true_leads = {
         (
             row.ahead,

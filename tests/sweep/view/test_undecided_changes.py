@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import (
     NOT_CERTAIN,
     WITHIN_NOISE,
@@ -29,7 +30,7 @@ def row(
         "Decode",
         "tok/s",
         more_is_better=True,
-        concurrency=4,
+        point=concurrency_point(4),
         before=Value(100.0),
         after=Value(100.0 + percent),
         percent=percent,
@@ -69,7 +70,9 @@ def test_results_of_other_lengths_are_not_compared() -> None:
     """The first sentence says that the loads are not alike; no change is called better or worse."""
     slow = made_series("a", {1: (10.0, 10.1, 10.2)})
     fast = made_series("b", {1: (30.0, 30.1, 30.2)})
-    other = replace(fast, levels=tuple(replace(one, load=Load(1, 1024, 128)) for one in fast.levels))
+    other = replace(
+        fast, levels=tuple(replace(one, load=Load(concurrency_point(1), 1024, 128)) for one in fast.levels)
+    )
     unlike = difference(slow, other)
     assert unlike.verdict == "not alike: prompt / output tokens: 100 / 4 (a); 1024 / 128 (b)"
     assert [(row.percent, row.better) for row in unlike.rows] == [(None, None)]

@@ -150,7 +150,7 @@ def choose(words: Sequence[str]) -> Chosen:
         if word.startswith(PREFIX):
             reference = load_reference(word)
             parts += reference.series
-            rules.append(reference.rule)
+            rules.append(reference.winner_vs)
             facts[f"{PREFIX}{reference.name}"] = reference.facts
             continue
         rules.append(None)

@@ -19,7 +19,7 @@ from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import ImportFormatError, by_axis, concurrency_at, finite, rate_at
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.statistics import ranged, value_of
 
@@ -315,7 +315,7 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, found: 
         point = _point(row, axes)
         if point is None:
             continue
-        load = load_at(point, _length(_cell(row, prompt)) or pp, _length(_cell(row, output)) or tg)
+        load = Load(point, _length(_cell(row, prompt)) or pp, _length(_cell(row, output)) or tg)
         for index, (target, metric, where) in columns.items():
             figure = figure_of(_cell(row, index), where, is_latency=metric.endswith("_ms"))
             if figure is not None:
@@ -448,7 +448,7 @@ def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
         count = concurrency_at(int(match["c"] or 1))
         if count is None:
             continue
-        load = Load(count, *_lengths_of(match, lengths), depth=int(match["depth"] or 0))
+        load = Load(concurrency_point(count), *_lengths_of(match, lengths), depth=int(match["depth"] or 0))
         wanted = (
             (("rate", "prefill_tps"), ("ttfr", "ttfr_ms"), ("ttft", "ttft_ms"))
             if match["kind"] == "pp"

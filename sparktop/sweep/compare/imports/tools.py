@@ -60,7 +60,7 @@ from sparktop.sweep.compare.imports.reading import (
     whole,
     words,
 )
-from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, load_at, merged
+from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, merged
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import windows
@@ -132,7 +132,9 @@ def _llama_benchy_levels(data: object) -> Iterator[SeriesLevel]:
             for theirs, ours in _LLAMA_BENCHY_LATENCIES.items()
         }
         yield SeriesLevel(
-            load=Load(concurrency, pp, whole(run, "response_size"), depth=depth if cached else 0),
+            load=Load(
+                concurrency_point(concurrency), pp, whole(run, "response_size"), depth=depth if cached else 0
+            ),
             figures=known({**rates, **latencies}),
             runs=len(numbers(run, "tg_throughput", "values")) or None,
             label=clean(f"depth {depth}") if depth else None,
@@ -304,7 +306,7 @@ def read_aiperf_sweep(data: object, name: str, source: str) -> list[Series]:
         figures = {ours: _aiperf_aggregate(metrics, theirs) for theirs, ours in _AIPERF_FIGURES.items()}
         figures["requests_per_s"] = _aiperf_aggregate(metrics, "request_throughput")
         if point is not None:
-            levels.append(SeriesLevel(load_at(point), known(figures)))
+            levels.append(SeriesLevel(Load(point), known(figures)))
     if not levels:
         raise ImportFormatError("what it varies is neither the concurrency nor the request rate")
     return by_axis(
@@ -621,7 +623,7 @@ def read(data: object, name: str, source: str) -> list[Series]:
     detailed = [_detailed(result) for result in results]
     levels = tuple(found or _summary(result) for found, result in zip(detailed, results, strict=True))
     computed = all(detailed)
-    due = (_DUE,) if computed and any(one.load.position for one in levels) else ()
+    due = (_DUE,) if computed and not all(one.load.point.concurrency for one in levels) else ()
     return by_axis(
         Series(
             name=name,
@@ -658,8 +660,8 @@ def _load(result: object) -> Load:
     requests = whole(result, "completed") or 0
     prompt, output = whole(result, "total_input_tokens"), whole(result, "total_output_tokens")
     if not requests:
-        return load_at(_point(result))
-    return load_at(
+        return Load(_point(result))
+    return Load(
         _point(result),
         None if prompt is None else round(prompt / requests),
         None if output is None else round(output / requests),
@@ -668,7 +670,7 @@ def _load(result: object) -> Load:
 
 def _summary(result: object) -> SeriesLevel:
     load = _load(result)
-    theirs_of = _FIGURES if load.position is None else _FIGURES | _AT_RATES
+    theirs_of = _FIGURES if load.point.concurrency else _FIGURES | _AT_RATES
     return SeriesLevel(
         load=load, figures=known(singles(result, theirs_of)), runs=1, validity=_validity(result)
     )
@@ -697,10 +699,10 @@ def _detailed(result: object) -> SeriesLevel | None:
 
 def _level(load: Load, result: object) -> Level:
     pp, tg, limit = load.pp or 0, load.tg or 0, concurrency_at(result, "max_concurrency")
-    if load.position is not None:
+    if not load.point.concurrency:
         most = whole(result, "num_prompts") or 0
-        return Level("", limit or most + 1, pp, tg, LoadMode.OPEN, position=load.position)
-    return Level("", load.concurrency, pp, tg, LoadMode.BURST if _bursts([result]) else LoadMode.STEADY)
+        return Level("", limit or most + 1, pp, tg, LoadMode.OPEN, position=load.point)
+    return Level("", load.point.concurrency, pp, tg, LoadMode.BURST if _bursts([result]) else LoadMode.STEADY)
 
 
 def _open_loop_codes(made: LevelResult) -> Iterator[str]:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
+from sparktop.model.load import concurrency_point
 from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import choose, read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
@@ -27,7 +28,7 @@ LLAMA = "llama-benchy-0.4.0-c16.json"
 VLLM = "vllm-bench-serve-0.32-c16-detailed.json"
 AIPERF = "aiperf-0.13.0-c16.json"
 GUIDELLM = "guidellm-0.8.1-c16.json"
-LOAD = Load(16, 128, 128)
+LOAD = Load(concurrency_point(16), 128, 128)
 
 
 @cache
@@ -104,7 +105,7 @@ def test_files_of_one_name_are_one_series(tmp_path: Path) -> None:
     again, c4 = RESULTS / AIPERF, tmp_path / "c4.json"
     (series,) = choose([f"spark={again}", f"spark={again}", f"spark={c4}"]).series
     assert series.name == "spark"
-    assert [(level.load.concurrency, level.runs) for level in series.levels] == [(4, 1), (16, 2)]
+    assert [(level.load.point.concurrency, level.runs) for level in series.levels] == [(4, 1), (16, 2)]
     figure = series.levels[1].figures["output_tps"]
     assert figure.runs == (figure.mean, figure.mean)
     assert figure.std == 0
@@ -158,7 +159,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
             (one,) = read_file(Path(f"/dev/fd/{reading}"))
         finally:
             os.close(reading)
-        assert [level.load.concurrency for level in one.levels] == [2]
+        assert [level.load.point.concurrency for level in one.levels] == [2]
 
 
 READERS: dict[str, Callable[[object, str, str], list[Series]]] = {

@@ -61,7 +61,7 @@ llama-benchy (0.4.0)
 def values(series: Series) -> dict[int, dict[str, float]]:
     """Return the means by concurrency, then by metric."""
     return {
-        level.load.concurrency: {name: figure.mean for name, figure in level.figures.items()}
+        level.load.point.concurrency: {name: figure.mean for name, figure in level.figures.items()}
         for level in series.levels
     }
 
@@ -99,7 +99,9 @@ def test_a_column_for_each_metric() -> None:
 def test_llama_benchys_table() -> None:
     """Prompt and answer of one load are one level; the context alone is none."""
     (one,) = read(BENCHY, "run", "run.md")
-    loads = [(level.load.concurrency, level.load.depth, level.load.pp, level.load.tg) for level in one.levels]
+    loads = [
+        (level.load.point.concurrency, level.load.depth, level.load.pp, level.load.tg) for level in one.levels
+    ]
     assert sorted(loads) == [(1, 4096, 2048, 32), (16, 0, 2048, 32)]
     by_depth = {level.load.depth: level.figures for level in one.levels}
     assert by_depth[0]["decode_tps"].mean == 426.6

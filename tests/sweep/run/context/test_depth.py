@@ -9,7 +9,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.load import EndReason, Level, RequestEnded
+from sparktop.model.load import EndReason, Level, RequestEnded, concurrency_point
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.compare.imports.tools import read_llama_benchy
 from sparktop.sweep.compare.series import Load, series_of
@@ -78,17 +78,20 @@ def _check_forms(result: SweepResult) -> None:
     assert again.targets[0].levels[2].context == result.targets[0].levels[2].context
     series, axis = by_load(series_of(result))
     assert axis == DEPTH
-    assert [[level.load.concurrency for level in one.levels] for one in series] == [[64, 576], [64, 576]]
+    assert [[level.load.point.concurrency for level in one.levels] for one in series] == [
+        [64, 576],
+        [64, 576],
+    ]
     file = exports.llama_benchy_json(result)
     assert file["prefix_caching_enabled"] is True
     kinds = [(one["context_size"], one["is_context_prefill_phase"]) for one in file["benchmarks"]]
     assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]
     (back,) = read_llama_benchy(file, "back", "file")
     assert [level.load for level in back.levels] == [
-        Load(1, 64, 32),
-        Load(2, 64, 32),
-        Load(1, 64, 32, depth=512),
-        Load(2, 64, 32, depth=512),
+        Load(concurrency_point(1), 64, 32),
+        Load(concurrency_point(2), 64, 32),
+        Load(concurrency_point(1), 64, 32, depth=512),
+        Load(concurrency_point(2), 64, 32, depth=512),
     ]
 
 
