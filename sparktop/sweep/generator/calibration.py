@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
@@ -28,6 +27,7 @@ from sparktop.sweep.generator.exchange import (
     STREAM_OPTIONS,
     BodyForm,
     Exchange,
+    Recipe,
     Request,
     RunLog,
     Terms,
@@ -89,21 +89,6 @@ class CalibrationError(Exception):
         """Keep `failure`, and use its message as the message of this exception."""
         super().__init__(failure.message)
         self.failure = failure
-
-
-class Recipe(Struct, frozen=True):
-    """The result of a calibration: how to make requests for a server and one prompt length."""
-
-    form: BodyForm
-    prompt: NewPrompt
-    book: Book
-    """The text that prompts are made of."""
-    tokens: PromptTokens
-    """Token counts of its words, for prompts of other lengths: exact if the server counts words, else
-    estimates."""
-    first_event_is_token: bool = False
-    """True if the server sends its first event (with the role only) at the time of the first token. False if
-    it sends this event as soon as it accepts the request."""
 
 
 class Calibration:

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, LoadKind, LoadMode, LoadPoint, RequestEnded, RunEnded, RunStarted
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
-from sparktop.sweep.generator.exchange import CACHE_SALT, BodyForm, Exchange, Request, RunLog, Terms
-from sparktop.sweep.generator.prompts import BlockPrompts, NewPrompt
+from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog, Terms
+from sparktop.sweep.generator.prompts import BlockPrompts
 from sparktop.sweep.generator.wire import ContextLoad, OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
 from sparktop.sweep.plan.own_requests import Prompt
@@ -50,23 +50,15 @@ class LoadClient:
         self,
         load: RunLoad,
         pool: ConnectionPool,
-        form: BodyForm,
-        prompt: NewPrompt,
+        recipe: Recipe,
         log: RunLog,
-        *,
-        first_event_is_token: bool = False,
     ) -> None:
-        """Create the run `load` over `pool`: `form` and `prompt` make its requests, `log` records its events.
-
-        `first_event_is_token` is True if the server sends its first event, which has only the role
-        "assistant", at the time of its first token.
-        """
+        """Create the run `load` over `pool`: `recipe` makes its requests, `log` records its events."""
         self.cancelled = False
         self._load = load
         self._pool = pool
         pool.paced = load.mode is not LoadMode.BURST
-        self._form = form
-        self._prompt = prompt
+        self._form, self._prompt = recipe.form, recipe.prompt
         self._log = log
         target = load.target
         self._terms = Terms(
@@ -75,7 +67,7 @@ class LoadClient:
             target.api_key,
             target.own_texts,
             router=target.router,
-            first_event_is_token=first_event_is_token,
+            first_event_is_token=recipe.first_event_is_token,
         )
         self._active: dict[Exchange, asyncio.Future[Exchange]] = {}
         self._ready: deque[Request] = deque()
@@ -322,17 +314,13 @@ class ContextClient(LoadClient):
         load: RunLoad,
         context: ContextLoad,
         pool: ConnectionPool,
-        form: BodyForm,
-        prompt: NewPrompt,
-        blocks: BlockPrompts,
+        recipe: Recipe,
         log: RunLog,
-        *,
-        first_event_is_token: bool = False,
     ) -> None:
-        """Create the run `load`; `blocks` makes the contexts. For the other arguments see `LoadClient`."""
-        super().__init__(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
+        """Create the run `load` with this context before each prompt; for the others see `LoadClient`."""
+        super().__init__(load, pool, recipe, log)
         self._context = context
-        self._blocks = blocks
+        self._blocks = BlockPrompts(recipe.book, recipe.tokens, context.salt)
 
     def _make(self) -> Request:
         load, context, number = self._load, self._context, self._made
@@ -381,15 +369,12 @@ class OpenLoopClient(LoadClient):
         load: RunLoad,
         arrivals: OpenLoop,
         pool: ConnectionPool,
-        form: BodyForm,
-        prompt: NewPrompt,
+        recipe: Recipe,
         log: RunLog,
-        *,
-        first_event_is_token: bool = False,
     ) -> None:
         """Create the run `load` with these arrivals; for the others see `LoadClient`."""
         self._arrivals = arrivals
-        super().__init__(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
+        super().__init__(load, pool, recipe, log)
         self._turns = asyncio.Semaphore(load.concurrency)
         self._unsent: dict[str, Request] = {}
         """Requests that are due and wait in the client, by id."""
@@ -495,20 +480,16 @@ class ReplayClient(OpenLoopClient):
         arrivals: OpenLoop,
         choice: TraceChoice,
         pool: ConnectionPool,
-        form: BodyForm,
-        prompt: NewPrompt,
-        blocks: BlockPrompts,
+        recipe: Recipe,
         log: RunLog,
-        *,
-        first_event_is_token: bool = False,
     ) -> None:
-        """Create the run `load` of the trace `choice`; `blocks` makes its prompts.
+        """Create the run `load` of the trace `choice`.
 
         `arrivals` has the mean rate and the time limit after the last request; for the other arguments see
         `LoadClient`.
         """
-        super().__init__(load, arrivals, pool, form, prompt, log, first_event_is_token=first_event_is_token)
-        self._blocks = blocks
+        super().__init__(load, arrivals, pool, recipe, log)
+        self._blocks = BlockPrompts(recipe.book, recipe.tokens, load.prompt_salt or str(load.seed))
         self._trace: Iterator[TracedRequest] = iter(Trace(choice))
         self._traced: dict[str, TracedRequest] = {}
         """The requests that were read and have not begun, by id."""

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from sparktop.model.load import RequestEnded, RunStarted
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
-from sparktop.sweep.generator.exchange import CACHE_SALT, BodyForm, Exchange, Request, RunLog
-from sparktop.sweep.generator.prompts import Book, NewPrompt, PromptMaker, PromptTokens
+from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog
+from sparktop.sweep.generator.prompts import PromptMaker
 from sparktop.sweep.generator.wire import ConversationLoad, RunLoad
 from sparktop.sweep.plan.conversations import Lane, Step
 from sparktop.sweep.plan.plan import Api
@@ -29,42 +29,31 @@ _OPENING_TOKENS = 1.0
 _SHARED = "shared start"
 
 
-class TextMaker:
-    """Makes texts with a given number of tokens; equal salts give equal texts."""
-
-    def __init__(self, book: Book, tokens: PromptTokens) -> None:
-        """Make texts of slices of `book`; `tokens` has the token count of each of its words."""
-        self._maker = PromptMaker(book, tokens.with_overhead(_OPENING_TOKENS))
-
-    def text(self, tokens: int, salt: str) -> str:
-        """Return a text of `tokens` tokens, as far as the tokens of its words are known."""
-        slices: list[str] = []
-        while tokens > 0:
-            size = min(tokens, _LONGEST_SLICE)
-            slices.append(self._maker.prompt(size, len(slices), salt)[0])
-            tokens -= size
-        return " ".join(slices)
-
-
 class Texts:
     """The texts of all conversations of a run."""
 
-    def __init__(self, maker: TextMaker, api: Api, salt: str, shared_tokens: int) -> None:
-        """Make texts of `maker` for a completion API; runs with another `salt` get other texts.
+    def __init__(self, maker: PromptMaker, api: Api, salt: str, shared_tokens: int) -> None:
+        """Make texts by `maker` for a completion API; runs with another `salt` get other texts.
 
         All conversations begin with the same `shared_tokens` tokens.
         """
         self._maker = maker
         self.salt = salt
         self.api = api
-        self.shared = _escaped(
-            maker.text(shared_tokens, f"{salt}/{_SHARED}") + "\n\n" if shared_tokens else ""
-        )
+        self.shared = _escaped(self.text(shared_tokens, _SHARED) + "\n\n" if shared_tokens else "")
         """The start that all conversations share, as the content of a JSON string."""
 
     def text(self, tokens: int, name: str) -> str:
-        """Return a text of `tokens` tokens that is the same whenever it has the same `name`."""
-        return self._maker.text(tokens, f"{self.salt}/{name}")
+        """Return a text of `tokens` tokens that is the same whenever it has the same `name`.
+
+        It is so long as far as the tokens of its words are known.
+        """
+        slices: list[str] = []
+        while tokens > 0:
+            size = min(tokens, _LONGEST_SLICE)
+            slices.append(self._maker.prompt(size, len(slices), f"{self.salt}/{name}")[0])
+            tokens -= size
+        return " ".join(slices)
 
 
 class Dialogue:
@@ -144,18 +133,14 @@ class ConversationClient(LoadClient):
         load: RunLoad,
         conversations: ConversationLoad,
         pool: ConnectionPool,
-        form: BodyForm,
-        prompt: NewPrompt,
-        texts: TextMaker,
+        recipe: Recipe,
         log: RunLog,
-        *,
-        first_event_is_token: bool = False,
     ) -> None:
-        """Create the run `load` of these conversations, whose texts `texts` makes; see `LoadClient`."""
+        """Create the run `load` of these conversations; for the other arguments see `LoadClient`."""
         self._conversations = conversations
-        super().__init__(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
+        super().__init__(load, pool, recipe, log)
         self._terms = replace(self._terms, keep_text=True)
-        self._maker = texts
+        self._maker = PromptMaker(recipe.book, recipe.tokens.with_overhead(_OPENING_TOKENS))
         self._dialogues: list[Dialogue] = []
         self._past: dict[int, Step] = {}
         """The warm-up call of each lane that has one, by the lane's number."""

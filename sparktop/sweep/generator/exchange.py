@@ -27,6 +27,7 @@ from sparktop.model.text import clean
 from sparktop.net.failure import not_http, server_words
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import Connection, Endpoint
+from sparktop.sweep.generator.prompts import Book, NewPrompt, PromptTokens
 from sparktop.sweep.generator.stream import Fault, TokenStream
 from sparktop.sweep.generator.wire import BIN_S, Batch, RequestTokens, TokenBin, TokenTimes
 from sparktop.sweep.plan.own_requests import Prompt
@@ -439,6 +440,21 @@ class BodyForm(Struct, frozen=True):
         """Return a complete HTTP request to `endpoint`, head and body, as bytes to write; see `body`."""
         body = self.body(prompt, output_tokens, cache_salt, context)
         return endpoint.head("POST", self.path, len(body)) + body
+
+
+class Recipe(Struct, frozen=True):
+    """The result of a calibration: how to make requests for a server and one prompt length."""
+
+    form: BodyForm
+    prompt: NewPrompt
+    book: Book
+    """The text that prompts are made of."""
+    tokens: PromptTokens
+    """Token counts of its words, for prompts of other lengths: exact if the server counts words, else
+    estimates."""
+    first_event_is_token: bool = False
+    """True if the server sends its first event (with the role only) at the time of the first token. False if
+    it sends this event as soon as it accepts the request."""
 
 
 def _json(found: dict[str, object]) -> bytes:

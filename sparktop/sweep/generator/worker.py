@@ -17,7 +17,7 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from sparktop.sweep.generator.calibration import Calibration, Recipe
+from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import ContextClient, LoadClient, OpenLoopClient, ReplayClient
 from sparktop.sweep.generator.connection import (
     ConnectionPool,
@@ -26,10 +26,9 @@ from sparktop.sweep.generator.connection import (
     raise_limit,
     resolve,
 )
-from sparktop.sweep.generator.conversations import ConversationClient, TextMaker
-from sparktop.sweep.generator.exchange import RunLog
+from sparktop.sweep.generator.conversations import ConversationClient
+from sparktop.sweep.generator.exchange import Recipe, RunLog
 from sparktop.sweep.generator.loop_health import LoopHealth, loop_factory, loop_name
-from sparktop.sweep.generator.prompts import BlockPrompts
 from sparktop.sweep.generator.wire import (
     ALIVE,
     ALIVE_S,
@@ -53,22 +52,15 @@ from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestF
 
 def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> LoadClient:
     """Return the client that executes `load` over `pool`, with requests made as in `recipe`."""
-    first = recipe.first_event_is_token
-    form, prompt = recipe.form, recipe.prompt
-    if (plan := load.conversations) is not None:
-        texts = TextMaker(recipe.book, recipe.tokens)
-        return ConversationClient(load, plan, pool, form, prompt, texts, log, first_event_is_token=first)
-    salt = load.prompt_salt or str(load.seed) if load.context is None else load.context.salt
-    blocks = BlockPrompts(recipe.book, recipe.tokens, salt)
+    if load.conversations is not None:
+        return ConversationClient(load, load.conversations, pool, recipe, log)
     if load.context is not None:
-        return ContextClient(load, load.context, pool, form, prompt, blocks, log, first_event_is_token=first)
+        return ContextClient(load, load.context, pool, recipe, log)
     if load.open_loop is None:
-        return LoadClient(load, pool, form, prompt, log, first_event_is_token=first)
+        return LoadClient(load, pool, recipe, log)
     if load.trace is None:
-        return OpenLoopClient(load, load.open_loop, pool, form, prompt, log, first_event_is_token=first)
-    return ReplayClient(
-        load, load.open_loop, load.trace, pool, form, prompt, blocks, log, first_event_is_token=first
-    )
+        return OpenLoopClient(load, load.open_loop, pool, recipe, log)
+    return ReplayClient(load, load.open_loop, load.trace, pool, recipe, log)
 
 
 _PR_SET_PDEATHSIG = 1
