@@ -132,9 +132,7 @@ LEVEL = LevelResult(
 
 def test_the_live_line_has_the_figures_of_the_moment() -> None:
     """The live line shows level, run, requests in flight, tok/s, TTFT, failures and time left."""
-    now = Progress(
-        Phase.RUNNING, "solo", Load(128, 16), 1, 3, 16, 183.44, 412.0, 20, 1, 900, TimeRange(130, 190)
-    )
+    now = Progress(Phase.RUNNING, "solo", Load(128, 16), 1, 3, 16, 183.44, 412.0, 1, TimeRange(130, 190))
     assert progress_line(now) == (
         "solo · c = 16 · run 2/3 · 16 in flight · 183 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
     )

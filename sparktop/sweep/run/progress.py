@@ -147,13 +147,9 @@ class Progress(Struct, frozen=True):
     """Tokens per second over the last two seconds."""
     ttft_p50_ms: float | None = None
     """Median TTFT of the present level so far."""
-    ended: int = 0
-    """Ended requests of the present level."""
     failed: int = 0
-    tokens: int = 0
-    """Tokens received in the present level."""
+    """Failed requests of the present level."""
     left: TimeRange | None = None
-    levels_done: int = 0
     run_s: float | None = None
     """Seconds since the present run began; None before it."""
     requests_per_s: tuple[float, float] | None = None
@@ -213,8 +209,6 @@ class ProgressFold(Struct):
                 self._change(event)
             case LoadTold():
                 self._take_load(event)
-            case LevelMeasured():
-                self.now = replace(self.now, levels_done=self.now.levels_done + 1)
             case SweepEnded():
                 self.now = replace(self.now, phase=Phase.ENDED, in_flight=0, tps=None, left=None)
             case _:
@@ -227,7 +221,7 @@ class ProgressFold(Struct):
             self._starts.clear()
             self._ttfts_ms.clear()
             self._bins.clear()
-            self.now = replace(self.now, ended=0, failed=0, tokens=0, tps=None, ttft_p50_ms=None)
+            self.now = replace(self.now, failed=0, tps=None, ttft_p50_ms=None)
         self.now = replace(
             self.now,
             phase=event.phase,
@@ -239,7 +233,7 @@ class ProgressFold(Struct):
         )
 
     def _take_load(self, batch: LoadTold) -> None:
-        ended, failed, tokens = self.now.ended, self.now.failed, self.now.tokens
+        failed = self.now.failed
         for event in batch.events:
             self._rates.take(event)
             match event:
@@ -249,19 +243,14 @@ class ProgressFold(Struct):
                     self._ttfts_ms.append(1000 * (event.at - self._starts[event.request_id]))
                 case RequestEnded():
                     self._starts.pop(event.request_id, None)
-                    ended += 1
                     failed += event.error is not None
                 case _:
                     pass
-        for one in batch.bins:
-            self._bins.append((one.at, one.tokens))
-            tokens += one.tokens
+        self._bins.extend((one.at, one.tokens) for one in batch.bins)
         self.now = replace(
             self.now,
             in_flight=batch.in_flight,
-            ended=ended,
             failed=failed,
-            tokens=tokens,
             tps=self._tps(batch.at),
             run_s=None if batch.at is None else self._rates.run_s(batch.at),
             requests_per_s=None if batch.at is None else self._rates.per_s(batch.at),
