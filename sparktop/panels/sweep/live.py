@@ -567,16 +567,6 @@ _LEAST_WITH_LANES = 6
 """Least rows of the graphs with a picture of agents below them."""
 
 
-class _Room(Struct, frozen=True):
-    """Heights in rows of the graphs of a running sweep; 0 for a graph that is not drawn."""
-
-    tps: int
-    flight: int
-    ttft: int
-    lines: int
-    """Number of small tracks, one row each."""
-
-
 def live_rows(
     live: LiveSeries, names: dict[str, str], width: int, height: int, *, lengths: bool = False
 ) -> list[Row]:
@@ -592,40 +582,37 @@ def live_rows(
         return [*tracks, *conversations_rows(doing, width, lanes)]
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
-    room = _share_out(height - 2, len(small))
-    rows = [level_strip(axis, names, lengths=lengths), *_tps(axis, room.tps)]
-    if room.flight:
-        rows += _in_flight(axis, room.flight)
-    if room.ttft:
-        rows += _ttft(axis, room.ttft)
-    rows += [_small(axis, track) for track in small[: room.lines]]
+    tps, flight, ttft, lines = _share_out(height - 2, len(small))
+    rows = [level_strip(axis, names, lengths=lengths), *_tps(axis, tps)]
+    if flight:
+        rows += _in_flight(axis, flight)
+    if ttft:
+        rows += _ttft(axis, ttft)
+    rows += [_small(axis, track) for track in small[:lines]]
     rows.append([label(" " * GUTTER), *time_row(axis)])
     blank: list[Row] = [[]] * max(0, height - len(rows))
     return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
 
 
-def _share_out(height: int, small: int) -> _Room:
-    """Divide `height` rows among the graphs of a running sweep: first the large graphs, then the small ones.
+def _share_out(height: int, small: int) -> tuple[int, int, int, int]:
+    """Return the rows of a running sweep's graphs: of token rate, requests in flight, TTFT, and small ones.
 
-    A small graph has one row; `small` is their number. Rows that remain enlarge the large graphs.
+    They share `height` rows; 0 for a graph that is not drawn. A small graph has one row; `small` is their
+    number. Rows that remain enlarge the large graphs.
     """
     if height < 4:
-        return _Room(max(1, height), 0, 0, 0)
+        return max(1, height), 0, 0, 0
     if height < _TPS + _TTFT:
         ttft = height // 2
-        return _Room(height - ttft, 0, ttft, 0)
+        return height - ttft, 0, ttft, 0
     left = height - _TPS - _TTFT
     flight = _FLIGHT if left >= _FLIGHT + min(2, small) else 0
     left -= flight
     lines = min(small, left)
     left -= lines
     taller = left // 5
-    return _Room(
-        tps=_TPS + left - taller * (2 + bool(flight)) if flight else _TPS + left - taller,
-        flight=flight + (taller if flight else 0),
-        ttft=_TTFT + (2 * taller if flight else taller),
-        lines=lines,
-    )
+    tps = _TPS + left - taller * (2 + bool(flight)) if flight else _TPS + left - taller
+    return tps, flight + (taller if flight else 0), _TTFT + (2 * taller if flight else taller), lines
 
 
 def _tps(axis: SweepAxis, height: int) -> list[Row]:

@@ -429,19 +429,6 @@ _LEAST_BELOW, _LEAST_GRAPHS = 3, 7
 """Least rows below a capacity search for any picture, and for graphs or curves."""
 
 
-class TablePlace(Struct, frozen=True):
-    """Position and size of the table of a sweep's levels on the screen, in terminal cells."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-
-    def moved(self, x: int, y: int) -> TablePlace:
-        """Return the rectangle moved right by `x` and down by `y` cells."""
-        return replace(self, x=self.x + x, y=self.y + y)
-
-
 class DrawnSweep(Struct, frozen=True):
     """The drawn screen of a sweep, and where its levels are on the screen (for mouse clicks)."""
 
@@ -473,11 +460,12 @@ def drawn_sweep(
     if width >= _WIDE and room >= _SCREEN_LEAST_TRACKS and _fills(view, cells, room):
         left_width = inner - cells - 2
         left = _picture(view, left_width, room, curves=curves)
-        right, table = _table_and_words(view, cells, room, chosen)
-        table = table.moved(left_width + 2, 0)
+        right, tall = _table_and_words(view, cells, room, chosen)
+        first_cell, top = left_width + 2, 0
         body = [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
     else:
-        body, table = _stacked(view, inner, room, chosen, curves=curves)
+        body, top, tall = _stacked(view, inner, room, chosen, curves=curves)
+        first_cell = 0
     drawn = framed_sweep(
         [*words, *body],
         width,
@@ -487,10 +475,9 @@ def drawn_sweep(
         status=status_run(view),
         note=note,
     )
-    table = table.moved(2, 1 + len(words))
-    levels = shown_levels(view, table.height, chosen)
-    spots = {table.y + 1 + index: level.key for index, level in enumerate(levels)}
-    return DrawnSweep(drawn, spots, table.x)
+    levels = shown_levels(view, tall, chosen)
+    spots = {len(words) + top + 2 + index: level.key for index, level in enumerate(levels)}
+    return DrawnSweep(drawn, spots, first_cell + 2)
 
 
 def sweep_screen(
@@ -502,8 +489,8 @@ def sweep_screen(
 
 def _stacked(
     view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
-) -> tuple[list[Row], TablePlace]:
-    """Draw the graphs of a sweep above its table of levels; return (rows, place of the table).
+) -> tuple[list[Row], int, int]:
+    """Draw the graphs of a sweep above its table of levels; return (rows, first of the table, its height).
 
     The table gets at most as many rows as it needs.
     """
@@ -519,10 +506,10 @@ def _stacked(
         table, rule = levels + 2, []
     above = height - table - len(rule)
     if above < _LEAST_PICTURE:
-        return table_rows(view, width, height, chosen=chosen), TablePlace(0, 0, width, height)
+        return table_rows(view, width, height, chosen=chosen), 0, height
     picture = _picture(view, width, above, curves=curves)
     rows = [*picture, *rule, *table_rows(view, width, table, chosen=chosen)]
-    return rows, TablePlace(0, above + len(rule), width, table)
+    return rows, above + len(rule), table
 
 
 def _least_picture(view: SweepView, width: int, height: int) -> int:
@@ -545,8 +532,8 @@ def _fills(view: SweepView, width: int, height: int) -> bool:
 
 def _table_and_words(
     view: SweepView, width: int, height: int, chosen: LevelKey | None
-) -> tuple[list[Row], TablePlace]:
-    """Draw the table of levels above the comparison of targets as text; return (rows, place of the table).
+) -> tuple[list[Row], int]:
+    """Draw the table of levels above the comparison of targets as text; return (rows, height of the table).
 
     Text that does not fit is left out.
     """
@@ -555,7 +542,7 @@ def _table_and_words(
     table = min(height, levels + 3) if below else height
     rows = [*table_rows(view, width, table, chosen=chosen), *below][:height]
     filled = [fit_row(row, width) for row in [*rows, *([[]] * (height - len(rows)))]]
-    return filled, TablePlace(0, 0, width, table)
+    return filled, table
 
 
 def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:

@@ -31,6 +31,7 @@ from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,
+    ComparisonRow,
     LevelResult,
     PlanResult,
     SweepResult,
@@ -72,6 +73,11 @@ class Load(Struct, frozen=True):
     def order(self) -> tuple[LoadPoint, int, int, int]:
         """The sort key: the point, then context, prompt and output tokens; unknown lengths are 0."""
         return self.point, self.depth, self.pp or 0, self.tg or 0
+
+
+def load_of(level: LevelResult | ComparisonRow) -> Load:
+    """Return the load of a level, or of a row of a comparison; lengths that it does not state are None."""
+    return Load(level.point, level.pp, level.tg, level.depth)
 
 
 class SeriesLevel(Struct, frozen=True):

@@ -19,7 +19,7 @@ from sparktop.report.document.document import Cell, Grid, Outside, plain, rows_i
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import main_rate
-from sparktop.sweep.compare.series import PREFIX, Series, has_like_lengths, load_reference, series_of
+from sparktop.sweep.compare.series import PREFIX, Series, has_like_lengths, load_of, load_reference, series_of
 from sparktop.sweep.formats.report import (
     answer,
     caveats,
@@ -31,7 +31,7 @@ from sparktop.sweep.formats.report import (
     rules,
     server_facts,
 )
-from sparktop.sweep.formats.tables import load_of, load_of_level, load_words, points_head
+from sparktop.sweep.formats.tables import load_words, points_head
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
@@ -229,7 +229,7 @@ def _row(
     *,
     marked: bool,
 ) -> tuple[Cell, ...]:
-    load = load_of_level(level)
+    load = load_of(level)
     where = load_words(load, lengths=len({one.pp for one in target.levels}) > 1)
     if level.error is not None:
         return where, Outside(target.name), "refused", UNKNOWN, UNKNOWN, UNKNOWN
@@ -253,7 +253,7 @@ def _row(
 
 
 def _wins(name: str, level: LevelResult, metric: Metric, comparison: ComparisonResult) -> bool:
-    load = load_of_level(level)
+    load = load_of(level)
     return any(
         row.metric == metric.name
         and row.winner == name

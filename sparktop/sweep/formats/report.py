@@ -34,7 +34,7 @@ from sparktop.sweep.compare.compare import (
     without_winners,
 )
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned, fact_lines, series_of
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned, fact_lines, load_of, series_of
 from sparktop.sweep.formats.tables import (
     TABLES,
     all_versus,
@@ -43,7 +43,6 @@ from sparktop.sweep.formats.tables import (
     contexts,
     interactive,
     level_words,
-    load_of,
     phases_grid,
     rates_and_refused,
     split_grid,

@@ -22,7 +22,7 @@ from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import made_of
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, loads, same_row
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_of, loads, same_row
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import level_split, run_shares
 from sparktop.sweep.result.results import (
@@ -70,16 +70,6 @@ def load_words(load: Load, *, lengths: bool = True) -> str:
     if lengths and load.tg is not None:
         words += f", {load.tg:,} out"
     return words
-
-
-def load_of_level(level: LevelResult) -> Load:
-    """Return the load of a level; lengths that it does not state are None."""
-    return Load(level.point, level.pp, level.tg, level.depth)
-
-
-def load_of(row: ComparisonRow) -> Load:
-    """Return the load of a row of a comparison."""
-    return Load(row.point, row.pp, row.tg, row.depth)
 
 
 _HEADS = {
@@ -479,7 +469,7 @@ class Columns(Struct, frozen=True):
 def level_words(level: LevelResult, target: TargetResult) -> str:
     """Return a level's load as text such as "c16"; with its lengths if the concurrency alone is ambiguous."""
     several = len({(one.point, one.depth) for one in target.levels}) < len(target.levels)
-    return load_words(load_of_level(level), lengths=several)
+    return load_words(load_of(level), lengths=several)
 
 
 def _load(level: LevelResult, target: TargetResult) -> str:
@@ -723,7 +713,7 @@ def split_grid(target: TargetResult) -> Grid:
 
 
 def _split_row(level: LevelResult, names: list[str], *, lengths: bool) -> tuple[Cell, ...]:
-    cells: list[Cell] = [load_words(load_of_level(level), lengths=lengths)]
+    cells: list[Cell] = [load_words(load_of(level), lengths=lengths)]
     for name in names:
         batch = level.busy_batch.get(name)
         known = level.served_by.get(name, 0 if level.served_by else None)

@@ -25,8 +25,9 @@ from sparktop.sweep.compare.series import (
     SeriesLevel,
     aligned,
     has_like_lengths,
+    load_of,
 )
-from sparktop.sweep.result.results import Change, ComparisonResult, ComparisonRow
+from sparktop.sweep.result.results import Change, ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.capacity import compared_words
 
@@ -78,7 +79,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
     names = _apart(*(labels or (before.name, after.name)))
     pair = [_renamed(one, name) for one, name in zip((before, after), names, strict=True)]
     compared = compare(pair, baseline=names[0])
-    changes = {(row.metric, _load(row)): row.changes.get(names[1]) for row in compared.rows}
+    changes = {(row.metric, load_of(row)): row.changes.get(names[1]) for row in compared.rows}
     first, second = aligned(pair)
     rows = []
     for name in SHOWN:
@@ -128,10 +129,6 @@ def _renamed(series: Series, name: str) -> Series:
         for level in series.levels
     )
     return replace(series, name=name, levels=levels, address=None)
-
-
-def _load(row: ComparisonRow) -> Load:
-    return Load(row.point, row.pp, row.tg, row.depth)
 
 
 def _figure(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Value | None:

@@ -627,11 +627,6 @@ def level_balance(level: LevelResult) -> Balance | None:
     )
 
 
-def bare_row(key: LevelKey) -> ResultRow:
-    """Return the result row of a level that has no values yet."""
-    return ResultRow(key, {}, complete=False)
-
-
 def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """Yield (name, text) for each metric and fact of a level, the most important first.
 

@@ -26,6 +26,7 @@ from sparktop.model.sweep import (
     LevelKey,
     Moment,
     PlannedLevel,
+    ResultRow,
     SweepStatus,
     SweepView,
     SweptTarget,
@@ -55,7 +56,6 @@ from sparktop.sweep.view.capacity import CapacityLedger
 from sparktop.sweep.view.levels import (
     BarLedger,
     PlanLedger,
-    bare_row,
     key_of,
     level_balance,
     level_facts,
@@ -450,7 +450,7 @@ class LiveView:
         timelines = self._bars.timelines(key, self._clock() if now is None else now, prefill_s)
         if level is None and not timelines and key != self._present.key:
             return None
-        row = next((one for one in self._found.rows if one.key == key), bare_row(key))
+        row = next((one for one in self._found.rows if one.key == key), ResultRow(key, {}, complete=False))
         # A snapshot's balance covers time before this level, so a complete level uses its own counts.
         runs = level is None or (key == self._present.key and self._present.measuring)
         judged = None if runs else level

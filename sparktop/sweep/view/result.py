@@ -28,7 +28,7 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
-from sparktop.sweep.compare.series import Load, Reference, Series, SeriesLevel, aligned, series_of
+from sparktop.sweep.compare.series import Load, Reference, Series, SeriesLevel, aligned, load_of, series_of
 from sparktop.sweep.plan.plan import Order
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult
@@ -115,7 +115,7 @@ def _metric(
 
 
 def _level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> ComparedLevel:
-    load = Load(row.point, row.pp, row.tg, row.depth)
+    load = load_of(row)
     return ComparedLevel(
         point=row.point,
         values=tuple(_value(one.get(load), metric.name) for one in levels),

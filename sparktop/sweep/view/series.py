@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -37,12 +37,7 @@ _HAIR = 1e-6
 """Tolerance as a share of a slot's length, because times on the edge of a slot may have rounding errors."""
 
 
-class _Folding(Protocol):
-    def fold(self) -> None:
-        """Merge neighbouring slots in pairs, so that the column has half as many slots."""
-
-
-_Column = TypeVar("_Column", bound=_Folding)
+_Column = TypeVar("_Column", "Amounts", "Readings", "States", "Points")
 
 
 class TimeGrid:
@@ -56,7 +51,7 @@ class TimeGrid:
         self.start_at = math.floor(start_at / FIRST_STEP_S + _HAIR) * FIRST_STEP_S
         self.step_s = FIRST_STEP_S
         self._most = most
-        self._columns: list[_Folding] = []
+        self._columns: list[Amounts | Readings | States | Points] = []
 
     def column(self, make: Callable[[], _Column]) -> _Column:
         """Create a column of values with `make`, add it to the grid and return it.
