@@ -42,11 +42,11 @@ from __future__ import annotations
 import colorsys
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from sparktop.colors.mixing import DEFAULT, SHAPES, WORDS, contrast, is_dark, lifted, mix, seen_background
-from sparktop.colors.palette import Palette
 from sparktop.errors import ConfigError
 
 LABELS = 4.5
@@ -159,8 +159,17 @@ def _color(value: str) -> str | None:
     return None
 
 
-def role_colors(theme: BtopTheme) -> Palette:
-    """Convert a btop theme to sparktop's roles; the result has no name, and gradients of one to three stops.
+class Roles(NamedTuple):
+    """A btop theme's colours by sparktop's roles."""
+
+    dark: bool
+    colors: dict[str, str]
+    gradients: dict[str, tuple[str, ...]]
+    """One to three stops, low to high."""
+
+
+def role_colors(theme: BtopTheme) -> Roles:
+    """Convert a btop theme to sparktop's roles.
 
     The table in the docstring of `sparktop.colors.btop_theme` lists btop's keys for each role. Colours with
     too little contrast are changed until they are readable.
@@ -203,7 +212,7 @@ def role_colors(theme: BtopTheme) -> Palette:
         role: next((theme.gradients[name] for name in names if name in theme.gradients), (colors["accent"],))
         for role, names in _ROLES.items()
     }
-    return Palette("", "", dark, ansi=False, colors=colors, gradients=gradients, borrowed=True)
+    return Roles(dark, colors, gradients)
 
 
 def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:

@@ -222,7 +222,9 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
         raise ConfigError(f"{where}: {error}") from None
     roles = role_colors(theme)
     gradients = {role: _spread(stops, ansi=False) for role, stops in roles.gradients.items()}
-    palette = replace(roles, name=name, title=name, gradients=gradients)
+    palette = Palette(
+        name, name, roles.dark, ansi=False, colors=roles.colors, gradients=gradients, borrowed=True
+    )
     if not theme.unusable:
         return palette, ""
     more = f" and {len(theme.unusable) - 1} more" if len(theme.unusable) > 1 else ""
