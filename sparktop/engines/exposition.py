@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TypeAlias, TypeVar, cast
 
@@ -30,8 +31,8 @@ _MOST_PREFIXES = 16
 """Prefixes other than a reader's own for which its pattern is kept."""
 _AT_ONCE = 1 << 20
 """Most bytes of a page whose samples are found in one step, all in memory."""
-_LAYOUTS, _MOST_IN_LAYOUT = 128, 4000
-"""Layouts kept by a reader, and the most samples of one that is kept."""
+_LAYOUTS, _MOST_FOLLOWED = 128, 1 << 18
+"""Pages whose layout is kept by a reader, and the most bytes of one: vLLM 0.32 has 65 kB."""
 
 # Labels up to the last brace of the line (values may hold braces), a value, and an optional timestamp. If
 # the line does not end there, it is malformed and the groups stay empty.
@@ -59,7 +60,8 @@ class Reader:
         self._others: dict[str, Reader] = {}
         self._names = {name.encode(): known[name] for name in known}
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
-        self._kept_layout = lru_cache(_LAYOUTS)(self._layout)
+        self._followed: dict[tuple[bytes, ...], tuple[tuple[Mapping[str, Places], Kept], list[int]]] = {}
+        """Layout and rows of the wanted samples, by what each line of a page has before its last word."""
 
     def under(self, own: str, theirs: str) -> Reader:
         """Return a reader of the names that begin with `own`, where a page has `theirs` in its place."""
@@ -85,12 +87,26 @@ class Reader:
         Raises:
             PageError: more than `MAX_SAMPLES` wanted samples.
         """
+        # Most pages differ from the one before only in the last word of their lines.
+        parts = [line.rpartition(b" ") for line in body.split(b"\n")] if len(body) <= _MOST_FOLLOWED else []
+        heads = tuple([head for head, _, _ in parts])
+        if known := self._followed.get(heads):
+            layout, rows = known
+            values = _plain_numbers([parts[row][2] for row in rows])
+            if values is not None:
+                return Page(*layout, values)
         lines = list(self._samples(body))
-        keys = tuple([(name, (block or b"") if value else None) for name, block, value in lines])
-        layout = self._kept_layout if len(keys) <= _MOST_IN_LAYOUT else self._layout
-        return Page(*layout(keys), [number(value or b"") for _, _, value in lines])
+        layout = self._layout([(name, (block or b"") if value else None) for name, block, value in lines])
+        rows = [
+            row for row, (head, _, value) in enumerate(parts) if self._line.match(b"\n%b %b" % (head, value))
+        ]
+        if rows and [parts[row][2] for row in rows] == [value for _, _, value in lines]:
+            if len(self._followed) >= _LAYOUTS:
+                self._followed.clear()
+            self._followed[heads] = layout, rows
+        return Page(*layout, [number(value or b"") for _, _, value in lines])
 
-    def _layout(self, keys: tuple[tuple[bytes, bytes | None], ...]) -> tuple[Mapping[str, Places], Kept]:
+    def _layout(self, keys: Sequence[tuple[bytes, bytes | None]]) -> tuple[Mapping[str, Places], Kept]:
         """Return where the samples stand on a page with these names and labels (None: a malformed line)."""
         places: dict[str, dict[Labels, int]] = {}
         unreadable: set[str] = set()
@@ -187,6 +203,16 @@ def number(text: str | bytes) -> float:
         return math.nan
     underscore = b"_" in text if isinstance(text, bytes) else "_" in text
     return math.nan if underscore or not text.isascii() else found
+
+
+def _plain_numbers(texts: list[bytes]) -> list[float] | None:
+    """Return `number` of each text; None where one of them is not a plain number."""
+    joined = b"".join(texts)
+    if b"_" in joined or not joined.isascii():
+        return None
+    with suppress(ValueError):
+        return list(map(float, texts))
+    return None
 
 
 def without(labels: Labels, name: str) -> Labels:

@@ -313,7 +313,7 @@ def read_page(
         sample = read_json(body, at)
         whose = ENGINES[sample.engine]
         if sample.note == openai.NOTE and whose.silent:
-            sample = replace(sample, note=f"{whose} {whose.silent}; {sample.note}")
+            sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
         return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
     found = _engines_on(body, engine)
     if not found:
