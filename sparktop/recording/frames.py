@@ -150,8 +150,9 @@ EMPTY_LAST_BLOCK = b"\x01\x00\x00"
 """Ends a frame after any complete block, because frames have no checksum of their own."""
 MAX_WINDOW_LOG = 24
 """A frame that needs a window above 16 MiB is refused."""
-WINDOW_LOG = 22
-"""Power of 2: 4 MiB, because successive pages of a server resemble each other most."""
+WINDOW_LOG, _SMALL_WINDOW_LOG, _SMALL_TABLE_LOG = 22, 20, 16
+"""Powers of 2: a window of 4 MiB, or where a second of readings takes less than 1 MiB one of that with small
+tables of matches: it saves 5 MiB of memory, because successive pages of a server resemble each other most."""
 _BLOCK_HEADER = 3
 _LONGEST_HEADER = 18
 _MAX_BLOCK = 128 << 10
@@ -167,15 +168,18 @@ MOST_DAMAGE = 1_000
 class FrameWriter:
     """Compresses the records of one frame."""
 
-    def __init__(self, level: int) -> None:
-        """Begin a frame of compression level `level` (1 to 19)."""
+    def __init__(self, level: int, *, small: bool = False) -> None:
+        """Begin a frame of compression level `level` (1 to 19), of few servers if `small`."""
         from sparktop.recording.zstandard import CompressionParameter, ZstdCompressor
 
         options: dict[int, int] = {
             CompressionParameter.compression_level: level,
-            CompressionParameter.window_log: WINDOW_LOG,
+            CompressionParameter.window_log: _SMALL_WINDOW_LOG if small else WINDOW_LOG,
             CompressionParameter.checksum_flag: 0,
         }
+        if small:
+            tables = (CompressionParameter.hash_log, CompressionParameter.chain_log)
+            options |= dict.fromkeys(tables, _SMALL_TABLE_LOG)
         self._compressor = ZstdCompressor(options=options)
 
     def add(self, text: bytes) -> bytes:

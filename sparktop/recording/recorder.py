@@ -298,7 +298,7 @@ class Recorder:
             self._part_at = instant.at
             self._on_part(self._file.path)
         few = len(self._watch.backends) <= FEW_BACKENDS
-        self._frame = FrameWriter(_FEW_LEVEL if few else _MANY_LEVEL)
+        self._frame = FrameWriter(_FEW_LEVEL if few else _MANY_LEVEL, small=few)
         self._frame_bytes = 0
 
     def _is_part_due(self, instant: Instant) -> bool:

@@ -628,8 +628,9 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "how clear one period is: random routing reaches 0 in 1 of 5000 windows; the limit is higher "
-            "with few requests, many backends, load that comes and goes, or an unknown E2E",
+            "how clearly one period repeats, scaled so that random routing is above 0 in 1 of 5000 windows "
+            "alone; the limit is higher with few requests, many backends, load that comes and goes, or an "
+            "unknown E2E",
             digits=1,
             but=_first_missing(
                 (returns, "loads do not come back after a period"),
