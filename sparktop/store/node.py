@@ -814,7 +814,7 @@ class Endings:
         if half:
             message += f"; its server (process {server}) still runs"
         if seen := last_words(self._last):
-            message += f"; before it {seen}"
+            message += f"; the machine before that: {seen}"
         values: Values = {
             "ended": f"{what}{more}",
             "processes": float(len(ended)),

@@ -375,7 +375,7 @@ def test_an_engine_core_that_ended_is_an_event_with_what_is_known(spark: World) 
         f"vllm ended: engine core 11, between {clock(spark, 1000)} and {clock(spark, 1005)}; "
         "no OOM kill, no Xid: its own log says why, or a user ended it; "
         "its server (process 10) still runs; "
-        "before it 118.9 of 121.6 GiB, 71 °C, 84 W"
+        "the machine before that: 118.9 of 121.6 GiB, 71 °C, 84 W"
     )
     assert (event.subject, event.severity, event.kind) == ("v", Severity.CRITICAL, "engine-ended")
 

@@ -36,6 +36,7 @@ _PLAIN = {
     "swing": "regularity",
     "slope": "trend",
     "limit_s": "must last",
+    "clears_after": "ends after none for",
     "ratio": "ratio for its batch",
 }
 """Words for values whose names are terms of the analysis."""
