@@ -218,7 +218,28 @@ def sweep_of(record: Record) -> SweepView | None:
 
     if not record.body or _REMOVED.search(record.body):
         return None
-    return cast("SweepView", _validated(SweepView, record.body))
+    try:
+        body = _as_of_now(msgspec.json.decode(record.body))
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"a view of a sweep that is not JSON: {clean(error, _TEXT)}") from None
+    return cast("SweepView", _validated(SweepView, body))
+
+
+def _as_of_now(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a view of a sweep, perhaps of version 1.3, with this version's fields.
+
+    A concurrency and a position were what is a `point` now, and `runs` of a figure their number.
+    """
+    if isinstance(value, list):
+        return [_as_of_now(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    parts = {name: _as_of_now(part) for name, part in value.items()}
+    if "concurrency" in parts and "point" not in parts:
+        parts["point"] = parts.get("position") or {"kind": "concurrency", "value": parts["concurrency"]}
+    if "mean" in parts and isinstance(parts.get("runs"), int):
+        del parts["runs"]
+    return parts
 
 
 def call_of(record: Record) -> Call | None:
