@@ -21,16 +21,14 @@ With --write, the table is written to benchmarks/README.md.
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import tables
-from msgspec import structs
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.engine_page import Ledger, engine_page
@@ -61,8 +59,7 @@ NOISE = ("none", "aborts", "invalid requests", "retries", "health checks and pol
 _INTERVALS_S = (3.0, 20.0, 45.0)
 
 
-@dataclass(slots=True)
-class Noise:
+class Noise(Struct):
     """What clients and monitors have made the HTTP side count so far."""
 
     kind: str
@@ -212,8 +209,7 @@ PAGES: Mapping[str, tuple[str, Callable[[Engine, Ledger, Noise], bytes]]] = {
 """By the engine's name in the table: its name in a configuration, and its page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """One kind of run."""
 
     name: str
@@ -289,8 +285,7 @@ _FAMILY_PHASES = (
 _FAMILY_LASTS_S = (130.0, 170.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The verdicts on one run."""
 
     phase: Phase
@@ -408,12 +403,12 @@ class Run:
             for key, reader in zip(self._nodes, self._readers, strict=False):
                 asked = key.name in self.store.progress.nodes_asked
                 sample = reader.look()
-                self.store.accept(key, sample if asked else structs.replace(sample, processes=None))
+                self.store.accept(key, sample if asked else replace(sample, processes=None))
 
     def _read(self) -> EngineSample:
         """Return the current page, which is built again only if something has changed."""
         self._noise.advance(self._at)
-        tally, noise = self._engine.tally, dataclasses.replace(self._noise)
+        tally, noise = self._engine.tally, replace(self._noise)
         shape = (self._engine.gauges, tally.steps, tally.generation_tokens, noise)
         if shape != self._shape or self._sample is None:
             self._shape = shape
@@ -469,9 +464,7 @@ Job = tuple[str, str, str, int, tuple[float, float] | None]
 def _play(job: Job) -> Outcome:
     engine, noise, name, seed, lasts_s = job
     phase = next(phase for phase in PHASES if phase.name == name)
-    return play(
-        phase if lasts_s is None else dataclasses.replace(phase, lasts_s=lasts_s), seed, engine, noise
-    )
+    return play(phase if lasts_s is None else replace(phase, lasts_s=lasts_s), seed, engine, noise)
 
 
 def family_table(found: Sequence[tuple[Job, Outcome]]) -> list[str]:
