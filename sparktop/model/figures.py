@@ -111,7 +111,7 @@ COUNTER_FIGURES: tuple[CounterFigure, ...] = (
     _gauge("paused_requests", "paused", "paused", fault=True),
     _highest("swa_pool_percent", "SWA pool", "swa_pool"),
     _highest("mamba_pool_percent", "states", "mamba_pool"),
-    _mean("computed_tokens_per_request", "new prompt", "prefill_kv_sum", "prefill_kv_count", "tok/req"),
+    _mean("computed_tokens_per_request", "prompt/req", "prefill_kv_sum", "prefill_kv_count", "tok"),
     _mean(
         "preemptions_per_request",
         "preempted",
