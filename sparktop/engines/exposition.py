@@ -31,8 +31,8 @@ _MOST_PREFIXES = 16
 """Prefixes other than a reader's own for which its pattern is kept."""
 _AT_ONCE = 1 << 20
 """Most bytes of a page whose samples are found in one step, all in memory."""
-_LAYOUTS, _MOST_FOLLOWED = 128, 1 << 18
-"""Pages whose layout is kept by a reader, and the most bytes of one: vLLM 0.32 has 65 kB."""
+_MOST_FOLLOWED = 32 << 20
+"""Bytes of pages whose layouts a reader keeps: 500 pages of vLLM 0.32. Replicas of a model share one."""
 
 # Labels up to the last brace of the line (values may hold braces), a value, and an optional timestamp. If
 # the line does not end there, it is malformed and the groups stay empty.
@@ -60,8 +60,9 @@ class Reader:
         self._others: dict[str, Reader] = {}
         self._names = {name.encode(): known[name] for name in known}
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
-        self._followed: dict[tuple[bytes, ...], tuple[tuple[Mapping[str, Places], Kept], list[int]]] = {}
+        self._followed: dict[tuple[bytes, ...], tuple[Layout, list[int]]] = {}
         """Layout and rows of the wanted samples, by what each line of a page has before its last word."""
+        self._followed_bytes = 0
 
     def under(self, own: str, theirs: str) -> Reader:
         """Return a reader of the names that begin with `own`, where a page has `theirs` in its place."""
@@ -87,9 +88,10 @@ class Reader:
         Raises:
             PageError: more than `MAX_SAMPLES` wanted samples.
         """
-        # Most pages differ from the one before only in the last word of their lines.
-        parts = [line.rpartition(b" ") for line in body.split(b"\n")] if len(body) <= _MOST_FOLLOWED else []
-        heads = tuple([head for head, _, _ in parts])
+        # Most pages differ from one before only in the last word of their lines.
+        may_follow = len(body) <= _AT_ONCE and b"# {" not in body
+        parts = [line.rpartition(b" ") for line in body.split(b"\n")] if may_follow else []
+        heads = tuple([head or word for head, _, word in parts])
         if known := self._followed.get(heads):
             layout, rows = known
             values = _plain_numbers([parts[row][2] for row in rows])
@@ -97,16 +99,22 @@ class Reader:
                 return Page(*layout, values)
         lines = list(self._samples(body))
         layout = self._layout([(name, (block or b"") if value else None) for name, block, value in lines])
-        rows = [
-            row for row, (head, _, value) in enumerate(parts) if self._line.match(b"\n%b %b" % (head, value))
-        ]
-        if rows and [parts[row][2] for row in rows] == [value for _, _, value in lines]:
-            if len(self._followed) >= _LAYOUTS:
-                self._followed.clear()
-            self._followed[heads] = layout, rows
-        return Page(*layout, [number(value or b"") for _, _, value in lines])
+        found = (self._line.match(b"\n%b %b" % (head, word)) for head, _, word in parts)
+        rows = [row for row, match in enumerate(found) if match]
+        words = [value for _, _, value in lines]
+        if may_follow and all(words) and [parts[row][2] for row in rows] == words:  # none is malformed
+            self._follow(heads, layout, rows, len(body))
+        return Page(*layout, [number(word or b"") for word in words])
 
-    def _layout(self, keys: Sequence[tuple[bytes, bytes | None]]) -> tuple[Mapping[str, Places], Kept]:
+    def _follow(self, heads: tuple[bytes, ...], layout: Layout, rows: list[int], size: int) -> None:
+        """Keep the layout of a page of `size` bytes, and which rows its wanted samples are."""
+        if self._followed_bytes + size > _MOST_FOLLOWED:
+            self._followed.clear()
+            self._followed_bytes = 0
+        self._followed[heads] = layout, rows
+        self._followed_bytes += size
+
+    def _layout(self, keys: Sequence[tuple[bytes, bytes | None]]) -> Layout:
         """Return where the samples stand on a page with these names and labels (None: a malformed line)."""
         places: dict[str, dict[Labels, int]] = {}
         unreadable: set[str] = set()
@@ -262,6 +270,8 @@ def labels_of(block: bytes | None) -> Labels | None:
 Places: TypeAlias = Mapping[Labels, int]
 """Index in `Page.values_read` of each sample of one metric name, by labels."""
 Kept: TypeAlias = dict[Hashable, object]
+Layout: TypeAlias = tuple[Mapping[str, Places], Kept]
+"""Where the samples of each metric name stand, and what else follows from names and labels."""
 _T = TypeVar("_T")
 
 

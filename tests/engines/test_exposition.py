@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -238,3 +239,23 @@ def test_series_with_the_same_bounds_are_added_up() -> None:
 def test_a_doubtful_histogram_is_none(family: Family, sums: Family, counts: Family) -> None:
     """If buckets, sum or count are missing or contradict each other, there is no histogram."""
     assert read_histogram(family, sums, counts) is None
+
+
+ODD = (b"1", b"NaN", b"-1", b"", b"x", b"1_0", b"5\r", b"5\t1", b"5 1", b"{", b'7 # {t="x"} 1', b"\xd9\xa1")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_page_is_read_as_by_a_reader_that_has_seen_no_other(seed: int) -> None:
+    """Values, lines and labels that change, come and go leave nothing of one page in the next."""
+    dice = random.Random(seed)  # noqa: S311 - made values
+    body = b"".join(b'up{at="%d"} 1\nother %d\nup_total{a="b c"} 2\n\n' % (row, row) for row in range(9))
+    reader = Reader(("up", "up_total"))
+    for _ in range(40):
+        lines = body.split(b"\n")
+        for _ in range(dice.choice((0, 1, 1, 3))):
+            row = dice.randrange(len(lines))
+            head, space, _ = lines[row].rpartition(b" ")
+            changed = head + space + dice.choice(ODD)
+            lines[row] = dice.choice((changed, b"", b'up{at="x"}7', lines[0]))
+        page = b"\n".join(lines) + b"#" * dice.choice((0, 0, 0, 1 << 20))
+        assert repr(dict(reader.read(page))) == repr(dict(Reader(("up", "up_total")).read(page)))
