@@ -380,7 +380,9 @@ def _uneven(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Look]]) 
     heavier = sum(_held(one) > _held(other) for one, other in apart)
     if min(heavier, len(apart) - heavier) > len(apart) / 5:
         most, least = (fmean([pick(map(_held, pair)) for pair in apart]) for pick in (max, min))
-        said = f"{peer.name} and this server take turns: {most:.0f} requests at one, {least:.0f} at the other"
+        said = (
+            f"{peer.name} and this server take turns, {most:.0f} requests at one and {least:.0f} at the other"
+        )
     else:
         plural = "" if round(here) == 1 else "s"
         said = f"{here:.0f} request{plural} here while {peer.name} has {there:.0f}"
