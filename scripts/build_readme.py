@@ -23,7 +23,7 @@ from sparktop.config.keys import KEYS
 from sparktop.config.options import ALL
 from sparktop.config.schema import SETTINGS, Kind, Reach, default_toml
 from sparktop.export.metrics import Metric, metric_tables
-from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
+from sparktop.model.explained import ALERTS, BALANCE, FINDINGS, LIMITS, RANKS, SPEEDS, STATES, Explained
 from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS
 from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.presets import BUILT_IN
@@ -170,6 +170,7 @@ def words_block() -> str:
         ("Balance of a group", BALANCE),
         ("Speed of a machine", SPEEDS),
         ("Ranks of an engine", RANKS),
+        ("Findings about a server or machine", FINDINGS),
         ("Alerts", ALERTS),
     ]
     blocks = [f"## {title}\n\n{_explained('word', words)}" for title, words in parts]

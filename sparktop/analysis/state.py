@@ -717,7 +717,12 @@ def _of_balance(alert: Alert, balance: Balance) -> Verdict:
 def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     condition = alert.id.rpartition(":")[2].partition("/")[0]
     known, hint, key = _CONDITIONS.get(condition, (condition.replace("-", " "), "", "e"))
-    if condition in {"slow-clock", "slow-steps"}:
+    views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
+    found = [one for view in views for one in view.findings if one.kind == condition]
+    if found:
+        fixes = (one.fix for one in found if one.line == alert.message)
+        hint, key = _CLAUSE.split(next(fixes, None) or "")[0], "enter"
+    elif condition in {"slow-clock", "slow-steps"}:
         fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
         hint = _CLAUSE.split(next(fixes, None) or "")[0]
     said = re.split(r"\. |: (?=its log)", alert.message)[0]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from sparktop.model.balance import BalanceWord
+from sparktop.model.event import ALERT_KINDS
 from sparktop.model.ranks import RanksWord
 from sparktop.model.snapshot import BackendState, LimitKind
 from sparktop.model.targets import NodeThresholds, StateThresholds
@@ -197,6 +198,9 @@ RANKS: Mapping[RanksWord, Explained] = {
 }
 """What NCCL reports about the ranks of an engine."""
 
+FINDINGS: Mapping[str, Explained] = {}
+"""What rules find about a server or a machine apart from its state, by kind."""
+
 ALERTS: Mapping[str, Explained] = {
     "unreachable": STATES[BackendState.UNREACHABLE],
     "engine-dead": STATES[BackendState.ENGINE_DEAD],
@@ -271,12 +275,13 @@ ALERTS: Mapping[str, Explained] = {
     "oscillating": BALANCE[BalanceWord.OSCILLATING],
     "starved": BALANCE[BalanceWord.STARVED],
     "uneven": BALANCE[BalanceWord.UNEVEN],
+    **{kind: one for kind, one in FINDINGS.items() if kind in ALERT_KINDS},
 }
 """What needs attention now, by its kind; limits by default (see the configuration)."""
 
 OTHER_ALERTS = {
     kind: one
     for kind, one in ALERTS.items()
-    if one not in (*STATES.values(), *BALANCE.values(), *SPEEDS.values())
+    if one not in (*STATES.values(), *BALANCE.values(), *SPEEDS.values(), *FINDINGS.values())
 }
-"""The alerts that are no state of a server, machine or group."""
+"""The alerts that are no state of a server, machine or group, and no finding."""

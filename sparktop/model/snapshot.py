@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from sparktop.model.balance import Balance
 from sparktop.model.event import Alert, Event, ProgressView
 from sparktop.model.failure import Failure
+from sparktop.model.finding import Finding
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
@@ -402,6 +403,7 @@ class BackendView(Struct, frozen=True, eq=False):
     finished: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
     limited_by: Limit | None = None
     """What holds the server back; None while that is not judged."""
+    findings: tuple[Finding, ...] = ()
     in_sweep: bool = False
     """Whether a sweep of this program loads the server, on purpose."""
     restarts: int = 0  # since the first sample
@@ -517,6 +519,7 @@ class NodeView(Struct, frozen=True, eq=False):
     """Percent of the last minute by throttle reason, of the GPU with the highest share."""
     gpus_lost: tuple[LostGpu, ...] = ()
     """GPUs that do not answer, although the driver lists them or earlier samples had them."""
+    findings: tuple[Finding, ...] = ()
     scrape: Scrape | None = None  # the Prometheus that its samples come from
 
     @property

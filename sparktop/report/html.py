@@ -89,6 +89,7 @@ def _tables(snapshot: Snapshot) -> Iterator[Table]:
     yield tables.alerts(snapshot)
     yield tables.troubles(snapshot)
     yield tables.standstills(snapshot)
+    yield tables.findings(snapshot)
     yield tables.backend_load(backends)
     yield tables.limits(backends)
     yield tables.latencies(backends)

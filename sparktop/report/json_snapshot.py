@@ -180,6 +180,7 @@ def node_json(node: NodeView) -> dict[str, object]:
         "throttled_60s_percent": node.throttled_percent,
         "processes": table and {**fields_of(table, "processes"), "largest": table.processes},
         "engine_processes": node.engine_processes,
+        "findings": node.findings,
     }
 
 

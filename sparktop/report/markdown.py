@@ -80,6 +80,7 @@ def render(snapshot: Snapshot) -> str:
         tables.alerts(snapshot),
         tables.troubles(snapshot),
         tables.standstills(snapshot),
+        tables.findings(snapshot),
         ranks_table(backends),
         tables.speeds(nodes, only_slow=True),
     )

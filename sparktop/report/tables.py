@@ -110,7 +110,7 @@ def current(snapshot: Snapshot) -> Snapshot:
 
 _COUNTED = ("failures", "cooldowns", "refusals", "sent", "queued", "in_flight")
 """What a router counts."""
-_MACHINE = ("name", "via", "identity", "failure", "failing_since", "age_s", "speed", "scrape")
+_MACHINE = ("name", "via", "identity", "failure", "failing_since", "age_s", "speed", "scrape", "findings")
 _SERVER = (
     *(
         "name",
@@ -124,7 +124,7 @@ _SERVER = (
         "age_s",
         "engine",
     ),
-    *("version", "model", "max_model_len", "nodes", "slots", "restarts", "ranks", "scrape"),
+    *("version", "model", "max_model_len", "nodes", "slots", "restarts", "ranks", "scrape", "findings"),
 )
 """What stays of a server, and of a machine, that does not answer."""
 View = TypeVar("View", BackendView, NodeView)
@@ -519,6 +519,18 @@ def alerts(snapshot: Snapshot) -> Table:
         name("about", lambda one: one.subject),
         figure("since", lambda one: cell.time_of(one.since)),
         name("what", lambda one: one.message, _LONG),
+    )
+
+
+def findings(snapshot: Snapshot) -> Table:
+    """Return a table of what rules found about servers and machines, one row each."""
+    views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
+    return table(
+        "Findings",
+        [one for view in views for one in view.findings],
+        name("about", lambda one: one.subject),
+        name("what", lambda one: one.words, _LONG),
+        name("evidence", lambda one: "; ".join(f"{name}: {text}" for name, text in one.evidence), _LONG),
     )
 
 

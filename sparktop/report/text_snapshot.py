@@ -141,7 +141,14 @@ def render(snapshot: Snapshot, width: int) -> str:
         snapshot = tables.narrowed(snapshot)
     nodes, backends, fleets = snapshot.nodes, snapshot.backends, snapshot.fleets
     if nodes:
-        below = [[*node_sentences(node), *_trouble(node.failure, node.age_s)] for node in nodes]
+        below = [
+            [
+                *node_sentences(node),
+                *(clean(one.words, _LONG) for one in node.findings),
+                *_trouble(node.failure, node.age_s),
+            ]
+            for node in nodes
+        ]
         lines += [*table_lines(table("", nodes, *_NODES), width, below), ""]
     if backends:
         lines += [*table_lines(table("", backends, *_BACKENDS), width, map(_below_backend, backends)), ""]
@@ -241,6 +248,7 @@ def _below_backend(view: BackendView) -> Iterator[str]:
     """Yield the sentences below the row of a backend."""
     yield from _standing(view)
     yield "" if view.limited_by is None else clean(view.limited_by.line, _LONG)
+    yield from (clean(one.words, _LONG) for one in view.findings)
     yield tables.also_reported_words(view)
     yield tables.ranks_words(view)
     yield slow_page(view)

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from sparktop.analysis.situation import Situation
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
@@ -20,7 +21,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, SelfView
-from sparktop.model.snapshot import NODE_INTERVALS, BackendView, PastStart, Snapshot
+from sparktop.model.snapshot import NODE_INTERVALS, BackendView, NodeView, PastStart, Snapshot
 from sparktop.model.targets import ModelFacts, Target, Thresholds, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alerts import (
@@ -40,6 +41,7 @@ from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
 from sparktop.store.event_log import AlertBook, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
+from sparktop.store.findings import FindingBook
 from sparktop.store.node import ENGINE_ENDED, NodeTrack, restart_events
 from sparktop.store.sources import SourceKey, SourceKind
 from sparktop.store.tracks import FleetTrack, Placement, RouterTrack, Tracks
@@ -142,6 +144,7 @@ class Store:
         self._alerts = AlertBook(self._events)
         self.balance, self.progress, self.limits = BalanceBook(), ProgressBook(), LimitBook()
         self.ranks = RankBook(self._tracks)
+        self._findings = FindingBook()
         self._states = StateEvents()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
@@ -366,6 +369,28 @@ class Store:
         self._events.add(*self.balance.look(instant.at, instant.wall, judged, self._alerts))
         routed = list(zip(routers, groups, strict=True))
         self.limits.look(instant.at, backends, tracks.nodes, routed, self.balance.view())
+        self._findings.judge(self._situation(instant), self._alerts, instant)
+
+    def _situation(self, instant: Instant) -> Situation:
+        at, tracks = instant.at, self._tracks
+        routers, groups, names = tracks.routing()
+        backends = {
+            name: self._backend_view(track, at, instant.wall, names)
+            for name, track in tracks.backends.items()
+        }
+        members, routed = tuple(backends.values()), zip(routers, groups, strict=True)
+        return Situation(
+            at,
+            instant.wall,
+            backends,
+            {name: self._node_view(track, at) for name, track in tracks.nodes.items()},
+            tuple(track.view(at, group, members) for track, group in routed),
+            self.starts.past(),
+        )
+
+    def _node_view(self, track: NodeTrack, at: float) -> NodeView:
+        findings = self._findings.of(SourceKey.node(track.view.name))
+        return replace(track.view, age_s=track.health.age_s(at), findings=findings)
 
     def adopt(
         self, alerts: Iterable[Alert], events: Sequence[Event], verdicts: Mapping[str, tuple[str, float]]
@@ -384,9 +409,7 @@ class Store:
         routers, groups, names = self._tracks.routing()
         backends = tuple(self._backend_view(one, at, now, names) for one in self._tracks.backends.values())
         fleets = self._tracks.fleet_views(at, backends)
-        nodes = tuple(
-            replace(track.view, age_s=track.health.age_s(at)) for track in self._tracks.nodes.values()
-        )
+        nodes = tuple(self._node_view(track, at) for track in self._tracks.nodes.values())
         return Snapshot(
             taken_at=now,
             at=at,
@@ -468,6 +491,7 @@ class Store:
             role=track.reported_role if track.role is None else track.role.value,
             ranks=self.ranks.view(view.name, at),
             limited_by=self.limits.of(view),
+            findings=self._findings.of(SourceKey.backend(view.name)),
             lanes_balance=self.balance.of_lanes(view.name),
             in_sweep=at < track.loaded_until,
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),

@@ -637,6 +637,10 @@ class StartBook:
     def _past_ids(self) -> list[tuple[tuple[str, str, str], float]]:
         return [(one.key, one.ended_at) for one in self._past]
 
+    def past(self) -> tuple[PastStart, ...]:
+        """Return the earlier starts, the oldest first."""
+        return tuple(self._past)
+
     def take_finished(self) -> tuple[PastStart, ...]:
         """Return the starts that ended since the last call."""
         finished, self._finished = tuple(self._finished), []

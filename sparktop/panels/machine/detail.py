@@ -63,6 +63,7 @@ from sparktop.panels.parts.figures import (
     bar_runs,
     failure_role,
     figure,
+    findings_section,
     has_failed,
     is_stale,
     known_total,
@@ -680,6 +681,7 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
     cores = sample.cpu.cores or len(sample.cpu.core_percent)
     processor = f"processor · {cores} cores" if cores else "processor"
     return [
+        *findings_section(view.findings, width),
         *gpu_sections(view, width),
         memory_section(sample.memory, view.headroom, width, process_lines(view)),
         Section(processor, _cpu(sample.cpu, width), "since the last poll"),

@@ -19,6 +19,7 @@ from sparktop.panels.parts.figures import (
     failed_since,
     failure_role,
     figure,
+    finding_note,
     has_failed,
     is_stale,
     known_total,
@@ -512,8 +513,11 @@ def footnote(view: NodeView) -> Row:
     notes = [gpu.memory_note for gpu in view.sample.gpus if gpu.memory_note] if view.sample else []
     if notes:
         return [(f" ▲ memory: {'; '.join(notes)} ", "warn")]
+    if found := finding_note(view.findings):
+        return found
     identity = view.identity
-    parts = [part for part in (identity.product, identity.os) if part]
+    facts = [one.line for one in view.findings[:1]]
+    parts = facts or [part for part in (identity.product, identity.os) if part]
     return [(f" {' · '.join(parts)} ", "muted")] if parts else []
 
 

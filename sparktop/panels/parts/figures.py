@@ -14,6 +14,7 @@ from sparktop.graphics.cells import bar, cell_width, fit, segments
 from sparktop.model.balance import BalanceWord
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
+from sparktop.model.finding import Finding, worst_finding
 from sparktop.model.router import Scrape, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
 from sparktop.model.text import with_units_joined
@@ -421,6 +422,29 @@ def wrapped(text: str, width: int) -> tuple[str, ...]:
         else:
             lines.append(word if cell_width(word) <= width else fit(word, width))
     return tuple(lines)
+
+
+def finding_note(findings: tuple[Finding, ...]) -> Row:
+    """Return the most severe finding for the edge of a panel with the key that shows all; [] without one."""
+    worst = worst_finding(findings)
+    if worst is None or worst.severity is None:
+        return []
+    said = (f" {SEVERITY_SIGNS[worst.severity]} {worst.line} ", _BY_SEVERITY[worst.severity])
+    return [said, ("enter ", "key")]
+
+
+def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:
+    """Return a list with the section of findings for a column of `width` cells; empty without findings."""
+    rows: list[Row] = []
+    for one in findings:
+        role = "text" if one.severity is None else _BY_SEVERITY[one.severity]
+        rows += [[(line, role)] for line in wrapped(one.words, width)]
+        cells = max((cell_width(name) for name, _ in one.evidence), default=0) + 3
+        for name, text in one.evidence:
+            first, *rest = wrapped(text, max(10, width - cells)) or ("",)
+            rows.append([label(f"  {name}", cells), (first, "text")])
+            rows += [[label("", cells), (line, "text")] for line in rest]
+    return [Section("findings", rows)] if rows else []
 
 
 def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:

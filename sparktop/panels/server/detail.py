@@ -34,6 +34,7 @@ from sparktop.panels.parts.figures import (
     fact,
     facts,
     figure,
+    findings_section,
     known_total,
     label,
     latency_role,
@@ -306,6 +307,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
     latencies = [getattr(view, name) for _, name in _LATENCIES]
     window = window_words(latencies)
     return [
+        *findings_section(view.findings, width),
         Section("load", _load(view, width), "now"),
         Section("throughput", _throughput(view, width), view.rate_note or rate_words(view)),
         Section("latency", _latencies(view, width), window),

@@ -19,6 +19,7 @@ from sparktop.panels.parts.figures import (
     alarm,
     bar_runs,
     figure,
+    finding_note,
     label,
     latency_row,
     rate_words,
@@ -401,7 +402,7 @@ def _trouble(view: BackendView) -> Row:
     lanes = view.lanes_balance
     if lanes is not None and lanes.bad:
         return [(f" ▲ lanes {lanes_words(lanes)} ", WORD_ROLES[lanes.word])]
-    return []
+    return finding_note(view.findings)
 
 
 def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
@@ -434,7 +435,8 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
         keeps = slow or view.page_note or view.limited_by.kind is LimitKind.UNKNOWN
         return limit_note(view.limited_by), poll if keeps else []
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
-    facts = [where if on_board else f"{view.url} {where}".rstrip()]
+    noted = view.findings[0].line if view.findings else where
+    facts = [noted if on_board else f"{view.url} {where}".rstrip()]
     facts += [f"tok/s {view.rate_note}"] if view.rate_note else []
     if view.max_model_len is not None:
         facts.append(f"context {numbers.count(view.max_model_len, 5).strip()} tokens")

@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.explained import BALANCE, LIMITS, OTHER_ALERTS, RANKS, SPEEDS, STATES, Explained
+from sparktop.model.explained import BALANCE, FINDINGS, LIMITS, OTHER_ALERTS, RANKS, SPEEDS, STATES, Explained
 from sparktop.panels.parts.figures import wrapped
 from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import RoleStyles, key_hints
@@ -214,6 +214,7 @@ class HelpScreen(Dialog[None]):
             ),
             explained_section("Machine: is it as fast as it should be?", SPEEDS),
             explained_section("Ranks of an engine over several GPUs (N asks NCCL)", RANKS, _RANK_NOTES),
+            explained_section("Findings about a server or machine (enter shows them)", FINDINGS),
             explained_section("Other alerts", OTHER_ALERTS),
             word_section("Figures", FIGURES),
             word_section("Graphs", _GRAPHS),

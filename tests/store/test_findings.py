@@ -1,0 +1,100 @@
+"""Findings of rules: their alerts and events, and every form in which they are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+
+from sparktop.analysis.situation import Situation
+from sparktop.analysis.state import verdict
+from sparktop.model.event import Phase, Severity
+from sparktop.model.finding import Finding, Sure
+from sparktop.panels.parts.figures import finding_note, findings_section
+from sparktop.panels.parts.text import row_text
+from sparktop.report import markdown
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.text_snapshot import render as text_of
+from sparktop.store import store as store_module
+from sparktop.store.findings import FindingBook
+from tests.store.conftest import World
+
+FINDING = Finding(
+    "prefix-unused",
+    "b",
+    "prefix cache never hits: 0 of 48,210 prompt tokens",
+    fix="a smaller block",
+    sure=Sure.LIKELY,
+    severity=Severity.WARNING,
+    evidence=(("block", "2,096 tokens; prompts have 812"),),
+    values={"queried_tokens": 48210.0},
+)
+
+
+class Told:
+    """A rule that finds what it is told to."""
+
+    def __init__(self) -> None:
+        """Find nothing at first."""
+        self.now: tuple[Finding, ...] = (FINDING,)
+
+    def look(self, now: Situation) -> Iterable[Finding]:
+        """Return the findings about servers that are watched."""
+        return [one for one in self.now if one.subject in now.backends]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """The only rule of every store that is made from now on."""
+    rule = Told()
+    monkeypatch.setattr(store_module, "FindingBook", lambda: FindingBook((lambda: rule,)))
+    return rule
+
+
+def test_a_finding_is_an_alert_until_it_ends(told: Told) -> None:
+    """It begins once, keeps its figures, ends with its kind's name, and leaves nothing."""
+    world = World()
+    world.tokens(1000, 0.0)
+    for second in range(3):
+        world.at = 1001 + second
+        world.store.judge()
+    (alert,) = world.store.snapshot().alerts
+    assert (alert.id, alert.message, alert.values) == (
+        "backend:b:prefix-unused",
+        FINDING.line,
+        FINDING.values,
+    )
+    told.now = ()
+    world.at += 1
+    world.store.judge()
+    snapshot = world.store.snapshot()
+    assert snapshot.alerts == ()
+    assert snapshot.backends[0].findings == ()
+    about = [one.phase for one in snapshot.events if one.kind == "prefix-unused"]
+    assert about == [Phase.BEGIN, Phase.END]
+
+
+def test_a_finding_in_every_form(told: Told) -> None:
+    """Board, detail, top line, text, Markdown and JSON say the same line, how sure it is, and the fix."""
+    world = World()
+    world.tokens(1000, 0.0)
+    world.store.judge()
+    snapshot = world.store.snapshot()
+    (backend,) = snapshot.backends
+    assert FINDING.line in row_text(finding_note(backend.findings))
+    (section,) = findings_section(backend.findings, 40)
+    drawn = " ".join(row_text(row).strip() for row in section.rows)
+    assert "2,096 tokens; prompts have 812" in drawn
+    assert "(likely) → a smaller block" in drawn
+    top = verdict(snapshot)
+    assert (top.words, top.hint, top.key) == (f"b: {FINDING.line}", "a smaller block", "enter")
+    for text in (text_of(snapshot, 100), markdown.render(snapshot)):
+        assert FINDING.words in " ".join(text.split())
+    shown = json.loads(json.dumps(to_json(snapshot)))["backends"][0]["findings"]
+    assert [(one["kind"], one["sure"], one["evidence"]) for one in shown] == [
+        ("prefix-unused", "likely", [["block", "2,096 tokens; prompts have 812"]])
+    ]
+    told.now = (Finding("yardsticks", "b", "62 % of its own best"),)
+    world.store.judge()
+    assert world.store.snapshot().alerts == ()
