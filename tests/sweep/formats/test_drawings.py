@@ -1,4 +1,7 @@
-"""Plots as SVG: well-formed, titled, with every point, interval and name."""
+"""Plots as SVG: well-formed, titled, with every point, interval and name.
+
+Curves as text.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import pytest
 
 from sparktop.colors.mixing import contrast
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
-from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
+from sparktop.sweep.compare.series import Series, load_reference, series_of
+from sparktop.sweep.formats.drawings import curve_drawings, plots, request_drawings
 from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
 from tests.sweep.formats.full_results import full_sweep
@@ -95,3 +98,29 @@ def test_curves_have_contrast_and_differ_for_every_kind_of_eye(
     for sight in SIGHT:
         for one, other in itertools.combinations(colors[:5], 2):
             assert math.dist(seen_as(one, sight), seen_as(other, sight)) >= 15, (sight, one, other)
+
+
+TOPOLOGIES = load_reference("spark-topologies-2026-03").series
+
+
+def test_three_figures_are_drawn_against_concurrency() -> None:
+    """Decode, prefill and TTFT, with every series' mark under each."""
+    text = plots(TOPOLOGIES)
+    for title in ("Decode (tok/s)", "Prefill (tok/s)", "TTFT (ms)"):
+        assert f"{title} against concurrency" in text
+    assert text.count("● solo   ▲ cluster-tp2   ■ simple-shuffle   ◆ least-busy") == 3
+    assert "\x1b" not in text
+
+
+def test_one_level_is_no_curve() -> None:
+    """A single level gives no curve, nor does a series without levels."""
+    assert plots([made_series("a", {1: (10.0,)})]) == ""
+    assert plots([]) == ""
+    assert plots([Series("a", (), "f", "t")]) == ""
+
+
+def test_names_in_a_plot_are_clean_and_short() -> None:
+    """A name cannot move the cursor or fill the screen."""
+    text = plots([made_series("\x1b[2Jx" + "y" * 500, {1: (10.0,), 2: (20.0,)})])
+    assert "\x1b" not in text
+    assert "y" * 30 not in text

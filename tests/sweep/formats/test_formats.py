@@ -1,4 +1,13 @@
-"""Results as text: JSON, CSV, llama-benchy's JSON, Markdown."""
+"""Results as text: JSON, CSV, llama-benchy's JSON, Markdown.
+
+Results on unlike loads stand side by side without winners; equal tables are printed once.
+
+What a Markdown report says beside its figures: the headline, marks, and what the words of tables mean.
+
+The software of a sweep's targets in its report.
+
+The command line that repeats a sweep of agents.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +15,46 @@ import csv
 import io
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.report.document.document import wrapped
+from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
+from sparktop.sweep.compare.series import Load, Series, series_of
 from sparktop.sweep.formats import exports, report
-from sparktop.sweep.formats.written import render_json
-from sparktop.sweep.result.results import ClientResult, LevelResult, TargetResult, Validity
-from sparktop.sweep.terms.definitions import GROWTH, METRICS, WARNINGS
-from tests.sweep.made_results import made_level, made_sweep
+from sparktop.sweep.formats.report import (
+    comparison_json,
+    comparison_markdown,
+    server_facts,
+    server_words,
+    sweep_markdown,
+)
+from sparktop.sweep.formats.written import comparison_report, render_json, repeat_command
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.results import (
+    CapacityResult,
+    ClientResult,
+    LevelResult,
+    PlanResult,
+    Rate,
+    SweepResult,
+    TargetResult,
+    Tree,
+    Validity,
+)
+from sparktop.sweep.terms.definitions import GROWTH, METRICS, TERMS, WARNINGS
+from sparktop.sweep.terms.statistics import value_of
+from sparktop.sweep.view.marks import marks_of
+from tests.sweep.made_results import made_level, made_series, made_sweep
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -171,3 +206,275 @@ def test_any_json_that_the_file_allows_can_be_laid_out() -> None:
     assert told["targets"][0]["levels"][0]["decode_tps"] is None
     assert "c1" in report.sweep_markdown(result)
     assert len(rows_of(exports.to_csv(result))) == 3
+
+
+SLOW: Mapping[int, tuple[float, ...]] = {1: (10.0, 10.1, 10.2), 4: (40.0, 40.1, 40.2)}
+FAST: Mapping[int, tuple[float, ...]] = {1: (30.0, 30.1, 30.2), 4: (20.0, 20.1, 20.2)}
+
+
+def of_lengths(series: Series, pp: int, tg: int) -> Series:
+    """Return a series as if its prompts had `pp` tokens and its answers `tg`."""
+    levels = (replace(one, load=Load(one.load.point, pp, tg)) for one in series.levels)
+    return replace(series, levels=tuple(levels))
+
+
+def pair(pp: int = 100) -> list[Series]:
+    """Return two series that differ clearly, and cross; the second with prompts of `pp` tokens."""
+    return [made_series("apple", SLOW), of_lengths(made_series("berry", FAST), pp, 4)]
+
+
+def winners_of(series: list[Series]) -> list[object]:
+    """Return the winners in JSON, a row each."""
+    return [row["winner"] for row in json.loads(comparison_json(compare(series), series))["rows"]]
+
+
+def test_json_has_values_and_no_winner() -> None:
+    """All that names a best one is null or empty, and nothing crosses over; alike loads have both."""
+    assert winners_of(pair()) == ["berry", "apple"]
+    series = pair(1024)
+    found = json.loads(comparison_json(compare(series), series))
+    for row in found["rows"]:
+        assert (row["winner"], row["ahead"], row["percent"], row["significant"]) == (None, None, None, None)
+        assert row["beats"] == []
+        assert set(row["values"]) == {"apple", "berry"}
+    assert found["crossovers"] == []
+    assert len(found["rows"]) == 2
+    assert json.loads(comparison_json(compare(pair()), pair()))["crossovers"]
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_tables_have_values_and_no_winner(form: str) -> None:
+    """The cells of winners have a dash, and no heading or note says which one is better."""
+    series = pair(1024)
+    text = comparison_report(compare(series), series, form)
+    assert "Not the same load" in text
+    for value in ("10.1", "30.1", "40.1", "20.1"):
+        assert value in text
+    for word in ("next best", "Crossovers", "a winner is", "ahead", "best at", "not certain", "%)"):
+        assert word not in text
+    if form == "md":
+        rows = [line for line in text.splitlines() if line.startswith("| c")]
+        assert [line.split("|")[-2].strip() for line in rows] == ["–", "–"]
+    alike = comparison_report(compare(pair()), pair(), form)
+    assert "next best" in alike
+    assert "Crossovers" in alike
+
+
+def with_metrics(series: Series, *names: str, plus: float = 0.0) -> Series:
+    """Return a series with its first metric under other names; the last one is larger by `plus`."""
+    levels = []
+    for level in series.levels:
+        (figure,) = level.figures.values()
+        figures = dict.fromkeys(names, figure)
+        values = tuple(value + plus for value in figure.runs)
+        figures[names[-1]] = value_of(figure.mean + plus, values)
+        levels.append(replace(level, figures=figures))
+    return replace(series, levels=tuple(levels))
+
+
+def test_a_table_that_repeats_another_is_a_line() -> None:
+    """Equal figures of TTFT and first answer are printed once; a difference of a millisecond counts."""
+    names = ("ttft_ms", "first_answer_ms")
+    same = [with_metrics(one, *names) for one in pair()]
+    text = comparison_markdown(compare(same), same)
+    assert text.count("### TTFT (ms") == 1
+    assert "First answer: the same figures as TTFT." in text
+    assert "### First answer" not in text
+    apart = [with_metrics(one, *names, plus=1.0) for one in pair()]
+    text = comparison_markdown(compare(apart), apart)
+    assert "### First answer" in text
+    assert "the same figures" not in text
+    hidden = [with_metrics(one, *names, plus=0.001) for one in pair()]
+    assert "First answer: the same figures as TTFT." in comparison_markdown(compare(hidden), hidden)
+
+
+def test_markdown_of_several_targets_says_when_to_use_which() -> None:
+    """The answer names the best target, a list says where."""
+    fast, slow = made_level(2), made_level(2, step=0.5)
+    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
+    assert text.splitlines()[2] == "**`fast` wins at every level: +100 % decode against `slow`**"
+    assert "\n- Decode: `fast` best at c2 (+100 % against `slow`)\n" in text
+
+
+def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() -> None:
+    """Targets alike in decode differ in prefill; a slower target is not listed as equal to the leaders."""
+    slow = made_level(2)
+    prompts = Rate(mean=900.0, std=5.0, values=(895.0, 900.0, 905.0))
+    fast = slow.model_copy(update={"prefill_tps": prompts})
+    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
+    assert text.splitlines()[2] == "**No clear difference between the targets in decode or TTFT**"
+    assert "\n- Prefill: `fast` best at c2 (+350 % against `slow`)\n" in text
+    assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
+    behind = made_level(2, step=0.5)
+    three = report.sweep_markdown(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
+    assert "**No clear winner in decode" in three
+
+
+def at_length(pp: int, step: float = 0.25) -> LevelResult:
+    return made_level(1, step=step).model_copy(update={"pp": pp})
+
+
+def cells_of(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+
+
+def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
+    """In the report and in `compare`, with the server's words; a length within 10 % is the same row."""
+    refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
+    able = [at_length(5000), at_length(39026)]
+    result = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", [at_length(5000)]))
+    text = report.sweep_markdown(result)
+    assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(text)
+    assert "\n- ❌: the server refused requests of this length." in text
+    series = series_of(result)
+    compared = comparison_markdown(compare(series), series)
+    assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(compared)
+    assert "b: ❌ 39,000 tokens in: too long" in compared
+    axis = {"load": "concurrency", "value": 1}
+    assert json.loads(comparison_json(compare(series), series))["series"][1]["refused"] == [
+        {"concurrency": 1, **axis, "pp": 39000, "tg": 4, "depth": 0, "error": "too long"}
+    ]
+    both = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", able))
+    assert (
+        next(row[2] for row in cells_of(report.sweep_markdown(both)) if "c1, 39,026 in, 4 out" in row) == "❌"
+    )
+    lone = made_sweep(("b", [at_length(5000), at_length(20000), refused]))
+    assert ["❌", "39,000", "–", "–"] in cells_of(report.sweep_markdown(lone))
+    alone = series_of(lone)
+    assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(comparison_markdown(compare(alone), alone))
+
+
+@pytest.mark.parametrize("code", sorted(WARNINGS))
+def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
+    """In the row, in a sentence of its own, in CSV and in the line of a finished level."""
+    marked = made_level().model_copy(update={"validity": (Validity(code=code, message="what was seen"),)})
+    result = made_sweep(("a", [marked]))
+    text = report.sweep_markdown(result)
+    (mark,) = marks_of(marked)
+    assert re.search(rf"^\| c2 .* {mark.word} +\|$", text, flags=re.MULTILINE)
+    own = "" if mark.word.replace("-", " ") == code.replace("_", " ") else f" (`{code}`)"
+    assert f"### Warnings, and why levels are slow\n\n- c2: {mark.word}{own}: what was seen" in text
+    assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["validity"] == code
+    assert f"warnings: {mark.word}" in level_line("a", marked)
+
+
+@pytest.mark.parametrize(
+    ("balance", "word", "message"),
+    [
+        ({"verdict": "uneven", "reasons": ["75 : 25"]}, "uneven", "was uneven: 75 : 25"),
+        (
+            {"runs_test": {"word": "bunched", "sentence": "2 runs"}},
+            "one server at a time",
+            "one backend after the other in bunches: 2 runs",
+        ),
+    ],
+)
+def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, message: str) -> None:
+    """How the load lay, beside the gravest reason to doubt; what padding costs has its own column."""
+    doubts = tuple(Validity(code=code, message=code) for code in ("few_runs", "too_short", "errors"))
+    told = made_level(5).model_copy(update={"balance": balance, "validity": doubts, "padding_percent": 37.5})
+    result = made_sweep(("a", [told]))
+    text = report.sweep_markdown(result)
+    assert re.search(rf"^\| c5 .* errors, {word}, 2 more +\|$", text, flags=re.MULTILINE)
+    assert f"Why levels are slow: padding (the only level); {word} (the only level)." in text.replace(
+        "\n", " "
+    )
+    items = " ".join(text.split("### Warnings, and why levels are slow")[1].split())
+    assert message in items
+    assert "- c5: padding 38 %: a batch of 5 runs in a CUDA graph of 8" in items
+    assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["why_slow"] == f"padding {word}"
+    assert level_line("a", told).endswith(f" · padding 38 %, {word}")
+
+
+def test_the_report_defines_the_words_of_its_tables() -> None:
+    """Those that occur, and no other."""
+    doubt = (Validity(code="few_runs", message="2 of 3"),)
+    told = made_level().model_copy(
+        update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": doubt}
+    )
+    text = report.sweep_markdown(made_sweep(("a", [told]), ("b", [made_level()])))
+    for term in ("std", "Ratio", "Padding", "Roofline", "Warnings"):
+        assert f"\n- {term}: " in text
+    bare = report.sweep_markdown(made_sweep(("a", [made_level(runs=1)])))
+    assert not [term for term in TERMS if f"\n- {term}: " in bare]
+
+
+ENGINE = TargetResult(
+    name="spark-a", url="", engine="vllm", version="0.32.0", slots=48, context_tokens=131_072
+)
+ROUTER = ENGINE.model_copy(
+    update={
+        "name": "proxy",
+        "kind": TargetKind.ROUTER,
+        "engine": "litellm",
+        "engines": ("vllm",),
+        "router_version": "1.106",
+        "strategy": "least-busy",
+    }
+)
+
+
+def test_versions_and_limits_are_facts_of_the_report() -> None:
+    """Targets with the same facts share a line; a router adds its own version and strategy."""
+    other = ENGINE.model_copy(update={"name": "spark-b"})
+    result = made_sweep().model_copy(update={"targets": (ENGINE, other, ROUTER)})
+    assert list(server_facts(result)) == [
+        "`spark-a` and `spark-b`: vLLM 0.32.0, 48 slots, context 131,072",
+        "`proxy`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy",
+    ]
+    measured = ENGINE.model_copy(update={"levels": (made_level(),)})
+    assert "vLLM 0.32.0, 48 slots" in sweep_markdown(result.model_copy(update={"targets": (measured,)}))
+
+
+def test_what_is_unknown_is_left_out() -> None:
+    """As in files of older versions, which have none of these keys."""
+    assert server_words(TargetResult(name="a", url="", engine="vllm", slots=4)) is None
+    assert server_words(ENGINE.model_copy(update={"slots": None, "version": None})) == "vLLM, context 131,072"
+    old = made_sweep().to_json()
+    for key in ("version", "context_tokens", "router_version", "strategy", "engines"):
+        del old["targets"][0][key]
+    assert SweepResult.model_validate(old) == made_sweep()
+
+
+def with_plan(plan: PlanResult) -> SweepResult:
+    """Return a result of this plan."""
+    agents = {"mode": LoadMode.AGENTS, "concurrency": (), "runs": 1, "warmup": False, "seed": 5}
+    made = made_sweep(("a", (made_level(1),)))
+    return made.model_copy(update={"plan": plan.model_copy(update=agents)})
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (
+            PlanResult(load=LoadKind.AGENTS, points=("1", "4"), workload="coder", duration_s=600, pp=9, tg=9),
+            "--runs 1 --duration 600 --order ascending --api chat --seed 5 --agents 1,4 --workload coder",
+        ),
+        (
+            PlanResult(load=LoadKind.AGENTS, points=("2",), workload="mine"),
+            "--runs 1 --order ascending --api chat --seed 5 --agents 2 --workload mine.toml",
+        ),
+    ],
+)
+def test_agents_are_repeated_with_their_own_options(plan: PlanResult, words: str) -> None:
+    """No concurrency and no mode: the axis is that of agents; a workload sets the lengths."""
+    assert repeat_command(with_plan(plan)) == f"sparktop sweep a {words}"
+
+
+def test_a_search_for_the_largest_load_is_repeated_as_such() -> None:
+    """With its kind of load and its conditions; the levels are the search's own choice."""
+    made = with_plan(PlanResult(load=LoadKind.AGENTS, points=("1",), workload="chat", duration_s=90))
+    found = CapacityResult(load=LoadKind.AGENTS, conditions=("ttft_p90_ms ≤ 2000",), most=64)
+    command = repeat_command(made.model_copy(update={"capacity": found}))
+    assert command == (
+        "sparktop capacity a --slo ttft_p90_ms=2000 --workload chat --most 64 --api chat --seed 5 --agents"
+    )
+
+
+def test_a_model_that_was_named_is_named_again() -> None:
+    """One that all targets share; unlike ones stand in the configuration file."""
+    made = made_sweep(("a", []), ("b", []))
+    named = [target.model_copy(update={"asked_model": "m/x y"}) for target in made.targets]
+    assert "--model" not in repeat_command(made)
+    assert "--model 'm/x y'" in repeat_command(made.model_copy(update={"targets": tuple(named)}))
+    assert "--model" not in repeat_command(made.model_copy(update={"targets": (named[0], made.targets[1])}))

@@ -1,17 +1,40 @@
-"""One cause for the levels of a search whose limits of decode steps alternate."""
+"""One cause for the levels of a search whose limits of decode steps alternate.
+
+Which server answered, run by run: a router that sends each run elsewhere is not balanced.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+
 import pytest
 
-from sparktop.model.load import LoadKind
+from sparktop.model.load import Level, LoadKind, concurrency_point
+from sparktop.model.sweep import LevelKey
+from sparktop.panels.sweep.evidence import evidence_screen
+from sparktop.panels.sweep.topology import rest_rows
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.formats import exports, report
 from sparktop.sweep.plan.capacity import parse_conditions
-from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.result.level import common_cause, with_common_cause
-from sparktop.sweep.result.results import LevelResult, LimitSide
+from sparktop.sweep.plan.plan import Capacity, TargetKind
+from sparktop.sweep.result.level import (
+    common_cause,
+    largest_run_share,
+    level_result,
+    level_split,
+    split_words,
+    with_common_cause,
+)
+from sparktop.sweep.result.measure import collect
+from sparktop.sweep.result.results import BackendSide, LevelResult, LimitSide
 from sparktop.sweep.run.capacity import capacity_answer
 from sparktop.sweep.run.judgement import Judged, Shares, Verdict
 from sparktop.sweep.run.search import CapacitySearch
+from sparktop.sweep.view.levels import stored_evidence
+from sparktop.sweep.view.result import topologies
+from tests.sweep.made_results import made_sweep, request
 
 READS, COMPUTES, KV = "memory bandwidth", "decode compute", "KV cache"
 
@@ -71,3 +94,79 @@ def test_an_answer_names_the_common_cause_with_the_figures_of_the_nearest_level(
     found = answer.ran_out
     assert (found.kind, found.value, found.hint, found.elsewhere) == (READS, 2.0, None, {})
     assert found.evidence.startswith("figures at 2")
+
+
+SERVERS = {"spark-a": BackendSide(), "spark-b": BackendSide()}
+
+
+def herded(*runs: str, concurrency: int = 4) -> LevelResult:
+    """Return a level of a router; each run is written as the letters of the servers that answered."""
+    events = [
+        event
+        for run, letters in enumerate(runs)
+        for number, letter in enumerate(letters)
+        for event in request(f"{run}-{number}", 10.0 * run, run=run, served_by=f"spark-{letter}")
+    ]
+    made = level_result(Level("proxy", concurrency, 100, 4, runs=len(runs)), collect(events))
+    return made.model_copy(update={"backends": SERVERS, "busy_batch": {"spark-a": 4.0, "spark-b": 3.9}})
+
+
+HERDED = herded("aaaa", "bbbb")
+
+
+def test_each_run_has_its_own_split() -> None:
+    """All on one side and then on the other is even in the totals, and not in any run."""
+    assert HERDED.served_by == {"spark-a": 4, "spark-b": 4}
+    assert HERDED.runs_split == ({"spark-a": 4}, {"spark-b": 4})
+    assert largest_run_share(HERDED) == 100.0
+    assert split_words(HERDED) == "100 % of each run on one server"
+    assert split_words(herded("aabb", "aaab")) == "50 to 75 % of each run on one server"
+    assert split_words(herded("aaab")) == "75 % of the run on one server"
+
+
+def test_older_files_are_split_by_their_requests() -> None:
+    """They keep run and server of every request."""
+    old = HERDED.model_copy(update={"runs_split": ()})
+    assert level_split(old) == HERDED.runs_split
+    assert level_split(old.model_copy(update={"each": None})) == ()
+
+
+def test_the_comparison_states_single_runs_and_busy_batches() -> None:
+    """No percent of the totals stands where each run went to one server."""
+    result = made_sweep(("proxy", [HERDED]), ("solo", [herded("aaaa")]))
+    series = series_of(result)
+    rows = rest_rows(topologies(compare(series), series, result=result), 110)
+    lines = ["".join(text for text, _ in row).rstrip() for row in rows]
+    line = next(one for one in lines if one.startswith("proxy"))
+    assert "spark-a 4 · spark-b 4 · 100 % of each run on one server" in line
+    assert "50 %" not in line
+    assert "batch 4.0 | 3.9" in " ".join(lines)
+
+
+def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
+    """Markdown has a table of the shares, CSV a column; neither calls a router that herds even."""
+    result = made_sweep(("proxy", [HERDED, herded("ab", "ba", concurrency=2)]))
+    (proxy,) = result.targets
+    routed = result.with_target(proxy.model_copy(update={"kind": TargetKind.ROUTER}))
+    cells = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in report.sweep_markdown(routed).splitlines()
+    ]
+    assert ["c4", "4", "4.0", "4", "3.9", "100 %"] in cells
+    assert ["c2", "2", "4.0", "2", "3.9", "50 %"] in cells
+    assert "Who answered" not in report.sweep_markdown(result)
+    rows = list(csv.DictReader(io.StringIO(exports.to_csv(routed))))
+    assert [row["largest_run_share_percent"] for row in rows] == ["50.0", "100.0"]
+
+
+def test_the_evidence_writes_the_runs_out() -> None:
+    """The figures of a level, at 80 columns too; the timeline counts the run that it draws."""
+    evidence = stored_evidence(made_sweep(("proxy", [HERDED])), LevelKey("proxy", concurrency_point(4), 100))
+    assert evidence is not None
+    facts = dict(evidence.facts)
+    assert facts["Served by"] == "spark-a 4, spark-b 4"
+    assert facts["Run by run"] == "100 % of each run on one server; spark-a:spark-b = 4:0, 0:4"
+    assert [share.busy_batch for share in evidence.shares] == [4.0, 3.9]
+    text = "\n".join("".join(part for part, _ in row) for row in evidence_screen(evidence, 80, 24, run=0))
+    assert "100 % of each run on one server" in " ".join(text.split())
+    assert "run 1, 4 requests: spark-a 4 · spark-b 0" in text

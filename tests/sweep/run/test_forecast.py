@@ -1,4 +1,11 @@
-"""What a plan will send and take, forecast from earlier sweeps; compared with results and a simulation."""
+"""What a plan will send and take, forecast from earlier sweeps; compared with results and a simulation.
+
+Forecasts of sweeps of agents.
+
+Whether a sweep goes on to a higher concurrency, decided from the token rates of the levels so far.
+
+The search for the highest rate with which a server keeps up.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +15,17 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from sparktop.commands.sweep.run import plan_line
+from sparktop.commands.sweep.run import conversations_line, plan_line
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import BUILT_IN, make_plan
-from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, Validity
+from sparktop.sweep.plan.presets import BUILT_IN, find_preset, make_plan
+from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
 from sparktop.sweep.run.forecast import forecast, pieces
+from sparktop.sweep.run.search import GAP, MOST_LEVELS, KneeSearch, next_step, saturation
 from sparktop.sweep.terms.definitions import CUT_SHORT
+from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
 
 A, B = SweepTarget("a", "http://127.0.0.1/a"), SweepTarget("b", "http://127.0.0.1/b")
@@ -142,3 +152,134 @@ def test_a_level_at_a_rate_begins_with_a_warm_up_of_a_quarter(duration_s: float,
     assert found.seconds is not None
     assert found.seconds >= duration_s + expected_s
     assert forecast(replace(plan, warmup=False), []).warm_ups == 0
+
+
+def plan_of(settings: SweepSpec) -> Plan:
+    """Return the plan of a preset for one server."""
+    return make_plan(settings, [SweepTarget("solo", "http://127.0.0.1:8000")])
+
+
+def test_the_duration_of_a_sweep_of_agents_is_that_of_its_levels() -> None:
+    """Three levels with their ramps, and at most the time in which answers are waited for."""
+    found = forecast(plan_of(SweepSpec("a", agents=(1, 4, 8), duration_s=100.0)), ())
+    assert (found.levels, found.warm_ups, found.requests) == (3, 13, None)
+    assert found.time is not None
+    assert (found.time.least_s, found.time.most_s) == (3 * 113.0, 3 * 213.0)
+
+
+def test_a_short_level_says_before_that_it_has_too_few_requests() -> None:
+    """The plan's line names how many requests the lowest level can have."""
+    line = conversations_line(plan_of(SweepSpec("a", agents=(1,), duration_s=20.0)))
+    assert line.startswith("1 agent (workload coder-quick): 1 level of 20 s, ")
+    assert "too few for a 90th percentile, which takes 36" in line
+    long = conversations_line(plan_of(SweepSpec("a", agents=(8, 16), duration_s=600.0)))
+    assert "too few" not in long
+
+
+MOST = 256
+
+
+def level(concurrency: int, *values: float, failed: int = 0) -> LevelResult:
+    """Return a level whose runs decode at the given rates."""
+    rate = Rate.of_runs(values)
+    requests = Requests(ok=10 - failed, failed=failed)
+    return LevelResult(concurrency=concurrency, pp=128, runs=len(values), requests=requests, decode_tps=rate)
+
+
+def climbed(*levels: LevelResult, most: int = MOST) -> int | None:
+    """Return the concurrency that comes after the levels; None if the sweep is over."""
+    return next_step(levels, most, 0.01)[0]
+
+
+def test_it_doubles_while_tokens_rise() -> None:
+    """From 16 to 32 and on, as long as each level is significantly better than the best before."""
+    first = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102)]
+    assert climbed(*first) == 32
+    assert climbed(*first, level(32, 150, 151, 152)) == 64
+
+
+def test_it_stops_where_a_rise_is_ruled_out() -> None:
+    """One level that is certainly no better by 5 % ends the climb, and the reason has its interval."""
+    levels = [level(8, 100, 101, 102), level(16, 100, 101, 102), level(32, 100.5, 101.5, 102)]
+    concurrency, words = next_step(levels, MOST, 0.01)
+    assert concurrency is None
+    assert words.startswith("c = 32 gives no more tok/s than c = 8 (+0.3 %, 95 % interval -")
+
+
+def test_an_unsure_level_costs_one_more_not_two() -> None:
+    """+10 % with runs from 80 to 140 may be a rise: the next level decides."""
+    known, unsure = level(16, 99, 100, 101), level(32, 80, 110, 140)
+    assert climbed(level(8, 60, 61, 62), known, unsure) == 64
+    again = level(64, 85, 112, 139)
+    assert climbed(level(8, 60, 61, 62), known, unsure, again) != 128
+    risen = level(64, 180, 181, 182)
+    assert climbed(level(8, 60, 61, 62), known, unsure, risen) == 128
+
+
+def test_the_limit_is_kept_and_named() -> None:
+    """It never exceeds a limit that is not a power of two, either, and says that tokens still rise."""
+    levels = [level(16, 100, 101, 102), level(32, 190, 191, 192)]
+    assert climbed(*levels, most=48) == 48
+    step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
+    assert step == (None, "tok/s still rise at c = 48; the limit is 48")
+
+
+def test_the_gap_below_the_best_level_is_closed() -> None:
+    """16 is no better than 32, and 4 is worse, so levels between 4 and 16 are tried."""
+    levels = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102), level(32, 99, 101, 102)]
+    assert climbed(*levels) == 8
+    assert climbed(*levels, level(8, 99.5, 100, 101)) is None
+
+
+@pytest.mark.long
+async def test_quick_finds_where_a_server_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 8 requests at once it has its most tokens/s, found although it does not report its slots."""
+    monkeypatch.setattr("sparktop.sweep.run.preparation.PreparedTarget.all_slots", property(lambda _: None))
+    slots, scenario = 8, SCENARIOS[DEFAULT_SCENARIO]
+    profile = replace(scenario.profile, max_num_seqs=slots, kv_blocks=100_000)
+    sweep = RehearsedSweep(scenario=replace(scenario, profile=profile))
+    plan = make_plan(find_preset("quick"), [sweep.targets["spark-a"]])
+    live = await sweep.play(plan)
+    result = sweep.result
+    assert result is not None
+    assert result.status == "done"
+    (target,) = result.targets
+    assert saturation(target.levels, "decode_tps").concurrency == slots
+    highest = max(one.concurrency for one in target.levels)
+    assert highest <= 2 * max(slots, 16)
+    assert "too_short" not in {mark.code for one in target.levels for mark in one.validity}
+    assert all(one.runs >= 3 for one in target.levels)
+    keys = [one.key.point.value for one in live.view().levels]
+    assert keys == sorted(one.concurrency for one in target.levels)
+    took_s = live.view().elapsed_s
+    assert took_s is not None
+    assert took_s < 400  # with the best level measured again
+
+
+def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float = 10_000.0) -> KneeSearch:
+    """Return the search on a server that keeps up with all rates below its capacity."""
+    search = KneeSearch(first_per_s, most_per_s)
+    while (point := search.next()) is not None:
+        search.add(point, kept_up=point.value < capacity_per_s)
+    return search
+
+
+@pytest.mark.parametrize("capacity_per_s", [0.3, 7.0, 250.0])
+@pytest.mark.parametrize("first_per_s", [0.25, 4.0, None])
+def test_both_ends_are_close_to_the_capacity(capacity_per_s: float, first_per_s: float | None) -> None:
+    """The highest rate that holds and the lowest that does not are at most a factor of 1.2 apart."""
+    search = searched(capacity_per_s, first_per_s)
+    assert search.highest is not None
+    assert search.too_much is not None
+    assert search.highest < capacity_per_s <= search.too_much <= GAP * search.highest
+
+
+def test_a_server_that_keeps_up_with_nothing_ends_the_search() -> None:
+    """The number of levels is limited, and the answer says that no rate held."""
+    search = KneeSearch(8.0)
+    levels = 0
+    while (point := search.next()) is not None:
+        search.add(point, kept_up=False)
+        levels += 1
+    assert levels <= MOST_LEVELS
+    assert search.words().startswith("does not keep up with")

@@ -1,24 +1,35 @@
-"""Sweeps of simulated servers, from the plan to the result, with the real load generator."""
+"""Sweeps of simulated servers, from the plan to the result, with the real load generator.
+
+A server that dies half way through rates, agents or depths: all so far is kept.
+
+Sweeps that replay recorded traffic on simulated servers, from the plan to the result.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
 
 import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadMode
+from sparktop.commands.sweep.run import plan_line
+from sparktop.model.load import LoadMode, LoadPoint
+from sparktop.model.targets import SweepSpec
 from sparktop.simulation.calibration import MODEL
-from sparktop.sweep.plan.plan import Order
+from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
+from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
+from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.plan.traces import Replay, TraceChoice, summarise
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import (
-    LoadTold,
-    Phase,
-    PhaseChanged,
-    SweepEvent,
-)
-from tests.sweep.watched_servers import QUICK, watched
+from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.runner import SweepRunner
+from tests.sweep.stream_server import Asked
+from tests.sweep.trouble_bench import Bench
+from tests.sweep.watched_servers import PATIENT, QUICK, Watched, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -161,3 +172,196 @@ async def test_somebody_elses_requests_are_noticed() -> None:
     assert level.tokens.generated == 2 * 4 * 16
     assert "foreign_traffic" in {one.code for one in level.validity}
     assert any(isinstance(one, LoadTold) for one in servers.events)
+
+
+WORKLOAD = """
+new_tokens = 40
+output_tokens = 8
+human_requests = 50
+tool_steps = 2
+max_context_tokens = 4000
+tool_pause_s = 0.02
+human_pause_s = 0.05
+"""
+
+
+def rates(target: SweepTarget, _: Path) -> Plan:
+    preset = SweepSpec("r", rate="10,30", duration_s=2.0, prompt_lengths=(40,), tg=8)
+    return make_plan(preset | SweepSpec(seed=1, warmup=False), [target])
+
+
+def agents(target: SweepTarget, folder: Path) -> Plan:
+    path = folder / "quick.toml"
+    path.write_text(WORKLOAD, encoding="utf-8")
+    preset = SweepSpec("a", agents=(1, 3), workload=str(path), duration_s=2.0)
+    return make_plan(preset | SweepSpec(seed=1), [target])
+
+
+def depths(target: SweepTarget, _: Path) -> Plan:
+    preset = SweepSpec("d", concurrency=(2,), depths=(0, 64), prompt_lengths=(40,), tg=8, runs=3)
+    return make_plan(preset | SweepSpec(seed=1, warmup=False), [target])
+
+
+async def died(bench: Bench, plan: Plan, levels: int, phase: Phase, requests: int) -> SweepResult:
+    """Run a plan whose server dies in `phase` of level number `levels`, after `requests` of its requests."""
+    begun: list[LoadPoint | int] = []
+    counted = 0
+    stopping: list[asyncio.Task[None]] = []
+
+    def hear(event: SweepEvent) -> None:
+        if isinstance(event, PhaseChanged) and event.phase is phase and event.load is not None:
+            key = event.load.depth if plan.depths else event.load.point
+            if key not in begun:
+                begun.append(key)
+
+    async def answer(asked: Asked) -> None:
+        nonlocal counted
+        if len(begun) >= levels:
+            counted += 1
+            if counted == requests:
+                stopping.append(asyncio.create_task(bench.server.stop()))
+        await asked.stream()
+
+    bench.server.behave = answer
+    runner = SweepRunner(
+        replace(plan, timeouts=PATIENT), bench.store, save=bench.saved.append, start_worker=bench._start
+    )
+    runner.listen(bench.events.append)
+    runner.listen(hear)
+    result = await runner.run()
+    await asyncio.gather(*stopping)
+    return result
+
+
+async def test_a_depth_beyond_the_context_costs_its_levels_only(bench: Bench) -> None:
+    """A server that refuses long prompts: levels without and with less context have their figures."""
+
+    async def answer(asked: Asked) -> None:
+        if asked.prompt_tokens > 300:
+            asked.refuse(400, "This model's maximum context length is 300 tokens")
+        else:
+            await asked.stream()
+
+    bench.server.behave = answer
+    preset = SweepSpec("d", concurrency=(1, 4), depths=(0, 64, 2000), prompt_lengths=(40,), tg=8, runs=3)
+    plan = replace(make_plan(preset | SweepSpec(seed=1), [bench.target]), timeouts=PATIENT)
+    runner = SweepRunner(plan, bench.store, save=bench.saved.append, start_worker=bench._start)
+    result = await runner.run()
+    assert result.status == "done"
+    refused = {(level.depth, level.concurrency): level.error for level in result.targets[0].levels}
+    assert [key for key, error in refused.items() if error is None] == [(0, 1), (0, 4), (64, 1), (64, 4)]
+    assert all("maximum context length" in (refused[2000, at] or "") for at in (1, 4))
+
+
+@pytest.mark.parametrize(
+    ("make", "levels", "phase", "requests"),
+    [
+        (rates, 2, Phase.RUNNING, 20),
+        (agents, 2, Phase.RUNNING, 12),
+        (depths, 1, Phase.CONTEXT, 1),
+    ],
+    ids=["rate", "agents", "depth-context"],
+)
+async def test_a_target_that_dies_ends_the_sweep_and_costs_no_level_before(
+    bench: Bench, make: Callable[..., Plan], levels: int, phase: Phase, requests: int, tmp_path: Path
+) -> None:
+    """The level in which it died says so and has its requests so far; the level before is whole."""
+    result = await died(bench, make(bench.target, tmp_path), levels, phase, requests)
+    assert result.status == "stopped_by_guard"
+    reason = result.stop_reason or ""
+    assert "requests to solo failed" in reason or "solo stopped answering" in reason
+    *before, last = result.targets[0].levels
+    assert len(before) == levels - 1 if phase is Phase.RUNNING else (len(before), last.depth) == (0, 0)
+    for level in before:
+        assert level.requests.ok > 0
+        assert level.requests.failed == level.requests.cancelled == 0
+        assert "cut_short" not in {mark.code for mark in level.validity}
+    if phase is Phase.RUNNING:
+        (cut,) = (mark.message for mark in last.validity if mark.code == "cut_short")
+        assert reason in cut
+    assert bench.saved[-1] == result
+
+
+DATA = Path(__file__).parents[2] / "data" / "traffic"
+
+
+def replay_plan(servers: Watched, choice: TraceChoice) -> Plan:
+    """Return a plan that replays a trace on all servers."""
+    spec = find_preset("quick") | SweepSpec(trace=choice.path, seed=5)
+    return make_plan(spec, servers.targets, replay=Replay(choice, summarise(choice)))
+
+
+def many(path: Path, count: int = 120) -> Path:
+    """Write a trace of `count` requests, 50 a second, of four kinds that share a start of 512 tokens."""
+    rows = (
+        {
+            "timestamp": 20 * one,
+            "input_length": 1100,
+            "output_length": 4 + one % 3,
+            "hash_ids": [0, one % 4, 9],
+        }
+        for one in range(count)
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+async def test_cached_tokens_equal_the_servers_counters(tmp_path: Path) -> None:
+    """Each request has its own lengths, and the hits that answers report are those that the server counts."""
+    async with watched() as servers:
+        plan = replay_plan(servers, TraceChoice(str(many(tmp_path / "day.jsonl"))))
+        result = await servers.runner(plan).run()
+    assert result.status == "done"
+    (level,) = result.targets[0].levels
+    assert level.point.label == "50 /s of day.jsonl"
+    assert (level.requests.ok, level.requests.failed) == (120, 0)
+    assert (level.tokens.prompt, level.tokens.generated) == (120 * 1100, 120 * 5)
+    found = level.replay
+    assert found is not None
+    assert found.prompt_tokens == found.server_queried_tokens == 120 * 1100
+    assert found.cached_tokens == found.server_cached_tokens
+    assert 80 < (found.cached_percent or 0) <= (found.repeated_percent or 0)
+    assert [one.requests for one in found.phases] == [12] * 10
+    assert "cache_hits" not in {one.code for one in level.validity}
+    assert "count_mismatch" not in {one.code for one in level.validity}
+    assert SweepResult.model_validate(result.to_json()).to_json() == result.to_json()
+
+
+async def test_every_report_names_the_trace(tmp_path: Path) -> None:
+    """Text, tables, CSV, JSON and the command that repeats the sweep; an anonymous report has no path."""
+    path = many(tmp_path / "day.jsonl")
+    async with watched() as servers:
+        plan = replay_plan(servers, TraceChoice(str(path), speed=2.0, from_s=0.2, to_s=2.2))
+        result = await servers.runner(plan).run()
+    lines = plan_line(plan).splitlines()
+    assert lines[0] == "day.jsonl (mooncake) at 2×: 100 requests, 1 s (100 /s on average)"
+    assert "of the prompt tokens repeat earlier requests" in lines[1]
+    markdown = sweep_report(result, "md")
+    assert "day.jsonl, 0.2..2.2 s at 2×, 100 requests" in markdown
+    assert "### Recorded traffic" in markdown
+    assert "### The replay in parts" in markdown
+    heads, row = (line.split(",") for line in sweep_report(result, "csv").splitlines())
+    cells = dict(zip(heads, row, strict=True))
+    assert (cells["trace"], cells["value"], cells["not_due"]) == ("day.jsonl", "100", "0")
+    assert float(cells["cached_percent"]) > 80
+    anonymous = sweep_report(result, "json", SweepPrivacy(anonymous=True))
+    assert str(tmp_path) not in anonymous
+    assert str(tmp_path) not in sweep_report(result, "html", SweepPrivacy(anonymous=True))
+    assert json.loads(sweep_report(result, "json"))["plan"]["trace"]["path"] == str(path)
+    assert sweep_report(result, "html").count("day.jsonl") > 1
+    command = repeat_command(result)
+    assert f"--trace {path},format=mooncake,speed=2,range=0.2..2.2" in command
+    assert not {"--rate", "--pp", "--tg", "--duration", "--arrivals", "-c"} & set(command.split())
+
+
+async def test_turns_wait_for_their_answers_and_the_level_lasts_longer() -> None:
+    """A conversation's rate is at most that of its pauses; all of its requests are answered."""
+    async with watched() as servers:
+        plan = replay_plan(servers, TraceChoice(str(DATA / "aiperf-sessions.jsonl"), speed=200.0))
+        result = await servers.runner(plan).run()
+    (level,) = result.targets[0].levels
+    assert result.plan.trace is not None
+    assert result.plan.trace.waits
+    assert level.requests.ok == result.plan.trace.requests
+    assert level.replay is not None
+    assert level.replay.not_due == 0

@@ -1,8 +1,12 @@
-"""What servers and machines report during a sweep: rest, growth, restarts, and what is behind a target."""
+"""What servers and machines report during a sweep: rest, growth, restarts, and what is behind a target.
+
+What the machines of a sweep are, in words.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from msgspec import structs
@@ -11,7 +15,8 @@ from msgspec.structs import replace
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, RequestStarted
-from sparktop.model.node import GpuReading, MemoryReading, NodeSample
+from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
+from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import WorkerTarget
@@ -19,7 +24,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.run.level import LevelRecord
-from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.preparation import PreparedTarget, machines_words
 from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.server_side import (
     ServerLog,
@@ -239,3 +244,20 @@ def test_what_a_router_adds_is_said_with_how_it_is_known() -> None:
     assert overhead_words(level(64, 900.0).model_copy(update=older)) is None
     assert level(64, 900.0).model_copy(update=older).own_overhead_ms is None
     assert overhead_words(level(1, 900.0)) is None
+
+
+def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:
+    """Equal GPUs are counted; a machine of which nothing is known has no words; others are not asked."""
+    spark = NodeIdentity(product="NVIDIA DGX Spark", driver="580.95")
+    gpus = tuple(GpuReading(index, name="NVIDIA H100") for index in range(8))
+    nodes = (
+        NodeView("a", "ssh", NodeSample(1.0, gpus=(GpuReading(0, name="NVIDIA GB10"),)), spark),
+        NodeView("b", "ssh", NodeSample(1.0, gpus=gpus)),
+        NodeView("c", "ssh"),
+        NodeView("other", "ssh", identity=spark),
+    )
+    snapshot = Snapshot(datetime(2026, 3, 4, tzinfo=UTC), 0.0, 1.0, 2.0, nodes=nodes)
+    assert machines_words(("a", "b", "c"), snapshot) == {
+        "a": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95",
+        "b": "8 × NVIDIA H100",
+    }

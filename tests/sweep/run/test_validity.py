@@ -1,4 +1,11 @@
-"""Every reason not to believe a level: when it holds, and when it does not."""
+"""Every reason not to believe a level: when it holds, and when it does not.
+
+What held a server back during a level, from the samples of its runs.
+
+How a level's load lay on its servers: sums of one moment, busy batches, and who queued.
+
+When a running sweep stops itself.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,13 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadMode
-from sparktop.sweep.generator.wire import ClientHealth, LagFigures
-from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.model.node import GpuReading, MemoryReading, NodeSample
+from sparktop.model.snapshot import LimitKind, NodeView
+from sparktop.sweep.generator.wire import ClientHealth, LagFigures, WorkerTarget
+from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import (
     AgentsResult,
     EachRequest,
@@ -21,7 +32,23 @@ from sparktop.sweep.result.results import (
     TargetResult,
     TokenCounts,
 )
-from sparktop.sweep.run.server_side import BackendQueue, Counters
+from sparktop.sweep.run.guard import SILENT_S, GuardWatch, guard_words
+from sparktop.sweep.run.level import limit_side
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.server_side import (
+    BackendQueue,
+    Counters,
+    InFlight,
+    LimitLog,
+    NodePoint,
+    Part,
+    ServerPoint,
+    backend_queue,
+    busy_batch,
+    level_limit,
+    queue_reason,
+    same_moment,
+)
 from sparktop.sweep.run.validity import Asked, LevelFacts, judge, with_clock_shifts
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),), tg=64)
@@ -199,3 +226,263 @@ def test_tokens_that_no_chunk_shows_are_told_with_what_they_cost() -> None:
     assert mark.message.endswith("(1 of 12 requests): latencies leave those requests out")
     many = few.model_copy(update={"requests": Requests(ok=100)})
     assert "hidden_tokens" not in [one.code for one in judge(PLAN, many, FACTS)]
+
+
+def logged(*servers: tuple[str, float, float]) -> LimitLog:
+    """Return a log of two runs of 15 s with a pause of 20 s, for servers with (running, waiting) requests."""
+    log = LimitLog()
+    for second in range(60):
+        for name, running, waiting in servers:
+            busy = second < 15 or 35 <= second < 50
+            lane = LaneSample(
+                "0",
+                running=running if busy else 0.0,
+                waiting=waiting if busy else 0.0,
+                kv_cache_percent=40.0,
+                generation_tokens=100.0 * second,
+                prompt_tokens=20.0 * second,
+            )
+            log.accept_server(name, EngineSample(float(second), "vllm", (lane,)))
+    return log
+
+
+RUNS = [(0.0, 14.5), (35.0, 49.5)]
+
+
+def test_a_level_with_full_slots_names_them() -> None:
+    """Both runs count, and the pause between them does not."""
+    log = logged(("a", 16.0, 9.0))
+    log.accept_machine("spark-1", NodeSample(5.0, gpus=(GpuReading(0, sm_clock_mhz=2400),)))
+    found = log.judge([Part("a", ("spark-1",), slots=16)], RUNS, None)
+    assert found["a"].kind is LimitKind.SLOTS
+    assert found["a"].words == "16 of 16 run, 9 wait; KV cache 40 %; room for about 22 more of this length"
+
+
+def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
+    """The loaded server and the idle one agree; the level names the one with the larger batch."""
+    parts = [Part("a", slots=16), Part("b", slots=16)]
+    found = logged(("a", 16.0, 9.0), ("b", 1.0, 0.0)).judge(parts, RUNS, "proxy")
+    chosen = level_limit(found, {"a": 16.0, "b": 1.0})
+    assert chosen is not None
+    assert (chosen[0], chosen[1].kind) == ("a", LimitKind.ROUTER)
+
+
+@pytest.mark.parametrize(
+    ("at_once", "reason"),
+    [
+        (1, "one request at a time cannot keep 2 servers busy"),
+        (2, "no request in the last 49 s"),
+    ],
+)
+def test_fewer_requests_than_servers_are_no_fault_of_the_router(at_once: int, reason: str) -> None:
+    """At c = 1 one of two servers is always idle: the load is the limit, and no router is suspected."""
+    target = SweepTarget("proxy", "http://proxy", TargetKind.ROUTER)
+    prepared = PreparedTarget(target, WorkerTarget("http://proxy"), backends=("a", "b"))
+    found = limit_side(prepared, logged(("a", 0.0, 0.0), ("b", 0.0, 0.0)), RUNS, {}, at_once)
+    assert found is not None
+    assert found.reason == reason
+    assert found.kind == ("client" if at_once == 1 else "client or router")
+
+
+NOTHING = Counters()
+FLYING = InFlight([(0.0, 100.0)] * 32)
+
+
+def look(
+    at: float, running: float | None, waiting: float | None = 0.0, kv: float | None = None
+) -> ServerPoint:
+    return ServerPoint(at, running, waiting, kv, NOTHING, None)
+
+
+def running(point: ServerPoint) -> float | None:
+    return point.running
+
+
+def test_looks_of_different_moments_are_not_added_up() -> None:
+    """Twenty-three requests at one server and later at the other are not 46: only 32 are in flight."""
+    looks = {
+        "a": [look(1.0, 23.0), look(2.0, 9.0)],
+        "b": [look(1.4, 23.0), look(2.01, 22.0)],
+    }
+    assert same_moment(looks, running, FLYING) == [31.0]
+
+
+@pytest.mark.parametrize("looks", [{}, {"a": []}, {"a": [look(1.0, 1.0)], "b": [look(1.0, None)]}])
+def test_a_server_that_does_not_report_leaves_the_sum_unknown(looks: dict[str, list[ServerPoint]]) -> None:
+    """Part of a sum is not the sum."""
+    assert same_moment(looks, running, FLYING) == []
+
+
+def test_a_batch_is_of_busy_time_alone() -> None:
+    """Samples of an idle server do not dilute the mean: one request at a time is a batch of 1."""
+    points = [look(1.0, 1.0), look(2.0, 0.0), look(3.0, 0.0), look(4.0, 1.0), look(5.0, None)]
+    assert busy_batch(points, None) == 1.0
+    assert busy_batch(points[1:3], None) is None
+    assert busy_batch([], Counters()) is None
+
+
+def test_steps_give_the_exact_batch() -> None:
+    """It is tokens a step, without those of speculative decoding; without steps, the samples' mean."""
+    points = [look(1.0, 3.0)]
+    assert busy_batch(points, Counters(generation_tokens=640.0, steps=20.0)) == 32.0
+    prompts = Counters(generation_tokens=16.0, steps=40.0)
+    assert busy_batch(points, prompts) == 1.0
+    more = Counters(generation_tokens=640.0, steps=20.0, spec_accepted_tokens=320.0)
+    assert busy_batch(points, more) == 16.0
+    assert busy_batch(points, Counters(generation_tokens=0.0, steps=0.0)) == 3.0
+    assert busy_batch(points, Counters(generation_tokens=640.0)) == 3.0
+
+
+def test_the_slots_of_each_server_count() -> None:
+    """Sixty-four at once at 48 slots are a queue; 32 at once that wait for prompts are not."""
+    points = [look(1.0, 48.0, 16.0), look(2.0, 16.0)]
+    queue = backend_queue("a", points, 48, 64)
+    assert queue == BackendQueue("a", 2, 1, 16.0, 48.0, None, 48, saturated=True, at_once=64)
+    assert queue_reason(queue, 64) == (
+        "up to 16 requests waited (1 of 2 polls): 64 of our requests at once exceed its 48 slots"
+    )
+    prompts = backend_queue("a", [look(1.0, 20.0, 12.0)], 48, 32)
+    assert queue_reason(prompts, 64) is None
+
+
+def test_where_nobody_names_who_served_full_slots_show() -> None:
+    """Requests wait while every slot is taken: that is a queue, whichever server answered."""
+    queue = backend_queue("a", [look(1.0, 48.0, 3.0)], 48, None)
+    assert queue_reason(queue, 64) == (
+        "up to 3 requests waited (1 of 1 polls) while all of its 48 slots were taken"
+    )
+    assert queue_reason(backend_queue("a", [look(1.0, 47.0, 3.0)], 48, None), 64) is None
+
+
+GIB = 2**30
+WATCH = GuardWatch(Guard(min_headroom_gib=8.0, max_gpu_c=92.0, max_error_share=0.5))
+GONE = Failure(FailureKind.REFUSED, "nothing listens there", 100.0)
+
+
+def point(headroom_gib: float | None = 40.0, gpu_c: float | None = 60.0) -> NodePoint:
+    headroom = None if headroom_gib is None else int(headroom_gib * GIB)
+    return NodePoint(1.0, gpu_c, 50.0, 2000.0, 0.0, headroom)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (point(headroom_gib=7.9), "7.9 GiB of memory left, the limit is 8 GiB"),
+        (point(gpu_c=93.0), "93 °C, the limit is 92 °C"),
+    ],
+)
+def test_memory_and_heat_have_limits(seen: NodePoint, words: str) -> None:
+    """Beyond its limit each gives a sentence with the machine, the figure and the limit."""
+    reason = WATCH.check_node("spark-a", seen)
+    assert reason is not None
+    assert "spark-a" in reason
+    assert words in reason
+
+
+@pytest.mark.parametrize("seen", [point(), point(8.0, 92.0), point(None, None)])
+def test_what_is_at_its_limit_or_unknown_stops_nothing(seen: NodePoint) -> None:
+    """A limit may be reached, and a figure that no driver reports is not a reason to stop."""
+    assert WATCH.check_node("spark-a", seen) is None
+
+
+@pytest.mark.parametrize(
+    ("guard", "seen", "words"),
+    [
+        (Guard(), point(7.9), "7.9 GiB of memory left, the limit is 8 GiB"),
+        (Guard(), point(gpu_c=93.0), "93 °C, the limit is 92 °C"),
+        (Guard(min_headroom_gib=2.0), point(7.9), None),
+        (Guard(0.0, 0.0), point(0.1, 120.0), None),
+    ],
+)
+def test_unified_memory_is_guarded_unless_switched_off(
+    guard: Guard, seen: NodePoint, words: str | None
+) -> None:
+    """Below 8 GiB or above 92 °C without any setting; another limit takes its place, 0 switches one off."""
+    reason = GuardWatch(guard).check_node("spark-a", replace(seen, unified=True))
+    assert (reason is None) == (words is None)
+    assert words is None or words in (reason or "")
+
+
+def node(name: str, *, unified: bool | None = True, answers: bool = True) -> NodeView:
+    sample = NodeSample(1.0, memory=MemoryReading(unified=unified))
+    return NodeView(name, "agent", sample if answers else None)
+
+
+@pytest.mark.parametrize(
+    ("guard", "nodes", "words"),
+    [
+        (Guard(), [node("a"), node("b")], "guard: stops below 8 GiB of headroom or above 92 °C on a, b"),
+        (Guard(0.0, 0.0), [node("a"), node("b")], "no guard: it is switched off"),
+        (Guard(), [], "no guard: no node is watched"),
+        (
+            Guard(max_gpu_c=85.0),
+            [node("a"), node("b", unified=False)],
+            "guard: stops below 8 GiB of headroom or above 85 °C on a; above 85 °C on b",
+        ),
+        (
+            Guard(),
+            [node("a"), node("b", answers=False)],
+            "guard: stops below 8 GiB of headroom or above 92 °C on a; not guarded: b (does not answer)",
+        ),
+        (
+            Guard(),
+            [node("a")] * 3,
+            "memory and temperature are not guarded: proxy (no node of it is watched)",
+        ),
+        (
+            Guard(),
+            [node("b", unified=None)],
+            (
+                "memory and temperature are not guarded: b (no memory shared with a GPU, "
+                "no temperature limit set), solo (no node of it is watched)"
+            ),
+        ),
+    ],
+)
+def test_the_header_states_what_stops_the_sweep_and_where(
+    guard: Guard, nodes: list[NodeView], words: str
+) -> None:
+    """The limits by machine, and every machine and target that nothing guards."""
+    targets = {"proxy": ["a", "b"]} if len(nodes) < 3 else {"proxy": []}
+    if words.startswith("memory and temperature are not guarded: b"):
+        targets["solo"] = []
+    assert guard_words(guard, targets, nodes) == words
+
+
+@pytest.mark.parametrize(
+    ("ended", "failed", "stops"), [(9, 9, False), (10, 5, False), (10, 6, True), (1000, 400, False)]
+)
+def test_failures_have_a_share(ended: int, failed: int, *, stops: bool) -> None:
+    """More than half of ten and more stop the sweep; a few at the start do not."""
+    reason = WATCH.check_requests("solo", ended, failed, "HTTP 500")
+    assert (reason is not None) == stops
+    if reason:
+        assert f"{failed} of {ended}" in reason
+        assert "HTTP 500" in reason
+
+
+@pytest.mark.parametrize(
+    ("ok", "words", "stops"),
+    [
+        (0, ["refused"], True),
+        (0, ["refused", "truncated", "timeout:connect"], True),
+        (1, ["refused"], False),
+        (0, ["refused", "http:500"], False),
+        (0, [], False),
+    ],
+)
+def test_a_run_without_a_server_is_the_last(ok: int, words: list[str], *, stops: bool) -> None:
+    """Only where nothing was answered, and nothing but a missing server explains it."""
+    assert (WATCH.check_run("solo", ok, words, "refused") is not None) == stops
+
+
+def test_silence_needs_both_page_and_stream() -> None:
+    """A page that does not come stops the sweep only when no token comes either, for long enough."""
+    silence = (100.0, GONE)
+    late = 100.0 + SILENT_S
+    assert WATCH.check_silence("solo", None, 0.0, late) is None
+    assert WATCH.check_silence("solo", silence, newest_data_at=90.0, now=late - 1) is None
+    assert WATCH.check_silence("solo", silence, newest_data_at=late - 2, now=late) is None
+    reason = WATCH.check_silence("solo", silence, newest_data_at=90.0, now=late)
+    assert reason is not None
+    assert "nothing listens there" in reason

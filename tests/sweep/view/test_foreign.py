@@ -1,4 +1,7 @@
-"""Another tool's result as the full screen shows it: all that its file holds, and nothing more."""
+"""Another tool's result as the full screen shows it: all that its file holds, and nothing more.
+
+Curves of agents with their limits.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import LoadKind, concurrency_point
 from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import started_at
+from sparktop.sweep.result.results import AgentsResult, Latency, LevelResult
+from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.result import ForeignView
+from tests.sweep.made_results import made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
 FILES = (
@@ -100,3 +106,23 @@ def test_definitions_stand_beside_the_figures() -> None:
 def test_the_time_of_a_run_is_read_where_its_tool_wrote_it(data: object, moment: datetime | None) -> None:
     """A time without a zone is of this machine's; one that is impossible is unknown."""
     assert started_at(data) == moment
+
+
+def agents(number: int, ttft_ms: float) -> LevelResult:
+    """Return a level of agents of whose conversations 8 fit."""
+    found = AgentsResult(
+        after_tool_ms=Latency(mean=ttft_ms, count=40),
+        context_tokens=1100.0,
+        shared_tokens=100,
+        kv_capacity_tokens=8100.0,
+    )
+    return LevelResult(concurrency=number, load=LoadKind.AGENTS, value=number, agents=found)
+
+
+def test_conversations_that_fit_are_a_line_between_the_levels() -> None:
+    """Between 4 and 16 agents stands the line of 8; without a level beyond it there is none."""
+    plot = sweep_plots(made_sweep(("a", (agents(4, 300), agents(16, 3000)))))[0]
+    assert plot.metric == "ttft_tool_ms"
+    assert [(limit.value, limit.upright) for limit in plot.limits] == [(8.0, True)]
+    assert plot.limits[0].words == "8 conversations fit the KV cache of a"
+    assert not sweep_plots(made_sweep(("a", (agents(2, 300), agents(4, 300)))))[0].limits

@@ -1,4 +1,13 @@
-"""The answer of a sweep in one sentence: the best level or target, how certain, and the limit of TTFT."""
+"""The answer of a sweep in one sentence: the best level or target, how certain, and the limit of TTFT.
+
+Words of sweeps of agents.
+
+What a search found, in a sentence.
+
+The answer of a capacity search in words.
+
+The sentence on a sweep over rates: up to which rate a target keeps up, and how it fails beyond.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +17,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparktop.model.load import LoadKind
 from sparktop.model.sweep import Rank
 from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import (
+    AgentsResult,
+    CapacityAnswer,
+    CapacityResult,
+    ConditionResult,
     EachRequest,
+    Holds,
     Latency,
     LevelResult,
+    OpenLoopResult,
+    ProbeResult,
+    RanOut,
     Rate,
     Requests,
+    SloResult,
     SweepResult,
+    TargetResult,
     Validity,
 )
+from sparktop.sweep.run.agents import conversation_doubts
+from sparktop.sweep.terms.definitions import CUT_SHORT, FEW_CALLS
+from sparktop.sweep.view.capacity import answer_words
 from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.words import conversation_facts, conversation_sentence, rate_sentence, slo_sentences
 from tests.sweep.made_results import made_level, made_sweep
 
 
@@ -178,3 +203,274 @@ def test_any_targets_have_a_headline(found: Sequence[Sequence[tuple[int, list[fl
     assert result_view(result).headline
     assert sweep_report(result, "post").startswith("## ")
     assert sweep_report(result, "md")
+
+
+def latency(p50: float, p90: float | None = None, count: int = 40) -> Latency:
+    """Return a latency with these quantiles."""
+    return Latency(mean=p50, p50=p50, p90=p90, count=count)
+
+
+def agents_level(number: int, tool: Latency | None, **more: object) -> LevelResult:
+    """Return a level of agents with this TTFT after a tool."""
+    found = AgentsResult.model_validate(
+        {"calls": 60, "prompt_tokens": 1000, "cached_tokens": 920, "new_tokens": 40, **more}
+    ).model_copy(update={"after_tool_ms": tool})
+    return LevelResult(
+        concurrency=number, load=LoadKind.AGENTS, value=number, requests=Requests(ok=60), agents=found
+    )
+
+
+def target(*levels: LevelResult) -> TargetResult:
+    """Return a target with these levels."""
+    return TargetResult(name="a", url="http://127.0.0.1", levels=levels)
+
+
+def test_the_answer_is_up_to_how_many_agents_the_first_token_comes_soon() -> None:
+    """The last level within the limit, its figures, and the first one beyond it."""
+    found = conversation_sentence(
+        target(agents_level(4, latency(300, 520)), agents_level(8, latency(900, 3400)))
+    )
+    assert found == (
+        "4 agents: TTFT p90 0.52 s after a tool, 92 % of the prompts from the cache; "
+        "8 agents: TTFT after a tool p90 over 2 s (3.40 s)"
+    )
+
+
+def test_few_calls_have_a_median_alone() -> None:
+    """Without a 90th percentile the median is judged, and the sentence says so."""
+    found = conversation_sentence(target(agents_level(4, latency(300, None, 12))))
+    assert found is not None
+    assert found.startswith("4 agents: TTFT p50 0.30 s after a tool")
+
+
+def test_the_details_say_why_conversations_ended() -> None:
+    """Errors by code, with the message of the last one; amplification and compactions."""
+    level = agents_level(2, latency(300), early={"context": 2}, early_message="too long", compactions=3)
+    facts = dict(conversation_facts(level))
+    assert facts["Ended early"] == "2 (context 2): too long"
+    assert facts["Compactions"] == "3"
+    assert facts["From cache"] == "92.0 % of the prompts as answers report, 2.0 × the new tokens computed"
+
+
+def test_few_calls_are_a_reason_to_doubt() -> None:
+    """A 90th percentile needs 36 calls after a tool."""
+    doubts = list(conversation_doubts(agents_level(1, latency(300, None, 12))))
+    assert [one.code for one in doubts] == [FEW_CALLS]
+    assert "12 calls after a tool" in doubts[0].message
+    assert not list(conversation_doubts(agents_level(1, latency(300, 400))))
+
+
+def said(holds: Holds, *conditions: str) -> str:
+    level = LevelResult(concurrency=64, output_tps=Rate(mean=1586.0))
+    slo = SloResult(conditions=conditions or ("ttft_p90_ms ≤ 2000",), holds_to={"a": holds})
+    (sentence,) = slo_sentences(made_sweep(("a", [level])).model_copy(update={"slo": slo}))
+    return sentence.removeprefix("a: ")
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "interval", "words"),
+    [
+        (6, (6, 8), "holds to c = 6, surely not beyond 8 (more runs narrow this)"),
+        (6, (6, None), "holds to c = 6 at least: no level failed for sure"),
+        (
+            None,
+            (None, 3),
+            "holds at no concurrency for sure, and surely not beyond c = 3 (more runs narrow this)",
+        ),
+    ],
+)
+def test_an_upper_end_is_said_with_its_interval(
+    concurrency: int | None, interval: tuple[int | None, int | None], words: str
+) -> None:
+    """From a limit that is known exactly to one that is not known at all."""
+    assert said(Holds(concurrency=concurrency, interval=interval)) == f"first token p90 ≤ 2 s {words}"
+
+
+def test_a_range_is_said_with_both_ends() -> None:
+    """Each end has what it may be, where that is more."""
+    found = Holds(concurrency=40, interval=(40, 44), from_concurrency=24, from_interval=(21, 24))
+    assert said(found, "output_tps ≥ 600", "ttft_p90_ms ≤ 2000") == (
+        "output ≥ 600 tok/s and first token p90 ≤ 2 s hold from c = 24 (perhaps from 21) to 40 "
+        "(perhaps to 44)"
+    )
+    open_ended = Holds(concurrency=64, interval=(64, None), from_concurrency=24, from_interval=(24, 24))
+    assert said(open_ended, "output_tps ≥ 600").endswith("holds from c = 24 to 64, the largest tried")
+
+
+def test_a_throughput_out_of_reach_is_said_with_the_most_measured() -> None:
+    """The reader sees how far away it is."""
+    none = Holds(concurrency=None, interval=(None, None), from_concurrency=None, from_interval=(129, None))
+    assert said(none, "output_tps ≥ 2000") == (
+        "output ≥ 2,000 tok/s holds at no concurrency for sure: it takes c = 129 at least; "
+        "most output: 1,586 tok/s at c = 64"
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("ttft_p90_ms ≤ 2000", "first token p90 ≤ 2 s"),
+        ("stream_tps ≥ 15", "≥ 15 tok/s each"),
+        ("anything else", "anything else"),
+    ],
+)
+def test_a_condition_has_plain_words(condition: str, words: str) -> None:
+    """The screen has no key of the JSON."""
+    assert plain_words(condition) == words
+
+
+AFTER_TOOL = ConditionResult(
+    condition="ttft_tool_p90_ms ≤ 2000",
+    figure="ttft_tool_p90_ms",
+    limit=2000.0,
+    value=3600.0,
+    needed_percent=90.0,
+    met_percent=71.0,
+    interval_percent=(60.0, 80.0),
+    requests=120,
+)
+STREAM = ConditionResult(
+    condition="stream_tps ≥ 15",
+    figure="stream_tps",
+    limit=15.0,
+    at_least=True,
+    value=14.2,
+    needed_percent=90.0,
+    met_percent=88.0,
+    interval_percent=(80.0, 94.0),
+    requests=120,
+)
+AGENTS = CapacityResult(load=LoadKind.AGENTS, conditions=("ttft_tool_p90_ms ≤ 2000", "stream_tps ≥ 15"))
+FAILING = ProbeResult(value=10, holds=False, certain=False, requests=120, conditions=(STREAM, AFTER_TOOL))
+RAN_OUT = RanOut(kind="KV cache", evidence="98 % used, 3 preemptions", value=10)
+
+
+def _words(answer: CapacityAnswer, found: CapacityResult = AGENTS) -> str:
+    return "; ".join(answer_words(found, answer))
+
+
+def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
+    """In one sentence, with the condition that is missed most."""
+    answer = CapacityAnswer(
+        holds=9, fails=10, complete=True, interval=(8, 11), ran_out=RAN_OUT, probes=(FAILING,)
+    )
+    assert _words(answer) == (
+        "best estimate 9 agents; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure: 8 hold, 11 do "
+        "not; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
+    )
+
+
+def test_none_all_and_unfinished() -> None:
+    """None hold; at least the most that was allowed; and what is known of a search that was stopped."""
+    first = FAILING.model_copy(update={"value": 1.0})
+    none = CapacityAnswer(holds=0, fails=1, complete=True, interval=(None, 1), probes=(first,))
+    assert _words(none) == "none hold: 1 agent fails: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure"
+    most = CapacityAnswer(holds=64, at_least=True, complete=True, interval=(64, None))
+    assert _words(most) == "at least 64 agents hold; 95 % sure: 64 hold"
+    stopped = CapacityAnswer(holds=4, interval=(2, None))
+    assert _words(stopped) == "best estimate so far 4 agents; 95 % sure: 2 hold; the search was not completed"
+
+
+def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:
+    """Beside the limit that was missed most."""
+    together = ConditionResult(
+        condition="all", needed_percent=95.0, met_percent=93.0, interval_percent=(86.0, 97.0), requests=100
+    )
+    late = AFTER_TOOL.model_copy(update={"figure": "ttft_p90_ms", "needed_percent": 95.0})
+    probe = ProbeResult(value=3.1, holds=False, certain=False, requests=100, conditions=(late, together))
+    answer = CapacityAnswer(
+        holds=2.83, fails=3.1, complete=True, interval=(2.5, 3.4), probes=(probe,), ran_out=None
+    )
+    assert _words(answer, AGENTS.model_copy(update={"load": LoadKind.RATE})) == (
+        "best estimate 2.83 requests/s; 3.1 /s fail: 93.0 % of 100 requests met the conditions (95 % sure of "
+        "86.0 %, needs 95 %); p95 TTFT 3.6 s (limit 2 s); 95 % sure: 2.5 /s hold, 3.4 /s do not"
+    )
+
+
+def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
+    """The levels beside it say so: the words do not state a failure that its own value contradicts."""
+    met = FAILING.model_copy(
+        update={
+            "conditions": tuple(one.model_copy(update={"met_percent": 91.0}) for one in FAILING.conditions)
+        }
+    )
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11), probes=(met,))
+    assert "; 10 probably fail, though within limits: p10 stream 14.2 tok/s (limit 15), 91 %" in _words(
+        answer
+    )
+
+    def with_chance(percent: float) -> str:
+        likely = met.model_copy(update={"fails_percent": percent})
+        return _words(answer.model_copy(update={"probes": (likely,)}))
+
+    assert with_chance(67.3).startswith(
+        "9 agents hold; 10 probably fail (67 % by all levels), though within limits: p10 stream 14.2 tok/s "
+        "(limit 15), 91 % of 120 requests met it (needs 90 %); "
+    )
+    certain = met.model_copy(update={"fails_percent": 98.0, "certain": True})
+    assert "; 10 fail (98 % by all levels), though within limits: p10 stream" in _words(
+        answer.model_copy(update={"probes": (certain,)})
+    )
+
+
+def test_a_level_that_is_not_certain_to_fail_probably_does() -> None:
+    """As its sign says, whatever its own value is."""
+    answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11))
+    unsure = answer.model_copy(update={"probes": (FAILING.model_copy(update={"fails_percent": 80.0}),)})
+    assert (
+        "; 10 probably fail (80 % by all levels): p90 TTFT after a tool 3.6 s (limit 2 s), 71 % of 120 "
+        in (_words(unsure))
+    )
+    certain = FAILING.model_copy(update={"fails_percent": 98.0, "certain": True})
+    sure = answer.model_copy(update={"probes": (certain,)})
+    assert _words(sure).startswith("9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); ")
+    rate = _words(unsure, AGENTS.model_copy(update={"load": LoadKind.RATE}))
+    assert "; 10 /s probably fail (80 % by all levels): " in rate
+
+
+def level_at_rate(
+    per_s: float, found: OpenLoopResult | None = None, *, ok: int = 100, failed: int = 0
+) -> LevelResult:
+    """Return a level at `per_s`, with which the server keeps up unless `found` says otherwise."""
+    return LevelResult(
+        concurrency=512,
+        load=LoadKind.RATE,
+        value=per_s,
+        requests=Requests(ok=ok, failed=failed),
+        open_loop=found or OpenLoopResult(),
+    )
+
+
+def words(*levels: LevelResult) -> str | None:
+    return rate_sentence(TargetResult(name="solo", url="http://127.0.0.1:1", levels=levels))
+
+
+def test_the_sentence_names_the_highest_rate_below_the_first_that_failed() -> None:
+    """A rate beyond a failed one does not count, whatever it shows."""
+    growing = level_at_rate(2.0, OpenLoopResult(unstable=True, ttft_growth=0.43))
+    found = words(level_at_rate(1.0), growing, level_at_rate(4.0))
+    assert found == "keeps up with 1 /s, not with 2 /s: TTFT grows 0.43 s per s"
+    assert words(growing) == "does not keep up with 2 /s: TTFT grows 0.43 s per s"
+    assert words(level_at_rate(1.0), level_at_rate(2.0)) == "keeps up with 2 /s, the highest rate measured"
+
+
+def test_a_server_that_refuses_requests_does_not_keep_up() -> None:
+    """One that answers 503 to many has short queues, and no growth."""
+    assert words(level_at_rate(1.0), level_at_rate(2.0, ok=60, failed=40)) == (
+        "keeps up with 1 /s, not with 2 /s: 40 of 100 requests failed"
+    )
+    assert words(level_at_rate(2.0, OpenLoopResult(overloaded=True, in_flight_limit=512))) == (
+        "does not keep up with 2 /s: 512 requests in flight, the limit of the client"
+    )
+
+
+def test_a_level_that_was_cut_short_is_no_limit() -> None:
+    """A server that died, or a sweep that was stopped, shows no rate that the server cannot take."""
+    mark = Validity(code=CUT_SHORT, message="the sweep ended within this level")
+    died = level_at_rate(2.0, ok=1, failed=8).model_copy(update={"validity": (mark,)})
+    assert words(level_at_rate(1.0), died) == "keeps up with 1 /s; 2 /s was cut short: 8 of 9 requests failed"
+    assert words(died) == "2 /s was cut short: 8 of 9 requests failed"
+    stopped = level_at_rate(2.0, ok=9).model_copy(update={"validity": (mark,)})
+    assert words(level_at_rate(0.5), level_at_rate(1.0), stopped) == (
+        "keeps up with 1 /s, the highest rate measured; 2 /s was cut short"
+    )

@@ -1,16 +1,70 @@
-"""A running sweep folded into a view: held against what was played, and against the finished result."""
+"""A running sweep folded into a view: held against what was played, and against the finished result.
+
+The live view of a replay: how far it is, and how many requests are sent and completed each second.
+
+What agents do, from the events of their requests.
+
+The share of a sweep that is done while levels are added, and where it may go on to.
+
+A stored result as the full screen takes it.
+
+What a result file keeps of single requests: an opened file shows the timeline of the running level.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded, concurrency_point
-from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
-from sparktop.sweep.plan.plan import Load
-from sparktop.sweep.run.progress import Phase, PhaseChanged, RunTold, SweepEnded
+from sparktop.commands.sweep.run import progress_line
+from sparktop.model.conversation import CallStart, ConversationCall
+from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.failure import FailureKind
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    Level,
+    LevelEnded,
+    LevelStarted,
+    LoadEvent,
+    LoadKind,
+    LoadMode,
+    LoadPoint,
+    RequestEnded,
+    RequestStarted,
+    RunStarted,
+    concurrency_point,
+)
+from sparktop.model.sweep import LevelKey, LevelState, PlannedLevel, SweepStatus
+from sparktop.model.targets import SweepSpec
+from sparktop.panels.sweep.screen import now_rows
+from sparktop.store import SourceKey
+from sparktop.sweep.generator.wire import WorkerTarget
+from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind, loads
+from sparktop.sweep.plan.presets import make_plan
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
+from sparktop.sweep.result.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
+from sparktop.sweep.result.store import load, save
+from sparktop.sweep.run.level import LevelRecord
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.progress import (
+    LevelMeasured,
+    LoadTold,
+    Phase,
+    PhaseChanged,
+    ProgressFold,
+    RunTold,
+    SweepEnded,
+)
+from sparktop.sweep.run.server_side import ServerLog, server_point
+from sparktop.sweep.terms.request_errors import RequestFailure
+from sparktop.sweep.view.levels import stored_evidence, stored_levels
+from sparktop.sweep.view.live import LiveView, SweepProgress
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.series import MOST_SLOTS
-from tests.sweep.made_results import made_level, made_sweep
+from sparktop.sweep.view.series import MOST_SLOTS, ActivityLedger
+from tests.sweep.made_results import made_level, made_sweep, request
 from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep
 
 STRANGE = Level("nobody", 9, 7, 1)
@@ -171,3 +225,299 @@ def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     played.view.take(RunTold("nobody", load, 4, []))
     played.view.take(PhaseChanged(Phase.SETTLING, "nobody", load))
     assert played.view.view().levels[-1].key.target == "nobody"
+
+
+TRACE = Path(__file__).parents[2] / "data" / "traffic" / "mooncake.jsonl"
+
+
+def plan() -> Plan:
+    return make_plan(SweepSpec(trace=str(TRACE), trace_speed=0.01), [SweepTarget("a", "http://x")])
+
+
+def events(until_s: int) -> tuple[LoadEvent, ...]:
+    """Return two requests a second from 100 s on, of which every second one completes."""
+    found: list[LoadEvent] = [RunStarted(100.0, 0)]
+    for number in range(2 * until_s):
+        at = 100.0 + number / 2
+        found.append(RequestStarted(f"r{number}", at, 0, 10, at))
+        if number % 2:
+            found.append(RequestEnded(f"r{number}", at, EndReason.STOP))
+    return tuple(found)
+
+
+def test_the_board_says_how_far_the_replay_is() -> None:
+    """After 60 of 675 s: the time, and the rates of the last 30 s, at 80 columns."""
+    chosen = plan()
+    view = LiveView(chosen, clock=lambda: 160.0)
+    (load,) = loads(chosen)
+    view.take(PhaseChanged(Phase.RUNNING, "a", load, 0, 1))
+    view.take(LoadTold("a", load, events(60), at=160.0, in_flight=3))
+    moment = view.view().moment
+    assert moment is not None
+    assert moment.trace_at_s == 60.0
+    assert moment.trace_s == pytest.approx(675.0)
+    assert moment.requests_per_s == pytest.approx((2.0, 1.0), rel=0.05)
+    text = " ".join("".join(word for word, _ in row) for row in now_rows(view.view(), 76))
+    assert "replayed 1 min of 11 min 15 s" in text
+    assert "2.00 /s sent, 1.00 /s completed" in text
+    assert "a, 0.00741 /s of mooncake.jsonl: run 1 of 1" in text
+
+
+def test_the_line_of_the_command_says_the_same() -> None:
+    """Position in the trace, then what is sent and completed."""
+    chosen = plan()
+    fold = ProgressFold()
+    (load,) = loads(chosen)
+    fold.take(PhaseChanged(Phase.RUNNING, "a", load, 0, 1))
+    now = fold.take(LoadTold("a", load, events(60), at=160.0, in_flight=3))
+    assert chosen.trace is not None
+    line = progress_line(now, chosen.trace.measured_s)
+    assert "1 min of 11 min 15 s · 2.0 /s sent, 1.0 /s completed · 3 in flight" in line
+    assert "of 11 min" not in progress_line(now)
+
+
+def key_of(number: int, kind: LoadKind = LoadKind.AGENTS) -> LevelKey:
+    """Return the key of a level of `number` agents."""
+    return LevelKey("a", LoadPoint(kind, number))
+
+
+def started(lane: int, at: float, then: CallStart | None = CallStart.TOOL) -> RequestStarted:
+    """Return the start of a call of the agent `lane`, named after it."""
+    call = ConversationCall(lane, 0, 0, 0, CallStart.HUMAN, then, 0, 10)
+    return RequestStarted(str(lane), at, call=call)
+
+
+def test_a_call_is_computed_decoded_and_followed_by_its_tool() -> None:
+    """A second of prefill, two of decode, then a tool; another agent thinks all the time."""
+    ledger = ActivityLedger()
+    ledger.begin_level(10.0, key_of(2))
+    ledger.take(started(0, 11.0))
+    ledger.take(FirstToken("0", 12.0))
+    ledger.take(RequestEnded("0", 14.0, EndReason.LENGTH))
+    found = ledger.activities(15.0)
+    assert found is not None
+    assert found.each == ("hhhh" + "pppp" + "dddddddd" + "tttt", "h" * 20)
+    assert found.counts[5] == (0, 1, 0, 0, 1)
+    assert not found.queue_known
+
+
+def test_the_newest_requests_wait() -> None:
+    """The servers report one waiting request: it is the one that was sent last."""
+    ledger = ActivityLedger()
+    ledger.begin_level(0.0, key_of(3))
+    for lane in range(3):
+        ledger.take(started(lane, 0.1 * lane))
+    ledger.look(1.0)
+    found = ledger.activities(1.0)
+    assert found is not None
+    assert [text[-1] for text in found.each] == ["p", "p", "w"]
+
+
+PLAN = Plan((SweepTarget("proxy", "http://127.0.0.1:1"),), (1, 4, 16), climb_to=256)
+
+
+def levels(*shares: tuple[int, float]) -> tuple[PlannedLevel, ...]:
+    return tuple(
+        PlannedLevel(LevelKey("proxy", concurrency_point(at), 128), LevelState.RUNNING, share=share)
+        for at, share in shares
+    )
+
+
+def key(concurrency: int) -> LevelKey:
+    return LevelKey("proxy", concurrency_point(concurrency), 128)
+
+
+def test_the_share_never_falls_while_levels_are_added() -> None:
+    """Each doubling was counted before; halving the gap at the end adds a level that was not."""
+    progress = SweepProgress()
+    course = (
+        (levels((1, 1.0), (4, 1.0), (16, 0.9)), 16),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 0.0)), 32),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 0.5)), 64),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 0.1)), 45),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 1.0)), 45),
+    )
+    shares = [progress.share(PLAN, planned, key(at), None) for planned, at in course]
+    known = [share for share in shares if share is not None]
+    assert len(known) == len(course)
+    assert known == sorted(known)
+    assert known[0] < 0.5, "four more levels may follow"
+    assert known[-1] == 1.0
+
+
+def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
+    """A search for the highest rate measures some between others; its table is sorted all the same."""
+    result = made_sweep(("a", [made_level(8), made_level(32), made_level(16)]))
+    shown = stored_levels(result)
+    assert [one.key.point.value for one in shown][-3:] == [8, 16, 32]
+
+
+KEY = LevelKey("proxy", concurrency_point(3), 100)
+ERROR = RequestFailure(FailureKind.HTTP, "no", 1.0, "http:500", 500)
+LEVEL = Level("proxy", 3, 100, 4, runs=2)
+
+
+def level_events() -> list[LoadEvent]:
+    """Return two staggered runs over two servers; in the second one a request fails."""
+    return [
+        *request("a", 10.0, served_by="spark-b"),
+        *request("b", 10.25, tokens=6, served_by="spark-a"),
+        *request("c", 10.5, served_by="spark-b"),
+        *request("d", 20.0, run=1, served_by="spark-a"),
+        RequestStarted("e", 20.125, 1, 100),
+        RequestEnded("e", 21.0, EndReason.ERROR, error=ERROR, served_by="spark-b"),
+        *request("f", 20.5, run=1),
+    ]
+
+
+def sweep(level: LevelResult, mode: LoadMode = LoadMode.BURST) -> SweepResult:
+    """Return a sweep of a router with that level."""
+    result = made_sweep(("proxy", [level]))
+    targets = (result.targets[0].model_copy(update={"kind": TargetKind.ROUTER}),)
+    plan = PlanResult(targets=("proxy",), concurrency=(3,), pp=100, tg=4, runs=2, mode=mode)
+    return result.model_copy(update={"targets": targets, "plan": plan})
+
+
+@pytest.mark.parametrize("mode", [LoadMode.BURST, LoadMode.STEADY])
+def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) -> None:
+    """Starts, first tokens, ends, servers and failures are the same bar by bar, in both modes."""
+    sides = {"spark-a": BackendSide(prefill_ms=400.0), "spark-b": BackendSide(prefill_ms=900.0)}
+    result = sweep(level_result(LEVEL, collect(level_events())).model_copy(update={"backends": sides}), mode)
+    target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
+    live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
+    load_put = Load(100, 3)
+    live.take(LoadTold("proxy", load_put, (LevelStarted(10.0, LEVEL), *level_events()), at=22.0))
+    live.take(LevelMeasured("proxy", result.targets[0].levels[0], result))
+    shown = live.evidence(KEY)
+    save(tmp_path / "r.json", result)
+    opened = stored_evidence(load(tmp_path / "r.json"), KEY)
+    assert shown is not None
+    assert opened is not None
+    assert [one.run for one in opened.timelines] == [0, 1]
+    for seen, kept in zip(shown.timelines, opened.timelines, strict=True):
+        assert kept.backends == seen.backends == ("spark-a", "spark-b")
+        assert kept.until_s == pytest.approx(seen.until_s)
+        assert kept.notes == seen.notes
+        assert len(kept.bars) == len(seen.bars) == 3
+        for one, other in zip(kept.bars, seen.bars, strict=True):
+            assert (one.backend, one.ok) == (other.backend, other.ok)
+            assert one.start_s == pytest.approx(other.start_s)
+            assert one.first_token_s == (
+                None if other.first_token_s is None else pytest.approx(other.first_token_s)
+            )
+            assert one.end_s == pytest.approx(other.end_s)
+            assert one.queue_s == (None if other.queue_s is None else pytest.approx(other.queue_s))
+    assert opened.why_no_timeline is None
+    failed = opened.timelines[1].bars[1]
+    assert (failed.ok, failed.first_token_s, failed.end_s) == (False, None, 1.0)
+
+
+def older(level: LevelResult) -> LevelResult:
+    """Return a level as older files store it: without start times and backends."""
+    assert level.each is not None
+    each = level.each.model_dump()
+    for name in ("start_ms", "served_by", "backends"):
+        del each[name]
+    return level.model_copy(update={"each": EachRequest.model_validate(each), "uncounted": None})
+
+
+def test_an_older_burst_is_drawn_from_its_beginning_and_says_so() -> None:
+    """Its file keeps no starts, and a note says so."""
+    evidence = stored_evidence(sweep(older(level_result(LEVEL, collect(level_events())))), KEY)
+    assert evidence is not None
+    assert [len(one.bars) for one in evidence.timelines] == [3, 2]
+    assert "keeps no starts" in evidence.timelines[0].notes[0]
+
+
+def test_places_beyond_the_names_are_nobody() -> None:
+    """A file that was edited by hand breaks no picture."""
+    level = level_result(LEVEL, collect(level_events()))
+    assert level.each is not None
+    odd = level.each.model_copy(update={"served_by": (7, -1, None), "start_ms": (0.0, None)})
+    evidence = stored_evidence(sweep(level.model_copy(update={"each": odd, "uncounted": None})), KEY)
+    assert evidence is not None
+    assert [bar.backend for one in evidence.timelines for bar in one.bars] == [None]
+
+
+def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
+    """The batch that each one ran stands in the evidence and beside the comparison."""
+    side = BackendSide(running_mean=2.5, running_max=4.0, waiting_max=1.0, kv_cache_max_percent=30.0)
+    known = {"backends": {"spark-a": side}, "busy_batch": {"spark-a": 3.5}}
+    level = level_result(LEVEL, collect(level_events())).model_copy(update=known)
+    evidence = stored_evidence(sweep(level), KEY)
+    assert evidence is not None
+    shares = {one.name: one for one in evidence.shares}
+    assert (shares["spark-a"].busy_batch, shares["spark-a"].waiting_max) == (3.5, 1.0)
+    assert (shares["spark-b"].busy_batch, shares["spark-b"].requests) == (None, 3)
+    two = made_sweep(("proxy", [level]), ("other", [made_level(3)]))
+    compared = result_view(two).topologies
+    assert compared is not None
+    assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", {"spark-a": 3.5})]
+
+
+def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefills: float) -> EngineSample:
+    """Return a sample of a server with the given sums of prefill times and counts since its start."""
+    lane = LaneSample(
+        "0",
+        running=running,
+        waiting=running / 2,
+        kv_cache_percent=10 * running,
+        generation_tokens=100 * at,
+        prefill=Histogram((1.0, float("inf")), (0.0, prefills), prefill_s),
+    )
+    return EngineSample(at, name, (lane,), start_time=1.0)
+
+
+def recorded() -> tuple[LevelRecord, ServerLog]:
+    """Return a level over two servers: one computes 3 requests on average, the other one 1, for 40 s."""
+    urls = {name: f"http://127.0.0.1/{name}" for name in ("spark-a", "spark-b")}
+    router = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER, backends=urls)
+    plan = Plan((router,), (3,), pp=100, tg=4, runs=2)
+    prepared = PreparedTarget(router, WorkerTarget(router.url), backends=tuple(urls))
+    record, log = LevelRecord(plan, prepared, plan.level(router, 3)), ServerLog()
+    record.events, record.traces = level_events(), collect(level_events())
+    record.spans, record.run_s = [(0.0, 40.0)], [20.0, 20.0]
+    for at in range(41):
+        for name, mean in (("spark-a", 3.0), ("spark-b", 1.0)):
+            look = looked_at(name, float(at), mean + at % 2 - 0.5, prefill_s=5.0, prefills=10.0)
+            log.accept(SourceKey.backend(name), look)
+    before = server_point(looked_at("a", 0.0, 0.0, prefill_s=1.0, prefills=2.0))
+    after = server_point(looked_at("a", 40.0, 0.0, prefill_s=5.0, prefills=10.0))
+    record.add_growth({"spark-a": before}, {"spark-a": before}, {"spark-a": after})
+    return record, log
+
+
+def test_a_level_keeps_what_each_server_did() -> None:
+    """Mean and most of what ran, what waited, the cache, and the mean prefill over the level."""
+    record, log = recorded()
+    level = record.result(log, {})
+    side = level.backends["spark-a"]
+    assert side.running_mean == pytest.approx(3.0, abs=0.02)
+    assert (side.running_max, side.waiting_max, side.kv_cache_max_percent) == (3.5, 1.75, 35.0)
+    assert side.prefill_ms == pytest.approx(500)
+    assert level.backends["spark-b"].prefill_ms is None  # not counted there
+    assert level.balance is not None
+    loads = level.balance["mean_load"]
+    assert isinstance(loads, dict)
+    told = {name: float(str(value)) for name, value in loads.items()}
+    assert told["spark-a"] / told["spark-b"] == pytest.approx(3.0, rel=0.1)
+    assert level.each is not None
+    assert level.each.backends == ("spark-a", "spark-b")
+
+
+def test_a_run_that_broke_off_is_in_the_picture_and_in_no_figure() -> None:
+    """Its requests are kept apart, those that ended well too."""
+    record, log = recorded()
+    record.partial = [*request("x", 30.0, run=2), RequestStarted("y", 30.5, 2, 100)]
+    record.partial.append(RequestEnded("y", 31.0, EndReason.ABORT))
+    record.cut = collect(record.partial)
+    level = record.result(log, {})
+    assert level.each is not None
+    assert set(level.each.run) == {0, 1}
+    assert level.uncounted is not None
+    assert level.uncounted.run == (1, 2, 2)
+    assert level.uncounted.ok == (False, True, False)
+    assert level.uncounted.start_ms == (125.0, 0.0, 500.0)
+    evidence = stored_evidence(sweep(level), KEY)
+    assert evidence is not None
+    assert [len(one.bars) for one in evidence.timelines] == [3, 3, 2]

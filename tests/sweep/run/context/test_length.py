@@ -1,4 +1,7 @@
-"""Prompt lengths beyond a server's context: skipped with the server's words; the rest is measured."""
+"""Prompt lengths beyond a server's context: skipped with the server's words; the rest is measured.
+
+Levels with depth: the context first, then the prompts, whose context the prefix cache has.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,42 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.commands.sweep.command import verdict
 from sparktop.commands.sweep.run import level_line
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import EndReason, Level, RequestEnded, concurrency_point
 from sparktop.model.snapshot import BackendView
 from sparktop.model.sweep import LevelKey, LevelState
-from sparktop.model.targets import BackendTarget, Watch
+from sparktop.model.targets import BackendTarget, SweepSpec, Watch
 from sparktop.panels.sweep.table import table_rows
 from sparktop.store import SourceKey, Store
+from sparktop.sweep.compare.imports.tools import read_llama_benchy
+from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import exports, report
+from sparktop.sweep.formats.drawings import DEPTH, by_load
+from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.plan.slo import parse_slo
+from sparktop.sweep.result.measure import RequestTrace
+from sparktop.sweep.result.results import ContextPart, Latency, LevelResult, Requests, SweepResult
+from sparktop.sweep.run.depth import context_doubts, context_part
+from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.preparation import beyond_context, reported_context
+from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged
 from sparktop.sweep.run.runner import SweepRunner
+from sparktop.sweep.run.server_side import Counters
+from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
 from sparktop.sweep.view.levels import stored_evidence
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.words import depth_sentences
+from tests.sweep.made_results import made_sweep
 from tests.sweep.stream_server import Asked, StreamServer
-from tests.sweep.watched_servers import PATIENT
+from tests.sweep.watched_servers import PATIENT, watched
 
 CONTEXT = 200
 LONG_KEY = LevelKey("solo", concurrency_point(2), 300)
@@ -176,3 +194,133 @@ def test_a_context_is_read_from_pages_and_refusals() -> None:
     assert reported_context([], ["too long"]) is None
     assert beyond_context(4000, 97, [view]) is not None
     assert beyond_context(4000, 96, [view]) is None
+
+
+TARGETS = (SweepTarget("a", "http://a"),)
+QUICK = find_preset("quick")
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(QUICK | SweepSpec(concurrency=(1, 4), depths=(0, 4096), runs=2), TARGETS)
+
+
+@pytest.mark.process
+@pytest.mark.timeout(600)
+async def test_a_level_with_depth_sends_the_context_first() -> None:
+    """Each run sends its contexts alone, then the prompts after them; all forms show both kinds of row."""
+    async with watched() as servers:
+        spec = {"concurrency": (1, 2), "depths": (0, 512), "runs": 2, "tg": 32, "warmup": False}
+        plan = servers.plan(None, **spec, slo=parse_slo("tpot_mean_ms=1000"))
+        result = await servers.runner(plan).run()
+    phases = [one.phase for one in servers.events if isinstance(one, PhaseChanged)]
+    assert phases.count(Phase.CONTEXT) == 4
+    assert sum(one.warm_up for one in servers.events if isinstance(one, LoadTold)) > 0
+    levels = result.targets[0].levels
+    assert [(one.concurrency, one.depth) for one in levels] == [(1, 0), (2, 0), (1, 512), (2, 512)]
+    for level in levels:
+        assert (level.context is not None) == bool(level.depth)
+        assert CACHE_HITS not in {mark.code for mark in level.validity}
+        if level.context is not None:
+            assert level.context.ok == level.requests.ok == 2 * level.concurrency
+            assert level.context.found_percent == 100.0
+            assert level.context.found_from == "answers"
+            assert all(512 <= (count or 0) <= 540 for count in level.context.each_prompt_tokens)
+            assert level.each is not None
+            assert all(576 <= (count or 0) <= 600 for count in level.each.prompt_tokens)
+    _check_forms(result)
+
+
+def _check_forms(result: SweepResult) -> None:
+    text = " ".join(report.sweep_markdown(result).split())
+    assert "c2 @ 512" in text
+    assert "holds to a depth of 512 at least" in text
+    assert "| In the cache |" in text
+    rows = list(csv.DictReader(io.StringIO(exports.to_csv(result))))
+    assert [row["depth"] for row in rows] == ["0", "0", "512", "512"]
+    assert rows[3]["context_found_percent"] == "100.0"
+    assert "--depth 0,512" in repeat_command(result)
+    again = SweepResult.model_validate_json(json.dumps(result.to_json()))
+    assert again.targets[0].levels[2].context == result.targets[0].levels[2].context
+    series, axis = by_load(series_of(result))
+    assert axis == DEPTH
+    assert [[level.load.point.concurrency for level in one.levels] for one in series] == [
+        [64, 576],
+        [64, 576],
+    ]
+    file = exports.llama_benchy_json(result)
+    assert file["prefix_caching_enabled"] is True
+    kinds = [(one["context_size"], one["is_context_prefill_phase"]) for one in file["benchmarks"]]
+    assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]
+    (back,) = read_llama_benchy(file, "back", "file")
+    assert [level.load for level in back.levels] == [
+        Load(concurrency_point(1), 64, 32),
+        Load(concurrency_point(2), 64, 32),
+        Load(concurrency_point(1), 64, 32, depth=512),
+        Load(concurrency_point(2), 64, 32, depth=512),
+    ]
+
+
+def test_contexts_are_in_the_forecast(plan: Plan) -> None:
+    """5 requests in two runs without context; with it the context's too, and its tokens twice."""
+    found = forecast(plan, ())
+    assert (found.requests, found.warm_ups) == (20, 10 + 10)
+    assert found.prompt_tokens == 20 * 128 + 10 * 2 * 4096
+    assert found.output_tokens == 30 * 64
+
+
+def ended(cached: int | None) -> RequestTrace:
+    trace = RequestTrace("r", 0.0, 0, arrivals=[(1.0, 1)])
+    trace.ended = RequestEnded("r", 2.0, EndReason.LENGTH, cached_tokens=cached)
+    return trace
+
+
+LEVEL = Level("a", 1, 100, 10, depth=4096)
+
+
+@pytest.mark.parametrize(
+    ("cached", "grown", "percent", "source"),
+    [
+        ([4096, 2048], None, 75.0, "answers"),
+        ([9999, 4096], None, 100.0, "answers"),
+        ([None, 4096], Counters(cache_queries=16000, cache_hits=4096), 50.0, "counters"),
+        ([None, None], Counters(cache_queries=0, cache_hits=0), 0.0, "counters"),
+        ([None, None], Counters(), None, None),
+        ([None, None], None, None, None),
+    ],
+)
+def test_hits_come_from_the_answers_or_the_counters(
+    cached: list[int | None], grown: Counters | None, percent: float | None, source: str | None
+) -> None:
+    """The share of the context that was found; unknown where nothing reports it."""
+    found = context_part(LEVEL, [], [ended(one) for one in cached], grown)
+    assert found is not None
+    assert (found.found_percent, found.found_from) == (percent, source)
+    assert context_part(replace(LEVEL, depth=0), [], [], None) is None
+
+
+@pytest.mark.parametrize(
+    ("percent", "code"),
+    [(100.0, None), (91.0, None), (50.0, CONTEXT_LOST), (0.0, NO_PREFIX_CACHE), (None, CONTEXT_UNKNOWN)],
+)
+def test_a_context_that_was_evicted_is_marked(percent: float | None, code: str | None) -> None:
+    """A cache that is off has its own mark, and the last block of a context may be missing."""
+    level = LevelResult(concurrency=1, depth=4096, context=ContextPart(found_percent=percent))
+    assert [mark.code for mark in context_doubts(level)] == ([] if code is None else [code])
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "words"),
+    [
+        (25.0, "at c = 1, 10,000 tokens of context add 5 ms to each output token (20 ms at a depth of 0, "),
+        (19.0, "at c = 1, context adds nothing measurable to an output token (20 ms at a depth of 0, "),
+    ],
+)
+def test_what_context_costs_is_a_line_over_the_depths(last_ms: float, words: str) -> None:
+    """Its slope of the time per output token, with both ends."""
+    levels = tuple(
+        LevelResult(concurrency=1, pp=64, depth=depth, requests=Requests(ok=2), tpot_ms=Latency(mean=tpot_ms))
+        for depth, tpot_ms in ((0, 20.0), (10_000, last_ms))
+    )
+    (sentence,) = depth_sentences(made_sweep(("a", levels)))
+    assert sentence.startswith(words)
