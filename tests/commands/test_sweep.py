@@ -1,22 +1,38 @@
-"""The arguments of `sparktop sweep`, and what it prints while it runs."""
+"""The arguments of `sparktop sweep`, and what it prints while it runs.
+
+`sparktop sweep --agents`: its options, and which contradict each other.
+
+The options of `sparktop capacity`, and the plan that it prints before it starts.
+
+Counts and times on the command line: one way to write them in all commands.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
 
-from sparktop.cli import main
+from sparktop.cli import command_module, main, parser_of, viewer_parser
+from sparktop.commands import capacity as command
+from sparktop.commands.arguments import Parser
+from sparktop.commands.capacity import capacity_of, kind_of
 from sparktop.commands.sweep import targets as sweep_targets
-from sparktop.commands.sweep.command import chosen_format
+from sparktop.commands.sweep.command import OLD_OPTIONS, add_arguments, chosen_format, spec_of
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.plan.plan import Load, TargetKind
+from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
+from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
+from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_line
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
+from sparktop.sweep.run.forecast import plan_sentences
 from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, Progress
 
 WATCH = Watch(
@@ -191,3 +207,121 @@ def test_a_terminal_that_is_gone_ends_nothing() -> None:
     line.hear(Notice("one"))
     line.hear(Notice("two"))
     assert line.stream is None
+
+
+def _plan(*words: str) -> Plan:
+    parser = Parser("sparktop sweep", description="")
+    add_arguments(parser)
+    target = SweepTarget("a", "http://127.0.0.1:1")
+    return make_plan(find_preset(DEFAULT) | spec_of(parser.parse_args(words)), [target])
+
+
+def test_agents_follow_their_workload() -> None:
+    """Points, lengths and duration are those of the workload, by default `coder-quick`."""
+    plan = _plan("--agents", "1,2,4")
+    assert (plan.kind, plan.mode) == (LoadKind.AGENTS, LoadMode.AGENTS)
+    assert [point.label for point in plan.axis] == ["1 agent", "2 agents", "4 agents"]
+    assert plan.conversations is not None
+    assert (plan.conversations.name, plan.duration_s, plan.warmup) == ("coder-quick", 180.0, False)
+    assert _plan("--agents", "1", "--workload", "coder", "--duration", "90").duration_s == 90
+
+
+def test_old_spellings_mean_the_new_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    """Options of earlier versions that --help no longer shows are read as the form in its place."""
+    for old, new in (
+        ("--rate 1,2 --arrivals bursty", "--rate 1,2,arrivals=bursty"),
+        (
+            "--trace a,b.csv --trace-format azure --trace-speed 2 --trace-range 10m..1h",
+            "--trace a,b.csv,format=azure,speed=2,range=10m..1h",
+        ),
+        ("--pp 128,64k --longest", "--pp 128,64k,longest"),
+        ("--depth 0,4k --whole-prompt", "--depth 0,4k,whole"),
+    ):
+        parser = Parser("sparktop sweep", description="")
+        add_arguments(parser)
+        specs = [spec_of(parser.parse_args([*words.split(), "--seed", "1"])) for words in (old, new)]
+        assert specs[0] == specs[1]
+    assert main(["sweep", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert not [option for option in OLD_OPTIONS if f"{option} " in shown]
+    assert len(set(re.findall(r"^  (?:-\w.*, )?(--[a-z-]+)", shown, re.MULTILINE)) - {"--help"}) <= 24
+    assert main(["sweep", "--preset"]) == 0
+    assert "c = 1, 4, 16 and on to 256" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [
+        (SweepSpec("a", rate="0.5,1,2", prompt_lengths=(1024,)), "0.5,1,2 requests/s; 1,024 tokens in"),
+        (SweepSpec("a", trace="day.csv"), "the traffic of day.csv"),
+        (SweepSpec("a", agents=(2, 4), workload="chat"), "agents 2, 4; workload chat"),
+        (SweepSpec("a"), "the usual load"),
+    ],
+)
+def test_a_preset_is_listed_with_its_load(preset: SweepSpec, words: str) -> None:
+    """Whatever kind of load it has: rates, recorded traffic, conversations."""
+    assert preset_line(preset) == words
+
+
+def test_what_is_searched_for() -> None:
+    """By default, agents with the default conditions are searched for; published limits are for a rate."""
+    parser = Parser("x", description="x")
+    command.add_arguments(parser)
+    found = capacity_of(parser.parse_args([]))
+    assert found == default_capacity()
+    assert [(one.figure, one.limit) for one in found.conditions] == [
+        ("ttft_p90_ms", 2000),
+        ("stream_tps", 15),
+    ]
+    published = capacity_of(parser.parse_args(["--preset", "mlperf-gpt-oss-120b"]))
+    assert (published.kind, published.share, published.limits) == (
+        LoadKind.RATE,
+        0.99,
+        "mlperf-gpt-oss-120b",
+    )
+    assert kind_of(parser.parse_args(["--rate"])) is LoadKind.RATE
+    assert capacity_of(parser.parse_args(["--concurrency", "--most", "7"])).most == 7
+
+
+def test_the_plan_says_levels_time_and_end() -> None:
+    """Before anything is sent, the plan states what is searched for, the levels, the duration and the end."""
+    plan = make_capacity_plan(default_capacity(), [SweepTarget("s", "http://127.0.0.1:1")], SweepSpec())
+    first, second = plan_sentences(plan, datetime(2026, 1, 2, 15, 0, tzinfo=UTC))
+    assert first == (
+        "how many agents (coder-quick)? The largest number for which first token p90 ≤ 2 s and ≥ 15 tok/s "
+        "each for 90 % of the requests"
+    )
+    assert "1, then twice as much each time until one fails (at most 64), then those between" in second
+    assert "at most" in second
+    assert "ends before 15:" in second
+
+
+def _parser(command: str) -> Parser:
+    parser = viewer_parser() if command == "watch" else parser_of(command)
+    command_module(command).add_arguments(parser)
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "value"),
+    [
+        ("sweep --pp 1k,2K", "prompt_lengths", (1024, 2048)),
+        ("sweep --pp 128..1k", "prompt_lengths", (128, 256, 512, 1024)),
+        ("sweep --pp 1.5k", "prompt_lengths", (1536,)),
+        ("sweep --depth 0,4k,16k", "depths", (0, 4096, 16384)),
+        ("sweep --duration 1m30s", "duration_s", 90.0),
+        ("sweep --timeout 500ms", "timeout_s", 0.5),
+        ("sweep --requests 1k", "requests", 1024),
+        ("sweep --agents 1-8", "agents", (1, 2, 4, 8)),
+        ("sweep -c 1,4,16..256", "concurrency", (1, 4, 16)),
+        ("capacity --pp 1k", "pp", (1024,)),
+        ("snapshot --seconds 1m", "seconds", 60.0),
+        ("record --seconds 2h", "seconds", 7200.0),
+        ("record --max-bytes 1.5GiB", "max_bytes", 3 << 29),
+        ("watch --interval 500ms", "interval", 0.5),
+    ],
+)
+def test_counts_have_k_and_times_have_units(words: str, key: str, value: object) -> None:
+    """A count may be 1k, a range 1-8 or 1..8, and a time 10s or 2m, whichever command takes it."""
+    command, *rest = words.split()
+    assert getattr(_parser(command).parse_args(rest), key) == value

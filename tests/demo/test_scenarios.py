@@ -1,4 +1,9 @@
-"""The demo's scenarios in virtual time: each shows what its name says."""
+"""The demo's scenarios in virtual time: each shows what its name says.
+
+Faults of the simulated cluster: what a server and its machines show during each.
+
+The sweeps that the demo offers.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,14 @@ import pytest
 
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
+from sparktop.demo.command import demo_sweeps
+from sparktop.demo.faults import FAULTS
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import BackendTarget, RouterTarget
+from sparktop.sweep.plan.presets import make_plan
 from stage.rehearsal import Rehearsal
+from stage.sweep import RehearsedSweep
 
 pytestmark = pytest.mark.long
 
@@ -104,3 +114,84 @@ def test_the_judge_of_balance_has_the_word_within_75_seconds(name: str, word: st
     ]
     lives = [backend.e2e.mean_s for backend in snapshot.backends if backend.e2e.mean_s]
     assert judge(GroupLoad("proxy", tracks, e2e_s=sum(lives) / len(lives)), 75.0).word == word
+
+
+STOPS_S, GOES_ON_S = 45, 285
+"""Second at which the fault of each scenario begins, and at which it ends."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_stops_one_server_for_its_time(name: str) -> None:
+    """The engine generates tokens before and after the fault, and none during it."""
+    scenario = SCENARIOS[name]
+    rehearsal = Rehearsal(nodes=2 * scenario.profile.nodes, scenario=scenario)
+    made = []
+    for at_s in (STOPS_S - 1, STOPS_S + 9, GOES_ON_S - 2, GOES_ON_S + 18):
+        rehearsal.time.run(at_s)
+        made.append(rehearsal.time.engines[0].tally.generation_tokens)
+    before, begun, last, after = made
+    assert 0 < before < begun == last < after
+
+
+def test_gauges_and_machines_of_a_hang() -> None:
+    """In a hang the gauges do not change; the GPU spins at low power and normal clock, without traffic."""
+    rehearsal = Rehearsal(nodes=4, scenario=SCENARIOS["hang-a"])
+    first = rehearsal.play(60).snapshot()
+    later = rehearsal.play(40).snapshot()
+    one, other = first.backends[0], later.backends[0]
+    assert one.running
+    assert (one.running, one.waiting, one.kv_cache_percent) == (
+        other.running,
+        other.waiting,
+        other.kv_cache_percent,
+    )
+    for node in later.nodes[:2]:
+        assert node.sample is not None
+        gpu = node.sample.gpus[0]
+        assert gpu.utilization_percent == 97
+        assert gpu.power_w == pytest.approx(20, abs=2)
+        assert gpu.sm_clock_mhz == pytest.approx(2405, abs=10)
+        rdma = [link for link in node.sample.network if link.kind == "rdma" and link.up]
+        assert [link.tx_bytes_per_s for link in rdma] == [0.0]
+
+
+BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
+ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)
+RIVALS = (RouterTarget("simple-shuffle", "http://127.0.0.1:4", "simple-shuffle"),)
+LONGEST_S = 180.0
+
+
+async def test_the_longest_is_over_within_three_minutes_and_to_be_believed() -> None:
+    """F6 takes at most three minutes on the default servers, without doubts about its levels."""
+    *_, preset = demo_sweeps(BACKENDS, ROUTERS, RIVALS)
+    sweep = RehearsedSweep(rivals=("simple-shuffle",))
+    plan = make_plan(preset, [sweep.targets[name] for name in preset.targets])
+    began_s = sweep.rehearsal.now_s
+    await sweep.play(plan)
+    assert sweep.rehearsal.now_s - began_s < LONGEST_S
+    assert sweep.result is not None
+    assert sweep.result.status == "done"
+    marks = {mark.code for row in sweep.view().rows for mark in row.marks if mark.doubt}
+    assert not marks
+    assert sweep.view().verdict
+
+
+@pytest.mark.parametrize(
+    ("scenario", "targets", "concurrency", "lengths"),
+    [
+        ("topologies", ("spark-a", "spark-b", "proxy", "simple-shuffle"), (1, 2, 4, 8, 16, 32, 64), (1024,)),
+        ("recipes", ("spark-a", "spark-b"), (1, 2, 4, 5, 8, 10, 16), (2048,)),
+        ("long-context", ("spark-a", "spark-b"), (1,), (5000, 20_000, 39_000, 80_000, 128_000)),
+    ],
+)
+def test_what_a_scenario_compares(
+    scenario: str, targets: tuple[str, ...], concurrency: tuple[int, ...], lengths: tuple[int, ...]
+) -> None:
+    """F6 sweeps the scenario's servers and routers, with the levels of the published tables."""
+    usual, compared = demo_sweeps(BACKENDS, ROUTERS, RIVALS, scenario=scenario)
+    assert (usual.key, compared.key) == ("f5", "f6")
+    assert (compared.targets, compared.concurrency, compared.prompt_lengths) == (
+        targets,
+        concurrency,
+        lengths,
+    )

@@ -1,4 +1,7 @@
-"""Routers before engines in virtual time: what reaches clients, and the reference table's two columns."""
+"""Routers before engines in virtual time: what reaches clients, and the reference table's two columns.
+
+Each way in which a router spoils the balance of two engines, shown alone, by its signature.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ import pytest
 from sparktop.model.load import EndReason, Level, RequestEnded
 from sparktop.simulation.calibration import LITELLM, SOLO
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
-from sparktop.simulation.routers import Faults, RouterSettings, make_router
+from sparktop.simulation.routers import Faults, LeastBusy, RouterSettings, make_router
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
 from stage.clients import BURST, ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
+from tests.simulation.routed_scene import ROOMY, Scene, Seen, one_sided, play
 
 pytestmark = pytest.mark.long
 
@@ -76,3 +80,79 @@ def test_a_request_that_breaks_off_ends_with_its_failure(profile: Maker) -> None
     assert end.error is not None
     assert router.counts(virtual.now_s) == (0,)
     assert way.failed == {500: 1}
+
+
+BREAKING = ProxyHabits(arrival_spread_s=0.002, faults=Faults(share=1.0, after_tokens=100))
+"""Every answer breaks off after 100 tokens with a 500."""
+LATE = RouterSettings(increment_lag_s=0.02, decrement_lag_s=0.02)
+
+
+@pytest.fixture(scope="module")
+def warm() -> Seen:
+    """Least-busy, 64 clients, one process, no errors."""
+    return play(Scene())
+
+
+@pytest.fixture(scope="module")
+def cooling() -> Seen:
+    """The same with answers that break off."""
+    return play(Scene(habits=BREAKING))
+
+
+def test_a_warm_router_without_errors_does_not_swing(warm: Seen) -> None:
+    """The load stays at 32 to 32 throughout."""
+    assert warm.imbalance < 0.05
+    assert all(abs(first - second) <= 8 for first, second in warm.steady)
+    assert warm.way.refused == 0
+
+
+def test_cooldowns_make_a_limit_cycle(cooling: Seen, warm: Seen) -> None:
+    """0/64 to 64/0 and back, with a period of two lives of a request, and a quarter of the tokens lost."""
+    assert one_sided(cooling.steady) > 0.6
+    assert {row.index(max(row)) for row in cooling.steady if max(row) == 64} == {0, 1}
+    assert cooling.period_s is not None
+    assert cooling.period_s == pytest.approx(2 * cooling.e2e_s, rel=0.15)
+    assert cooling.tps < 0.8 * warm.tps
+    assert cooling.way.failed[500] > 500
+
+
+def leak(*, leaks: bool) -> list[int]:
+    """Abort 14 requests at the first backend, then send 32; return the number of those on each backend."""
+    virtual = VirtualTime([Engine(ROOMY, token_events=False) for _ in range(2)])
+    way = RoutedWay(virtual, LeastBusy(2), ProxyHabits(leaks=leaks))
+    for number in range(28):
+        way.send(SimulatedRequest(f"gone-{number}", 64, 100))
+    virtual.run(1.0)
+    for number in range(0, 28, 2):
+        way.abort(f"gone-{number}")
+    virtual.run()
+    for number in range(32):
+        way.send(SimulatedRequest(f"here-{number}", 64, 100))
+    return list(way.loads)
+
+
+def test_counts_that_leak_leave_a_constant_skew() -> None:
+    """If 14 disconnects still count, 32 requests are spread 9 to 23; if they do not, 16 to 16."""
+    assert leak(leaks=True) == [9, 23]
+    assert leak(leaks=False) == [16, 16]
+
+
+@pytest.mark.parametrize("strategy", ["least-busy", "power-of-two"])
+def test_stale_counts_swing_with_fixed_lengths(strategy: str) -> None:
+    """Counts polled every second: a period of two lives, a fifth of the tokens lost; of two, either way."""
+    seen = play(Scene(strategy, RouterSettings(poll_s=1.0), output=60))
+    shuffled = play(Scene("simple-shuffle", output=60))
+    assert seen.imbalance > 0.8
+    assert seen.period_s == pytest.approx(2 * seen.e2e_s, rel=0.15)
+    assert 0.7 < seen.tps / shuffled.tps < 0.9
+
+
+def test_refused_requests_are_the_routers_own_failures(cooling: Seen) -> None:
+    """While both cool down the router refuses, names no backend, and the clients try again."""
+    refused = [
+        event
+        for event in cooling.events
+        if isinstance(event, RequestEnded) and event.error and "no deployments" in event.error.message
+    ]
+    assert len(refused) == cooling.way.refused > 0
+    assert all(event.reason is EndReason.ERROR and event.generated_tokens is None for event in refused)

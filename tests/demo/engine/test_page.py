@@ -1,4 +1,7 @@
-"""The simulated metrics page beside one of a real vLLM 0.32, by the Prometheus client's parser."""
+"""The simulated metrics page beside one of a real vLLM 0.32, by the Prometheus client's parser.
+
+The made-up tokenizer: equal text gives equal tokens, and equal beginnings equal blocks.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.demo.engine_page import Ledger, engine_page
+from sparktop.demo.engine_requests import VOCABULARY, block_hashes, tokenize
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.calibration import SOLO
@@ -94,3 +100,29 @@ def test_a_rehearsals_page_tells_viewers_the_same() -> None:
     whole = read_page(engine_page([core], 5.0, {}), at=0.0, answer_ms=1.0)
     lanes = tuple(replace(lane, counts={}) for lane in whole.lanes)
     assert replace(short, page_bytes=whole.page_bytes) == replace(whole, lanes=lanes)
+
+
+@given(text=st.text(max_size=200))
+@settings(max_examples=60)
+def test_every_text_has_tokens_of_the_vocabulary(text: str) -> None:
+    """Any text gives tokens of the vocabulary, at most one per character, and none only if it is empty."""
+    tokens = tokenize(text)
+    assert len(tokens) <= len(text)
+    assert bool(tokens) == bool(text)
+    assert all(0 <= token < VOCABULARY for token in tokens)
+
+
+@given(
+    shared=st.lists(st.integers(0, 9), max_size=70),
+    one=st.lists(st.integers(10, 19), max_size=40),
+    other=st.lists(st.integers(20, 29), max_size=40),
+)
+@settings(max_examples=60)
+def test_blocks_are_shared_as_far_as_the_tokens_are(
+    shared: list[int], one: list[int], other: list[int]
+) -> None:
+    """Two prompts share exactly the blocks that are complete in their common beginning."""
+    first, second = block_hashes([*shared, *one], 16), block_hashes([*shared, *other], 16)
+    assert len(first) == (len(shared) + len(one)) // 16
+    common = [a == b for a, b in zip(first, second, strict=False)]
+    assert common == [(place + 1) * 16 <= len(shared) for place in range(len(common))]

@@ -1,4 +1,9 @@
-"""A simulated server over real HTTP: what clients of a vLLM server rely on."""
+"""A simulated server over real HTTP: what clients of a vLLM server rely on.
+
+Requests to a simulated server are read and refused as by vLLM.
+
+A simulated server with several engine cores: distribution of requests, and its page.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,18 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.demo.engine_requests import tokenize
-from tests.demo.quick_engines import QUICK, StartServer, live_engine
+from sparktop.demo.engine import LiveCores
+from sparktop.demo.engine_page import engine_page
+from sparktop.demo.engine_requests import RefusedError, read_body, read_completion, tokenize
+from sparktop.engines import read_page
+from sparktop.model.load import EndReason
+from sparktop.simulation.engine import SimulatedRequest
+from sparktop.simulation.routers import RouterSettings, make_router
+from tests.demo.quick_engines import QUICK, Clock, StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -153,3 +166,116 @@ async def test_an_answer_that_is_sent_back_is_found_in_the_prefix_cache(
     stored = first["usage"]["prompt_tokens"] + 100 - 1
     block = QUICK.block_tokens
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == stored // block * block
+
+
+LENGTH = 100
+
+
+def refusal(body: dict[str, object], *, chat: bool = False) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        read_completion(body, chat=chat, max_model_len=LENGTH)
+    return caught.value
+
+
+def too_long(count: str, value: int) -> str:
+    """Return the error of vLLM 0.32 for a prompt of this length, with a context of 100 tokens."""
+    return (
+        f"This model's maximum context length is 100 tokens. However, your prompt contains {count} input "
+        "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the "
+        f"input prompt. (parameter=input_tokens, value={value})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"min_tokens": 20}, "min_tokens must be less than or equal to max_tokens=16, got 20."),
+        ({"cache_salt": ""}, "Parameter 'cache_salt' must be a non-empty string if provided."),
+        ({"prompt": [1, 10**9]}, "Token id 1000000000 is out of vocabulary"),
+        ({"n": 2}, "the simulated engine gives one choice: n must be 1"),
+        ({"prompt": [1] * 101}, too_long("at least 101", 101)),
+        ({"prompt": [1] * 100}, "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"),
+    ],
+)
+def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
+    """An invalid request gets 400 with vLLM's own sentence."""
+    error = refusal({"prompt": "a", **body})
+    assert (error.status, str(error)) == (400, words)
+    assert error.body() == {
+        "error": {"message": words, "type": "BadRequestError", "param": error.param, "code": 400}
+    }
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 200) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = (
+    "prompt",
+    "messages",
+    "max_tokens",
+    "min_tokens",
+    "stream",
+    "stream_options",
+    "cache_salt",
+    "n",
+    "seed",
+)
+
+
+@given(body=st.dictionaries(st.sampled_from(KEYS), VALUES), chat=st.booleans())
+@settings(max_examples=40)
+def test_any_object_is_read_or_refused(body: dict[str, object], *, chat: bool) -> None:
+    """Any JSON object is refused, or gives a request that fits into the model's context."""
+    try:
+        asked = read_completion(read_body(json.dumps(body).encode()), chat=chat, max_model_len=LENGTH)
+    except RefusedError:
+        return
+    assert asked.max_tokens >= 1
+    assert asked.min_tokens <= asked.max_tokens
+    assert len(asked.prompt) + asked.max_tokens <= LENGTH
+
+
+def request(number: int) -> SimulatedRequest:
+    return SimulatedRequest(f"r{number}", 16, 64, EndReason.LENGTH)
+
+
+def cores_of(clock: Clock, settings: RouterSettings) -> LiveCores:
+    return LiveCores(
+        [live_engine(clock) for _ in range(2)], make_router("least-busy", 2, settings), clock=clock
+    )
+
+
+def running(cores: LiveCores) -> dict[str, float | None]:
+    """Return the number of running requests by lane, as it is read from the text of the server's page."""
+    page = engine_page(cores.cores, 5.0)
+    return {lane.lane: lane.running for lane in read_page(page, at=0.0, answer_ms=1.0).lanes}
+
+
+async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread() -> None:
+    """With current counts, requests alternate between the cores, and each core is a lane on the page."""
+    clock = Clock()
+    cores = cores_of(clock, RouterSettings())
+    for number in range(6):
+        cores.submit(request(number))
+    clock.now += 0.001
+    cores.catch_up()
+    assert running(cores) == {"0": 3.0, "1": 3.0}
+    for number in range(6):
+        cores.cancel(f"r{number}")
+    assert running(cores) == {"0": 0.0, "1": 0.0}
+
+
+async def test_old_counts_send_all_requests_to_one_core() -> None:
+    """While counts are outdated, all requests go to the same core."""
+    clock = Clock()
+    cores = cores_of(clock, RouterSettings(poll_s=3.0))
+    for number in range(6):
+        cores.submit(request(number))
+    clock.now += 0.001
+    cores.catch_up()
+    assert sorted(running(cores)) == ["0", "1"]
+    assert sorted(one or 0.0 for one in running(cores).values()) == [0.0, 6.0]
+    for number in range(6):
+        cores.cancel(f"r{number}")

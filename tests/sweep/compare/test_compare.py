@@ -1,8 +1,17 @@
-"""Comparisons: winners, percentages, what runs bear out, and what a reader has to know."""
+"""Comparisons: winners, percentages, what runs bear out, and what a reader has to know.
+
+The answers of capacity searches beside one another: which target takes more, and how certain that is.
+
+What independent engines could reach at best, and which targets do more than that.
+
+Published tables as they are shipped.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from statistics import fmean
 
 import pytest
@@ -10,12 +19,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.model.load import concurrency_point
-from sparktop.sweep.compare.compare import NO_TEST, compare
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, concurrency_point
+from sparktop.sweep.compare.compare import (
+    NO_TEST,
+    compare,
+    compared_series,
+    compared_targets,
+    engines_sentence,
+    independent_engines,
+)
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, load_reference
-from sparktop.sweep.result.results import LARGEST, ComparisonResult, ComparisonRow
+from sparktop.sweep.formats.report import comparison_json, comparison_markdown
+from sparktop.sweep.result.results import (
+    LARGEST,
+    CapacityAnswer,
+    CapacityResult,
+    ComparisonResult,
+    ComparisonRow,
+)
+from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.statistics import value_of
+from sparktop.sweep.view.capacity import capacity_title, compared_words
+from sparktop.sweep.view.difference import difference
 from tests.sweep.made_results import made_series
 
 FAST, SLOW = (110.0, 111.0, 112.0), (100.0, 101.0, 102.0)
@@ -224,3 +251,190 @@ def test_an_interval_too_wide_for_a_number_is_bounded() -> None:
     assert ratio.ci95 is not None
     assert ratio.ci95[1] <= LARGEST
     assert ratio.inverse().ci95 is not None
+
+
+FEW = CapacityAnswer(holds=9, fails=10, complete=True, interval=(8, 11))
+MANY = CapacityAnswer(holds=14, fails=15, complete=True, interval=(12, 16))
+FOUND = CapacityResult(
+    load=LoadKind.AGENTS, conditions=("ttft_p90_ms ≤ 2000",), answers={"A": FEW, "B": MANY}
+)
+
+
+def series(name: str, answer: CapacityAnswer, found: CapacityResult = FOUND) -> Series:
+    """Return the series of a target with the answer of a search, without levels."""
+    return Series(name, (), f"{name}.json", "sparktop", search=(found, answer))
+
+
+def test_the_one_whose_interval_lies_above_the_others_takes_more() -> None:
+    """With both intervals, as whole numbers that may be the answer."""
+    compared = compared_targets(FOUND)
+    assert compared is not None
+    assert compared.takes_more == "B"
+    assert compared_words(compared) == "A 9 agents (95 %: 8 to 10), B 14 (95 %: 12 to 15): B takes more"
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (MANY.model_copy(update={"interval": (10, 16)}), "B 14 (95 %: 10 to 15): no clear difference"),
+        (MANY.model_copy(update={"interval": (14, 15)}), "B 14 (95 %: 14): B takes more"),
+        (MANY.model_copy(update={"interval": (12, None)}), "B 14 (95 %: 12 or more): B takes more"),
+        (CapacityAnswer(), "B unknown (95 %: 0 or more): no clear difference"),
+    ],
+)
+def test_intervals_that_overlap_show_no_difference(other: CapacityAnswer, words: str) -> None:
+    """Nor does an unknown answer; one without an upper end may take more."""
+    compared = compared_series([series("A", FEW), series("B", other)])
+    assert compared is not None
+    assert compared_words(compared).endswith(words)
+
+
+def test_searches_with_other_conditions_are_not_compared() -> None:
+    """Their answers stand beside one another, without a verdict."""
+    strict = FOUND.model_copy(update={"conditions": ("ttft_p90_ms ≤ 500",)})
+    compared = compared_series([series("A", FEW), series("B", MANY, strict)])
+    assert compared is not None
+    assert compared.takes_more is None
+    assert compared_words(compared).endswith("not comparable, since load or conditions differ")
+
+
+def test_every_form_of_a_comparison_says_it() -> None:
+    """Markdown first, JSON as values, and the verdict of two stored results; other sweeps have none."""
+    both = [series("A", FEW), series("B", MANY)]
+    compared = compare(both)
+    sentence = "9 agents (95 %: 8 to 10), `B` 14 (95 %: 12 to 15): `B` takes more"
+    assert sentence in comparison_markdown(compared, both)
+    values = json.loads(comparison_json(compared, both))["capacity"]
+    assert (values["holds"], values["takes_more"]) == ({"A": 9, "B": 14}, "B")
+    assert difference(*both).verdict == sentence.replace("`", "").join(("A ", ""))
+    assert compare([replace(one, search=None) for one in both]).capacity is None
+
+
+def test_the_list_of_results_names_the_answer() -> None:
+    """One target with its answer in words, several with their numbers."""
+
+    def title(**answers: CapacityAnswer) -> str:
+        return capacity_title(FOUND.model_copy(update={"answers": answers}))
+
+    assert title(A=FEW) == "capacity: best estimate 9 agents"
+    assert title(A=FEW, B=MANY) == "capacity: 9 and 14 agents"
+    assert (
+        title(A=CapacityAnswer(holds=64, at_least=True, complete=True)) == "capacity: at least 64 agents hold"
+    )
+    assert title(A=CapacityAnswer(holds=0, fails=1, complete=True)) == "capacity: none hold"
+    assert title(A=CapacityAnswer(holds=4)) == "capacity: so far 4 agents hold"
+    assert title(A=CapacityAnswer()) == "capacity"
+
+
+SOLO = {1: (50.0, 50.5), 2: (80.0, 80.5), 4: (110.0, 110.5)}
+
+
+def routed(engines: tuple[str, ...], by_concurrency: Mapping[int, tuple[float, ...]]) -> Series:
+    return replace(made_series("proxy", by_concurrency), engines=engines, source="one.json")
+
+
+def alone(name: str, by_concurrency: Mapping[int, tuple[float, ...]], source: str = "one.json") -> Series:
+    return replace(made_series(name, by_concurrency), engines=(name,), source=source)
+
+
+def test_the_published_topologies_answer_their_own_question() -> None:
+    """At c = 8: 2 × solo(c4) = 215.8, shuffle 177.5 (82 %), and TP=2's 231.0 is beyond any routing of two."""
+    shuffle, least_busy = compare(load_reference("spark-topologies-2026-03").series).independent_engines
+    assert (shuffle.routed, shuffle.alone, shuffle.metric) == (
+        "simple-shuffle",
+        ("solo", "solo"),
+        "decode_tps",
+    )
+    level = next(one for one in shuffle.levels if one.concurrency == 8)
+    assert (level.each, level.routed) == (4, 177.5)
+    assert level.bound == pytest.approx(215.8)
+    assert level.percent == pytest.approx(82.25, abs=0.01)
+    assert [one.concurrency for one in shuffle.levels if one.beyond == ("cluster-tp2",)] == [8, 16, 32]
+    assert least_busy.levels[-1].percent == pytest.approx(100 * 338.4 / 637.4)
+    assert "2 independent engines at best = 2 × solo at c/2" in engines_sentence([shuffle, least_busy])
+
+
+def test_a_measured_router_is_held_against_its_own_engines() -> None:
+    """Each engine's own curve where it was measured, another one's where it was not."""
+    second = {level: tuple(value * 2 for value in values) for level, values in SOLO.items()}
+    proxy = routed(("spark-a", "spark-b"), {2: (90.0, 91.0), 4: (150.0, 151.0), 5: (1.0, 1.0)})
+    (one,) = independent_engines([alone("spark-a", SOLO), proxy])
+    assert one.alone == ("spark-a", "spark-a")
+    assert [(level.concurrency, level.bound) for level in one.levels] == [(2, 100.5), (4, 160.5)]
+    (both,) = independent_engines([alone("spark-a", SOLO), alone("spark-b", second), proxy])
+    assert both.alone == ("spark-a", "spark-b")
+    assert both.levels[0].bound == pytest.approx(50.25 * 3)
+
+
+def test_without_an_engine_alone_there_is_no_bound() -> None:
+    """Neither for a router alone, nor beside another model's engine, nor for an engine asked directly."""
+    proxy = routed(("spark-a", "spark-b"), {2: (90.0, 91.0)})
+    other = replace(alone("spark-a", SOLO), model="another")
+    assert not list(independent_engines([proxy]))
+    assert not list(independent_engines([proxy, other]))
+    assert not list(independent_engines([alone("spark-a", SOLO), alone("spark-b", SOLO)]))
+
+
+def test_only_a_shown_difference_is_beyond_the_bound() -> None:
+    """Runs that scatter, and single runs, prove nothing; 2 × 50.25 is passed by 130 with close runs."""
+    proxy = routed(("spark-a", "spark-b"), {2: (90.0, 91.0)})
+    for values, beyond in (((130.0, 130.5), ("tp2",)), ((60.0, 260.0), ()), ((130.0,), ())):
+        cluster = replace(made_series("tp2", {2: values}), engines=("tp2",), source="one.json")
+        (one,) = independent_engines([alone("spark-a", SOLO), proxy, cluster])
+        assert one.levels[0].beyond == beyond
+
+
+NAMES = ["gx10-concurrency-first", "spark-dgx-benchmark", "spark-topologies-2026-03", "spark-vllm-blog"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reference_names_its_source_and_means_its_figures(name: str) -> None:
+    """Every figure is a metric that has a definition of that source; every level has one."""
+    reference = load_reference(name)
+    assert reference.name == name
+    assert reference.source
+    assert len({one.name for one in reference.series}) == len(reference.series)
+    for series in reference.series:
+        assert series.metrics() <= set(METRICS)
+        assert series.metrics() <= set(series.definitions)
+        assert all(level.figures for level in series.levels)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "load", "metric", "value"),
+    [
+        (
+            "spark-topologies-2026-03",
+            "simple-shuffle",
+            Load(concurrency_point(64), 1024, 128),
+            "decode_tps",
+            567.9,
+        ),
+        ("gx10-concurrency-first", "gx10-patched", Load(concurrency_point(256)), "peak_tps", 1024),
+        ("spark-dgx-benchmark", "spark-interactive", Load(concurrency_point(1), 105, 256), "e2e_ms", 8030),
+        ("spark-vllm-blog", "spark-tuned", Load(concurrency_point(64)), "e2e_ms", 16_400),
+    ],
+)
+def test_figures_of_the_tables(name: str, target: str, load: Load, metric: str, value: float) -> None:
+    """One of each table, as it was published."""
+    (series,) = [one for one in load_reference(name).series if one.name == target]
+    level = series.at(load)
+    assert level is not None
+    assert level.figures[metric].mean == value
+
+
+def test_published_spreads_and_ranges_are_kept() -> None:
+    """A standard deviation does not become runs, and an estimate stays a range."""
+    (least_busy,) = [one for one in load_reference(NAMES[2]).series if one.name == "least-busy"]
+    figure = least_busy.levels[-1].figures["decode_tps"]
+    assert (figure.std, figure.runs) == (64.11, ())
+    (other,) = [one for one in load_reference(NAMES[1]).series if one.name == "h100-sxm-estimated"]
+    assert other.levels[0].figures["output_tps"].span == (80, 120)
+
+
+def test_a_wrong_name_is_one_line_with_the_right_ones() -> None:
+    """The nearest where one is near, else all."""
+    with pytest.raises(UsageError, match="did you mean 'spark-vllm-blog'"):
+        load_reference("ref:spark-vllm-blogg")
+    with pytest.raises(UsageError, match=r"known: gx10-concurrency-first, .*--list"):
+        load_reference("ref:\x1b[31m")

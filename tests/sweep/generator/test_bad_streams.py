@@ -1,18 +1,32 @@
-"""Servers that behave badly: each way ends in its own count, and the other requests' figures stay right."""
+"""Servers that behave badly: each way ends in its own count, and the other requests' figures stay right.
+
+Streams of unusual form that are correct: every token is counted once, by the best count reported.
+
+What a server is asked for so that tokens can be counted, and what follows when it refuses.
+
+What refusals say: the field at fault, and the context that a prompt exceeds, engine by engine.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
+from sparktop.model.load import EndReason, FirstToken, Level, ResponseStarted, Tokens, TokenSource
 from sparktop.sweep.generator import exchange
+from sparktop.sweep.generator.refusals import faulty_fields, is_too_long, stated_context
 from sparktop.sweep.generator.wire import WorkerTarget
-from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.terms.request_errors import RequestFailure, count_errors
 from tests.sweep.conftest import GOOD, QUICK, InProcess, Loaded, figures
-from tests.sweep.stream_server import Asked
+from tests.sweep.stream_server import Asked, Behave
 
 
 def only_failure(loaded: Loaded) -> RequestFailure:
@@ -231,3 +245,322 @@ async def test_nothing_is_left_open(in_process: InProcess) -> None:
     in_process.server.held.set()
     async with asyncio.timeout(300):
         await in_process.server.all_gone.wait()
+
+
+async def split_anywhere(asked: Asked) -> None:
+    asked.start()
+    events = [asked.token(text="é😀") for _ in range(7)] + [asked.token(finish="length"), asked.usage()]
+    raw = "".join(f"data: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events).encode()
+    for at in range(0, len(raw), 7):
+        asked.chunk(raw[at : at + 7])
+        await asked.writer.drain()
+        await asked.server.step()
+    asked.end()
+
+
+async def four_tokens_a_chunk(asked: Asked) -> None:
+    asked.start()
+    asked.event(asked.token((1, 2, 3, 4), text=" a b c d"))
+    await asked.server.step()
+    asked.event(asked.token((5, 6, 7, 8), text=" e f g h", finish="length"))
+    asked.event(asked.usage())
+    asked.end()
+
+
+async def packed(asked: Asked) -> None:
+    events = [asked.token() for _ in range(7)] + [asked.token(finish="length"), asked.usage()]
+    text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    asked.start("Content-Encoding: gzip\r\n")
+    raw = gzip.compress(text.encode())
+    for at in range(0, len(raw), 50):
+        asked.chunk(raw[at : at + 50])
+        await asked.server.step()
+    asked.write("0\r\n\r\n")
+
+
+async def ids_without_text(asked: Asked) -> None:
+    asked.start()
+    asked.event({**asked.token(None, text=""), "prompt_token_ids": list(range(3000))})
+    for index in range(8):
+        asked.event(asked.token(text="", finish="length" if index == 7 else None))
+    asked.event(asked.usage())
+    asked.end()
+
+
+async def until_the_connection_closes(asked: Asked) -> None:
+    asked.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+    for index in range(8):
+        finish = "length" if index == 7 else None
+        asked.write(f"data: {json.dumps(asked.token(finish=finish))}\n\n")
+    await asked.writer.drain()
+    asked.close = True
+
+
+@pytest.mark.parametrize(
+    ("behave", "api"),
+    [
+        (split_anywhere, Api.COMPLETIONS),
+        (four_tokens_a_chunk, Api.CHAT),
+        (packed, Api.CHAT),
+        (ids_without_text, Api.COMPLETIONS),
+        (until_the_connection_closes, Api.CHAT),
+    ],
+)
+async def test_odd_but_right_streams(in_process: InProcess, behave: Behave, api: Api) -> None:
+    """Whatever the form of a stream, all its tokens are counted, none twice, by their ids."""
+    loaded = await in_process.load(behave, target=WorkerTarget(in_process.server.url, "tiny", api))
+    assert [end.error for end in loaded.ends] == [None] * 4
+    assert figures(loaded) == GOOD
+    assert {end.token_source for end in loaded.ends} == {TokenSource.TOKEN_IDS}
+    assert {end.reason for end in loaded.ends} == {EndReason.LENGTH}
+
+
+async def test_reasoning_comes_first(in_process: InProcess) -> None:
+    """Reasoning tokens count from the first on; the first token of the answer is recorded separately."""
+
+    async def behave(asked: Asked) -> None:
+        asked.start()
+        asked.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
+        await asked.server.step()
+        for index in range(8):
+            key = "reasoning_content" if index < 5 else "content"
+            finish = "length" if index == 7 else None
+            asked.event({"choices": [{"index": 0, "delta": {key: "hm"}, "finish_reason": finish}]})
+            await asked.writer.drain()
+            await asked.server.step()
+        asked.event(asked.usage())
+        asked.end()
+
+    loaded = await in_process.load(behave, concurrency=1)
+    assert [event.reasoning for event in loaded.events if isinstance(event, FirstToken)] == [True]
+    # Reads may hold several events, so the answer's tokens are looked at from the end.
+    assert [event for event in loaded.events if isinstance(event, Tokens)][-1].reasoning is False
+    found = level_result(Level("server", 1, 40, 8), collect(loaded.events))
+    assert found.tokens.generated == 8
+    assert found.first_answer_ms is not None
+    assert found.ttft_ms is not None
+    assert found.first_answer_ms.mean >= found.ttft_ms.mean
+    assert [event for event in loaded.events if isinstance(event, ResponseStarted)]
+
+
+async def test_no_usage_and_no_ids(in_process: InProcess) -> None:
+    """Without ids and usage each chunk is a token and the result says so; with usage its total counts."""
+    loaded = await in_process.load(lambda asked: asked.stream(ids=False, usage=False))
+    assert {end.token_source for end in loaded.ends} == {TokenSource.CHUNKS}
+    assert {end.generated_tokens for end in loaded.ends} == {None}
+    assert figures(loaded) == GOOD
+
+    async def two_a_chunk(asked: Asked) -> None:
+        asked.start()
+        for index in range(4):
+            asked.event(asked.token(None, text="ab", finish="length" if index == 3 else None))
+            await asked.server.step()
+        asked.event(asked.usage(8))
+        asked.end()
+
+    in_process.server.behave = lambda asked: asked.stream()
+    loaded = await in_process.load(two_a_chunk)
+    assert {end.token_source for end in loaded.ends} == {TokenSource.USAGE}
+    assert figures(loaded) == GOOD
+
+
+async def test_who_answered(in_process: InProcess) -> None:
+    """The backend comes from the router's header, else from its address there; bins are kept for each."""
+
+    async def behave(asked: Asked) -> None:
+        name = "x-litellm-model-id: spark-a" if asked.number % 2 else "x-litellm-model-api-base: http://b"
+        await asked.stream(headers=f"{name}\r\n")
+
+    loaded = await in_process.load(behave)
+    assert Counter(end.served_by for end in loaded.ends) == {"spark-a": 2, "http://b": 2}
+    tokens: Counter[str | None] = Counter()
+    for (_, served_by), count in loaded.record.bins.items():
+        tokens[served_by] += count
+    assert tokens == {"spark-a": 16, "http://b": 16}
+
+
+BOTH = {"include_usage": True, "continuous_usage_stats": True}
+
+
+async def two_a_chunk(asked: Asked) -> None:
+    """Answer with two tokens a chunk and, if asked for it, the running total in each."""
+    asked.start()
+    totals = (asked.body.get("stream_options") or {}).get("continuous_usage_stats")
+    made = 0
+    while made < asked.tokens:
+        step = 1 if not made else min(2, asked.tokens - made)
+        made += step
+        event = asked.token(None, text="ab" * step, finish="length" if made == asked.tokens else None)
+        asked.event(event | {"usage": asked.usage(made)["usage"]} if totals else event)
+        await asked.writer.drain()
+        await asked.server.step()
+    asked.event(asked.usage())
+    asked.end()
+
+
+async def test_running_totals_are_asked_for_where_ids_do_not_come(in_process: InProcess) -> None:
+    """A server that sends them is counted exactly: every token in its chunk."""
+    in_process.server.behave = two_a_chunk
+    loaded = await in_process.load()
+    assert all(body["stream_options"] == BOTH for body in in_process.server.bodies)
+    assert {end.token_source for end in loaded.ends} == {TokenSource.CHUNK_USAGE}
+    assert {end.hidden_before for end in loaded.ends} == {0}
+    assert figures(loaded) == GOOD
+
+
+async def test_running_totals_are_not_asked_for_where_ids_come(in_process: InProcess) -> None:
+    """Both would say the same, and each chunk would be longer; behind a router the next server may differ."""
+    loaded = await in_process.load()
+    assert all(body["stream_options"] == {"include_usage": True} for body in in_process.server.bodies)
+    assert {end.token_source for end in loaded.ends} == {TokenSource.TOKEN_IDS}
+    await in_process.load(target=WorkerTarget(in_process.server.url, "tiny", router=True))
+    assert all(body["stream_options"] == BOTH for body in in_process.server.bodies)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unknown parameter: 'stream_options.continuous_usage_stats'.",
+        "bad request",
+    ],
+)
+async def test_a_server_that_refuses_running_totals_keeps_the_rest(in_process: InProcess, words: str) -> None:
+    """The part is left out, named or not; the total at the end is still asked for, and no request fails."""
+
+    async def behave(asked: Asked) -> None:
+        if "continuous_usage_stats" in (asked.body.get("stream_options") or {}):
+            asked.refuse(400, words)
+        else:
+            await asked.stream(ids=False)
+
+    in_process.server.behave = behave
+    loaded = await in_process.load()
+    assert count_errors(loaded.events) == {}
+    assert all(body["stream_options"] == {"include_usage": True} for body in in_process.server.bodies)
+    assert in_process.calibrated is not None
+    assert set(in_process.calibrated.dropped_fields) == {"continuous_usage_stats"}
+    assert {end.token_source for end in loaded.ends} == {TokenSource.USAGE}
+    assert figures(loaded) == GOOD
+
+
+async def test_a_server_whose_first_event_comes_with_its_first_token_is_known_by_one_token(
+    in_process: InProcess,
+) -> None:
+    """Asked for one token, it sends its whole answer at once: the first event has the first token's time."""
+
+    async def behave(asked: Asked) -> None:
+        asked.start()
+        role = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+        ending = [asked.token(None, finish="length"), asked.usage()]
+        events = [role, *ending] if asked.tokens == 1 else [role, asked.token(None), *ending]
+        asked.chunk("".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
+        asked.write("0\r\n\r\n")
+
+    in_process.server.behave = behave
+    loaded = await in_process.load()
+    assert {(end.token_source, end.spans_all) for end in loaded.ends} == {(TokenSource.USAGE, True)}
+    found = level_result(Level("server", 4, 40, 8), collect(loaded.events))
+    assert found.tokens.generated == 32
+    assert found.ttft_ms is not None
+    assert found.itl_ms is None
+    assert found.tokens.hidden_requests == 4
+
+
+@pytest.mark.parametrize(("header", "router_ms"), [("12.25", 12.25), ("-3.1", None)])
+async def test_what_a_router_says_that_it_added(
+    in_process: InProcess, header: str, router_ms: float | None
+) -> None:
+    """LiteLLM's own count comes in a header of each answer; the level has its median."""
+    loaded = await in_process.load(
+        lambda asked: asked.stream(headers=f"x-litellm-overhead-duration-ms: {header}\r\n")
+    )
+    assert {end.router_ms for end in loaded.ends} == {router_ms}
+    assert level_result(Level("server", 4, 40, 8), collect(loaded.events)).router_overhead_ms == router_ms
+
+
+FIELDS = frozenset({"cache_salt", "ignore_eos", "min_tokens", "stream_options", "max_tokens"})
+
+TOO_LONG = {
+    "vllm-0.32": (
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context "
+            "length is 8192 tokens and your request has 500 input tokens (9000 > 8192 - 500)."
+        ),
+        8192,
+    ),
+    "sglang": ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", 4096),
+    "tgi": (
+        (
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 "
+            "`inputs` tokens and 100 `max_new_tokens`"
+        ),
+        4096,
+    ),
+    "trtllm": (
+        (
+            "The sum of prompt length (9000.0), query length (0) max_tokens (100) should not exceed "
+            "max_seq_len (4096)"
+        ),
+        4096,
+    ),
+    "lm-studio": (
+        (
+            "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded "
+            "with context length of only 4096 tokens, which is not enough."
+        ),
+        4096,
+    ),
+    "llama.cpp": (
+        "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+        4096,
+    ),
+    "anthropic": ("prompt is too long: 120000 tokens > 100000 maximum", 100_000),
+    "commas": ("maximum context length is 131,072 tokens, however you requested 140,000", 131_072),
+}
+
+
+@pytest.mark.parametrize("engine", TOO_LONG)
+def test_every_engine_says_what_its_context_is(engine: str) -> None:
+    """The limit is read from the sentence, not the length that was asked for."""
+    words, limit = TOO_LONG[engine]
+    assert is_too_long(words)
+    assert stated_context(words) == limit
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "context deadline exceeded",
+        "CUDA error: out of memory",
+        "max_tokens must be at most 4096",
+        "rate limit of 10000 tokens a minute exceeded",
+        "unknown field 'cache_salt'",
+        "model overloaded, 1200 requests are ahead",
+    ],
+)
+def test_other_refusals_are_not_of_the_context(words: str) -> None:
+    """A refusal that says nothing of a context is none of a prompt that is too long."""
+    assert not is_too_long(words)
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"error": {"message": "no", "param": "stream_options.continuous_usage_stats"}}, set()),
+        ({"error": {"message": "no 'ignore_eos'", "param": "cache_salt"}}, {"cache_salt"}),
+        (
+            {"detail": [{"loc": ["body", "min_tokens"]}, {"loc": ["body", "cache_salt"]}]},
+            {"min_tokens", "cache_salt"},
+        ),
+        ({"detail": "Unrecognized: `min_tokens`, supported are `ignore_eos`"}, {"min_tokens"}),
+        ({"error": "cache_salt is not known here, ignore_eos is"}, {"cache_salt"}),
+        ({"error": {"message": "max_tokens_per_day reached"}}, set()),
+        ('no JSON, but "ignore_eos" in it', {"ignore_eos"}),
+        ({"error": None, "detail": None}, set()),
+        ([1, 2], set()),
+    ],
+)
+def test_the_field_at_fault_is_the_one_that_is_named_so(body: object, named: set[str]) -> None:
+    """`param` and `loc` name it; else the first in quotes; else the first at all."""
+    raw = body if isinstance(body, str) else json.dumps(body)
+    assert faulty_fields(raw.encode(), FIELDS) == named

@@ -1,27 +1,35 @@
-"""The load that the client makes: how much at once, when, and with what in it."""
+"""The load that the client makes: how much at once, when, and with what in it.
+
+The open loop: requests begin when they are due, however slow the server is.
+
+The replay of a trace: due times, lengths, shared beginnings, and turns that wait for answers.
+
+Servers that close idle connections, each after another time: none of that is a failure of theirs.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
 from zlib import crc32
 
 import pytest
 
-from sparktop.model.load import (
-    EndReason,
-    LoadMode,
-    RequestEnded,
-    RequestStarted,
-    RunEnded,
-    RunStarted,
-)
+from sparktop.model.load import EndReason, LoadMode, RequestEnded, RequestStarted, RunEnded, RunStarted
+from sparktop.sweep.generator.client import OpenLoopClient
 from sparktop.sweep.generator.prompts import MOST_REQUESTS
-from sparktop.sweep.generator.wire import PromptLength, WorkerTarget
+from sparktop.sweep.generator.wire import OpenLoop, PromptLength, RunLoad, WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.plan.traces import TraceChoice
+from sparktop.sweep.result.measure import collect
+from sparktop.sweep.result.open_loop import due_values_s
 from sparktop.sweep.terms.request_errors import count_errors
-from tests.sweep.conftest import InProcess
-from tests.sweep.stream_server import Asked
+from tests.sweep.conftest import QUICK, InProcess, Loaded
+from tests.sweep.stream_server import Asked, Behave, StreamServer
+from tests.sweep.wire_behaviours import Behaviour
 
 
 def most_at_once(starts_and_ends: list[object]) -> int:
@@ -206,3 +214,220 @@ async def test_requests_that_could_not_be_written_whole(in_process: InProcess) -
     )
     assert [end.reason for end in loaded.ends] == [EndReason.LENGTH]
     assert {end.prompt_tokens for end in loaded.ends} == {150_000}
+
+
+FAST = OpenLoop("poisson", 40.0, None, 0.25, 1.0, 5.0, "seed")
+
+
+def dues(starts: list[RequestStarted]) -> list[float]:
+    return [start.due for start in starts if start.due is not None]
+
+
+async def test_requests_begin_when_they_are_due(in_process: InProcess) -> None:
+    """40 requests are measured; those of the warm-up before them are not."""
+    loaded = await in_process.load(mode=LoadMode.OPEN, concurrency=512, open_loop=FAST)
+    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
+    assert len(dues(starts)) == 40
+    assert len(starts) >= 50
+    assert dues(starts)[-1] - dues(starts)[0] <= 1.0
+    for start in starts:
+        if start.due is not None:
+            assert start.at >= start.due
+    assert all(end.ok for end in loaded.ends[:50])
+
+
+async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess) -> None:
+    """Every request that was due in a stall of 1 s waits for its end, however few are in flight at once."""
+    stall: list[float] = []
+    asked_count = 0
+
+    async def behave(asked: Asked) -> None:
+        nonlocal asked_count
+        asked_count += 1
+        if asked_count == 5:
+            stall.extend((perf_counter(), perf_counter() + 1.0))
+        if stall:
+            await asyncio.sleep(max(0.0, stall[1] - perf_counter()))
+        await asked.stream()
+
+    arrivals = OpenLoop("constant", 20.0, None, 0.0, 1.5, 10.0, "seed")
+    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=2, open_loop=arrivals)
+    measured = [one for one in collect(loaded.events) if one.due is not None]
+    assert len(measured) == 30
+    begin, end = stall
+    stalled = [one for one in measured if one.due is not None and begin <= one.due < end]
+    assert stalled
+    waits = [value for _, value in due_values_s("ttft_due_ms", stalled)]
+    assert all(wait >= end - one.due for one, wait in zip(stalled, waits, strict=True) if one.due is not None)
+    # A clock that starts at the write would see the stall in these alone.
+    assert sum(one.start < end for one in stalled) <= 2
+
+
+async def test_what_is_not_answered_at_the_end_is_ended(in_process: InProcess) -> None:
+    """After the tail requests end as cancelled, also those that were never sent."""
+
+    async def behave(_: Asked) -> None:
+        await asyncio.Event().wait()
+
+    arrivals = OpenLoop("constant", 20.0, None, 0.0, 0.5, 0.3, "seed")
+    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=4, open_loop=arrivals)
+    ends = {end.request_id: end.reason for end in loaded.ends}
+    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
+    assert len(dues(starts)) == 10
+    assert all(ends[start.request_id] is EndReason.ABORT for start in starts)
+    assert loaded.log.failed == 0
+
+
+async def test_a_cancelled_open_loop_ends_at_once(in_process: InProcess) -> None:
+    """A cancellation ends a run of ten minutes while its client waits for the next arrival."""
+    arrivals = OpenLoop("poisson", 0.01, None, 0.0, 600.0, 600.0, "seed")
+
+    async def cancel() -> None:
+        client = in_process.client
+        while not (isinstance(client, OpenLoopClient) and client._origin):
+            await asyncio.sleep(0.01)
+            client = in_process.client
+        client.cancel()
+
+    cancelling = asyncio.create_task(cancel())
+    async with asyncio.timeout(60):
+        await in_process.load(mode=LoadMode.OPEN, concurrency=512, open_loop=arrivals)
+    await cancelling
+
+
+DATA = Path(__file__).parents[2] / "data" / "traffic"
+ARRIVALS = OpenLoop("trace", 10.0, None, 0.0, 1.0, 5.0, "")
+
+
+async def replay(
+    client: InProcess, choice: TraceChoice, behave: Behave | None = None, concurrency: int = 512
+) -> Loaded:
+    return await client.load(
+        behave, mode=LoadMode.OPEN, concurrency=concurrency, open_loop=ARRIVALS, trace=choice, cache_salt="s"
+    )
+
+
+def starts(loaded: Loaded) -> dict[int, RequestStarted]:
+    return {
+        int(event.request_id.rpartition("-")[2]): event
+        for event in loaded.events
+        if isinstance(event, RequestStarted)
+    }
+
+
+async def test_requests_are_due_as_the_trace_says(in_process: InProcess) -> None:
+    """At 20 times the speed the five requests take 270 ms, each with its own lengths."""
+    loaded = await replay(in_process, TraceChoice(str(DATA / "mooncake.jsonl"), speed=20.0))
+    found = starts(loaded)
+    first = found[0].due
+    assert first is not None
+    assert [one.due and pytest.approx(one.due - first) for _, one in sorted(found.items())] == [
+        0.0,
+        0.045,
+        0.045,
+        0.135,
+        0.27,
+    ]
+    assert all(one.due is not None and one.at >= one.due for one in found.values())
+    ends = {end.request_id: end for end in loaded.ends}
+    assert [ends[found[number].request_id].prompt_tokens for number in range(5)] == [
+        1200,
+        1900,
+        300,
+        2100,
+        1100,
+    ]
+    assert [ends[found[number].request_id].generated_tokens for number in range(5)] == [40, 118, 12, 55, 80]
+
+
+async def test_equal_ids_give_equal_beginnings_under_one_salt(in_process: InProcess) -> None:
+    """Prompts of one first block begin alike, and the server's cache may find them: one salt for all."""
+    await replay(in_process, TraceChoice(str(DATA / "mooncake.jsonl"), speed=100.0))
+    bodies = in_process.server.bodies
+    prompts = [body["messages"][0]["content"] for body in bodies]
+    assert len({prompt[:1000] for prompt in prompts}) == 1
+    assert {body["cache_salt"] for body in bodies} == {"s"}
+
+
+async def test_a_turn_waits_for_the_answer_before(in_process: InProcess) -> None:
+    """The second turn is due its pause after the end of the first one, however slow that is."""
+
+    async def behave(asked: Asked) -> None:
+        await asyncio.sleep(0.1)
+        await asked.stream()
+
+    loaded = await replay(in_process, TraceChoice(str(DATA / "aiperf.jsonl"), speed=20.0), behave)
+    found = starts(loaded)
+    ends = {int(end.request_id.rpartition("-")[2]): end.at for end in loaded.ends}
+    for turn, before, pause_s in ((2, 0, 1.84 / 20), (3, 1, 2.5 / 20)):
+        due = found[turn].due
+        assert due is not None
+        assert due >= ends[before] + pause_s
+        assert due < ends[before] + 20 * pause_s  # the recorded pause is that of speed 1
+    first, second = (
+        next(body["messages"][0]["content"] for body in in_process.server.bodies if body["max_tokens"] == one)
+        for one in (20, 30)
+    )
+    assert second.startswith(first[:1000])
+    texts = [body["messages"][0]["content"] for body in in_process.server.bodies]
+    assert "How long is the coast of Norway?" in texts
+
+
+SERVERS = 10
+SHORTEST_S, LONGEST_S = 0.05, 1.0
+"""A tenth of what servers are set to (0.5 to 10 s), beside gaps between requests of a tenth as well."""
+
+
+async def test_idle_times_of_any_length_cost_no_request(server: StreamServer) -> None:
+    """Servers whose connections live for 0.05 to 1 s, with requests at random times: all are answered."""
+    step_s = (LONGEST_S - SHORTEST_S) / (SERVERS - 1)
+    idle_s = {f"idle-{number}": SHORTEST_S + number * step_s for number in range(SERVERS)}
+    server.behaviours = {
+        name: Behaviour("closes idle connections", idle_s=one) for name, one in idle_s.items()
+    }
+    server.has_tokenize = False
+    arrivals = OpenLoop("poisson", 2.0, None, 0.0, 3.0, 60.0, "seed")
+
+    async def load(name: str) -> Counter[str]:
+        target = WorkerTarget(f"{server.url}/{name}", "tiny")
+        command = RunLoad(name, target, 64, 40, 4, LoadMode.OPEN, open_loop=arrivals, timeouts=QUICK)
+        loaded = await InProcess(server).load(load=command)
+        return Counter("failed" if end.error is not None else "answered" for end in loaded.ends)
+
+    ended = sum(await asyncio.gather(*map(load, idle_s)), Counter[str]())
+    assert ended["failed"] == 0
+    assert ended["answered"] >= SERVERS
+
+
+async def break_off(asked: Asked) -> None:
+    """Answer the first request, and close the connection of the second one without a byte."""
+    if asked.number == 1:
+        asked.close = True
+    else:
+        await asked.stream()
+
+
+async def test_a_request_on_a_closed_connection_is_sent_again_once(in_process: InProcess) -> None:
+    """It is one request, no failure, counted apart, and its latencies are those of the second time."""
+    loaded = await in_process.load(break_off, mode=LoadMode.STEADY, concurrency=1, requests=3)
+    assert [end.error for end in loaded.ends] == [None] * 3
+    assert in_process.server.asked == 4
+    traces = collect(loaded.events)
+    assert [trace.resent for trace in traces] == [False, True, False]
+    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
+    assert [event.resent for event in starts] == [False, False, True, False]
+    assert traces[1].start == starts[2].at > starts[1].at
+    assert traces[1].ttft_s == traces[1].arrivals[0][0] - starts[2].at
+
+
+async def test_a_request_that_the_server_gave_up_later_is_a_failure(in_process: InProcess) -> None:
+    """A server that had a request for longer than the news of a closed connection takes gets it only once."""
+
+    async def give_up(asked: Asked) -> None:
+        if asked.number == 1:
+            await asyncio.sleep(2.1)
+        await break_off(asked)
+
+    loaded = await in_process.load(give_up, mode=LoadMode.STEADY, concurrency=1, requests=3)
+    assert count_errors(loaded.events) == {"disconnected": 1}
+    assert in_process.server.asked == 3

@@ -1,4 +1,7 @@
-"""The results on disk: listed, deleted, brought in from other tools."""
+"""The results on disk: listed, deleted, brought in from other tools.
+
+Rows of the history for sweeps of agents.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.load import concurrency_point
+from sparktop.model.load import LoadKind, LoadMode, concurrency_point
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.history import History
-from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.result.store import save
+from sparktop.sweep.history import History, stored_row
+from sparktop.sweep.result.results import AgentsResult, LevelResult, Rate, SweepResult
+from sparktop.sweep.result.store import StoredSweep, save
 from sparktop.sweep.view.difference import series_pairs
 from sparktop.sweep.view.result import ForeignView, StoredView
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
@@ -212,3 +215,17 @@ def test_targets_of_two_results_pair_up(before: str, after: str, pairs: list[str
     """Namesakes belong together; the others go with each other, so that each can be seen."""
     found = series_pairs(named(*before), named(*after))
     assert [f"{one.name}{other.name}" for one, other in found] == pairs
+
+
+def test_a_sweep_of_agents_is_named_by_its_workload_and_has_a_rate() -> None:
+    """The preset of its runs is not its name; the output rate stands for a decode rate."""
+    level = LevelResult(
+        concurrency=4, load=LoadKind.AGENTS, value=4, output_tps=Rate(mean=75.0), agents=AgentsResult()
+    )
+    made = made_sweep(("a", (level,)))
+    agents = {"load": LoadKind.AGENTS, "mode": LoadMode.AGENTS, "workload": "coder", "preset": "quick"}
+    result = made.model_copy(update={"plan": made.plan.model_copy(update=agents)})
+    row = stored_row(StoredSweep(Path("one.json"), result))
+    assert (row.name, row.decode_tps) == ("agents coder", 75.0)
+    assert row.most is not None
+    assert row.most.label == "4 agents"

@@ -1,22 +1,39 @@
-"""Scripts of conversations follow the distributions of their presets."""
+"""Scripts of conversations follow the distributions of their presets.
+
+The course of a user or agent: calls, pauses, conversations under way, and conversations that end early.
+
+A conversation's context grows, is compacted, and says where it cannot go on.
+
+Presets of conversations are read from TOML; what cannot be used is one clear line.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
 from random import Random
 from statistics import fmean, median
 
 import pytest
 
+from sparktop.errors import UsageError
+from sparktop.model.conversation import CallStart
 from sparktop.sweep.plan.conversations import (
+    BUILT_IN,
     MOST_CALLS,
+    Call,
     ContextLength,
     ConversationPreset,
     Draw,
+    Lane,
+    Prompt,
     Script,
     find_conversations,
     number_of,
+    parse_conversations,
+    planned_turns,
     script,
 )
 from sparktop.sweep.terms.statistics import quantile
@@ -125,3 +142,159 @@ def test_each_request_for_documents_has_its_own_context() -> None:
     scripts = _scripts("rag", 2_000)
     assert {len(one.calls) for one in scripts} == {1}
     assert median(one.own_tokens for one in scripts) == pytest.approx(8_000, rel=0.05)
+
+
+SMALL = """
+shared_tokens = 100
+own_tokens = 50
+new_tokens = 10
+output_tokens = 5
+tool_steps = 1
+human_requests = 2
+tool_pause_s = 1
+human_pause_s = 9
+max_context_tokens = 3000
+"""
+PRESET = parse_conversations(SMALL, "small", "small.toml")
+
+
+def test_a_conversation_under_way_starts_with_its_past() -> None:
+    """One to three of its four calls are in its past, which is not measured."""
+    lane = Lane(PRESET, 1, 0)
+    past = list(lane.past())
+    assert 1 <= len(past) <= 3
+    assert not any(step.place.measured for step in past)
+    step = lane.step()
+    assert step.place.measured
+    assert step.place.turn == len(past)
+    assert step.prompt.tokens == 100 + 50 + 10 + len(past) * 15
+
+
+def test_turns_follow_one_another_over_conversations() -> None:
+    """Human and tool calls alternate; a new conversation follows a human pause and starts short."""
+    turns = list(islice(planned_turns(PRESET, 1, 0), 12))
+    assert [turn.place.conversation for turn in turns if turn.place.turn == 0][-2:] == [1, 2]
+    for before, turn in pairwise(turns):
+        assert turn.pause_s == (1 if turn.place.start is CallStart.TOOL else 9)
+        assert before.place.then == (turn.place.start if turn.place.turn else None)
+        if turn.place.turn:
+            assert turn.place.known_tokens == before.prompt_tokens + before.output_tokens
+        else:
+            assert (turn.prompt_tokens, turn.place.known_tokens) == (160, 100)
+
+
+CALL = Call(CallStart.HUMAN, 0, 100, 50, 0.0)
+SCRIPT = Script(0, 300, (CALL,), 0.0, 0.5)
+
+
+def _preset(limit: int) -> ConversationPreset:
+    return ConversationPreset(
+        "x", Draw(100), Draw(50), Draw(1), limit, shared_tokens=1_000, summary_tokens=200
+    )
+
+
+def test_the_context_grows_by_prompts_and_answers() -> None:
+    """The first prompt shares only the common start; the next one everything before its own text."""
+    context = ContextLength(_preset(10_000), SCRIPT)
+    assert context.prompt(CALL) == Prompt(1_400, 1_000, compacted=False, fits=True)
+    context.answered(1_410, 50)  # the server counts ten tokens of template
+    assert context.prompt(CALL) == Prompt(1_560, 1_460, compacted=False, fits=True)
+
+
+def test_a_context_beyond_the_limit_is_compacted() -> None:
+    """What is left is the shared start and the summary; only the start is in an endless cache."""
+    context = ContextLength(_preset(1_500), SCRIPT)
+    context.prompt(CALL)
+    context.answered(1_400, 50)
+    assert context.prompt(CALL) == Prompt(1_300, 1_000, compacted=True, fits=True)
+    assert context.compactions == 1
+
+
+def test_the_servers_limit_counts_where_it_is_lower() -> None:
+    """A model length below the preset's limit compacts earlier; below the compacted prompt nothing fits."""
+    assert ContextLength(_preset(10_000), SCRIPT, 1_350).prompt(CALL).compacted
+    assert not ContextLength(_preset(10_000), SCRIPT, 1_300).prompt(CALL).fits
+
+
+WHOLE = """
+new_tokens = 10
+output_tokens = { median = 20, sigma = 0.5, max = 90 }
+human_requests = 2
+max_context_tokens = 4000
+"""
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_presets_of_the_package_are_complete(name: str) -> None:
+    """Each has a description, a limit and at least one call."""
+    preset = find_conversations(name)
+    assert preset.name == name
+    assert preset.description
+    assert preset.calls >= 1
+
+
+def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
+    """The name of the file without its ending is the name of the preset."""
+    file = tmp_path / "mine.toml"
+    file.write_text(WHOLE)
+    preset = find_conversations(str(file))
+    assert preset.name == "mine"
+    assert preset.output_tokens == Draw(20.0, 0.5, 90.0)
+    assert preset.human_requests == Draw(2.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("human_requests = 2", "", "x.toml: human_requests is missing"),
+        (
+            "human_requests = 2",
+            "human_requests = 0",
+            "human_requests must be a number from 1 to 100000",
+        ),
+        ("human_requests = 2", "human_requests = 0", "a conversation without requests has no load"),
+        ("human_requests = 2", "human_requests = {median = 2, fixed = 0, fixed_share = 1}", "fixed must be"),
+        ("human_requests = 2", "human_requests = -1", "not -1"),
+        ("new_tokens = 10", "new_tokens = nan", "not nan"),
+        ("new_tokens = 10", "new_tokens = 1e9", "from 1 to 10000000"),
+        ("new_tokens = 10", 'new_tokens = "ten"', "must be a number"),
+        ("new_tokens = 10", "new_tokens = true", "must be a number"),
+        ("new_tokens = 10", "new_tokens = { sigma = 1 }", "a table with median"),
+        ("new_tokens = 10", "new_tokens = { median = 9, sgima = 1 }", "unknown key 'sgima'"),
+        ("new_tokens = 10", "new_tokens = { median = 9, sigma = 99 }", "sigma must be a number from 0 to 4"),
+        ("new_tokens = 10", "new_tokens = { median = 9, fixed = 1 }", "belong together"),
+        ("new_tokens = 10", "new_tokens = [1]", "must be"),
+        ("new_tokens = 10", "new_token = 10", "did you mean 'new_tokens'"),
+        ("= 4000", "= 100", "max_context_tokens must be at least 2030"),
+        ("= 4000", "= 4000.5", "must be a whole number"),
+        ("new_tokens = 10", "new_tokens = ", "x.toml is not valid TOML"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(old: str, new: str, words: str) -> None:
+    """The line names the file, the key and what is allowed."""
+    with pytest.raises(UsageError) as caught:
+        parse_conversations(WHOLE.replace(old, new, 1), "x", "x.toml")
+    message = str(caught.value)
+    assert words in message
+    assert message.startswith("x.toml")
+    assert "\n" not in message
+
+
+def test_files_that_are_no_presets_are_named(tmp_path: Path) -> None:
+    """A missing file, a folder, binary data and a huge file give their reason; a near name is suggested."""
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\x00")
+    huge = tmp_path / "huge.toml"
+    huge.write_bytes(b"#" * 100_000)
+    folder = tmp_path / "folder.toml"
+    folder.mkdir()
+    for name, words in (
+        (str(tmp_path / "none.toml"), "No such file"),
+        (str(folder), "cannot be read"),
+        (str(binary), "not text in UTF-8"),
+        (str(huge), "more than 64 kB"),
+        ("codder", "did you mean 'coder'"),
+        ("zzz", "known: chat, coder, coder-quick, rag"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            find_conversations(name)

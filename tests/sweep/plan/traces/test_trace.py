@@ -1,4 +1,11 @@
-"""Parts, speeds and faults of traces: each fault is one line that names file and line number."""
+"""Parts, speeds and faults of traces: each fault is one line that names file and line number.
+
+Each format of recorded traffic is recognised and read with its own units.
+
+Recorded traffic as the level of a sweep: its point, its lengths, and the part that is replayed.
+
+The summary of a trace states what its replay will send.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +19,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan import traces
-from sparktop.sweep.plan.traces import Trace, TraceChoice, TracedRequest, TraceError, TraceFormat
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.plan.traces import (
+    LONGEST_PAUSE_S,
+    FaultError,
+    Replay,
+    Trace,
+    TraceChoice,
+    TracedRequest,
+    TraceError,
+    TraceFormat,
+    parse_range,
+    recognise,
+    summarise,
+)
 
 DATA = Path(__file__).parents[3] / "data" / "traffic"
 MOONCAKE = '{"timestamp": %d, "input_length": 10, "output_length": 5}'
@@ -205,3 +229,191 @@ def _read_or_fault(choice: TraceChoice) -> tuple[list[TracedRequest], str]:
     except TraceError as error:
         return found, str(error)
     return found, ""
+
+
+FILES = {path.stem: path for path in sorted(DATA.iterdir()) if "-" not in path.stem}
+
+
+def read(name: str) -> list[TracedRequest]:
+    return list(Trace(TraceChoice(str(FILES[name]))))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_format_is_recognised_from_the_first_line(name: str) -> None:
+    """A file of each format is read as that format, without an option."""
+    trace = Trace(TraceChoice(str(FILES[name])))
+    assert list(trace)
+    assert trace.form == TraceFormat(name)
+
+
+def test_mooncake_times_are_milliseconds_and_blocks_have_512_tokens() -> None:
+    """The first request is at 0, the last one at 5.4 s."""
+    found = read("mooncake")
+    assert [one.due_s for one in found] == [0.0, 0.9, 0.9, 2.7, 5.4]
+    assert found[1] == TracedRequest(1, 0.9, 1900, 118, (0, 31, 32, 907), 512)
+
+
+def test_turns_of_an_aiperf_session_wait_for_the_turn_before() -> None:
+    """A turn without a time is due its delay after the end of the turn before, and continues its text."""
+    found = read("aiperf")
+    assert [(one.due_s, one.after, one.delay_s) for one in found] == [
+        (0.0, None, 0.0),
+        (0.5, None, 0.0),
+        (None, 0, 1.84),
+        (None, 1, 2.5),
+        (4.0, None, 0.0),
+    ]
+    assert [one.prompt_tokens for one in found] == [912, 300, 1330, 400, None]
+    assert found[1].scope == found[3].scope != ""
+    assert found[4].text == "How long is the coast of Norway?"
+
+
+def test_azure_times_are_dates() -> None:
+    """Dates of seven decimals count from the first one."""
+    found = read("azure")
+    assert [one.due_s for one in found] == [0.0, 0.5, 2.0]
+    assert [(one.prompt_tokens, one.output_tokens) for one in found] == [(1312, 44), (374, 109), (4808, 10)]
+
+
+def test_failures_are_skipped_and_counted(tmp_path: Path) -> None:
+    """A request without output tokens failed when it was recorded."""
+    path = tmp_path / "azure.csv"
+    path.write_text(FILES["azure"].read_text() + "2023-11-16 19:02:14.12,1087,0\n")
+    trace = Trace(TraceChoice(str(path)))
+    assert [one.number for one in trace] == [0, 1, 2]
+    assert trace.skipped == 1
+
+
+def test_conversations_without_times_follow_their_own_clock() -> None:
+    """Pauses from turn to turn are five minutes at most; a conversation begins every 30 s."""
+    trace = Trace(TraceChoice(str(DATA / "aiperf-sessions.jsonl")))
+    found = list(trace)
+    assert [(one.due_s, one.after) for one in found] == [
+        (0.0, None),
+        (None, 0),
+        (None, 1),
+        (30.0, None),
+        (None, 3),
+    ]
+    assert [one.delay_s for one in found] == pytest.approx([0.0, 0.8, 2.0, 0.0, LONGEST_PAUSE_S])
+    assert (trace.conversations, trace.shortened) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ("2023-11-16 19:02:11.1200000,1312,44", TraceFormat.AZURE),
+        ("2024-05-10 00:00:00.009930+00:00,2162,5", TraceFormat.AZURE),
+    ],
+)
+def test_csv_without_a_header_is_recognised(line: str, form: TraceFormat, tmp_path: Path) -> None:
+    """Rows cut out of the middle of a file are read, too."""
+    assert recognise(line) is form
+    path = tmp_path / "part.csv"
+    path.write_text(f"{line}\n")
+    assert len(list(Trace(TraceChoice(str(path))))) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type",
+        "5,ChatGPT,472,18,490,Conversation log",
+        '{"chat_id": 1, "timestamp": 0.1, "input_length": 9, "output_length": 2, "hash_ids": [0]}',
+        '{"id": "0ab1", "requests": []}',
+    ],
+)
+def test_other_public_traces_are_not_read_in_wrong_units(line: str) -> None:
+    """Lines of BurstGPT, Qwen-Bailian and Weka are refused with the formats that are read."""
+    with pytest.raises(FaultError, match="none of the known formats: mooncake, aiperf, azure"):
+        recognise(line)
+
+
+@pytest.mark.parametrize("line", ["", "a,b", "hello", "[]", '{"a": 1}', '"x', "1,2", "{", "{}"])
+def test_an_unknown_line_is_refused(line: str) -> None:
+    """What belongs to no format is a fault with the list of formats or a reason."""
+    with pytest.raises(FaultError):
+        recognise(line)
+
+
+def replay(name: str, speed: float = 1.0, to_s: float | None = None) -> Replay:
+    choice = TraceChoice(str(DATA / name), speed=speed, to_s=to_s)
+    return Replay(choice, summarise(choice))
+
+
+def test_the_level_is_the_mean_rate_of_the_trace() -> None:
+    """Five requests in 5.4 s; at twice the speed the rate is twice as high. Lengths are means."""
+    spec = find_preset("quick") | SweepSpec(trace=str(DATA / "mooncake.jsonl"))
+    plan = make_plan(spec, (SweepTarget("a", "http://x"),))
+    assert plan.axis == (LoadPoint(LoadKind.RATE, 0.741, trace="mooncake.jsonl"),)
+    assert plan.axis[0].label == "0.741 /s of mooncake.jsonl"
+    assert (plan.mode, plan.kind, plan.runs, plan.climb_to) == (LoadMode.OPEN, LoadKind.RATE, 1, None)
+    assert (plan.lengths, plan.tg, plan.concurrency) == ((1320,), 61, ())
+    assert plan.duration_s == pytest.approx(5.4 * 5 / 4)
+    assert replay("mooncake.jsonl", speed=2.0).point.value == pytest.approx(1.48)
+
+
+def test_requests_beyond_a_context_are_counted() -> None:
+    """Of 1,240 to 2,155 tokens with their answers, two of five requests exceed 2,000 tokens."""
+    found = replay("mooncake.jsonl")
+    words = found.too_long(2000)
+    assert words is not None
+    assert words.startswith("2 of 5 requests of mooncake.jsonl are longer than its context of 2,000 tokens")
+    assert found.too_long(2155) is None
+    assert found.too_long(None) is None
+
+
+def test_a_preset_may_replay_a_trace() -> None:
+    """It keeps its name; another load that the user chose takes the place of the trace."""
+    preset = SweepSpec("night", trace=str(DATA / "azure.csv"), trace_speed=4.0, trace_range="..90")
+    targets = (SweepTarget("a", "http://x"),)
+    plan = make_plan(preset, targets)
+    assert plan.trace is not None
+    assert (plan.preset, plan.trace.choice.speed, plan.trace.choice.to_s) == ("night", 4.0, 90.0)
+    assert make_plan(preset | SweepSpec(concurrency=(4,)), targets).trace is None
+    assert make_plan(find_preset("arena") | SweepSpec(trace=preset.trace), targets).preset is None
+    with pytest.raises(UsageError, match="No such file"):
+        make_plan(SweepSpec("night", trace="/nowhere/a.csv"), targets)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("600..1200", (600.0, 1200.0)),
+        ("10m..1h", (600.0, 3600.0)),
+        ("..90", (0.0, 90.0)),
+        ("1h..", (3600.0, None)),
+        (" 5s .. 1d ", (5.0, 86400.0)),
+    ],
+)
+def test_parts_are_seconds_minutes_hours(text: str, part: tuple[float, float]) -> None:
+    """Either end may be left out."""
+    assert parse_range(text) == part
+
+
+@pytest.mark.parametrize("text", ["", "5", "5..5", "9..1", "a..b", "-1..5", "1..nan", "1..inf", "1..2..3"])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    """One line says what is wrong."""
+    with pytest.raises(UsageError) as error:
+        parse_range(text)
+    assert "\n" not in str(error.value)
+
+
+def test_a_timed_trace_has_a_duration_and_a_mean_rate() -> None:
+    """Five requests in 5.4 s; 4 blocks of 512 are at the begin of earlier prompts, and a prompt of 300."""
+    found = summarise(TraceChoice(str(DATA / "mooncake.jsonl")))
+    assert (found.form, found.requests, found.waits) == (TraceFormat.MOONCAKE, 5, False)
+    assert found.duration_s == pytest.approx(5.4)
+    assert found.per_s == pytest.approx(4 / 5.4)
+    assert (found.prompt_tokens, found.output_tokens) == (6600, 305)
+    assert (found.longest_prompt, found.longest_answer) == (2100, 118)
+    # The second shares one block, the third 300 tokens, the fourth three blocks, the fifth two.
+    assert found.repeated_share == pytest.approx((512 + 300 + 3 * 512 + 2 * 512) / 6600)
+
+
+def test_conversations_last_at_least_as_long_as_their_pauses() -> None:
+    """A conversation of 0.8 and 2 s of pauses, and one that begins 30 s later and pauses for 300 s."""
+    found = summarise(TraceChoice(str(DATA / "aiperf-sessions.jsonl")))
+    assert found.waits
+    assert found.duration_s == pytest.approx(330.0)
+    assert (found.conversations, found.shortened) == (2, 1)

@@ -1,0 +1,201 @@
+"""Histories: late points are inserted in order, and gaps stay gaps.
+
+Reading stretches of a history at once.
+
+Names of letters that look like nothing.
+
+Every word of the screen is explained.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.analysis import speed_state
+from sparktop.model.balance import BalanceWord
+from sparktop.model.event import ALERT_KINDS
+from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
+from sparktop.model.ranks import RanksWord
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import BackendState, LimitKind
+from sparktop.model.text import clean
+from sparktop.store.alerts import RESTARTS_CRITICAL, RESTARTS_WARN, RESTARTS_WITHIN_S
+
+GAP: dict[str, float | None] = {}
+
+
+def table(*points: tuple[float, float | None], capacity: int = 900) -> HistoryTable:
+    made = HistoryTable(("a", "b"), capacity)
+    for at, value in points:
+        made.append(at, GAP if value is None else {"a": value})
+    return made
+
+
+def points(made: HistoryTable) -> list[tuple[float, float | None]]:
+    return list(made.series()["a"])
+
+
+def late(*told: float) -> list[tuple[float, dict[str, float | None]]]:
+    return [(at, {"a": 10 * at}) for at in told]
+
+
+def test_a_snapshot_does_not_see_what_comes_late() -> None:
+    """A series taken before late points were inserted does not change."""
+    made = table((1, 1.0), (3, 3.0))
+    taken = made.series()["a"]
+    made.insert(late(2, 4), apart_s=9)
+    assert list(taken) == [(1, 1), (3, 3)]
+    assert len(points(made)) == 4
+
+
+def test_a_gap_that_late_points_disprove_goes() -> None:
+    """A gap between two samples is removed if late points show that samples existed; other gaps stay."""
+    made = table((1, 1.0), (1.5, None), (2.5, None), (3.2, None))
+    made.insert(late(2, 3, 4), apart_s=1.75)
+    assert points(made) == [(1, 1), (2, 20), (3, 30), (4, 40)]
+    made = table((1, 1.0), (2.5, None), (4.5, None))
+    made.insert(late(5, 6), apart_s=1.75)
+    assert points(made) == [(1, 1), (2.5, None), (4.5, None), (5, 50), (6, 60)]
+
+
+def test_what_is_older_than_a_full_history_is_dropped() -> None:
+    """A full history drops points older than its oldest, and insertion cannot exceed its capacity."""
+    made = table(*((float(at), 1.0) for at in range(10, 20)), capacity=10)
+    made.insert(late(1, 9.5, 12.5), apart_s=0)
+    assert len(made) == 11
+    assert [at for at, _ in points(made)] == [11, 12, 12.5, 13, 14, 15, 16, 17, 18, 19]
+    made.insert(late(*(20.0 + at for at in range(600))), apart_s=0)
+    assert 10 <= len(made) <= 12
+    assert len(points(made)) == 10
+    made.insert([], apart_s=1)
+    assert made.series()["a"].last_at == 619
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.none() | st.integers(0, 9)), max_size=30),
+    st.lists(st.lists(st.integers(0, 40), max_size=8, unique=True), max_size=4),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_history_is_always_in_order_and_keeps_its_values(
+    appended: list[tuple[int, int | None]], batches: list[list[int]]
+) -> None:
+    """After any insertions, times increase strictly, and all old and new values are kept."""
+    made = table(*((float(at), None if value is None else float(value)) for at, value in appended))
+    for batch in batches:
+        before = dict(points(made))
+        made.insert(late(*sorted(batch)), apart_s=3)
+        after = points(made)
+        times = [at for at, _ in after]
+        assert times == sorted(set(times))
+        kept = {at: value for at, value in before.items() if value is not None}
+        assert kept.items() <= dict(after).items()
+        assert {at: dict(after)[at] for at in batch if at not in kept} == {
+            at: 10 * at for at in batch if at not in kept
+        }
+
+
+def test_points_after_all_others_replace_no_page() -> None:
+    """Pictures go on sharing the newest page: each would keep a page of its own otherwise."""
+    made = table((1.0, 1.0))
+    before = made._pages
+    made.insert(late(2.0, 3.0), 1.5)
+    assert made._pages == before
+    assert [at for at, _ in points(made)] == [1.0, 2.0, 3.0]
+
+
+VALUES = st.lists(st.none() | st.integers(-5, 5), max_size=40)
+
+
+@settings(max_examples=150, deadline=None)
+@given(VALUES, st.integers(-2, 45), st.integers(1, 12))
+def test_arrays_and_ends_are_what_walking_gives(values: list[int | None], since: int, capacity: int) -> None:
+    """Arrays and first and last values equal those found point by point, also in a trimmed history."""
+    table = HistoryTable("a", capacity)
+    for at, value in enumerate(values):
+        table.append(float(at), {"a": value})
+    series = table.series()["a"]
+    walked = [(at, value) for at, value in series if at >= since]
+    times, found = series.arrays(since)
+    assert times == [at for at, _ in walked]
+    assert [None if math.isnan(value) else value for value in found] == [value for _, value in walked]
+    known = [value for _, value in walked if value is not None]
+    assert series.ends(since) == ((known[0], known[-1]) if known else None)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 60))
+def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> None:
+    """A history holds at most a quarter more points than its capacity."""
+    table = HistoryTable("a", capacity)
+    for at in range(4 * capacity + 10):
+        table.append(float(at), {"a": 1.0})
+        assert len(table) <= capacity + max(1, capacity // 4)
+    assert len(table.series()["a"]) == capacity
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([None, -0.0, 0.0, 1.0, 0.1, 1 / 3, 1e300, 16_777_217.0]), min_size=60, max_size=90
+    )
+)
+def test_full_pages_keep_every_bit_of_all_kinds_of_columns(values: list[float | None]) -> None:
+    """Full pages keep every bit of constant, single-precision, repeated and distinct values."""
+    table = HistoryTable(("mixed", "constant", "whole", "apart"), 80)
+    for at, value in enumerate(values):
+        table.append(at / 3, {"mixed": value, "constant": 0.1, "whole": float(at % 5), "apart": at / 7})
+    kept = table.series()
+    assert [repr(value) for _, value in kept["mixed"]] == [repr(value) for value in values[-80:]]
+    assert {value for _, value in kept["constant"]} == {0.1}
+    places = range(len(values))[-80:]
+    assert list(kept["whole"]) == [(at / 3, float(at % 5)) for at in places]
+    assert list(kept["apart"]) == [(at / 3, at / 7) for at in places]
+
+
+NAMES = ["\u2800", "\u2800\u2800", "\u3164", " \u3164 ", "\uffa0", "\u1160\u115f", "\u17b4"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_looks_like_nothing_is_named(name: str) -> None:
+    """A name of blank letters would be an empty row; it is shown as what it is."""
+    assert clean(name).startswith("(blank: U+")
+    assert clean(f"a{name}b").startswith("a")
+
+
+SPEED_WORDS = (
+    speed_state.UNKNOWN,
+    speed_state.IDLE,
+    speed_state.NORMAL,
+    speed_state.THROTTLED,
+    speed_state.SLOW_CLOCK,
+    speed_state.SLOW_STEPS,
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "explained"),
+    [
+        (BackendState, STATES),
+        (LimitKind, LIMITS),
+        (BalanceWord, BALANCE),
+        (RanksWord, RANKS),
+        (SPEED_WORDS, SPEEDS),
+        (ALERT_KINDS, ALERTS),
+    ],
+)
+def test_every_word_has_its_meaning(words: Iterable[str], explained: dict[str, Explained]) -> None:
+    """Every word that occurs has an explanation, and every explained word occurs."""
+    assert set(words) == set(explained)
+    assert all(one.meaning and one.meaning[-1] != "." for one in explained.values())
+
+
+def test_a_crash_loop_is_explained_with_the_limits_of_its_rule() -> None:
+    """How many restarts warn, how many are critical, and within which time."""
+    meaning = ALERTS["restarts"].meaning.replace("twice", "2 times")
+    assert f"restarted {RESTARTS_WARN} times within {RESTARTS_WITHIN_S / 60:.0f} minutes" in meaning
+    assert f"critical: {RESTARTS_CRITICAL} times" in meaning

@@ -1,0 +1,456 @@
+"""Events are read alike by the fast and by the careful way, and only reported tokens are counted.
+
+Events that are recognised by an earlier one are read exactly as without it, whatever the stream holds.
+
+Events are the same however the bytes of their stream were split.
+
+How many tokens each read brought: by ids, by running totals, by the total at the end, or by chunks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparktop.model.load import TokenSource
+from sparktop.sweep.generator import stream as sse
+from sparktop.sweep.generator import stream as stream_event
+from sparktop.sweep.generator import stream as stream_form
+from sparktop.sweep.generator.stream import (
+    BadEventError,
+    CountedTokens,
+    EventSplitter,
+    EventTooLargeError,
+    TokenStream,
+    Usage,
+    read_event,
+)
+
+TEXTS = st.one_of(
+    st.sampled_from(
+        ["", '"', "\\", '"token_ids":[1,2]', '"error"', '"usage":{', '"reasoning":"x"', "é😀", "}"]
+    ),
+    st.text(max_size=12),
+)
+
+
+def chunk(
+    text: str | None, ids: list[int] | None, finish: str | None, *, chat: bool, total: int | None = None
+) -> dict[str, Any]:
+    choice: dict[str, Any] = {"index": 0, "logprobs": None}
+    if finish != "absent":
+        choice["finish_reason"] = finish
+    if chat:
+        choice["delta"] = {"content": text}
+    else:
+        choice["text"] = text
+    if ids is not None:
+        choice["token_ids"] = ids
+    found: dict[str, Any] = {"id": "x", "model": "m", "choices": [choice], "prompt_token_ids": None}
+    if total is not None:
+        found["usage"] = {"prompt_tokens": 9, "total_tokens": 9 + total, "completion_tokens": total}
+    return found
+
+
+@given(
+    TEXTS,
+    st.one_of(st.none(), st.lists(st.integers(0, 200_000), max_size=80)),
+    st.sampled_from([None, "length", "absent"]),
+    st.one_of(st.none(), st.integers(0, 10_000)),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_fast_way_counts_as_the_careful_one(
+    text: str,
+    ids: list[int] | None,
+    finish: str | None,
+    total: int | None,
+    chat: bool,  # noqa: FBT001 - drawn
+    tight: bool,  # noqa: FBT001 - as above
+    escaped: bool,  # noqa: FBT001 - as above
+) -> None:
+    """Whatever a token's text holds, JSON keys and quotes too, both ways count the same."""
+    separators = (",", ":") if tight else None
+    found = chunk(text, ids, finish, chat=chat, total=total)
+    raw = json.dumps(found, separators=separators, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
+    fast, careful = read_event(raw), stream_event._read_all(raw)
+    assert (fast.tokens, fast.has_ids, fast.reasoning) == (careful.tokens, careful.has_ids, careful.reasoning)
+    assert (fast.finish_reason, fast.error, fast.total) == (
+        careful.finish_reason,
+        careful.error,
+        careful.total,
+    )
+    assert fast.is_plain or fast.usage == careful.usage
+    assert fast.tokens == (len(ids) if ids else int(bool(text)))
+
+
+@pytest.mark.parametrize(
+    ("delta", "tokens", "reasoning"),
+    [
+        ({"role": "assistant", "content": ""}, 0, False),
+        ({"content": None, "reasoning_content": "hm"}, 1, True),
+        ({"reasoning": "hm"}, 1, True),
+        ({"content": "yes", "reasoning_content": "hm"}, 1, False),
+        ({"content": "yes", "reasoning_content": None}, 1, False),
+    ],
+)
+def test_reasoning_is_told_apart(delta: dict[str, str | None], tokens: int, reasoning: bool) -> None:  # noqa: FBT001 - a table
+    """Reasoning under either name is a token; a role alone is not."""
+    found: dict[str, Any] = {"choices": [{"delta": delta, "finish_reason": None}]}
+    event = read_event(json.dumps(found, separators=(",", ":")).encode())
+    assert (event.tokens, event.reasoning) == (tokens, reasoning)
+    if tokens:
+        found["choices"][0]["token_ids"] = [7, 8]
+        event = read_event(json.dumps(found, separators=(",", ":")).encode())
+        assert (event.tokens, event.reasoning) == (2, reasoning)
+
+
+def test_usage_is_read_with_or_without_its_parts() -> None:
+    """Usage gives counts where they are counts, and None for anything else."""
+    whole = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 8}}
+    assert read_event(json.dumps({"choices": [], "usage": whole}).encode()).usage == Usage(9, 8, 4)
+    odd = {"prompt_tokens": "9", "completion_tokens": True, "prompt_tokens_details": None}
+    assert read_event(json.dumps({"usage": odd}).encode()).usage == Usage(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"error": {"message": "no \x1b[31mmemory"}}, "no [31mmemory"),
+        ({"error": "gone"}, "gone"),
+        ({"object": "error", "message": "old style"}, "old style"),
+        ({"error": {"code": 500}}, ""),
+    ],
+)
+def test_errors_are_told_in_the_servers_words(found: dict[str, Any], words: str) -> None:
+    """The forms of errors that servers put into a stream all give their words, clean."""
+    assert read_event(json.dumps(found).encode()).error == words
+
+
+@pytest.mark.parametrize("raw", [b"", b"<html>", b"[1]", b"3", b"{", b"[" * 100_000])
+def test_what_is_no_object_is_refused(raw: bytes) -> None:
+    """HTML, arrays and half an object are not events."""
+    with pytest.raises(BadEventError):
+        read_event(raw)
+
+
+def test_odd_shapes_hold_no_token() -> None:
+    """Fields of another type than expected are passed over."""
+    for found in ({"choices": 3}, {"choices": [4]}, {"choices": [{"delta": 5, "token_ids": "7"}]}, {}):
+        assert read_event(json.dumps(found).encode()).tokens == 0
+
+
+class WithoutForms(TokenStream):
+    """Parses each event separately, without forms."""
+
+    __slots__ = ()
+
+    def feed(self, at: float, body: bytes) -> int:
+        """Parse a read."""
+        return self._feed_any(at, body)
+
+
+ODD_TEXTS = st.one_of(
+    st.sampled_from(
+        ["", " word", "\n\n", '"', 'a "reasoning" b', "\\", '"token_ids":[1,2]', '","x":"', "é😀", "\ud800"]
+    ),
+    st.text(max_size=6),
+)
+DELTAS = st.one_of(
+    ODD_TEXTS.map(lambda text: {"content": text}),
+    ODD_TEXTS.map(lambda text: {"content": text}),
+    ODD_TEXTS.map(lambda text: {"reasoning_content": text}),
+    ODD_TEXTS.map(lambda text: {"content": None, "reasoning": text}),
+    ODD_TEXTS.map(lambda text: {"content": "", "reasoning": text}),
+    ODD_TEXTS.map(lambda text: {"tool_calls": [{"index": 0, "id": text, "function": {"arguments": text}}]}),
+    st.just({"role": "assistant", "content": ""}),
+    st.just({}),
+)
+CHUNKS = st.tuples(
+    DELTAS,
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from([None] * 12 + ["length", "absent"]),
+    st.sampled_from(
+        [None] * 20 + [{"error": {"message": "no"}}, {"choices": [], "usage": {"completion_tokens": 3}}]
+    ),
+)
+SHAPES = st.fixed_dictionaries(
+    {name: st.booleans() for name in ("ids", "totals", "chat", "tight", "escaped", "early", "null")}
+)
+CHANGES = st.lists(
+    st.tuples(
+        st.integers(0, 5000),
+        st.sampled_from([b"", b'"', b"\\", b"0", b"7,8", b"}", b"\xff", b"\n", b":", b",", b"e"]),
+    ),
+    max_size=2,
+)
+
+
+def bytes_of(chunk: tuple[Any, ...], shape: dict[str, bool], number: int) -> bytes:
+    """Return an event of a stream; `number` of its tokens came before."""
+    delta, ids, more, finish, other = chunk
+    choice: dict[str, Any] = {"index": 0}
+    choice |= {"delta": delta} if shape["chat"] else {"text": delta.get("content", "")}
+    choice |= {"logprobs": None} | ({} if finish == "absent" else {"finish_reason": finish})
+    if shape["ids"]:
+        choice["token_ids"] = [1000 + number + one for one in range(ids)]
+    found: dict[str, Any] = {"choices": [choice]}
+    name = {
+        "id": f"chatcmpl-{number if shape['null'] else 7}",
+        "created": 1_760_000_000 + number // 3,
+        "model": "m",
+    }
+    found = name | found if shape["early"] else found | name
+    if shape["totals"]:
+        found["usage"] = {
+            "prompt_tokens": 9,
+            "total_tokens": 9 + number + more,
+            "completion_tokens": number + more,
+        }
+    elif shape["null"]:
+        found["usage"] = None
+    separators = (",", ":") if shape["tight"] else None
+    text = json.dumps(other or found, separators=separators, ensure_ascii=shape["escaped"])
+    return b"data: " + text.encode("utf-8", "surrogatepass") + b"\n\n"
+
+
+def seen(stream: TokenStream, live: int) -> tuple[object, ...]:
+    """Return all that a reader of a stream can see, except the model, which tokens alone do not name."""
+    counted = stream.counted(first_event_is_token=True)
+    ends = (stream.done, stream.error, stream.fault, stream.finish_reason, stream.usage, stream.prelude_s)
+    return live, stream.tokens, stream.has_begun, stream.is_reasoning, list(stream.times), counted, ends
+
+
+@given(
+    SHAPES,
+    st.lists(CHUNKS, min_size=3, max_size=14),
+    st.lists(st.integers(1, 3), max_size=14),
+    CHANGES,
+    st.booleans(),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_stream_is_read_alike_with_and_without_forms(
+    shape: dict[str, bool],
+    chunks: list[tuple[Any, ...]],
+    sizes: list[int],
+    changes: list[tuple[int, bytes]],
+    cut: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """Texts with quotes and keys, ids, totals, errors, damage and cut events: the same at every read."""
+    events = [bytes_of(chunk, shape, 2 * number) for number, chunk in enumerate(chunks)]
+    reads = []
+    for size in [*sizes, *([1] * len(events))]:
+        reads.append(b"".join(events[:size]))
+        del events[:size]
+    for place, new in changes:
+        number, at = place % len(reads), place // 7
+        read = reads[number]
+        reads[number] = read[:at] + new + read[at + 1 :]
+    if cut:
+        reads = [piece for read in reads for piece in (read[: len(read) // 2], read[len(read) // 2 :])]
+    stream_form._patterns.clear()
+    quick, careful = TokenStream(), WithoutForms()
+    for at, read in enumerate(reads, 1):
+        assert seen(quick, quick.feed(float(at), read)) == seen(careful, careful.feed(float(at), read))
+
+
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [b"", b"", b":", b": comment", b"data", b"data:", b"data: ", b"data:x", b"event: ping", b"id: 4"]
+        ),
+        st.text(alphabet="aé€😀 :", max_size=6).map(lambda text: b"data: " + text.encode()),
+    ),
+    max_size=12,
+)
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+
+
+def events_of(*reads: bytes) -> list[bytes]:
+    splitter = EventSplitter()
+    return [event for read in reads for event in splitter.feed(read)]
+
+
+def by_the_standard(stream: bytes) -> list[bytes]:
+    """Split a whole stream line by line, as the standard defines it, and leave out what keeps it alive."""
+    text = stream.removeprefix(b"\xef\xbb\xbf")
+    found, data, kind = [], None, b""
+    for line in re.split(rb"\r\n|\n|\r", text)[:-1]:
+        name, _, value = line.partition(b":")
+        if not line:
+            if data is not None and data.strip() and kind != b"ping":
+                found.append(data)
+            data, kind = None, b""
+        elif name == b"event":
+            kind = value.strip()
+        elif name == b"data":
+            value = value.removeprefix(b" ")
+            data = value if data is None else data + b"\n" + value
+    return found
+
+
+def pieces_of(stream: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({cut % (len(stream) + 1) for cut in cuts})
+    return [stream[begin:end] for begin, end in zip([0, *places], [*places, len(stream)], strict=True)]
+
+
+@given(
+    st.lists(st.tuples(LINES, ENDS), max_size=6),
+    st.lists(st.integers(0, 10_000), max_size=12),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_any_split_gives_the_events_of_the_standard(
+    parts: list[tuple[list[bytes], bytes]], cuts: list[int], mark: bytes
+) -> None:
+    """Whatever the line ends, comments and places of the cuts: the events are those of the whole stream."""
+    stream = mark + b"".join(line + end for lines, end in parts for line in lines)
+    assert events_of(*pieces_of(stream, cuts)) == by_the_standard(stream)
+
+
+def test_an_event_is_given_with_the_read_that_ends_it() -> None:
+    """With CR alone as line end, an event does not wait for anything after its empty line."""
+    splitter = EventSplitter()
+    assert splitter.feed(b": hello\n\n") == []
+    assert splitter.feed(b"data: a\r\r") == [b"a"]
+    assert splitter.feed(b"\ndata: b\n\n") == [b"b"]
+
+
+@pytest.mark.parametrize(
+    "stream", [b'event: error\ndata: {"message":"no"}\n\n', b'error: {"message":"no"}\n\n']
+)
+def test_errors_by_field_or_name_become_error_objects(stream: bytes) -> None:
+    """An error named by the event or in llama.cpp's own field reads like an error object."""
+    assert events_of(stream) == [b'{"error":{"message":"no"}}']
+
+
+def test_an_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that grows beyond any sense ends the stream instead of the memory."""
+    monkeypatch.setattr(sse, "LARGEST_EVENT_BYTES", 1000)
+    splitter = EventSplitter()
+    for _ in range(10):
+        assert splitter.feed(b"data: " + b"x" * 94) == []
+    with pytest.raises(EventTooLargeError):
+        splitter.feed(b"x")
+
+
+WORD = {"content": " word"}
+ROLE = {"role": "assistant", "content": ""}
+CALL = {"tool_calls": [{"index": 0, "function": {"arguments": '{"content":"x"}'}}]}
+
+
+def event(
+    delta: Mapping[str, Any] | None, *, total: int | None = None, finish: str | None = None, ids: int = 0
+) -> dict[str, Any]:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    if ids:
+        choices[0]["token_ids"] = list(range(ids))
+    usage = None if total is None else {"prompt_tokens": 9, "completion_tokens": total}
+    return {"choices": choices, "usage": usage}
+
+
+def raw(found: object) -> bytes:
+    return f"data: {json.dumps(found, separators=(',', ':'))}\n\n".encode()
+
+
+def counted(*reads: Sequence[Mapping[str, Any]], first_event_is_token: bool = False) -> CountedTokens:
+    """Feed one read a second from second 1 on; return the count."""
+    stream = TokenStream()
+    for at, events in enumerate(reads, 1):
+        stream.feed(float(at), b"".join(map(raw, events)))
+    return stream.counted(first_event_is_token=first_event_is_token)
+
+
+def parts(found: CountedTokens) -> tuple[list[float], list[int], TokenSource | None, int | None]:
+    return list(found.times), found.counts, found.source, found.generated
+
+
+def test_one_token_a_chunk_is_what_the_total_at_the_end_says() -> None:
+    """Three chunks and a total of three: every token's time is known."""
+    found = counted(
+        [event(ROLE)], [event(WORD)], [event(WORD)], [event(WORD, finish="stop"), event(None, total=3)]
+    )
+    assert parts(found) == ([2.0, 3.0, 4.0], [1, 1, 1], TokenSource.USAGE, 3)
+
+
+def test_a_finish_event_is_the_end_token_if_it_comes_a_step_later() -> None:
+    """The token that ends a text has no text of its own; its step took as long as any other."""
+    ending = [event({}, finish="stop"), event(None, total=4)]
+    late = counted([event(WORD)], [event(WORD)], [event(WORD)], ending)
+    assert parts(late) == ([1.0, 2.0, 3.0, 4.0], [1, 1, 1, 1], TokenSource.USAGE, 4)
+    at_once = counted([event(WORD)], [event(WORD)], [event(WORD), *ending])
+    assert parts(at_once) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 4)
+
+
+def test_running_totals_count_whatever_a_chunk_shows() -> None:
+    """Several tokens in a chunk, a part of a call, an empty text, a finish event: all count what they add."""
+    found = counted(
+        [event(ROLE, total=0)],
+        [event(WORD, total=1)],
+        [event(WORD, total=4), event(CALL, total=5)],
+        [event({"content": ""}, total=6)],
+        [event({}, total=9, finish="length"), event(None, total=9)],
+    )
+    assert parts(found) == ([2.0, 3.0, 4.0, 5.0], [1, 4, 1, 3], TokenSource.CHUNK_USAGE, 9)
+    assert found.hidden_before == 0
+
+
+@pytest.mark.parametrize(
+    ("totals", "hidden"),
+    [
+        ((1, 2, 3, 4), 0),
+        ((2, 3, 4, 5), 1),
+        ((41, 42, 43, 44), 40),
+        ((8, 16, 24, 31), 0),
+        ((9,), 8),
+        ((1,), 0),
+    ],
+)
+def test_a_first_chunk_larger_than_the_others_hides_what_came_before(
+    totals: tuple[int, ...], hidden: int
+) -> None:
+    """Forty tokens of hidden reasoning, or an unsent first token, are hidden; eight in each chunk are not."""
+    found = counted(*([event(WORD, total=total)] for total in totals), [event(None, total=totals[-1])])
+    assert found.hidden_before == hidden
+    assert sum(found.counts) + hidden == totals[-1]
+
+
+def test_a_total_without_a_chunk_before_it_is_no_running_total() -> None:
+    """Totals only in the finish event, all 0 until then, or missing in a chunk: the chunks count one each."""
+    for middle in (None, 0):
+        found = counted(
+            [event(WORD, total=middle)], [event(WORD, total=middle)], [event({}, total=40, finish="stop")]
+        )
+        assert parts(found) == ([1.0, 2.0], [1, 1], TokenSource.USAGE, 40)
+    found = counted([event(WORD, total=1)], [event(WORD)], [event(WORD, total=9)], [event(None, total=9)])
+    assert parts(found) == ([1.0, 2.0, 3.0], [1, 1, 1], TokenSource.USAGE, 9)
+
+
+def test_ids_that_hold_back_a_part_are_not_the_whole() -> None:
+    """Ids of what is shown do not add up to the total where reasoning is hidden."""
+    found = counted([event(WORD, ids=1)], [event(WORD, ids=2)], [event(None, total=9)])
+    assert parts(found) == ([1.0, 2.0], [1, 2], TokenSource.USAGE, 9)
+    whole = counted([event({}, ids=1)], [event(WORD, ids=2)], [event(None, total=3)])
+    assert parts(whole) == ([1.0, 2.0], [1, 2], TokenSource.TOKEN_IDS, 3)
+    both = counted([event(WORD, ids=1, total=7)], [event(WORD, ids=1, total=8)], [event(None, total=8)])
+    assert parts(both) == ([1.0, 2.0], [1, 1], TokenSource.CHUNK_USAGE, 8)
+    assert both.hidden_before == 6
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
+def test_running_totals_place_every_token(sizes: list[int]) -> None:
+    """Whatever the chunks hold, reads and hidden tokens add up to the server's count."""
+    totals = [sum(sizes[: at + 1]) for at in range(len(sizes))]
+    found = counted(*([event(WORD, total=total)] for total in totals))
+    assert found.source is TokenSource.CHUNK_USAGE
+    assert sum(found.counts) + found.hidden_before == found.generated == sum(sizes)
+    assert min(found.counts) > 0
