@@ -32,6 +32,8 @@ class BalanceWord(StrEnum):
         return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}
 
 
+_WORTH_PERCENT = 1.0
+"""Lost token throughput below this percentage is not mentioned."""
 SLOW_S = 2.2
 """Time between two samples from which on they are too seldom to see a swing: slower than every 2 s."""
 
@@ -258,7 +260,9 @@ class Balance(Struct, frozen=True):
     lost_before_s: float | None = None
     """Age of `lost_before_percent` in seconds."""
     lost_estimate_percent: float | None = None
-    """As `lost_percent`, however uncertain: used by the rule for starvation, never shown."""
+    """As `lost_percent`, however uncertain; shown with its error where `lost_percent` is None."""
+    lost_error_points: float | None = None
+    """By how many percentage points `lost_estimate_percent` may be off: two standard errors of the slope."""
     skew: float | None = None
     """Mean of (load - share) / share, of the backend that is furthest above its share."""
     skew_backend: str | None = None
@@ -293,6 +297,9 @@ class Balance(Struct, frozen=True):
 
     None if no router is known: the verdict then only describes the loads, because nothing distributes
     them."""
+    bypassed: str | None = None
+    """Name of a router in front of the group that, by its own counts, the requests do not pass; `router` is
+    None then."""
     strategy: str | None = None
     """The routing strategy that the router reports, or else the configured one."""
     sample_skew_ms: float | None = None
@@ -330,6 +337,22 @@ class Balance(Struct, frozen=True):
         return "too few requests to judge" if few else self.word.value
 
     @property
+    def unrouted(self) -> str:
+        """Why there is no router, in words; "" if there is one."""
+        if self.router is not None:
+            return ""
+        return "no router known" if self.bypassed is None else f"requests do not pass {self.bypassed}"
+
+    @property
+    def lost_words(self) -> str:
+        """Percent of throughput lost, with an error above 3 points: "31 %", "33 ± 5 %"; "" if unknown."""
+        if self.lost_percent is not None:
+            return "<1 %" if self.lost_percent < _WORTH_PERCENT else f"{self.lost_percent:.0f} %"
+        if self.lost_estimate_percent is None or self.lost_error_points is None:
+            return ""
+        return f"{self.lost_estimate_percent:.0f} ± {self.lost_error_points:.0f} %"
+
+    @property
     def is_slow(self) -> bool:
         """Whether its samples are too seldom to see a swing, as those of a Prometheus."""
         return self.sample_hz is not None and self.sample_hz < 1 / SLOW_S
@@ -341,10 +364,6 @@ class Balance(Struct, frozen=True):
         False for the load of a sweep of this program: its result reports the balance.
         """
         return self.word.bad and self.router is not None and not self.in_sweep
-
-
-_WORTH_PERCENT = 1.0
-"""Lost token throughput below this percentage is not mentioned."""
 
 
 def balance_cost(balance: Balance) -> str:

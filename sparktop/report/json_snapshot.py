@@ -187,7 +187,7 @@ def node_json(node: NodeView) -> dict[str, object]:
 def balance_json(one: Balance) -> dict[str, object]:
     """Return a group's balance as a mapping of JSON keys."""
     return {
-        **fields_of(one, "word", "word_now", "lost_estimate_percent"),
+        **fields_of(one, "word", "word_now"),
         "verdict": one.word,
         "verdict_now": one.word_now,
         "step_time": _step_time(one.step_time),
@@ -206,6 +206,7 @@ def _rule(checks: Sequence[Check]) -> dict[str, object]:
             {
                 "name": check.name,
                 "value": check.value,
+                "error": check.error,
                 "unit": check.unit or None,
                 "at_least": check.limit,
                 "holds": check.holds,

@@ -365,7 +365,7 @@ def balances(snapshot: Snapshot) -> Table:
         "Balance",
         snapshot.balance,
         name("group", lambda one: one.group),
-        (Column("router", Kind.NAME), lambda one: "unknown" if one.router is None else cell.name(one.router)),
+        (Column("router", Kind.NAME), _router),
         word("balance", lambda one: UNKNOWN if not_announced(one) else one.word.value),
         now,
         figure(
@@ -373,8 +373,14 @@ def balances(snapshot: Snapshot) -> Table:
             lambda one: UNKNOWN if one.since is None or not_announced(one) else cell.time_of(one.since),
         ),
         figure("period", lambda one: cell.duration(one.period_s)),
-        figure("throughput lost", lambda one: cell.percent(one.lost_percent)),
+        figure("throughput lost", lambda one: one.lost_words or UNKNOWN),
     )
+
+
+def _router(one: Balance) -> str:
+    if one.router is None:
+        return "unknown" if one.bypassed is None else f"not {cell.name(one.bypassed)}"
+    return cell.name(one.router)
 
 
 def _decimal(value: float | None) -> str:

@@ -330,7 +330,7 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
     for one in balances:
         figures = (
             f"{clean(one.group)}: {_balance_words(one)}",
-            "no router known" if one.router is None else "",
+            one.unrouted,
             f"since {one.since:%H:%M:%S} UTC" if one.since and one.bad else "",
             f"period {numbers.duration(one.period_s, 7).strip()}" if one.period_s else "",
             f"polled {one.sample_hz:.0f} times a second" if one.sample_hz and one.sample_hz >= 1.5 else "",  # noqa: PLR2004 - more than once

@@ -106,6 +106,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         hint=found.hint if group.lanes_of is None or found.hint is None else _LANES_HINT,
         lanes_of=group.lanes_of,
         within=group.within,
+        bypassed=load.bypassed,
     )
     return _with_router(_with_affinity(found, group), counted)
 

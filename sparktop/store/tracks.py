@@ -44,6 +44,8 @@ FAILS_A_MINUTE = 3
 STUCK = {BackendState.STUCK, BackendState.SUSPECT}
 _PASSED_SHARE = 0.5
 """Share of its backends' requests that a router must count to be what distributes them."""
+_BYPASSED_S = 30.0
+"""Seconds of samples from which on too few counted requests mean that they do not pass it."""
 _SLOW_MS, _SLOW_RATIO, _ALWAYS_SLOW_MS = 200.0, 4.0, 1000.0
 """A router is slow if it answers its health check in so many ms and in so many times its usual time, or in
 `_ALWAYS_SLOW_MS`."""
@@ -122,17 +124,21 @@ class RouterTrack:
         Compared are the requests that it answered with those that ended at the backends, whose logs are
         `logs`, from `since` (monotonic seconds) on as far as its samples are kept; where it does not count
         answers, the requests inside it with those that the backends hold. None if it counts neither, or
-        nothing has ended.
+        nothing has ended; also None where they do not seem to for less than `_BYPASSED_S`, because polls of
+        the two are not simultaneous.
         """
         recent = [sample for sample in self._recent if sample.at >= since]
+        is_long = bool(recent) and recent[-1].at - recent[0].at >= _BYPASSED_S
         counts = [sum(sample.answered.values()) for sample in recent if sample.answered is not None]
         ended = [log.counted(recent[0].at).get("finished") for log in logs] if recent else []
         total = sum(count for count in ended if count is not None)
         if len(counts) > 1 and None not in ended and total >= 1 and counts[-1] >= counts[0]:
-            return counts[-1] - counts[0] >= _PASSED_SHARE * total
+            return counts[-1] - counts[0] >= _PASSED_SHARE * total or (False if is_long else None)
         inside = [load for sample in recent if (load := _inside(sample)) is not None]
         held = sum(load for log in logs if (load := log.load()) is not None)
-        return sum(inside) / len(inside) >= _PASSED_SHARE * held if inside and held > 0 else None
+        if not inside or not held > 0:
+            return None
+        return sum(inside) / len(inside) >= _PASSED_SHARE * held or (False if is_long else None)
 
     def weights(self, deployments: Mapping[str, str | None]) -> dict[str, float]:
         """Return the weight of each backend by the router's own report; empty where it has none.

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sparktop.analysis.balance.rules import starved
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
@@ -24,6 +25,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
+from sparktop.panels.group.panel import value_text
 from sparktop.report import markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
@@ -269,6 +271,7 @@ def test_json_has_what_the_schema_promised_and_the_evidence(swinging: Snapshot) 
         "at_least": 1.0,
         "holds": True,
         "missing": None,
+        "error": None,
     }
     assert found["step_time"]["base_ms"] > 0
     assert found["sample_hz"] == pytest.approx(4.0, abs=0.1)
@@ -327,4 +330,9 @@ def test_a_loss_is_known_or_says_why_not_and_what_it_was() -> None:
                 assert (one.lost_percent is None) == (one.lost_unknown is not None)
                 assert one.lost_before_percent == (last if one.lost_percent is None else None)
             last = one.lost_percent if one.lost_percent is not None else last
+            (check,) = (check for check in starved(one) if check.name == "throughput lost")
+            assert one.lost_words in {"<1 %", value_text(check)} or (one.lost_words, check.value) == (
+                "",
+                None,
+            )
     assert last is not None

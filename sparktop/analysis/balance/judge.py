@@ -36,6 +36,7 @@ from sparktop.analysis.balance.load_grid import (
 )
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.balance.spread import (
+    LOST_WITHIN,
     dispersion,
     fewest_requests,
     follow_lead,
@@ -415,7 +416,8 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         swing = replace(swing, score=swing_score(z, count, swing))
     starved, starved_any, away, away_any = starved_shares(grid, counted, load.e2e_s)
     meant = any(track.part is not None for track in grid.tracks)
-    lost, is_certain = (None, False) if meant else lost_share(grid, counted, pace.common)
+    lost, error = (None, None) if meant else lost_share(grid, counted, pace.common)
+    is_certain = error is not None and error <= LOST_WITHIN
     margin = lead_margin(typical, count, factor)
     changes, swap_s = follow_lead(grid, counted, margin)
     turns, turns_of_one, turned_s = follow_turns(grid, counted)
@@ -425,6 +427,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         group=load.group,
         backends=names,
         router=load.router,
+        bypassed=load.bypassed,
         window_s=grid.span_s,
         needed_s=needed_s,
         sample_hz=1 / grid.step_s,
@@ -450,6 +453,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         lost_percent=_percent(lost if is_certain else None),
         lost_unknown=None if is_certain else _why_lost_is_unknown(load, grid, pace, lost, some=some),
         lost_estimate_percent=_percent(lost),
+        lost_error_points=_percent(error),
         skew=excess,
         skew_backend=None if ahead is None else names[ahead],
         turns=turns,
@@ -561,7 +565,7 @@ def _explained(
     result = replace(result, reasons=reasons, cause=cause, hint=hint)
     if result.router is not None or not result.word.bad:
         return result
-    return _description(result, grid, load.bypassed)
+    return _description(result, grid)
 
 
 def _held(measured: Balance) -> frozenset[str]:
@@ -615,11 +619,11 @@ def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
     return not held & {"convoys", "herds"} or swing.score >= rules.COMING_SCORE
 
 
-def _description(found: Balance, grid: LoadGrid, bypassed: str | None) -> Balance:
+def _description(found: Balance, grid: LoadGrid) -> Balance:
     """Return a copy of `found`, which has a bad verdict, with the verdict "uneven" and other reasons.
 
-    Used where no router is known that could have split the requests evenly; `bypassed` is one that they do
-    not pass. The reasons describe the loads and how to configure a router; the lost throughput becomes None.
+    Used where no router is known that could have split the requests evenly. The reasons describe the loads
+    and how to configure a router; the lost throughput becomes None.
     """
     return replace(
         found,
@@ -628,8 +632,10 @@ def _description(found: Balance, grid: LoadGrid, bypassed: str | None) -> Balanc
         also=(),
         # No router could have distributed these requests evenly.
         lost_percent=None,
-        lost_unknown="no router is known",
-        reasons=balance_words.unrouted(found, grid, bypassed),
+        lost_estimate_percent=None,
+        lost_error_points=None,
+        lost_unknown=found.unrouted,
+        reasons=balance_words.unrouted(found, grid),
     )
 
 

@@ -504,6 +504,8 @@ class Check(Struct, frozen=True):
     """The first condition beside the limit that is not met, in words; "" if all are."""
     instead: str = ""
     """What is known in place of a figure that misses its limit, in words; "" for nothing."""
+    error: float | None = None
+    """By how much the value may be off, where that is to be shown."""
 
     @property
     def within(self) -> bool | None:
@@ -628,8 +630,8 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "how clearly one period repeats, scaled so that random routing is above 0 in 1 of 5000 windows "
-            "alone; the limit is higher with few requests, many backends, load that comes and goes, or an "
+            "how clearly one period repeats: random routing alone exceeds 0 in 1 of 5000 windows only; the "
+            "limit is higher with few requests, many backends, load that comes and goes, or an "
             "unknown E2E",
             digits=1,
             but=_first_missing(
@@ -654,7 +656,8 @@ def turns(balance: Balance) -> tuple[Check, ...]:
             "turning spread",
             balance.turning_spread,
             spread,
-            "the part of the spread that moves, beyond chance; where requests come and go it must be more",
+            "how far the loads move to and fro beyond chance, which is 0; the limit is higher where requests "
+            "come and go",
             digits=2,
             but=_first_missing(
                 ((balance.turns or 0) >= least, f"{balance.turns or 0} turns from full to empty: too few"),
@@ -690,12 +693,12 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
     return (
         Check(
             "convoys",
-            "Do requests that start together stay together?",
+            "Do the requests of one backend end together?",
             "half-load spread",
             None if found is None else found.part_spread,
             CONVOY_PART,
-            "how unevenly the requests are split while half of them are there, over random routing; in "
-            "convoys the split is even while all are there",
+            "how unevenly the others are split once half of the requests have ended: 1 is chance; it "
+            "counts only where the split is even before",
             "×",
             1,
             but=missing,
@@ -718,11 +721,11 @@ def herds(balance: Balance) -> tuple[Check, ...]:
     return (
         Check(
             "herds",
-            "Are requests sent in herds?",
+            "Do requests of one moment go to one backend?",
             "uneven arrivals",
             None if found is None else found.spread,
             least_herd_spread(balance.convoys),
-            "arrivals within half of the median E2E, over those of random routing: 1 is chance",
+            "how unevenly the requests of each moment (half of the median E2E) are split: 1 is chance",
             "×",
             1,
             but=missing,
@@ -768,10 +771,10 @@ def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
             "throughput lost",
             balance.lost_estimate_percent,
             100 * STARVED_LOSS,
-            "against the same requests spread evenly"
-            if balance.lost_percent is not None or balance.router is None
-            else "against an even spread: an estimate that may be off by more than 3 points",
+            "against the same requests spread evenly",
             "%",
+            but="" if balance.lost_words else balance.lost_unknown or "",
+            error=balance.lost_error_points if balance.lost_percent is None else None,
         ),
     )
 
@@ -787,12 +790,12 @@ def ahead(balance: Balance) -> tuple[Check, ...]:
             "above share",
             None if balance.skew is None else 100 * balance.skew,
             100 * SKEW,
-            f"how much more than its share on average: {balance.skew_backend or '–'}",
+            f"how much more load than its share, on average: {balance.skew_backend or '–'}",
             "%",
             but=_first_missing(
                 (steady is not None and steady >= STEADY, "it moves too much: a swing, or chance"),
                 (changes is not None and changes <= SKEW_CHANGES, "it is overtaken"),
-                (even is not None and even < 100 * EVEN_SHARE, "by one request at most"),
+                (even is not None and even < 100 * EVEN_SHARE, "by one request at most, nearly always"),
                 (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
             ),
         ),

@@ -24,7 +24,7 @@ AWAY_LIVES = 2.0
 """A backend below its share is away after this many lives of a request without a new request; a herd leaves a
 backend out for about one life only."""
 LOST_WITHIN = 0.03
-"""Largest uncertainty of a throughput loss that is shown, as a share of the throughput."""
+"""Largest uncertainty of a throughput loss that is shown without it, as a share of the throughput."""
 _ERRORS = 2.0
 """Half-width of the slope's confidence interval, in standard errors."""
 _ROUNDING = 1e-6
@@ -205,18 +205,20 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     return found / seen if seen else None
 
 
-def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> tuple[float | None, bool]:
+def lost_share(
+    grid: LoadGrid, slots: Sequence[int], step: StepTime | None
+) -> tuple[float | None, float | None]:
     """Estimate which part of the throughput is lost, compared with evenly split loads, over time slots.
 
-    Return (1 - Σ T(x) / Σ T(share), 0 to 1, where T(x) is the throughput with x requests; whether it stays
-    within `LOST_WITHIN` when the slope of the step time varies by its error).
+    Return (1 - Σ T(x) / Σ T(share), 0 to 1, where T(x) is the throughput with x requests; by how much that
+    changes at most when the slope of the step time varies by its error).
 
     Throughput as a function of the load is concave, so for backends of equal speed the loss cannot be
-    negative (Jensen). The estimate is None if `step` (the step time by batch size) is None, or if `slots`
+    negative (Jensen). Both are None if `step` (the step time by batch size) is None, or if `slots`
     is empty.
     """
     if step is None or not slots:
-        return None, False
+        return None, None
     pick = picker(grid, slots)
     even = {share: Counter(loads) for share, loads in _evenly(grid, pick(grid.totals)).items()}
     # Loads are counts with few distinct values: each is computed once.
@@ -226,7 +228,7 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> t
     ]
     share = _lost(tallies, step)
     ends = [_lost(tallies, with_slope(step, errors)) for errors in (-_ERRORS, _ERRORS)]
-    return share, max(abs(end - share) for end in ends) <= LOST_WITHIN
+    return share, max(abs(end - share) for end in ends)
 
 
 class _Tally(Struct, frozen=True):

@@ -100,11 +100,10 @@ def reasons(
     return (*said, *_absent(grid))
 
 
-def unrouted(result: Balance, grid: LoadGrid, bypassed: str | None = None) -> tuple[str, ...]:
+def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
     """Return the sentences that explain a bad verdict on backends for which no router is known.
 
-    One of the sentences describes how to configure a router, or says that the requests do not pass the router
-    `bypassed`.
+    One of the sentences describes how to configure a router, or says which router the requests do not pass.
     """
     word, said = result.word_now, list(result.reasons[:1])
     if word is BalanceWord.OSCILLATING:
@@ -114,7 +113,7 @@ def unrouted(result: Balance, grid: LoadGrid, bypassed: str | None = None) -> tu
         said = [f"the loads of {names} take turns{every}"]
     elif word is BalanceWord.STARVED:
         said = _starved(result) or said
-    why = _NO_ROUTER if bypassed is None else f"by its own counts their requests do not pass {bypassed}"
+    why = _NO_ROUTER if result.bypassed is None else f"by its own counts their {result.unrouted}"
     return (*said, why, *_absent(grid))
 
 

@@ -262,9 +262,8 @@ def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
     return [*rows, *below]
 
 
-_SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("  ", "muted")}
-_NOT_COUNTED = ("– ", "muted")
-"""Sign of a figure that reaches its limit where another condition does not hold."""
+_SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("? ", "muted")}
+_SIGN_WORDS = " ✓ yes · ✗ no · ? not known yet · esc back "
 
 
 def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
@@ -302,8 +301,7 @@ def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
 def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     """Return a row with the question and the figure that decides on it; two rows where one is too short."""
     check, answer = answered
-    sign = _NOT_COUNTED if answer is False and check.within else _SIGNS[answer]
-    left: Row = [sign, (check.question, "title" if answer else "text")]
+    left: Row = [_SIGNS[answer], (check.question, "title" if answer else "text")]
     right: Row = [
         label(f"{check.name} "),
         (value_text(check), "text" if check.value is not None else "muted"),
@@ -317,16 +315,15 @@ def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
 
 
 def _limit(check: Check) -> str:
-    """Return the limit as text; of a figure below it, what it means: "needs ≥ 45 s", "yes from 75 %"."""
+    """Return the limit as text with what it means: "needs ≥ 45 s", "yes from 75 %"."""
     limit = limit_text(check)
-    if check.within or check.instead:
-        return limit
     return f"needs {limit}" if check.code == "enough" else limit.replace("≥", "yes from")
 
 
 def _rule(check: Check, width: int) -> list[Row]:
-    words = [*(f"not counted: {one}" for one in (check.but,) if one and check.within), check.rule]
-    words += [check.instead] if check.instead and not check.within else []
+    why = "unknown" if check.value is None else "no"
+    words = [*(f"{why}: {one}" for one in (check.but,) if one and check.within is not False), check.rule]
+    words += [f"enough without it: {check.instead}"] if check.instead and not check.within else []
     return [fit_row([label(f"    {line}")], width) for line in wrapped("; ".join(words), width - 4)]
 
 
@@ -336,6 +333,7 @@ def value_text(check: Check) -> str:
         return UNKNOWN
     # Added to 0.0, so that a rounded zero is never shown as "-0.00".
     number = f"{0.0 + round(check.value, check.digits):.{check.digits}f}"
+    number += "" if check.error is None else f" ± {check.error:.{check.digits}f}"
     return f"{number} {check.unit}".rstrip().replace("-", "−")
 
 
@@ -507,7 +505,7 @@ def evidence_screen(
         else:
             body += [row for plot in plots(balance, inner, _PLOT) for row in plot]
     rows = [*words, *body]
-    more = f" {place} · tab next · esc back " if place else " esc back "
+    more = f" {place} · tab next ·{_SIGN_WORDS}" if place else _SIGN_WORDS
     return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
 
 

@@ -79,8 +79,8 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
         since = label(f" since {balance.since.astimezone():%H:%M:%S}")
         first = [(_announced(balance), role), since, (_newest(balance), role)]
     pieces: list[Row] = [first]
-    if balance.router is None:
-        pieces.append([label("no router known")])
+    if balance.unrouted:
+        pieces.append([label(balance.unrouted)])
     period_s = _period(balance)
     if period_s is not None:
         pieces.append([label("every "), figure(short_seconds(period_s))])
@@ -136,7 +136,7 @@ def _values(balance: Balance) -> list[Row]:
     if period_s is not None:
         values.append([label("every "), figure(short_seconds(period_s))])
     if balance.word.bad and not balance.in_sweep:
-        values += [*([] if balance.lost_percent is None else _lost(balance)), *_starved(balance)]
+        values += [*(_lost(balance) if balance.lost_words else []), *_starved(balance)]
     if balance.is_slow and not balance.word.bad:
         return [*values, *([label(reason)] for reason in balance.reasons[:1])]
     if balance.word is BalanceWord.UNKNOWN:
@@ -179,10 +179,9 @@ def _starved(balance: Balance) -> list[Row]:
 
 def _lost(balance: Balance) -> list[Row]:
     """Return a piece of text on the throughput lost against an even split; empty without a router."""
-    lost = balance.lost_percent
     if balance.router is None or balance.in_sweep:
         return []
-    if lost is None:
+    if not balance.lost_words:
         why = f" ({balance.lost_unknown})" if balance.lost_unknown else ""
         if balance.lost_before_percent is None or balance.lost_before_s is None:
             return [[label(f"throughput lost: unknown{why}")]]
@@ -190,9 +189,7 @@ def _lost(balance: Balance) -> list[Row]:
         now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
         age = f" ({numbers.age(balance.lost_before_s)} ago; unknown now{now})"
         return [[label("throughput lost: about "), figure(before), label(age)]]
-    if lost < _WORTH_A_FIGURE:
-        return [[figure("<1 %"), label(" of throughput lost")]]
-    return [[label("about "), figure(numbers.percent(lost).strip()), label(" of throughput lost")]]
+    return [[label("about "), figure(balance.lost_words), label(" of throughput lost")]]
 
 
 def _complete(balance: Balance) -> bool:

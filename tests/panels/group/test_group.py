@@ -270,15 +270,16 @@ def test_all_of_it_is_on_the_screen(width: int) -> None:
 
 
 def test_a_limit_that_is_not_met_says_from_where_the_answer_is_yes() -> None:
-    """No row states an inequality that is false, as "0, ≥ 3" would; what else is missing follows a "but"."""
+    """No row states an inequality that is false, as "0, ≥ 3" would; what holds has its sign and reason."""
     shown = traced("shuffle-c64")
     text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, 200, 60))
     for check, _ in answers(shown.balance[0]):
         words = limit_text(check)
-        if not check.within:
-            words = f"needs {words}" if check.code == "enough" else words.replace("≥", "yes from")
+        words = f"needs {words}" if check.code == "enough" else words.replace("≥", "yes from")
         assert f"{value_text(check)}, {words}" in text
-        assert not check.within or check.holds or f"but {check.but}" in text
+        sign = "✓" if check.holds else "?" if check.value is None else "✗"
+        assert f"{sign} {check.question}" in text
+        assert not check.but or check.within is False or check.but in " ".join(text.split())
 
 
 PAIR = ("spark-a", "spark-b")
@@ -346,13 +347,16 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
     balance = group(
         BalanceWord.OSCILLATING,
         BalanceWord.OSCILLATING,
-        lost_unknown="the step time is uncertain",
+        lost_unknown="the servers differ in speed",
         lost_before_percent=29.0,
         lost_before_s=40.0,
     )
     said = [row_text(piece) for piece in verdict_pieces(balance, ())]
-    assert "throughput lost: about 29 % (40 s ago; unknown now: the step time is uncertain)" in said
+    assert "throughput lost: about 29 % (40 s ago; unknown now: the servers differ in speed)" in said
     first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="step time not measured yet")
     assert "throughput lost: unknown (step time not measured yet)" in [
         row_text(piece) for piece in verdict_pieces(first, ())
     ]
+    evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
+    assert "? Does starving cost throughput?" in evidence
+    assert "unknown: step time not measured yet" in evidence

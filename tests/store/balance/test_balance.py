@@ -381,6 +381,10 @@ def test_a_router_that_the_requests_do_not_pass_is_not_blamed() -> None:
     assert balance(last).router is None
     assert balance(last).hint is None
     assert "by its own counts their requests do not pass proxy" in balance(last).reasons
+    assert "· requests do not pass proxy ·" in render(last, 200)
+    assert "no router known" not in "".join(render(one, 200) for one in shown)
+    early = [balance(one) for one in shown if one.at < shown[0].at + 30]
+    assert {one.router for one in early} == {"proxy"}
     assert LimitKind.ROUTER not in {view.limited_by.kind for view in last.backends if view.limited_by}
 
 
