@@ -504,7 +504,10 @@ async def _answer(sampler: Sampler, ranks: RasReader, line: bytes) -> bytes:
 
 
 def _reply(sampler: Sampler, samples: tuple[NodeSample, ...]) -> bytes:
-    return encode(make_reply(sampler.identity, samples, sampler.now(), interval_s=sampler.interval_s))
+    made = make_reply(
+        sampler.identity, samples, sampler.now(), wall_s=time.time(), interval_s=sampler.interval_s
+    )
+    return encode(made)
 
 
 # The reader of one machine for a viewer at the other end of standard input and output.

@@ -263,6 +263,7 @@ class AgentServer(WebServer):
             self._sampler.identity,
             found,
             self._sampler.now(),
+            wall_s=time.time(),
             interval_s=self._sampler.interval_s,
             simulated=self._simulated,
         )

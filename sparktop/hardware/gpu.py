@@ -75,6 +75,7 @@ _NOTES: dict[int | None, str] = {
     NvmlReturn.NO_PERMISSION: "no permission to ask the NVIDIA driver",
     NvmlReturn.LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated: reload it or restart the machine",
 }
+_VBIOS = "nvmlDeviceGetVbiosVersion"
 _NO_DEVICE = "no NVIDIA GPU on this machine"
 
 
@@ -154,6 +155,8 @@ class Nvml:
         """By GPU index: why a GPU that the driver lists does not answer."""
         self.driver: str | None = None
         """The NVIDIA driver's version; None while the library is not open."""
+        self.firmware: str | None = None
+        """VBIOS version of the first GPU; None where it is not reported."""
         self.generation = 0
         """How often the library was opened: GPU handles and cached values are valid until it is opened
         again."""
@@ -266,6 +269,7 @@ class Nvml:
         On failure set `note` and the time of the next attempt.
         """
         self.note, self.driver, self._unknown, self._kept, self.lost = None, None, {}, {}, {}
+        self.firmware = None
         self.generation += 1
         if self._module is None and not has_library():
             self.note = _NOTES[NvmlReturn.LIBRARY_NOT_FOUND]
@@ -305,11 +309,16 @@ class Nvml:
             self.note = _NO_DEVICE
         if self.note is not None:
             self._open_again_at = now + _OPEN_AGAIN_S
+        self.driver = self._version(now, None, "nvmlSystemGetDriverVersion")
+        first = next(iter((self._handles or {}).items()), None)
+        self.firmware = None if first is None else self._version(now, first[0], _VBIOS, first[1])
+
+    def _version(self, now: float, index: int | None, function: str, *args: object) -> str | None:
         try:
-            driver = self.ask(now, None, "nvmlSystemGetDriverVersion")
+            version = self.ask(now, index, function, *args)
         except GpuLostError:
-            driver = None
-        self.driver = clean(driver, 40) if driver else None
+            return None
+        return clean(version, 40) or None if isinstance(version, str) else None
 
     def _load(self) -> NvmlModule:
         """Return the NVML module, imported if needed, and store the exception types that it raises."""
@@ -928,6 +937,11 @@ class GpuReader:
     def driver(self) -> str | None:
         """The NVIDIA driver's version; None while NVML, the driver's library, is not open."""
         return self._nvml.driver
+
+    @property
+    def firmware(self) -> str | None:
+        """VBIOS version of the first GPU; None while NVML is not open, and where it is not reported."""
+        return self._nvml.firmware
 
     def read(self, now: float, machine_bytes: int | None = None, *, has_own_node: bool = False) -> GpuPicture:
         """Return a reading of every GPU at `now` (seconds).

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import parse_int, read_bytes, read_int, read_text
-from sparktop.model.node import LastBoot, NodeIdentity
+from sparktop.model.node import LastBoot, MachineSetup, NodeIdentity
 from sparktop.model.text import clean
 
 # Reads the IP addresses of a machine from /proc/net; they show on which node a backend runs.
@@ -196,20 +196,27 @@ class IdentityReader:
         """
         return self._identity
 
-    def read(self, now: float, *, driver: str | None = None, cpu: str | None = None) -> NodeIdentity:
+    def read(
+        self,
+        now: float,
+        *,
+        driver: str | None = None,
+        cpu: str | None = None,
+        setup: MachineSetup | None = None,
+    ) -> NodeIdentity:
         """Return the identity; host name and addresses are read again once a minute.
 
         `now` is in seconds, `driver` the NVIDIA driver's version, `cpu` the one-line description of the
-        processors.
+        processors, `setup` what has its own reader.
         """
         known = self._identity
         if known is None:
             self._looked_at = now
             found = read_identity(self._root, driver=driver, cpu=cpu)
-            self._identity = replace(found, last_boot=self._last_boot.read())
+            self._identity = replace(found, last_boot=self._last_boot.read(), setup=setup)
             return self._identity
         # When the driver goes away, its last known version is kept.
-        seen = replace(known, driver=driver or known.driver, cpu=cpu or known.cpu)
+        seen = replace(known, driver=driver or known.driver, cpu=cpu or known.cpu, setup=setup or known.setup)
         if seen.last_boot is None and (last := self._last_boot.read()) is not None:
             seen = replace(seen, last_boot=last)
         if self._looked_at is None or not 0 <= now - self._looked_at < _LOOK_AGAIN_S:

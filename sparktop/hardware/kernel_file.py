@@ -167,7 +167,7 @@ def link_bits_per_s(folder: str) -> float | None:
 
     None when speed or width of the link cannot be read.
     """
-    speed = _giga_transfers(read_text(f"{folder}/current_link_speed"))
+    speed = giga_transfers(read_text(f"{folder}/current_link_speed"))
     lanes = read_int(f"{folder}/current_link_width")
     if speed is None or lanes is None or not 0 < lanes <= _WIDTH_MAX:
         return None
@@ -178,7 +178,7 @@ def link_bits_per_s(folder: str) -> float | None:
     return speed * _GIGA * lanes * encoding * _PACKETS_SHARE
 
 
-def _giga_transfers(speed: str | None) -> float | None:
+def giga_transfers(speed: str | None) -> float | None:
     """Parse a link speed such as `32.0 GT/s PCIe` into GT/s; None for other text, such as `Unknown`."""
     fields = (speed or "").split()
     if len(fields) < len(("32.0", "GT/s")) or fields[1] != "GT/s":

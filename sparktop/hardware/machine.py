@@ -15,10 +15,13 @@ from sparktop.hardware.memory import Meminfo, MemoryReader, read_cpuless_nodes, 
 from sparktop.hardware.network import NetworkReader, RdmaReader
 from sparktop.hardware.processes import ContainerReader, ProcessTableReader, WorkloadReader
 from sparktop.hardware.sensors import PowerRailReader, SensorReader
+from sparktop.hardware.setup import SetupReader
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 
 _MILLI = 1000.0
 _SEARCH_AGAIN_S = 60.0
+_ON_GPU = frozenset({"engine core", "worker", "scheduler"})
+"""Roles of an engine's processes that compute, where the driver does not list processes."""
 
 
 class Machine:
@@ -59,6 +62,7 @@ class Machine:
         self._processes = ProcessTableReader(root, containers=containers)
         self._workloads = WorkloadReader(root, containers=containers)
         self._kernel = KernelLogReader(root)
+        self._setup = SetupReader(root)
         self._identity = IdentityReader(root, journal=journal)
 
     @property
@@ -97,7 +101,9 @@ class Machine:
         table = self._processes.read(now) if processes else None
         on_gpu = {process.pid for gpu in picture.gpus for process in gpu.processes or ()}
         workloads = self._workloads.read(now, on_gpu)
-        self._identity.read(now, driver=self._gpu.driver, cpu=self._cpu.line)
+        ranks = [one.pid for one in workloads.processes if one.pid in on_gpu or one.role in _ON_GPU]
+        setup = self._setup.read(now, ranks, gpu_firmware=self._gpu.firmware)
+        self._identity.read(now, driver=self._gpu.driver, cpu=self._cpu.line, setup=setup)
         return NodeSample(
             at=now,
             cpu=cpu,

@@ -277,13 +277,13 @@ class RdmaReader:
         """Find the ports: store place, state and rate of each in `_ports`, packet rates in `_packets`."""
         self._ports_read_at = now
         found = {}
-        for name, device, number in _find_ports(self._class)[:_MOST_PORTS]:
+        for name, device, number in find_ports(self._class)[:_MOST_PORTS]:
             folder = f"{device}/ports/{number}"
             known = self._ports.get(name)
             if known is not None and 0 <= now - known.place_at < _PLACE_AGAIN_S:
                 place, place_at = known.place, known.place_at
             else:
-                place, place_at = _place(device, number), now
+                place, place_at = place_of_port(device, number), now
             up = _is_active(read_text(f"{folder}/state"))
             found[name] = _Port(folder, place, place_at, up, _rate_bits_per_s(read_text(f"{folder}/rate")))
         self._ports = found
@@ -326,7 +326,7 @@ def _sum_up(rates: Mapping[str, float | None]) -> tuple[float | None, Mapping[st
     return sum(errors) if errors else None, moved
 
 
-def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
+def find_ports(folder: Path) -> list[tuple[str, str, str]]:
     """Return (name, device folder, port number) of each port.
 
     The name is that of the device, with the port number appended if the device has several ports.
@@ -341,7 +341,7 @@ def _find_ports(folder: Path) -> list[tuple[str, str, str]]:
     return found
 
 
-def _place(device: str, number: str) -> tuple[float | None, str | None]:
+def place_of_port(device: str, number: str) -> tuple[float | None, str | None]:
     """Return PCIe link rate and network interface of a port.
 
     `device` is the folder of the port's device, and `number` the port's number. The network interface is that

@@ -531,7 +531,8 @@ def place(address: Address) -> str:
 
 Version = tuple[int, int, int]
 
-_LIBRARY = re.compile(rb"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)$", re.MULTILINE)
+LIBRARY = re.compile(rb"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)$", re.MULTILINE)
+"""A line of /proc/PID/maps that names the library."""
 _NAMED = re.compile(r"libnccl\.so\.(\d+)\.(\d+)\.(\d+)$")
 _PACKAGE = re.compile(r"nvidia_nccl_cu\d+-(\d+)\.(\d+)\.(\d+)[^/]*\.dist-info$")
 _WRITTEN = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
@@ -565,10 +566,10 @@ def loaded_nccl(root: Path = Path("/")) -> tuple[LoadedNccl, ...]:
     for name in entries(proc):
         if not name.isdecimal() or len(found) == _MOST_FOUND:
             continue
-        match = _LIBRARY.search(read_bytes(f"{proc}/{name}/maps") or b"")
+        match = LIBRARY.search(read_bytes(f"{proc}/{name}/maps") or b"")
         if match is None:
             continue
-        file = _seen_from_here(proc / name, match[1].decode("utf-8", "replace"))
+        file = seen_from_here(proc / name, match[1].decode("utf-8", "replace"))
         found.append(LoadedNccl(int(name), _version(file, versions), _ras_address(proc / name)))
     return tuple(found)
 
@@ -579,7 +580,7 @@ def parse_version(text: str | None) -> Version | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
-def _seen_from_here(process: Path, path: str) -> Path:
+def seen_from_here(process: Path, path: str) -> Path:
     """Return a path that leads to the file `path` of a process, which may run in a container."""
     inside = process / "root" / path.lstrip("/")
     return inside if _exists(inside) else Path(path)
@@ -600,11 +601,11 @@ def _version(file: Path, known: dict[tuple[int, int], Version | None]) -> Versio
         return _numbers(_NAMED.search(str(file)))
     key = (status.st_dev, status.st_ino)
     if key not in known:
-        known[key] = _from_names(file) or _from_content(file)
+        known[key] = version_by_names(file) or _from_content(file)
     return known[key]
 
 
-def _from_names(file: Path) -> Version | None:
+def version_by_names(file: Path) -> Version | None:
     """Return the version in the name of the file, or of the Python package that the file belongs to."""
     named = _numbers(_NAMED.search(str(file)))
     if named is not None or len(file.parents) <= _PACKAGES:

@@ -366,6 +366,15 @@ class ProcessTable(Struct, frozen=True):
     """Seconds since the table was read: it is read less often than the rest of the sample."""
 
 
+class ClockGap(Struct, frozen=True):
+    """How far a machine's wall clock is ahead of the viewer's, measured over one request and its answer."""
+
+    ahead_s: float
+    """The answer's time less the middle of request and receipt."""
+    error_s: float
+    """The true gap is at most this far from `ahead_s`: half of the time between request and receipt."""
+
+
 class NodeSample(Struct, frozen=True):
     """One sample of a machine: processor, memory, GPUs, network, sensors and processes."""
 
@@ -389,6 +398,8 @@ class NodeSample(Struct, frozen=True):
     """Processes of inference engines; None from an older agent."""
     kernel: KernelLog | None = None
     """What the kernel's log says about endings; None from an older agent."""
+    clock: ClockGap | None = None
+    """None for the viewer's own machine, and from an older agent."""
     missed: tuple[NodeSample, ...] = ()
     """Older samples that arrived with this one and were not seen before, oldest first; empty inside
     `missed`."""
@@ -400,6 +411,82 @@ class MemorySample(Struct, frozen=True):
     at: float
     """Monotonic time in seconds, on the clock of the machine that holds this record."""
     memory: MemoryReading
+
+
+# The set-up of a machine: what an operator chose or a reboot may change, and what machines of one engine
+# should have in common.
+
+UNLIMITED = 1 << 59
+"""Bytes of a limit that is not set."""
+
+
+class Gid(Struct, frozen=True):
+    """An entry in use of an RDMA port's GID table."""
+
+    index: int
+    address: str
+    """IPv4 or IPv6 address."""
+    kind: str | None = None
+    """As the kernel writes it: "RoCE v2", "IB/RoCE v1"."""
+
+
+class Rail(Struct, frozen=True):
+    """An RDMA port and its network interface; whether it is up, and its rate, has `NetworkReading`."""
+
+    name: str
+    """As in `NetworkReading.name`."""
+    netdev: str | None = None
+    link_layer: str | None = None
+    """"Ethernet" (RoCE) or "InfiniBand"."""
+    firmware: str | None = None
+    mtu: int | None = None
+    """Of the network interface, in bytes."""
+    carrier_changes: int | None = None
+    """Times that the link came or went since boot."""
+    lanes: int | None = None
+    """PCIe lanes in use."""
+    lanes_max: int | None = None
+    """PCIe lanes that the device has; its slot may have fewer."""
+    lane_gt_per_s: float | None = None
+    """Speed of each lane."""
+    subnets: tuple[str, ...] = ()
+    """IPv4 networks of the interface, such as "10.0.0.0/24"."""
+    gids: tuple[Gid, ...] | None = None
+    """None where the table cannot be read."""
+
+
+class EngineSetup(Struct, frozen=True):
+    """What a process of an engine on a GPU has loaded, and its limits; None where this user may not read."""
+
+    pid: int
+    nccl: str | None = None
+    """Path of the NCCL library that it has mapped."""
+    nccl_version: str | None = None
+    """From the name of the library or of its package."""
+    nccl_bytes: int | None = None
+    nccl_build: str | None = None
+    """Build ID of the library, in hexadecimal digits."""
+    variables: Mapping[str, str] | None = None
+    """The `NCCL_*` variables of its environment that a list names; never another one."""
+    memlock_bytes: int | None = None
+    """Most memory that it may lock; `UNLIMITED` without a limit."""
+    memory_max_bytes: int | None = None
+    """Limit of its control group; `UNLIMITED` without a limit."""
+
+
+class MachineSetup(Struct, frozen=True):
+    """The set-up of a machine; read about once a minute."""
+
+    bios: str | None = None
+    gpu_firmware: str | None = None
+    """VBIOS version of the first GPU."""
+    kho: str | None = None
+    """Value of `kho=` on the kernel's command line, "" without it; None where that cannot be read."""
+    huge_pages: int | None = None
+    """Reserved huge pages."""
+    rails: tuple[Rail, ...] | None = None
+    """None where the kernel has no RDMA."""
+    engines: tuple[EngineSetup, ...] = ()
 
 
 class NodeIdentity(Struct, frozen=True):
@@ -430,6 +517,8 @@ class NodeIdentity(Struct, frozen=True):
     reader_sha256: str | None = None
     """SHA-256 of the reader that this viewer sent to the machine over ssh, in hexadecimal digits; None where
     an installed sparktop reads it."""
+    setup: MachineSetup | None = None
+    """None from an older agent."""
 
     @property
     def reader_label(self) -> str | None:

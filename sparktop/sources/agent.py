@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sparktop import __version__
 from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.node import ClockGap, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean, reason_of
 from sparktop.net.client import OK, Request, Response, SharedSession
@@ -41,8 +41,9 @@ class NodeReplies:
     Each sample is returned once, in time order.
     """
 
-    def __init__(self) -> None:
-        """Create the state before the first reply."""
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        """Create the state before the first reply; `wall` returns Unix time."""
+        self._wall = wall
         self.identity: NodeIdentity | None = None
         """Identity of the node; replaced by a new object only when a field changed."""
         self.since: float | None = None
@@ -86,11 +87,12 @@ class NodeReplies:
         """
         self.nothing_new = None
         while True:
-            asked_since = self.since
+            asked_since, asked_at = self.since, self._wall()
             reply, received_at = await ask()
+            gap = _clock_gap(reply, asked_at, self._wall())
             sample = self.take(reply, received_at)
             if sample is not None:
-                return sample
+                return replace(sample, clock=gap)
             if self.since != asked_since:
                 continue  # the node restarted: its samples are older than the requested time
             wait_s = self._wait_s(reply)
@@ -136,6 +138,13 @@ class NodeReplies:
             return "the agent answers and has taken no sample yet"
         age_s = max(0.0, reply.monotonic_s - self.since)
         return f"the agent answers, but its newest sample is {age_s:.0f} s old"
+
+
+def _clock_gap(reply: Reply, asked_at: float, answered_at: float) -> ClockGap | None:
+    """Return how far the node's wall clock is ahead, by an answer between two times (Unix) of this one's."""
+    if reply.wall_s is None or answered_at < asked_at:  # this clock was set meanwhile
+        return None
+    return ClockGap(reply.wall_s - (asked_at + answered_at) / 2, (answered_at - asked_at) / 2)
 
 
 SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"

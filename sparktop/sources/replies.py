@@ -104,6 +104,8 @@ class Reply(Struct, frozen=True):
     """Changes with each boot of the machine, which resets `monotonic_s`."""
     monotonic_s: float = 0.0
     """The node's clock at the time of the reply, in seconds."""
+    wall_s: float | None = None
+    """The node's wall clock at that time, as Unix time; None from an older agent."""
     interval_s: float | None = None
     """Current seconds between samples."""
     simulated: bool = False
@@ -132,17 +134,19 @@ def make_reply(
     samples: tuple[NodeSample, ...],
     now: float,
     *,
+    wall_s: float | None = None,
     interval_s: float | None = None,
     simulated: bool = False,
 ) -> Reply:
     """Return a reply with this machine's samples and the version of this sparktop.
 
-    `now` is the current time of the clock that stamps the samples.
+    `now` is the current time of the clock that stamps the samples, `wall_s` that of the wall clock.
     """
     return Reply(
         sparktop=__version__,
         boot_id=identity.boot_id,
         monotonic_s=now,
+        wall_s=wall_s,
         interval_s=interval_s,
         simulated=simulated,
         identity=identity,

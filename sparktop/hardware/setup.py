@@ -1,0 +1,282 @@
+"""The set-up of a machine: BIOS, kernel options, RDMA rails, and what engine processes have loaded."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Address
+from pathlib import Path
+
+from sparktop.hardware.kernel_file import (
+    entries,
+    giga_transfers,
+    parse_int,
+    read_bytes,
+    read_int,
+    read_small,
+    read_text,
+)
+from sparktop.hardware.network import find_ports, place_of_port
+from sparktop.hardware.processes import parse_stat
+from sparktop.hardware.ras import LIBRARY, seen_from_here, version_by_names
+from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, Rail
+from sparktop.model.text import clean
+
+_READ_AGAIN_S = 60.0
+_MOST_RAILS = 16
+_MOST_GIDS = 64
+"""Indexes of a GID table that are read; cards have up to 256, of which the first few are used."""
+_MOST_SUBNETS = 8
+_MOST_ENGINES = 16
+_TRIES = 10
+"""Readings after which a process without the library is taken not to load it any more."""
+_ENVIRON_BYTES = 1 << 18
+"""An environment beyond this is not searched."""
+_ROUTES_BYTES = 1 << 18
+_WORD = 200
+_NAMES = """
+    ALGO BUFFSIZE CROSS_NIC CUMEM_ENABLE DEBUG IB_ADAPTIVE_ROUTING IB_ADDR_FAMILY IB_ADDR_RANGE IB_DISABLE
+    IB_GID_INDEX IB_HCA IB_MERGE_NICS IB_PCI_RELAXED_ORDERING IB_QPS_PER_CONNECTION IB_RETRY_CNT
+    IB_ROCE_VERSION_NUM IB_SL IB_SPLIT_DATA_ON_QPS IB_TC IB_TIMEOUT IGNORE_CPU_AFFINITY MAX_NCHANNELS
+    MIN_NCHANNELS NET NET_GDR_LEVEL NET_PLUGIN NVLS_ENABLE P2P_DISABLE PROTO SHM_DISABLE SOCKET_FAMILY
+    SOCKET_IFNAME SOCKET_NTHREADS TUNER_PLUGIN
+"""
+VARIABLES = frozenset(f"NCCL_{name}" for name in _NAMES.split())
+"""The variables that are read of an environment; no other name or value is kept."""
+
+
+class SetupReader:
+    """Reads the set-up once a minute, and what a process has loaded until that is known."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Read /proc and /sys below `root`."""
+        self._root = root
+        self._read_at: float | None = None
+        self._setup: MachineSetup | None = None
+        self._known: dict[tuple[int, int], tuple[EngineSetup, int]] = {}
+        """By (pid, start): what a process has loaded, and how often it was read."""
+
+    def read(self, now: float, pids: Iterable[int] = (), *, gpu_firmware: str | None = None) -> MachineSetup:
+        """Return the set-up at `now` (seconds); `pids` are the processes of engines on GPUs.
+
+        The same object is returned until something changes.
+        """
+        if self._setup is not None and self._read_at is not None and 0 <= now - self._read_at < _READ_AGAIN_S:
+            return self._setup
+        self._read_at = now
+        found = MachineSetup(
+            _word(f"{self._root}/sys/devices/virtual/dmi/id/bios_version"),
+            gpu_firmware or (self._setup.gpu_firmware if self._setup is not None else None),
+            self._kho(),
+            read_int(f"{self._root}/proc/sys/vm/nr_hugepages"),
+            self._rails(),
+            self._engines(sorted(set(pids))[:_MOST_ENGINES]),
+        )
+        if found != self._setup:
+            self._setup = found
+        return self._setup or found
+
+    def _kho(self) -> str | None:
+        line = read_bytes(f"{self._root}/proc/cmdline")
+        if not line:
+            return None
+        values = [word[4:] for word in line.split() if word.startswith(b"kho=")]
+        return clean(values[-1].decode("utf-8", "replace"), 16) if values else ""
+
+    def _rails(self) -> tuple[Rail, ...] | None:
+        folder = self._root / "sys/class/infiniband"
+        if not folder.is_dir():
+            return None
+        subnets = _subnets((read_bytes(f"{self._root}/proc/net/route") or b"")[:_ROUTES_BYTES])
+        return tuple(self._rail(*port, subnets) for port in find_ports(folder)[:_MOST_RAILS])
+
+    def _rail(self, name: str, device: str, number: str, subnets: dict[str, list[str]]) -> Rail:
+        port = f"{device}/ports/{number}"
+        netdev = place_of_port(device, number)[1]
+        # A name from the card's table must not lead out of the folder of interfaces.
+        interface = None if not netdev or "/" in netdev else f"{self._root}/sys/class/net/{netdev}"
+        return Rail(
+            clean(name, 64),
+            netdev,
+            _word(f"{port}/link_layer"),
+            _word(f"{device}/fw_ver"),
+            None if interface is None else read_int(f"{interface}/mtu"),
+            None if interface is None else read_int(f"{interface}/carrier_changes"),
+            read_int(f"{device}/device/current_link_width"),
+            read_int(f"{device}/device/max_link_width"),
+            giga_transfers(read_text(f"{device}/device/current_link_speed")),
+            tuple(subnets.get(netdev or "", ())[:_MOST_SUBNETS]),
+            _gids(port),
+        )
+
+    def _engines(self, pids: list[int]) -> tuple[EngineSetup, ...]:
+        kept: dict[tuple[int, int], tuple[EngineSetup, int]] = {}
+        for pid in pids:
+            process = parse_stat(pid, read_small(f"{self._root}/proc/{pid}/stat") or b"")
+            if process is None:
+                continue
+            known, tries = self._known.get((pid, process.start), (None, 0))
+            if known is None or (known.nccl is None and tries < _TRIES):
+                known = read_engine(self._root / "proc" / str(pid), self._root)
+            kept[pid, process.start] = known, tries + 1
+        self._known = kept
+        return tuple(setup for setup, _ in kept.values())
+
+
+def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
+    """Read library, variables and limits of the process with the folder `process` in /proc."""
+    match = LIBRARY.search(read_bytes(f"{process}/maps") or b"")
+    path = version = size = build = None
+    if match is not None:
+        path = match[1].decode("utf-8", "replace")
+        file = seen_from_here(process, path)
+        numbers = version_by_names(file)
+        version = None if numbers is None else ".".join(map(str, numbers))
+        size, build = _size_and_build(str(file))
+    return EngineSetup(
+        int(process.name),
+        None if path is None else clean(path, _WORD),
+        version,
+        size,
+        build,
+        read_variables(f"{process}/environ"),
+        _memlock(read_small(f"{process}/limits") or b""),
+        _memory_max(root, read_small(f"{process}/cgroup") or b""),
+    )
+
+
+def read_variables(path: str) -> dict[str, str] | None:
+    """Return the variables in `VARIABLES` of an environment, cleaned; None where it cannot be read."""
+    content = read_bytes(path)
+    if content is None:
+        return None
+    found: dict[str, str] = {}
+    for line in content[:_ENVIRON_BYTES].split(b"\0"):
+        name, equals, value = line[: _WORD * 8].partition(b"=")
+        if equals and name.startswith(b"NCCL_") and (word := name.decode("ascii", "replace")) in VARIABLES:
+            found.setdefault(word, clean(value.decode("utf-8", "replace"), _WORD))
+    return dict(sorted(found.items()))
+
+
+def _word(path: str) -> str | None:
+    text = read_small(path)
+    return None if text is None else clean(text.decode("utf-8", "replace"), 64) or None
+
+
+def _subnets(routes: bytes) -> dict[str, list[str]]:
+    """Return the IPv4 networks of each interface in /proc/net/route: its routes without a gateway.
+
+    Addresses are hexadecimal numbers in the processor's order, which is little-endian on all Sparks.
+    """
+    found: dict[str, list[str]] = {}
+    for line in routes.splitlines()[1:]:
+        fields = line.split()
+        try:
+            name, place, gateway, mask = fields[0], *(int(fields[at], 16) for at in (1, 2, 7))
+            width = mask.bit_count()
+            if gateway or not width:
+                continue
+            network = IPv4Network((struct.pack("<I", place), width), strict=False)
+        except (ValueError, IndexError, struct.error):
+            continue
+        if not network.is_multicast and len(found) < _MOST_SUBNETS * _MOST_RAILS:
+            known = found.setdefault(name.decode("utf-8", "replace"), [])
+            if str(network) not in known:
+                known.append(str(network))
+    return found
+
+
+def _gids(port: str) -> tuple[Gid, ...] | None:
+    """Return the entries in use of a port's GID table; None where it cannot be read."""
+    numbers = sorted(int(name) for name in entries(Path(port) / "gids") if name.isdecimal())[:_MOST_GIDS]
+    found: list[Gid] = []
+    readable = False
+    for index in numbers:
+        text = read_small(f"{port}/gids/{index}")
+        if text is None:
+            continue
+        readable = True
+        try:
+            address = IPv6Address(text.decode("ascii").strip())
+        except ValueError:
+            continue
+        if int(address) and not (address.is_link_local and not int(address) & 0xFFFF_FFFF_FFFF_FFFF):
+            shown = str(address.ipv4_mapped or address)
+            found.append(Gid(index, shown, _word(f"{port}/gid_attrs/types/{index}")))
+    return tuple(found) if readable else None
+
+
+def _memlock(limits: bytes) -> int | None:
+    """Return the soft limit of locked memory in /proc/PID/limits, in bytes."""
+    for line in limits.splitlines():
+        if line.startswith(b"Max locked memory"):
+            words = line[len(b"Max locked memory") :].split()
+            return _limit(words[0]) if words else None
+    return None
+
+
+def _memory_max(root: Path, cgroup: bytes) -> int | None:
+    """Return the memory limit of a process' control group (version 2), in bytes."""
+    path = next((line[3:] for line in cgroup.splitlines() if line.startswith(b"0::/")), None)
+    if path is None or b".." in path:
+        return None
+    text = read_small(f"{root}/sys/fs/cgroup{path.decode('utf-8', 'replace')}/memory.max")
+    return None if text is None else _limit(text.strip())
+
+
+def _limit(word: bytes) -> int | None:
+    if word in {b"unlimited", b"max"}:
+        return UNLIMITED
+    number = parse_int(word)
+    return None if number is None or number < 0 else min(number, UNLIMITED)
+
+
+# The build ID of a library, from the notes of its ELF file (man 5 elf).
+
+_ELF, _SEGMENT, _NOTE = "<16sHHIQQQIHHHHHH", "<IIQQQQQQ", "<III"
+_PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
+_MOST_SEGMENTS, _NOTE_BYTES = 64, 4096
+
+
+def _size_and_build(path: str) -> tuple[int | None, str | None]:
+    """Return size in bytes and build ID of a file; None for what is not known.
+
+    A pipe or device that stands at the path is not opened for reading.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return None, None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            return None, None
+        return status.st_size, _build_id(handle)
+    except (OSError, struct.error, OverflowError):
+        return None, None
+    finally:
+        os.close(handle)
+
+
+def _build_id(handle: int) -> str | None:
+    fields = struct.unpack(_ELF, os.pread(handle, struct.calcsize(_ELF), 0))
+    start, each, count = fields[5], fields[9], fields[10]
+    if not fields[0].startswith(b"\x7fELF\x02\x01") or each != struct.calcsize(_SEGMENT):
+        return None
+    for number in range(min(count, _MOST_SEGMENTS)):
+        segment = os.pread(handle, each, start + number * each)
+        kind, _, offset, _, _, size, *_ = struct.unpack(_SEGMENT, segment)
+        if kind != _PT_NOTE:
+            continue
+        notes = os.pread(handle, min(size, _NOTE_BYTES), offset)
+        at = 0
+        while at + struct.calcsize(_NOTE) <= len(notes):
+            name_size, value_size, note = struct.unpack_from(_NOTE, notes, at)
+            name_at = at + struct.calcsize(_NOTE)
+            value_at = name_at + (name_size + 3) // 4 * 4
+            if note == _NT_GNU_BUILD_ID and notes[name_at : name_at + name_size] == b"GNU\0":
+                return notes[value_at : value_at + min(value_size, 64)].hex() or None
+            at = value_at + (value_size + 3) // 4 * 4
+    return None

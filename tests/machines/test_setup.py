@@ -1,0 +1,194 @@
+"""The set-up of a machine as its reader sees it, in captured trees and in hostile ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sparktop.hardware.setup import SetupReader, read_engine, read_variables
+from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, NodeIdentity
+from sparktop.sources.agent import NodeReplies
+from sparktop.sources.decode import decode
+from sparktop.sources.replies import Reply, encode, make_reply
+from tests.hardware.gb10_root import write
+from tests.machines.trees import PID, PIECE, SECRET, build, cases, read_case, read_machine
+
+
+def setup_of(folder: Path, case: str, machine: str = "spark-1") -> MachineSetup:
+    setup = read_case(folder, case)[machine][0].setup
+    assert setup is not None
+    return setup
+
+
+def test_a_healthy_machine_is_read_whole(tmp_path: Path) -> None:
+    """BIOS, firmware, kernel option, rails with tables and subnets, and the engine's process are read."""
+    setup = setup_of(tmp_path, "healthy-pair")
+    assert (setup.bios, setup.gpu_firmware, setup.kho, setup.huge_pages) == (
+        "5.36_0ACUM018",
+        "9A.0B.18.00.2D",
+        "",
+        0,
+    )
+    assert setup.rails is not None
+    first = next(rail for rail in setup.rails if rail.name == "rocep1s0f0")
+    assert (first.netdev, first.link_layer, first.firmware, first.mtu) == (
+        "enp1s0f0np0",
+        "Ethernet",
+        "28.45.4028",
+        9000,
+    )
+    assert (first.lanes, first.lanes_max, first.lane_gt_per_s, first.carrier_changes) == (4, 4, 32.0, 3)
+    assert first.subnets == ("10.0.1.0/24",)
+    assert first.gids is not None
+    assert first.gids[-1] == Gid(3, "10.0.1.1", "RoCE v2")
+    assert [rail.subnets for rail in setup.rails if rail.name == "rocep1s0f1"] == [()]
+    (engine,) = setup.engines
+    assert engine == EngineSetup(
+        PID,
+        f"/{PIECE}/nvidia/nccl/lib/libnccl.so.2",
+        "2.28.9",
+        140,
+        "00112233",
+        {"NCCL_DEBUG": "WARN", "NCCL_IB_GID_INDEX": "3", "NCCL_IB_HCA": "rocep1s0f0,roceP2p1s0f0"},
+        UNLIMITED,
+        UNLIMITED,
+    )
+
+
+@pytest.mark.parametrize("case", list(cases()))
+def test_every_stored_case_is_read_and_travels(tmp_path: Path, case: str) -> None:
+    """The set-up of each stored machine arrives at a viewer as it was read; a secret is nowhere in it."""
+    for identity, sample in read_case(tmp_path, case).values():
+        line = encode(make_reply(identity, (sample,), 100.0, wall_s=1.0))
+        reply = decode(line)
+        assert reply.identity == identity
+        assert SECRET.encode() not in line
+        assert identity.setup is not None
+
+
+def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+    """Another user's process, a kernel without RDMA and an empty tree give None, and no exception."""
+    (engine,) = setup_of(tmp_path / "a", "no-permission").engines
+    assert engine == EngineSetup(PID, memlock_bytes=UNLIMITED, memory_max_bytes=UNLIMITED)
+    assert setup_of(tmp_path / "b", "no-rdma").rails is None
+    assert SetupReader(tmp_path / "nothing").read(0.0, [1, 2]) == MachineSetup()
+
+
+def test_a_process_in_a_container_is_read_through_its_own_root(tmp_path: Path) -> None:
+    """The driver lists no process, so the title finds it; the library's file is that of the container."""
+    (engine,) = setup_of(tmp_path, "container").engines
+    assert (engine.nccl_version, engine.nccl_build) == ("2.28.9", "00112233")
+
+
+def test_an_old_identity_has_no_setup(tmp_path: Path) -> None:
+    """A reply of an older agent decodes, without a set-up and without a clock."""
+    identity, sample = read_machine(tmp_path)
+    line = encode(make_reply(replace(identity, setup=None), (sample,), 100.0))
+    reply = decode(line.replace(b'"setup":null', b'"unknown":1').replace(b'"wall_s":null,', b""))
+    assert reply.identity.setup is None
+    assert reply.wall_s is None
+    assert NodeIdentity().setup is None
+
+
+async def test_the_gap_of_clocks_is_known_to_half_of_the_way(tmp_path: Path) -> None:
+    """The answer's wall clock is compared with the middle of the request; a clock set back gives no gap."""
+    _, sample = read_machine(tmp_path)
+    times = iter((1000.0, 1000.4, 1001.0, 1000.0))
+    replies = NodeReplies(wall=lambda: next(times))
+    moments = iter((sample.at, sample.at + 1))
+
+    async def ask() -> tuple[Reply, float]:
+        at = next(moments)
+        return make_reply(NodeIdentity(), (replace(sample, at=at),), at, wall_s=1002.2), at
+
+    first = await replies.poll(ask, 1e9, asyncio.sleep)
+    assert first.clock is not None
+    assert first.clock.ahead_s == pytest.approx(2.0)
+    assert first.clock.error_s == pytest.approx(0.2)
+    assert (await replies.poll(ask, 1e9, asyncio.sleep)).clock is None
+
+
+def test_it_is_read_again_after_a_minute_and_kept_until_it_changes(tmp_path: Path) -> None:
+    """Within a minute nothing is read; later the same object is returned until something differs."""
+    build(tmp_path, 1)
+    reader = SetupReader(tmp_path)
+    first = reader.read(0.0, [PID])
+    write(tmp_path, "sys/class/net/enp1s0f0np0/mtu", "1500\n")
+    assert reader.read(59.0, [PID]) is first
+    second = reader.read(61.0, [PID])
+    assert second.rails is not None
+    assert [rail.mtu for rail in second.rails if rail.netdev == "enp1s0f0np0"] == [1500]
+    assert reader.read(125.0, [PID]) is second
+
+
+def test_the_library_is_found_when_it_is_loaded_later(tmp_path: Path) -> None:
+    """A process that still imports has no library; it is looked at again each minute, then no more."""
+    build(tmp_path, 1)
+    maps = (tmp_path / f"proc/{PID}/maps").read_bytes()
+    write(tmp_path, f"proc/{PID}/maps", "")
+    reader = SetupReader(tmp_path)
+    assert reader.read(0.0, [PID]).engines[0].nccl is None
+    write(tmp_path, f"proc/{PID}/maps", maps)
+    assert reader.read(61.0, [PID]).engines[0].nccl_build == "00112233"
+    write(tmp_path, f"proc/{PID}/maps", "")
+    assert reader.read(122.0, [PID]).engines[0].nccl_build == "00112233"
+
+
+def test_maps_of_a_million_lines_and_a_pipe_for_a_library_end(tmp_path: Path) -> None:
+    """A huge map is read up to a limit, and a pipe that stands where the library was does not block."""
+    build(tmp_path, 1)
+    line = "7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \n"
+    write(tmp_path, f"proc/{PID}/maps", line * 1_000_000)
+    engine = read_engine(tmp_path / "proc" / str(PID), tmp_path)
+    assert engine.nccl is None
+    library = f"/{PIECE}/nvidia/nccl/lib/libnccl.so.2"
+    write(tmp_path, f"proc/{PID}/maps", f"f0-f1 r-xp 00000000 00:30 77   {library}\n")
+    place = tmp_path / f"proc/{PID}/root{library}"
+    place.unlink()
+    os.mkfifo(place)
+    engine = read_engine(tmp_path / "proc" / str(PID), tmp_path)
+    assert (engine.nccl, engine.nccl_bytes, engine.nccl_build) == (library, None, None)
+
+
+@given(content=st.binary(max_size=4000))
+def test_no_environment_gives_another_name(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    """Whatever an environment holds, only listed names are returned, with values of a bounded length."""
+    path = tmp_path_factory.mktemp("environ") / "environ"
+    path.write_bytes(
+        b"NCCL_ALGO=" + content + b"\0NCCL_TOKEN=" + SECRET.encode() + b"\0NCCL_NET=" + b"x" * 9000
+    )
+    found = read_variables(str(path))
+    assert found is not None
+    assert SECRET not in str(found)
+    assert all(name.startswith("NCCL_") and len(value) <= 200 for name, value in found.items())
+
+
+@given(content=st.binary(max_size=600), name=st.sampled_from(("gid", "route", "library", "cgroup", "limits")))
+def test_damaged_files_are_no_exception(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
+) -> None:
+    """A file of any bytes in place of a table, a library or a limit gives a set-up that can be sent."""
+    root = build(tmp_path_factory.mktemp("damaged"), 1)
+    library = f"proc/{PID}/root/{PIECE}/nvidia/nccl/lib/libnccl.so.2"
+    path = {
+        "gid": "sys/class/infiniband/rocep1s0f0/ports/1/gids/3",
+        "route": "proc/net/route",
+        "library": library,
+        "cgroup": f"proc/{PID}/cgroup",
+        "limits": f"proc/{PID}/limits",
+    }[name]
+    if name == "library":
+        content = (root / library).read_bytes()[:70] + content
+    write(root, path, b"Iface\n" + content if name == "route" else content)
+    setup = SetupReader(root).read(0.0, [PID])
+    reply = decode(encode(make_reply(NodeIdentity(setup=setup), (), 1.0)))
+    assert reply.identity.setup == setup
+    for rail in setup.rails or ():
+        assert all(ip_address(gid.address) for gid in rail.gids or ())
