@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 UNHUNG := timeout 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install uninstall bundle fuzz demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme lock clean FORCE
+.PHONY: help venv install uninstall bundle release fuzz demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme lock clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ uninstall: ## remove what make install made
 
 bundle: $(VENV)/.dev ## one executable file in dist/, for this machine or ARCH=aarch64, Python FOR=3.12
 	$(UNHUNG) $(BIN)/python scripts/bundle.py $(if $(ARCH),--arch $(ARCH)) $(if $(FOR),--python $(FOR))
+
+release: $(VENV)/.dev ## for both architectures in dist/: the executable file and the .deb for Ubuntu 24.04
+	for arch in x86_64 aarch64; do $(UNHUNG) $(BIN)/python scripts/bundle.py --arch $$arch --python 3.12 --deb || exit; done
 
 fuzz: $(VENV)/.dev ## random keys, clicks and resizes on the demo for SECONDS=60, from SEED=1
 	$(BIN)/python -m tests.ui.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)

@@ -1,5 +1,9 @@
 """Build sparktop and its dependencies as one executable file, from wheels only, for this machine or others.
 
+`--deb` also builds a package for Ubuntu 24.04 (Python 3.12) or another Debian: the program below
+/usr/lib/sparktop, manual pages, completions, and the systemd units of agent, export, record and serve, none
+of them enabled.
+
 The file needs only Python, in the version that it was built for, so it also runs on a machine without a
 network. `--check` only shows that each package has a wheel.
 
@@ -10,7 +14,9 @@ newer, which all systems of a Spark have; a package with newer tags only would n
 from __future__ import annotations
 
 import argparse
+import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,6 +44,35 @@ here = os.uname().machine
 if here != "{arch}":
     sys.exit("sparktop: this file was built for {arch}; build one for this machine: make bundle ARCH=" + here)
 """
+
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+SERVICES = ("agent", "export", "record", "serve")
+LIBRARY = "usr/lib/sparktop"
+PROGRAM = """\
+#!/usr/bin/python{version}
+import sys
+
+sys.path.insert(0, __file__.rpartition("/bin/")[0] + "/lib/sparktop")
+from sparktop.cli import program
+
+sys.exit(program())
+"""
+CONTROL = """\
+Package: sparktop
+Version: {number}
+Architecture: {arch}
+Maintainer: The sparktop authors <none@example.invalid>
+Depends: python{version}
+Recommends: openssh-client
+Section: admin
+Priority: optional
+Installed-Size: {kib}
+Description: monitor for LLM servers and the machines they run on
+ Shows engines (vLLM and others), routers and NVIDIA GPUs live in a terminal,
+ measures them under load, records and reports.
+"""
+AFTER_INSTALLATION = "#!/bin/sh\npython{version} -m compileall -q /{library} || true\n"
+BEFORE_REMOVAL = "#!/bin/sh\nfind /{library} -name __pycache__ -prune -exec rm -rf {{}} +\n"
 
 
 def markers(arch: str, version: str) -> dict[str, str]:
@@ -102,8 +137,8 @@ def run(*command: str | Path) -> None:
         sys.exit(f"bundle: {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
-def build(arch: str, version: str, output: Path) -> None:
-    """Build the executable file for a target, write it to `output` and print its size."""
+def build(arch: str, version: str, output: Path, *, with_deb: bool) -> None:
+    """Build the executable file for a target, and `with_deb` the package beside it; print their sizes."""
     major, minor = version.split(".")
     with tempfile.TemporaryDirectory(prefix="sparktop-bundle-") as folder:
         away = Path(folder)
@@ -126,8 +161,57 @@ def build(arch: str, version: str, output: Path) -> None:
         ]
         words += ["--python", "/usr/bin/env python3", "--root", UNPACKED]
         run(shiv, *words, "--compressed", "--reproducible", "--extend-pythonpath", "--output-file", output)
-    size_mib = output.stat().st_size / 2**20
-    print(f"{output}: {size_mib:.1f} MiB, for Python {version} on {arch}, {packages + 1} packages inside")
+        made = [output]
+        if with_deb:
+            number = wheel.name.split("-")[1]
+            made.append(build_deb(site, number, arch, version, output.parent))
+    for path in made:
+        size_mib = path.stat().st_size / 2**20
+        print(f"{path}: {size_mib:.1f} MiB, for Python {version} on {arch}, {packages + 1} packages inside")
+
+
+def build_deb(site: Path, number: str, arch: str, version: str, folder: Path) -> Path:
+    """Build the .deb of release `number` from `site`, the folder of all packages; return its path."""
+    with tempfile.TemporaryDirectory(prefix="sparktop-deb-") as away:
+        tree = Path(away)
+        shutil.copytree(site, tree / LIBRARY, ignore=shutil.ignore_patterns("bin", "share"))
+        run(sys.executable, ROOT / "scripts" / "manuals.py", tree / "usr")
+        zsh = tree / "usr/share/zsh"
+        (zsh / "site-functions").rename(zsh / "vendor-completions")  # Debian's place for them
+        write(tree / "usr/bin/sparktop", PROGRAM.format(version=version), mode=0o755)
+        write(tree / "usr/share/doc/sparktop/copyright", (ROOT / "LICENSE").read_text("utf-8"))
+        for service in SERVICES:
+            write(tree / f"usr/lib/systemd/system/sparktop-{service}.service", unit(service))
+        kib = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file()) // 1024
+        facts = {"number": number, "arch": DEBIAN[arch], "version": version, "kib": kib}
+        write(tree / "DEBIAN/control", CONTROL.format(**facts))
+        write(
+            tree / "DEBIAN/postinst", AFTER_INSTALLATION.format(version=version, library=LIBRARY), mode=0o755
+        )
+        write(tree / "DEBIAN/prerm", BEFORE_REMOVAL.format(library=LIBRARY), mode=0o755)
+        path = folder / f"sparktop_{number}_{DEBIAN[arch]}.deb"
+        run("chmod", "-R", "go+rX,go-w", tree)
+        run("dpkg-deb", "-Zgzip", "--root-owner-group", "--build", tree, path)
+    return path
+
+
+def write(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Write a file of the package."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    path.chmod(mode)
+
+
+def unit(service: str) -> str:
+    """Return the systemd unit that the command itself prints where the package has it."""
+    started = f"import sys; sys.argv = ['/usr/bin/sparktop', {service!r}, '--systemd-unit']"
+    words = (sys.executable, "-c", f"{started}; from sparktop.cli import program; program()")
+    env = {**os.environ, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+    )
+    lines = done.stdout.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("# sparktop "))  # how it is printed
 
 
 def main() -> None:
@@ -139,6 +223,7 @@ def main() -> None:
         "--python", metavar="X.Y", help=f"of the target (default: {here} here, 3.12 elsewhere)"
     )
     parser.add_argument("--output", type=Path, help="default: dist/sparktop-ARCH.pyz")
+    parser.add_argument("--deb", action="store_true", help="also build a .deb beside it (needs dpkg-deb)")
     parser.add_argument("--check", action="store_true", help="only show that every dependency has a wheel")
     arguments = parser.parse_args()
     if arguments.check:
@@ -148,7 +233,8 @@ def main() -> None:
             print(f"{arguments.arch}, Python {version}: {packages} packages, all from wheels")
         return
     version = arguments.python or (here if arguments.arch == platform.machine() else "3.12")
-    build(arguments.arch, version, arguments.output or ROOT / "dist" / f"sparktop-{arguments.arch}.pyz")
+    output = arguments.output or ROOT / "dist" / f"sparktop-{arguments.arch}.pyz"
+    build(arguments.arch, version, output, with_deb=arguments.deb)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -175,16 +176,36 @@ def check_bundle(away: Path) -> None:
     """Build the executable file and run it without any site-packages."""
     bundle, home = away / "sparktop.pyz", away / "bundle home"
     home.mkdir()
-    print(
-        run(
-            sys.executable, ROOT / "scripts" / "bundle.py", "--output", bundle, cwd=away, timeout_s=INSTALL_S
-        ).strip()
-    )
+    has_dpkg = shutil.which("dpkg-deb") is not None
+    words: list[str | Path] = [ROOT / "scripts" / "bundle.py", "--output", bundle]
+    words += ["--deb"] if has_dpkg else []
+    print(run(sys.executable, *words, cwd=away, timeout_s=INSTALL_S).strip())
     shown = run(sys.executable, "-S", "-E", "-s", bundle, "--help", cwd=away, home=home)
     expect("the bundle's --help says no usage", holds="usage: sparktop" in shown)
     listed = run(bundle, "themes", cwd=away, home=home)
     expect("the bundle lists no themes", holds=len(listed.splitlines()) > 1)
     check_reader(run(bundle, "agent", "--print-bundle", "--digest", cwd=away, home=home))
+    if has_dpkg:
+        check_deb(away)
+
+
+def check_deb(away: Path) -> None:
+    """Unpack the .deb into an empty root and run it there without any site-packages."""
+    (package,), root = away.glob("*.deb"), away / "root"
+    run("dpkg-deb", "-x", package, root, cwd=away)
+    words = (sys.executable, "-S", "-E", "-s", root / "usr/bin/sparktop")
+    expect("the .deb lists no themes", holds=len(run(*words, "themes", cwd=away).splitlines()) > 1)
+    check_reader(run(*words, "agent", "--print-bundle", "--digest", cwd=away))
+    units = {path.stem for path in (root / "usr/lib/systemd/system").glob("*.service")}
+    wanted = {"sparktop-agent", "sparktop-export", "sparktop-record", "sparktop-serve"}
+    expect(f"the .deb has the units {sorted(units)}", holds=units == wanted)
+    starts = {
+        line.split()[0]
+        for path in root.rglob("*.service")
+        for line in path.read_text("utf-8").splitlines()
+        if line.startswith("ExecStart=")
+    }
+    expect(f"its units start {starts}", holds=starts == {"ExecStart=/usr/bin/sparktop"})
 
 
 def check_reader(digest: str) -> None:
