@@ -45,6 +45,7 @@ PLAYED = (
     "slow-start",
     "memory",
     "pd-fault",
+    "orphan",
     "kv-starved",
     "reboot",
     "tp2",

@@ -8,7 +8,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from sparktop.model.node import GpuReading, NodeIdentity
+from sparktop.model.node import GpuReading, NodeIdentity, Workload, Workloads
 from sparktop.model.router import Deployment
 from sparktop.model.snapshot import EngineProcess
 from sparktop.model.targets import BackendTarget, NodeTarget
@@ -208,6 +208,29 @@ def matched(
         sure = len(mine) == 1 and None not in engines.values()
         known.append(EngineProcess(one.pid, one.name, one.engine, mine[0] if sure else None))
     return tuple(known)
+
+
+def server_process(url: str, engine: str | None, loads: Workloads, *, alone: bool) -> Workload | None:
+    """Return the process of a server on a machine: by the port of its URL, else the only one there.
+
+    `engine` is the server's engine, None if unknown; `alone` says whether no other server is watched there.
+    """
+    known = engine if engine != "openai" else None
+    servers = [one for one in loads.processes if one.role == "server" and known in {None, one.engine}]
+    port = port_of(url)
+    exact = [one for one in servers if one.port == port]
+    if len(exact) == 1:
+        return exact[0]
+    # In a container, a server's port can differ from the one that is forwarded to it.
+    return servers[0] if alone and len(servers) == 1 and (servers[0].container or port is None) else None
+
+
+def port_of(url: str) -> int | None:
+    """Return the port that a URL names; None without one."""
+    try:
+        return urlsplit(url).port
+    except ValueError:
+        return None
 
 
 def _nodes_by_host(nodes: Iterable[Machine]) -> dict[str, set[str]]:

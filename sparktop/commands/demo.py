@@ -23,6 +23,7 @@ SCENARIOS = {
     "slow-start": "the first server loads its model for 80 s every two and a half minutes",
     "reboot": "the first machine runs out of memory, reboots and loads its model again",
     "pd-fault": "a power-delivery fault pins the second machine's clock",
+    "orphan": "an engine process of an earlier server holds 9 GiB of the second machine",
     "lanes": "each server has two data-parallel ranks; the load of the first one's swings between them",
     "tp2": "each server spans two machines",
     "topologies": "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",

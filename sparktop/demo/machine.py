@@ -132,7 +132,7 @@ MOST_LEAK_BYTES = 18 * _GIB
 ENGINE_BYTES = 83 * _GIB
 """GPU memory of an engine: 57 GiB of weights and 26 GiB of KV pool, allocated at its start."""
 _TABLE_EVERY_S = 5.0
-_ENGINE_PID, _DISPLAY_PID = ENGINE_PID, 1811
+_ENGINE_PID, _DISPLAY_PID, _ORPHAN_PID = ENGINE_PID, 1811, 3377
 _DISPLAY_BYTES = 43 * _MIB
 
 
@@ -149,6 +149,8 @@ class Machine(Struct, frozen=True):
     leak_bytes_per_s: float = 0.0
     """Rate at which a simulated program other than the engine allocates memory."""
     leak_most_bytes: int = MOST_LEAK_BYTES
+    orphan_bytes: int = 0
+    """GPU memory of an engine process that is left of an earlier server; 0 without one."""
     leak_from_s: float = 0.0
     """Time (seconds of the samples' clock) from which the program behind `leak_bytes_per_s` allocates
     memory."""
@@ -231,6 +233,7 @@ def _gpu(condition: Condition, wave: float, machine: Machine) -> GpuReading:
     slowed = condition.throttled_share > 0
     display = GpuProcess(_DISPLAY_PID, "Xorg", _DISPLAY_BYTES, "graphics")
     engine = GpuProcess(_ENGINE_PID, machine.engine, condition.engine_bytes, "compute")
+    orphan = GpuProcess(_ORPHAN_PID, "VLLM::EngineCore", machine.orphan_bytes, "compute")
     return GpuReading(
         index=0,
         name="NVIDIA GB10",
@@ -248,7 +251,7 @@ def _gpu(condition: Condition, wave: float, machine: Machine) -> GpuReading:
             "hardware thermal": 0.0,
             "hardware power brake": 0.0,
         },
-        processes=(engine, display) if condition.engine_bytes else (display,),
+        processes=tuple(one for one in (engine, orphan, display) if one.memory_bytes),
     )
 
 
@@ -278,10 +281,11 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
         machine.leak_most_bytes, max(0, round(machine.leak_bytes_per_s * (at - machine.leak_from_s)))
     )
     available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
+    available -= machine.orphan_bytes
     cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB
     # Under pressure, the kernel reclaims page cache first.
     cache = min(9 * _GIB + round(0.4 * _GIB * math.sin(at / 40)), available - cma_free - _GIB // 2)
-    gpu = condition.engine_bytes + _DISPLAY_BYTES
+    gpu = condition.engine_bytes + machine.orphan_bytes + _DISPLAY_BYTES
     free = available - cache - cma_free
     programs = _TOTAL_BYTES - gpu - cache - cma - other - cma_free - free
     sizes: Mapping[str, int] = {
@@ -393,7 +397,11 @@ def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
         return Workloads((), compilers, 0.0)
     own = condition.engine_cpu_percent
     percent = 12 + 88 * condition.busy if own is None else own
-    return workloads_at(at, machine.rank, round(percent, 1), age_s=condition.age_s, compilers=compilers)
+    found = workloads_at(at, machine.rank, round(percent, 1), age_s=condition.age_s, compilers=compilers)
+    if not machine.orphan_bytes:
+        return found
+    left = Workload(_ORPHAN_PID, "vllm", "engine core", age_s=2 * _AGE_S + at, cpu_percent=0.0, adopted=True)
+    return replace(found, processes=(left, *found.processes))
 
 
 def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:

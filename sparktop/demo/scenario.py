@@ -240,6 +240,12 @@ SCENARIOS = {
             machines={1: Machine(slow_clock=True)},
         ),
         Scenario(
+            "orphan",
+            strategy="simple-shuffle",
+            spread=0.5,
+            machines={1: Machine(orphan_bytes=9 * _GIB)},
+        ),
+        Scenario(
             "lanes",
             spread=0.5,
             lanes=2,

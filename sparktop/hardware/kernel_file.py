@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 _CHUNK = 65536
 _SMALL = 4096
-_ENOUGH = 4 * 1024 * 1024
+ENOUGH = 4 * 1024 * 1024
 """Most bytes read of one file; /proc/stat of a machine with hundreds of cores is far smaller."""
 
 
@@ -26,7 +26,7 @@ def read_bytes(path: str) -> bytes | None:
     try:
         parts: list[bytes] = []
         size = 0
-        while size < _ENOUGH and (part := os.read(handle, _CHUNK)):
+        while size < ENOUGH and (part := os.read(handle, _CHUNK)):
             parts.append(part)
             size += len(part)
     except OSError:

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,8 +19,17 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.hardware.kernel_file import entries, parse_int, read_bytes, read_small
-from sparktop.model.node import COMPILERS, ProcessReading, ProcessTable, Workload, Workloads
+from sparktop.hardware.kernel_file import ENOUGH, entries, parse_int, read_bytes, read_small
+from sparktop.model.node import (
+    COMPILERS,
+    MOST_CLIENTS,
+    ProcessReading,
+    ProcessTable,
+    Sockets,
+    Workload,
+    Workloads,
+    end_marks,
+)
 from sparktop.model.text import clean
 
 # The file /proc/PID/stat of a process: name, parent, processor time, start and memory.
@@ -565,6 +575,62 @@ def _sum(folder: Path) -> int | None:
     return next((sizes[suffix] for suffix in _WEIGHTS if suffix in sizes), None)
 
 
+# The TCP connections of a server, as the kernel lists them for its network namespace: /proc/PID/net/tcp and
+# tcp6, which any user may read of any process that it can see.
+
+_ESTABLISHED, _CLOSE_WAIT, _LISTEN = b"01", b"08", b"0A"
+"""States of include/net/tcp_states.h."""
+_INODE = 5
+"""Index of a socket's inode in the fields after its state."""
+
+
+def read_sockets(proc: str, pid: int, port: int, *, contained: bool) -> Sockets | None:
+    """Return the connections at the port `port` of the server `pid`; None if they cannot be seen.
+
+    That is also so where nothing listens there: the server is reached by another port, or by a Unix socket.
+    `contained` says whether it runs in a container, which may have a network namespace of its own.
+    """
+    found = _at_port(f"{proc}/{pid}/net", port)
+    listening = {inode for state, _, _, inode in found or () if state == _LISTEN}
+    if found is None or not listening:
+        return None
+    here = _at_port(f"{proc}/net", port) if contained else None
+    clients = [end_marks(host, number) for state, host, number, _ in found if state == _ESTABLISHED]
+    return Sockets(
+        tuple(clients[:MOST_CLIENTS]),
+        sum(state == _CLOSE_WAIT for state, *_ in found),
+        contained and listening.isdisjoint(inode for *_, inode in here or ()),
+    )
+
+
+def _at_port(folder: str, port: int) -> list[tuple[bytes, str, int, bytes]] | None:
+    """Return (state, other end's host and port, inode) of each TCP socket at a local port; None: unknown."""
+    wanted = re.compile(
+        rb"^ *\d+: [0-9A-F]+:%04X ([0-9A-F]+):([0-9A-F]{4}) ([0-9A-F]{2}) (.*)$" % port, re.MULTILINE
+    )
+    found: list[tuple[bytes, str, int, bytes]] = []
+    for name in ("tcp", "tcp6"):
+        content = read_bytes(f"{folder}/{name}")
+        if content is None and name == "tcp6":  # without IPv6
+            continue
+        if content is None or len(content) >= ENOUGH:
+            return None
+        for host, number, state, rest in wanted.findall(content):
+            fields = rest.split(None, _INODE + 1)
+            if len(host) in {8, 32} and len(fields) > _INODE:
+                found.append((state, _host_of(host), int(number, 16), fields[_INODE]))
+    return found
+
+
+def _host_of(digits: bytes) -> str:
+    """Return the address that the kernel writes as hexadecimal words of 32 bits in its own byte order."""
+    words = [
+        int(digits[place : place + 8], 16).to_bytes(4, sys.byteorder) for place in range(0, len(digits), 8)
+    ]
+    packed = b"".join(words)
+    return socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)
+
+
 # Finds the processes of inference engines at little cost: only new processes are read.
 #
 # The list of process IDs takes 0.1 ms; a command line takes 8 µs. So every few seconds the IDs are listed,
@@ -586,6 +652,14 @@ started meanwhile, and of one that may become an engine's."""
 _WORKLOADS_MOST = 64
 """Upper limit of workloads in a sample."""
 _NOT_ENGINE = Title("", "")
+_PARTS = frozenset({"engine core", "worker", "worker, loading", "scheduler", "detokenizer", "runner"})
+"""Roles of processes that serve nobody by themselves."""
+_REAPERS = frozenset(
+    b"systemd init tini docker-init dumb-init catatonit conmon containerd-shim s6-svscan sleep tail sh bash "
+    b"dash zsh fish".split()
+)
+"""Names of processes that become the parent of those whose own has ended, and that start no part of an engine
+but its server."""
 
 
 class _Seen(Struct):
@@ -665,7 +739,8 @@ class WorkloadReader:
         if len(found) < len(before):
             self._ended_at = now
         self._used = {one.pid: self._used[one.pid] for one in found if one.pid in self._used}
-        workloads = tuple(self._workload(process, now) for process in found)
+        by_pid = {process.pid: process for process in found}
+        workloads = tuple(self._workload(process, now, by_pid) for process in found)
         self._workloads = Workloads(
             _with_servers(workloads, {process.pid: process.parent for process in found}),
             self._compilers,
@@ -723,7 +798,23 @@ class WorkloadReader:
         content = read_small(f"{self._proc}/{pid}/stat")
         return None if content is None else parse_stat(pid, content)
 
-    def _workload(self, process: Process, now: float) -> Workload:
+    def _is_adopted(self, process: Process, by_pid: Mapping[int, Process]) -> bool | None:
+        """Return whether an init process is the parent of an engine's process, or of the engine's first.
+
+        None if one of its ancestors can be a server.
+        """
+        first = process
+        for _ in range(8):
+            parent, seen = by_pid.get(first.parent), self._seen.get(first.parent)
+            if parent is None or seen is None or seen.title is None:
+                break
+            if seen.title.role not in _PARTS:
+                return None
+            first = parent
+        parent = self._stat(first.parent) if first.parent else None
+        return None if parent is None else parent.comm in _REAPERS
+
+    def _workload(self, process: Process, now: float, by_pid: Mapping[int, Process]) -> Workload:
         pid = process.pid
         seen = self._seen.get(pid)
         title = (seen.title if seen is not None else None) or _NOT_ENGINE
@@ -736,6 +827,9 @@ class WorkloadReader:
         may_read_io = used is None or used.start != process.start or used.may_read_io
         read_bytes = self._read_bytes(pid) if may_read_io else None
         self._used[pid] = _Use(process.start, process.ticks, now, read_bytes is not None)
+        sockets = None
+        if title.role == "server" and title.port is not None:
+            sockets = read_sockets(self._proc, pid, title.port, contained=container is not None)
         return Workload(
             pid,
             title.engine or None,
@@ -752,6 +846,8 @@ class WorkloadReader:
             read_bytes,
             self._checkpoints.find(pid, process.start, title.path),
             self._containers.oom_kills(pid, process.start) if title.engine else None,
+            sockets,
+            self._is_adopted(process, by_pid) if title.role in _PARTS else None,
         )
 
     def _read_bytes(self, pid: int) -> int | None:

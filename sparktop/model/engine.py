@@ -171,6 +171,8 @@ class EngineSample(Struct, frozen=True):
     """Seconds that phases of the server's start took, by their names on the page; empty without them."""
     cache_age_s: float | None = None
     """Seconds for which a cache has held the page (the header `Age`); None where no cache says so."""
+    client: tuple[int, int] | None = None
+    """`end_marks` of this program's end of the connection that the page came by; None where unknown."""
     page: bytes | None = None
     """The answer that the sample was read from, decompressed, for a recording; None where there was none."""
 

@@ -42,6 +42,8 @@ ALERT_KINDS = (
     "oscillating",
     "starved",
     "uneven",
+    "for-nobody",
+    "orphaned-engine",
 )
 """The kinds of alerts, which are the last parts of their ids (see `Event.kind`)."""
 

@@ -198,7 +198,18 @@ RANKS: Mapping[RanksWord, Explained] = {
 }
 """What NCCL reports about the ranks of an engine."""
 
-FINDINGS: Mapping[str, Explained] = {}
+FINDINGS: Mapping[str, Explained] = {
+    "for-nobody": Explained(
+        "requests have run for 30 s, none has finished, and nobody is connected to the server's port (or all "
+        "are on the machine of a router that has none in flight): their clients have hung up, unless they "
+        "run in the background",
+        "update a server that does not abort them; limit max_tokens",
+    ),
+    "orphaned-engine": Explained(
+        "a process of an engine has held GPU memory for a minute after the server that started it ended",
+        "kill it",
+    ),
+}
 """What rules find about a server or a machine apart from its state, by kind."""
 
 ALERTS: Mapping[str, Explained] = {

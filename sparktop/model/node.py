@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from zlib import crc32
 
 from msgspec import Struct, field
 
@@ -54,6 +55,29 @@ COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
 """Names of the programs that compile kernels for an engine."""
 
 
+def end_marks(host: str, port: int) -> tuple[int, int]:
+    """Return marks (CRC-32) of a host and of host and port: an end of a connection, without its address.
+
+    An IPv4 address has the same marks when it is written as an IPv6 one.
+    """
+    plain = host.partition("%")[0].removeprefix("::ffff:")
+    return crc32(plain.encode()), crc32(f"{plain} {port}".encode())
+
+
+class Sockets(Struct, frozen=True):
+    """The TCP connections at the port on which a server listens, in the server's own network namespace."""
+
+    clients: tuple[tuple[int, int], ...] = ()
+    """`end_marks` of the other end of each established connection, at most `MOST_CLIENTS`."""
+    hung_up: int = 0
+    """Connections that the client has closed, and the server has not yet."""
+    bridged: bool = False
+    """Whether the namespace is not the reader's: the server's port can be another one outside."""
+
+
+MOST_CLIENTS = 32
+
+
 class Workload(Struct, frozen=True):
     """A process of an inference engine, or another process that holds GPU memory."""
 
@@ -86,6 +110,11 @@ class Workload(Struct, frozen=True):
     """Size of the files with the model's weights; only of a server whose folder the reader may list."""
     oom_kills: int | None = None
     """Processes of its container that the kernel has killed for lack of memory; None outside of one."""
+    sockets: Sockets | None = None
+    """Only of a server's own process; None where it does not listen on `port`, or that cannot be seen."""
+    adopted: bool | None = None
+    """Whether the process that started its engine has ended, so that an init process is its parent now; None
+    where that is unknown."""
 
     @property
     def about(self) -> str:

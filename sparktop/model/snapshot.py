@@ -404,6 +404,8 @@ class BackendView(Struct, frozen=True, eq=False):
     limited_by: Limit | None = None
     """What holds the server back; None while that is not judged."""
     findings: tuple[Finding, ...] = ()
+    client: tuple[int, int] | None = None
+    """As in `EngineSample`."""
     in_sweep: bool = False
     """Whether a sweep of this program loads the server, on purpose."""
     restarts: int = 0  # since the first sample

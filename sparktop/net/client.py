@@ -13,6 +13,8 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -38,6 +40,10 @@ from sparktop.net.failure import (
     timeout_error,
 )
 
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
+
 OK = 200
 _KEPT_ALIVE_S = 120.0
 """Seconds that an idle connection is kept, longer than usual poll intervals; servers may close it earlier."""
@@ -56,6 +62,8 @@ _KEPT_IN_QUERIES = "%/:=&?~+!$,;'@()*[]-._"
 _TLS_ALERT, _SHOWN_TLS_ALERT = b"\x15\x03\x03", rb"\x15\x03"
 """How a TLS alert begins, and how aiohttp shows it in messages."""
 
+_end: ContextVar[tuple[str, int] | None] = ContextVar("_end", default=None)
+"""(host, port) of this program's end of the connection that the present task used last."""
 _sockets: WeakSet[socket.socket] = WeakSet()
 """Sockets of all connections of this program."""
 
@@ -88,6 +96,8 @@ class Response(Struct, frozen=True):
     """When the headers arrived, in seconds on the caller's clock."""
     headers: Mapping[str, str]
     """By name of any case."""
+    end: tuple[str, int] | None = None
+    """(host, port) of this program's end of the connection."""
 
 
 class Answer(Struct, frozen=True):
@@ -100,6 +110,8 @@ class Answer(Struct, frozen=True):
     """Milliseconds from the request to the last byte."""
     age_s: float | None = None
     """Seconds for which a cache has held it (the Age header); None where no cache says so."""
+    end: tuple[str, int] | None = None
+    """(host, port) of this program's end of the connection."""
 
 
 class SharedSession:
@@ -181,7 +193,7 @@ class SharedSession:
                     raise collector.too_large()
                 async for chunk in response.content.iter_any():
                     collector.feed(chunk)
-                return Response(response.status, collector.finish(), at, response.headers)
+                return Response(response.status, collector.finish(), at, response.headers, _end.get())
         except aiohttp.ConnectionTimeoutError as error:
             raise timeout_error(where, _CONNECT_S, answering=False, body_bytes=0) from forget_frames(error)
         except TimeoutError as error:
@@ -198,7 +210,7 @@ class SharedSession:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
+                connector=_Connector(
                     limit=0,
                     keepalive_timeout=_KEPT_ALIVE_S,
                     resolver=self._resolver,
@@ -234,7 +246,24 @@ async def fetch(
         )
     age = response.headers.get("Age", "").strip()
     is_age = age.isascii() and age.isdigit() and len(age) <= _AGE_DIGITS
-    return Answer(response.body, response.at, (clock() - began) * 1000, float(age) if is_age else None)
+    age_s = float(age) if is_age else None
+    return Answer(response.body, response.at, (clock() - began) * 1000, age_s, response.end)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Notes in `_end` which connection each request gets."""
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - as the base class has it
+    ) -> Connection:
+        """Return a connection for a request; parameters as of the base class."""
+        found = await super().connect(req, traces, timeout)
+        name = found.transport.get_extra_info("sockname") if found.transport is not None else None
+        _end.set((name[0], name[1]) if isinstance(name, tuple) else None)
+        return found
 
 
 class _Resolver(AbstractResolver):

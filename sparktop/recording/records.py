@@ -145,6 +145,8 @@ def _reading_record(
         fields |= {"engine": reading.engine, "at": reading.at}
         if reading.answer_ms is not None:
             fields["answer_ms"] = reading.answer_ms
+        if reading.client is not None:
+            fields["client"] = list(reading.client)
         return Record(Kind.PAGE, instant, key.label, fields, reading.page)
     kind = _READINGS[type(reading)]
     body = json_line(reading)
@@ -264,8 +266,13 @@ def _page(record: Record) -> Call:
     try:
         answer_ms, key = _number(fields.get("answer_ms")), _key(record)
         sample = read_page(record.body, at=at, engine=engine, answer_ms=answer_ms)
+        client = fields.get("client")
+        if client is not None:
+            sample = replace(sample, client=msgspec.convert(client, tuple[int, int]))
     except PageError as error:
         raise RecordError(f"a page that cannot be read: {clean(error.message, _TEXT)}") from None
+    except msgspec.ValidationError:
+        raise RecordError("a page whose client is not two numbers") from None
     return Call(Change.ACCEPT, (key, sample, _number(fields.get("took_ms"))))
 
 

@@ -87,12 +87,25 @@ _ALWAYS = ("external_cache_hit_percent", "media_cache_hit_percent")
 """Names in `COUNTER_FIGURES` that each backend has as keys; the others are in "also_reported" if known."""
 
 
+_ELSEWHERE = ("counter_figures", "finished", "spec_accept_by_position", *_COUNTERS, *_LATENCIES)
+"""Fields of a backend that are written under other keys."""
+
+
 def _backend(view: BackendView) -> dict[str, object]:
     figures = view.counter_figures
     progress = view.progress
-    left_out = ("history", "load", "lanes_balance", "version", "failure", "failing_since", "counter_figures")
+    left_out = (
+        "history",
+        "load",
+        "lanes_balance",
+        "version",
+        "failure",
+        "failing_since",
+        "client",
+        *_ELSEWHERE,
+    )
     return {
-        **fields_of(view, *left_out, "finished", "spec_accept_by_position", *_COUNTERS, *_LATENCIES),
+        **fields_of(view, *left_out),
         **_source(view),
         "engine_version": view.version,
         "loading": None if view.loading is None else {**fields_of(view.loading), "words": view.loading.words},

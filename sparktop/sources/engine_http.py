@@ -17,6 +17,7 @@ from sparktop.engines.registry import Engine
 from sparktop.engines.router_pages import LISTS, RUNNING, TITLES, WORKERS
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import end_marks
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
 from sparktop.net.client import Answer, Request, SharedSession, fetch
@@ -233,7 +234,8 @@ class EnginePages:
                 pages.append((model, await self._get(llamacpp.metrics_of(model), _left_s(end))))
         body = llamacpp.joined(statuses, ((model, page.body) for model, page in pages))
         answers = [listed, *(page for _, page in pages)]
-        return Answer(body, answers[-1].at, sum(one.answer_ms for one in answers))
+        took_ms = sum(one.answer_ms for one in answers)
+        return Answer(body, answers[-1].at, took_ms, end=answers[-1].end)
 
 
 async def ask_facts(engine: Engine, get: Get, deadline_s: float) -> Answers:
@@ -383,7 +385,8 @@ class EngineSource:
             answer_ms=answer.answer_ms,
         )
         sample = await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES, turn=self._session.turn)
-        return sample if answer.age_s is None else replace(sample, cache_age_s=answer.age_s)
+        end = None if answer.end is None else end_marks(*answer.end)
+        return replace(sample, cache_age_s=answer.age_s, client=end)
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:

@@ -250,6 +250,7 @@ class BackendTrack:
             lanes=tuple(_lane_view(lane, histories.get(lane.lane)) for lane in lanes),
             restarts=self.restarts,
             start_time=sample.start_time,
+            client=sample.client,
             poll_ms=sample.answer_ms if sample.answer_ms is not None else took_ms,
             page_note=self._pages.words,
             page_every_s=self._pages.every_s,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sparktop.analysis.abandoned import ForNobody, Orphans
 from sparktop.analysis.situation import Rule, Situation
 from sparktop.model.finding import Finding
 from sparktop.model.instant import Instant
@@ -11,7 +12,7 @@ from sparktop.model.text import clean
 from sparktop.store.event_log import AlertBook
 from sparktop.store.sources import SourceKey
 
-RULES: tuple[Callable[[], Rule], ...] = ()
+RULES: tuple[Callable[[], Rule], ...] = (ForNobody, Orphans)
 """Makes each rule anew for a store."""
 _LONGEST = 400
 _MOST = 64

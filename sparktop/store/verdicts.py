@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.evidence import Evidence, Machine, Peer
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
+from sparktop.analysis.placement import server_process
 from sparktop.analysis.ranks import answer_of, judge_ranks
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, is_gb10, read_percent
 from sparktop.analysis.stall import (
@@ -699,21 +700,9 @@ class StartBook:
         return _Start(clock, name, host, server, server.engine or "", boot_id, max(1, len(track.view.nodes)))
 
     def _server(self, name: str, track: BackendTrack, workloads: Workloads) -> Workload | None:
-        """Return the process of the backend's server on a node: by its port, else the only one there."""
-        engine = track.view.engine if track.view.engine not in {None, "openai"} else None
-        servers = [
-            one
-            for one in workloads.processes
-            if one.role == "server" and (engine is None or one.engine == engine)
-        ]
-        port = _port(track.target.url)
-        exact = [one for one in servers if one.port == port]
-        if len(exact) == 1:
-            return exact[0]
+        """Return the process of the backend's server on a node."""
         here = [one for one in self._backends.values() if name in one.view.nodes]
-        # In a container, a server's port can differ from the one that is forwarded to it.
-        alone = len(servers) == 1 and len(here) == 1 and (servers[0].container or port is None)
-        return servers[0] if alone else None
+        return server_process(track.target.url, track.view.engine, workloads, alone=len(here) == 1)
 
     def explain(self, track: BackendTrack, failure: Failure) -> Failure:
         """Return the failure of a poll, as one of kind LOADING where the server's process is seen to load."""
@@ -804,13 +793,6 @@ def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
 def _seconds(phases: Mapping[str, float], before: str = "") -> dict[str, float]:
     """Return durations of phases as an event's values: {"gpu_context_s": 12.0}."""
     return {f"{before}{name.lower().replace(' ', '_')}_s": took for name, took in phases.items()}
-
-
-def _port(url: str) -> int | None:
-    try:
-        return urlsplit(url).port
-    except ValueError:
-        return None
 
 
 # What NCCL answered about the ranks of each backend, with the verdict on it.

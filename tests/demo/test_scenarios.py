@@ -94,6 +94,15 @@ def test_memory_falls_to_the_limit_on_one_machine() -> None:
     assert [alert.id for alert in snapshot.alerts] == ["node:spark-a:headroom"]
 
 
+def test_an_orphan_is_named_with_its_memory() -> None:
+    """In "orphan", an alert names the process that is left on the second machine, after a minute."""
+    _, snapshot = watched("orphan", 75)
+    assert [one.line for one in snapshot.nodes[1].findings] == [
+        "orphaned engine core (process 3377) holds 9.0 GiB: its server is gone"
+    ]
+    assert [alert.id for alert in snapshot.alerts] == ["node:spark-b:orphaned-engine/3377"]
+
+
 def test_the_faulty_clock_is_seen() -> None:
     """In "pd-fault", only the second machine has a slow clock."""
     _, snapshot = watched("pd-fault")

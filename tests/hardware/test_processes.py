@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import sys
 import threading
 from pathlib import Path
 
@@ -21,8 +23,10 @@ from sparktop.hardware.processes import (
     container_id,
     parse_stat,
     read_names,
+    read_sockets,
     read_title,
 )
+from sparktop.model.node import Sockets, end_marks
 from tests.hardware.conftest import stat_line
 from tests.hardware.gb10_root import write
 
@@ -179,6 +183,86 @@ def test_what_holds_gpu_memory_is_a_workload_of_no_engine(engines: Path) -> None
     shell = found.processes[0]
     assert (shell.pid, shell.engine, shell.role, shell.server) == (90, None, None, None)
     assert len(found.processes) == 3
+
+
+_HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+
+
+def socket_line(local: str, other: str, state: str, inode: int) -> str:
+    """Return a line of /proc/net/tcp."""
+    return (
+        f"   0: {local} {other} {state} 00000000:00000000 00:00000000 00000000  1000        0 {inode} 1 0\n"
+    )
+
+
+LISTENS = socket_line("00000000:1F41", "00000000:0000", "0A", 500)
+
+
+def test_a_server_has_the_connections_at_its_port(engines: Path) -> None:
+    """Both families count, in the server's network namespace; other ports and its own clients do not."""
+    end = "0100007F:C001" if sys.byteorder == "little" else "7F000001:C001"
+    mapped = "0000000000000000FFFF0000" + ("0900000A" if sys.byteorder == "little" else "0A000009")
+    lines = LISTENS + socket_line("0100007F:1F41", end, "01", 501)
+    lines += socket_line("0100007F:1F41", end, "08", 502) + socket_line(end, "0100007F:1F41", "01", 503)
+    lines += socket_line("0100007F:1F42", end, "01", 504) + "a line that is none\n"
+    write(engines, "proc/100/net/tcp", _HEAD + lines)
+    write(engines, "proc/100/net/tcp6", _HEAD + socket_line("0" * 32 + ":1F41", f"{mapped}:C002", "01", 505))
+    write(engines, "proc/net/tcp", _HEAD)
+    server, core = workloads(engines).read(0.0).processes
+    marks = (end_marks("127.0.0.1", 0xC001), end_marks("10.0.0.9", 0xC002))
+    assert server.sockets == Sockets(marks, hung_up=1, bridged=True)
+    assert core.sockets is None
+    write(engines, "proc/net/tcp", _HEAD + LISTENS)
+    again = workloads(engines).read(0.0).processes[0].sockets
+    assert again is not None
+    assert not again.bridged
+
+
+@pytest.mark.parametrize("lines", [None, "", socket_line("0100007F:1F41", "0100007F:C001", "01", 501)])
+def test_connections_are_unknown_where_nothing_listens(engines: Path, lines: str | None) -> None:
+    """A server that is reached otherwise, or whose file cannot be read, has unknown connections, not none."""
+    if lines is not None:
+        write(engines, "proc/100/net/tcp", _HEAD + lines)
+    assert workloads(engines).read(0.0).processes[0].sockets is None
+
+
+@pytest.mark.outside
+def test_the_connections_of_this_process_are_those_that_it_made() -> None:
+    """Of a real listening socket, the kernel lists each connection with the end that its client has."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            found = read_sockets("/proc", os.getpid(), port, contained=True)
+            assert found == Sockets((end_marks(*client.getsockname()),), bridged=False)
+        assert read_sockets("/proc", os.getpid(), port, contained=False) == Sockets(hung_up=1)
+
+
+@pytest.mark.parametrize(
+    ("init", "chain", "adopted"),
+    [
+        ("tini", (), True),
+        ("systemd", ("VLLM::EngineCore",), True),
+        ("bash", ("VLLM::EngineCore",), True),
+        ("raylet", (), False),
+        ("python3", (), False),
+        ("tini", ("VLLM::APIServer_0",), None),
+        ("tini", ("vllm",), None),
+    ],
+)
+def test_a_process_whose_server_is_gone_was_adopted(
+    tmp_path: Path,
+    init: str,
+    chain: tuple[str, ...],
+    adopted: bool | None,  # noqa: FBT001 - a parameter of the table above
+) -> None:
+    """Only an init process above nothing but parts of an engine shows that the server has ended."""
+    process(tmp_path, 50, init, parent=1)
+    for place, name in enumerate(chain):
+        process(tmp_path, 60 + place, name, *(("serve", "m") if name == "vllm" else ()), parent=50)
+    process(tmp_path, 90, "VLLM::Worker_TP0", parent=60 if chain else 50)
+    found = workloads(tmp_path).read(0.0)
+    assert (worker := found.of(90)) is not None
+    assert worker.adopted is adopted
 
 
 OTHER = "f" * 64

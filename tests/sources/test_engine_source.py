@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import end_marks
 from sparktop.model.targets import BackendTarget
 from sparktop.net import client
 from sparktop.sources.engine_http import EngineSource
@@ -85,6 +86,23 @@ async def test_the_stamp_lies_at_the_headers_not_at_the_end(serve: Serve) -> Non
     assert isinstance(sample, EngineSample)
     assert sample.at == 2.0
     assert sample.answer_ms == 2000.0
+
+
+async def test_a_sample_names_its_end_of_the_connection(serve: Serve) -> None:
+    """It has the marks of the address that the server sees, on the first request and on later ones."""
+    ends: list[tuple[int, int]] = []
+
+    async def note_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await server.read_head(reader):
+            ends.append(end_marks(*writer.get_extra_info("peername")))
+            writer.write(answer(HEALTHY_PAGE))
+
+    server: RawServer = await serve(note_end)
+    source = EngineSource(replace(server.target(), engine="vllm"))
+    seen = [(await poll(source)).client for _ in range(2)]
+    await source.close()
+    assert set(seen) <= set(ends)
+    assert None not in seen
 
 
 async def test_only_reading_routes_are_asked(serve: Serve) -> None:

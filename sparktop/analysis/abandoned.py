@@ -1,0 +1,317 @@
+"""Finds work for nobody: requests without a client, and engine processes that outlived their server.
+
+A request whose connection is closed has nobody to answer. Its engine should abort it, but some go on to its
+last token, and some never end. No page tells such requests from others, but the server's machine lists its
+connections (`Sockets`). They are read every few seconds, so that a single look can fall between two requests
+of a healthy server. Therefore all of this must hold for `HOLD_S` and `LEAST_LOOKS` polls: requests run at
+every poll, from before each reading of the connections on; none finishes; and at `LEAST_READINGS` readings
+nobody is connected but this program. In between, others may come and go (a Prometheus that scrapes it), as
+long as no more requests run.
+
+A router keeps connections open that carry no request. Where all clients are on the router's machine, its own
+count of requests in flight stands for them, if that has covered what its servers run until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from sparktop.analysis.placement import bare_host, port_of, server_process
+from sparktop.analysis.situation import Situation
+from sparktop.model.event import Severity, Values
+from sparktop.model.finding import Finding, Sure
+from sparktop.model.node import Sockets, Workload, end_marks
+from sparktop.model.router import UNKNOWN_KIND, RouterView
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, minutes
+
+FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
+"""Kinds of findings."""
+HOLD_S = 30.0
+"""Seconds for which requests must have had no client: an abort takes a second or two."""
+LEAST_LOOKS, LEAST_READINGS = 20, 3
+_BEFORE_S = 2.0
+"""Seconds before a reading of the connections since which requests must run: readings and polls are not
+simultaneous."""
+_OWN_S = 180.0
+"""Seconds for which a connection of this program is remembered, which keeps idle ones for 120 s."""
+_LEAST_COVERED = 20
+_MOST_UNCOVERED = 0.1
+"""A router's count is believed once it covered what its servers ran at this many looks, and fell short at
+most at this share of them: of several workers, some count only their own requests."""
+_QUIET = frozenset({BackendState.LOADING, BackendState.ASLEEP, BackendState.STALE, BackendState.ENGINE_DEAD})
+ORPHAN_S = 60.0
+"""Seconds for which a process must have been orphaned: an engine that ends outlives its server by some."""
+_LEAST_BYTES = 1 << 29
+_GIB = 1 << 30
+_LOOPBACK = ("127.0.0.1", "::1")
+
+
+class _Watched(Struct):
+    """What is known about the requests that one server runs now."""
+
+    looked_at: float = -inf
+    """Time of the newest sample."""
+    counts: tuple[float | None, int, float] = (None, 0, 0.0)
+    """(start of its process, restarts, finished requests): another value ends what was seen."""
+    busy_from: float = inf
+    """Time of the first of the samples with running requests that follow one another."""
+    since: float | None = None
+    """Time of the first reading without clients; None before it."""
+    readings: int = 0
+    looks: int = 0
+    read_at: float = -inf
+    running: float = 0.0
+    """Requests that ran at the newest reading without clients."""
+    tokens: float | None = None
+    """All tokens by the server's counters at `since`."""
+    holds: bool = False
+    by_router: bool = False
+    """Whether the newest reading without clients relies on a router's count."""
+    own: dict[tuple[int, int], float] = {}
+    """Until when ends of connections count as this program's."""
+
+    def forget(self) -> None:
+        """Begin anew: there were clients, or the requests are others."""
+        self.since, self.readings, self.looks, self.holds = None, 0, 0, False
+
+
+class _Routed(Struct):
+    """Whether a router's count of requests in flight can be believed."""
+
+    at: float = -inf
+    covered: int = 0
+    uncovered: int = 0
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether the count has covered what its servers ran."""
+        return self.covered >= _LEAST_COVERED and self.uncovered <= _MOST_UNCOVERED * self.covered
+
+
+class ForNobody:
+    """Finds servers that work though nobody is connected."""
+
+    def __init__(self) -> None:
+        """Start without having seen anything."""
+        self._watched: dict[str, _Watched] = {}
+        self._routed: dict[str, _Routed] = {}
+
+    def look(self, now: Situation) -> Iterable[Finding]:
+        """Return the servers that have worked for nobody until now."""
+        self._watched = {name: one for name, one in self._watched.items() if name in now.backends}
+        for router in now.routers:
+            self._believe(router, now)
+        for name, view in now.backends.items():
+            found = self._judge(self._watched.setdefault(name, _Watched()), view, now)
+            if found is not None:
+                yield found
+
+    def _believe(self, router: RouterView, now: Situation) -> None:
+        """Compare a router's count with what its servers run, once a second."""
+        known = self._routed.setdefault(router.name, _Routed())
+        running = [now.backends[name].running for name in router.backends if name in now.backends]
+        loads = [load for load in running if load is not None]
+        if not router.ok or router.in_flight is None or len(loads) < len(running) or now.at <= known.at:
+            return
+        known.at = now.at
+        if sum(loads) and router.in_flight:
+            covers = router.in_flight >= sum(loads)
+            known.covered += covers
+            known.uncovered += not covers
+
+    def _judge(self, seen: _Watched, view: BackendView, now: Situation) -> Finding | None:
+        if not view.ok or view.age_s is None or view.state in _QUIET or not view.running:
+            seen.busy_from = inf
+            seen.forget()
+            return None
+        sampled_at = now.at - view.age_s
+        if sampled_at > seen.looked_at + 1e-3:
+            self._note(seen, view, sampled_at)
+        behind = _router_of(view, now, self._routed)
+        if seen.by_router and (behind is None or behind.in_flight):
+            seen.forget()
+        reading = _connections(view, now)
+        if reading is None:
+            seen.by_router = True
+            self._read(seen, view, sampled_at, is_free=behind is not None and not behind.in_flight)
+        elif reading[0] > seen.read_at + 0.5:
+            others = {one for one in reading[1].clients if one not in seen.own}
+            hosts = frozenset() if behind is None or behind.in_flight else _hosts(behind, view, now)
+            is_free = all(host in hosts for host, _ in others)
+            seen.by_router = is_free and bool(others)
+            self._read(seen, view, reading[0], is_free=is_free)
+        if seen.since is None:
+            return None
+        lasted_s = sampled_at - seen.since
+        seen.holds |= lasted_s >= HOLD_S and seen.looks >= LEAST_LOOKS and seen.readings >= LEAST_READINGS
+        return _finding(seen, view, reading, behind, lasted_s) if seen.holds else None
+
+    def _note(self, seen: _Watched, view: BackendView, at: float) -> None:
+        """Take a sample into account."""
+        finished = sum(view.finished.values())
+        if view.rate_note is not None:  # its tokens are counted when a request finishes
+            finished += view.generation_tokens or 0.0
+        counts = view.start_time, view.restarts, finished
+        if counts != seen.counts or (seen.since is not None and (view.running or 0.0) > seen.running):
+            seen.counts = counts
+            seen.forget()
+        seen.looked_at, seen.busy_from = at, min(seen.busy_from, at)
+        seen.looks += 1
+        if view.client is not None:
+            seen.own = {end: until for end, until in seen.own.items() if until > at}
+            seen.own[view.client] = at + _OWN_S
+
+    def _read(self, seen: _Watched, view: BackendView, at: float, *, is_free: bool) -> None:
+        """Take a reading of the connections into account; `is_free`: no client has a request."""
+        if at <= seen.read_at:
+            return
+        seen.read_at = at
+        if is_free and seen.busy_from <= at - _BEFORE_S:
+            if seen.since is None:
+                seen.since, seen.looks, seen.tokens = at, 0, _tokens(view)
+            seen.readings += 1
+            seen.running = view.running or 0.0
+
+
+def _tokens(view: BackendView) -> float | None:
+    known = [count for count in (view.prompt_tokens, view.generation_tokens) if count is not None]
+    return sum(known) if known else None
+
+
+def _connections(view: BackendView, now: Situation) -> tuple[float, Sockets] | None:
+    """Return (time, connections) of a server's process, from the one machine on which it is seen."""
+    found: list[tuple[float, Sockets]] = []
+    for name in view.nodes:
+        node = now.nodes.get(name)
+        if node is None or not node.ok or node.sample is None or node.sample.workloads is None:
+            continue
+        loads = node.sample.workloads
+        here = sum(name in one.nodes for one in now.backends.values())
+        server = server_process(view.url, view.engine, loads, alone=here == 1)
+        if server is None or server.sockets is None:
+            continue
+        if server.sockets.bridged or port_of(view.url) == server.port:
+            found.append((node.sample.at - (loads.age_s or 0.0), server.sockets))
+    return found[0] if len(found) == 1 else None
+
+
+def _router_of(view: BackendView, now: Situation, routed: Mapping[str, _Routed]) -> RouterView | None:
+    """Return the only router before a server, if its count of requests in flight can be believed."""
+    mine = [router for router in now.routers if view.name in router.backends]
+    if len(mine) != 1 or not mine[0].ok or mine[0].kind == UNKNOWN_KIND or mine[0].in_flight is None:
+        return None
+    return mine[0] if routed[mine[0].name].is_believed else None
+
+
+def _hosts(router: RouterView, view: BackendView, now: Situation) -> frozenset[int]:
+    """Return marks of the addresses from which a router connects to a server, as far as they are known."""
+    try:
+        host = bare_host(urlsplit(router.url).hostname or "")
+    except ValueError:
+        return frozenset()
+    known = {host} - {"localhost"}
+    for node in now.nodes.values():
+        own = {node.name, node.identity.hostname or "", *node.identity.addresses}
+        if host in own or (host == "localhost" and node.via == "local"):
+            known.update(node.identity.addresses, _LOOPBACK if node.name in view.nodes else ())
+    return frozenset(end_marks(one, 0)[0] for one in known)
+
+
+def _finding(
+    seen: _Watched,
+    view: BackendView,
+    reading: tuple[float, Sockets] | None,
+    behind: RouterView | None,
+    lasted_s: float,
+) -> Finding:
+    running, now_tokens = view.running or 0.0, _tokens(view)
+    made = None if seen.tokens is None or now_tokens is None else max(0.0, now_tokens - seen.tokens)
+    count = "1 request" if running == 1 else f"{running:.0f} requests"
+    through = behind if reading is None or any(one not in seen.own for one in reading[1].clients) else None
+    nobody = "0 connections" if through is None else f"0 in flight at {through.name}"
+    line = f"works for nobody: {count}, {nobody} for {minutes(lasted_s)}"
+    line += "" if made is None else f", {made:,.0f} tokens"
+    sure = Sure.LIKELY
+    if reading is None:
+        sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
+    hung_up = 0 if reading is None else reading[1].hung_up
+    values: Values = {
+        "running_requests": running,
+        "connections": None if reading is None or through is not None else 0.0,
+        "router_in_flight_requests": None if through is None else 0.0,
+        "tokens_since": made,
+        "window_s": lasted_s,
+        "limit_s": HOLD_S,
+    }
+    evidence = [
+        ("requests", f"{running:.0f} run, none has finished; at every poll for {minutes(lasted_s)}"),
+        ("clients", f"{nobody}; readings without a client: {seen.readings} (from {LEAST_READINGS} on)"),
+        ("tokens", "not counted" if made is None else f"{made:,.0f} since, prompts included"),
+        *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
+    ]
+    return Finding(
+        FOR_NOBODY,
+        view.name,
+        line,
+        fix="it does not abort when clients hang up: update it, limit max_tokens",
+        sure=sure,
+        severity=None if sure is Sure.UNKNOWN else Severity.WARNING,
+        evidence=tuple(evidence),
+        values=values,
+    )
+
+
+class Orphans:
+    """Finds processes of engines that hold GPU memory though the server that started them has ended."""
+
+    def __init__(self) -> None:
+        """Start without having seen anything."""
+        self._since: dict[tuple[str, int], float] = {}
+
+    def look(self, now: Situation) -> Iterable[Finding]:
+        """Return the processes that have been orphaned for `ORPHAN_S`."""
+        found = {
+            (name, one.pid): (one, held) for name, node in now.nodes.items() for one, held in _orphans(node)
+        }
+        self._since = {key: self._since.get(key, now.at) for key in found}
+        for (name, pid), (one, held) in found.items():
+            lasted_s = now.at - self._since[name, pid]
+            if lasted_s >= ORPHAN_S:
+                yield _orphan(name, one, held, lasted_s)
+
+
+def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
+    """Yield (process, bytes of GPU memory that it holds) of a machine's engines without a server."""
+    if not node.ok or node.sample is None or node.sample.workloads is None:
+        return
+    held: dict[int, int] = {}
+    for gpu in node.sample.gpus:
+        for process in gpu.processes or ():
+            held[process.pid] = held.get(process.pid, 0) + (process.memory_bytes or 0)
+    for one in node.sample.workloads.processes:
+        size = held.get(one.pid, 0)
+        if one.adopted and size >= _LEAST_BYTES:
+            yield one, size
+
+
+def _orphan(node: str, one: Workload, held: int, lasted_s: float) -> Finding:
+    where = f" (container {one.box})" if one.box else ""
+    return Finding(
+        ORPHANED,
+        node,
+        f"orphaned {one.about} (process {one.pid}) holds {held / _GIB:.1f} GiB: its server is gone",
+        of_machine=True,
+        fix=f"kill {one.pid} on {node}{where}; kill -9 if it stays",
+        severity=Severity.WARNING,
+        evidence=(
+            ("process", f"{one.pid}, {one.engine} {one.about}{where}"),
+            ("GPU memory", f"{held / _GIB:.1f} GiB"),
+            ("parent", f"an init process since {minutes(lasted_s)} at least: the server that began it ended"),
+        ),
+        values={"pid": float(one.pid), "gpu_memory_bytes": float(held), "window_s": lasted_s},
+        key=str(one.pid),
+    )

@@ -1,0 +1,452 @@
+"""Families of servers that work for nobody, and of those that only look so; of orphaned engine processes.
+
+Servers are played as lists of requests, each with its work and its connection, which are polled and whose
+connections are read at times of their own. Orphans are trees of processes that the real reader reads.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from sparktop.analysis.abandoned import FOR_NOBODY, ORPHANED, ForNobody, Orphans
+from sparktop.analysis.situation import Situation
+from sparktop.hardware.processes import WorkloadReader
+from sparktop.model.finding import Finding
+from sparktop.model.node import (
+    GpuProcess,
+    GpuReading,
+    NodeIdentity,
+    NodeSample,
+    Sockets,
+    Workload,
+    Workloads,
+    end_marks,
+)
+from sparktop.model.router import RouterView
+from sparktop.model.snapshot import BackendState, BackendView, NodeView
+from tests.findings.study import UNKNOWN, Family
+
+WALL = datetime(2026, 1, 1, tzinfo=UTC)
+LASTS_S = 150.0
+OWN = end_marks("10.0.0.9", 50123)
+ROUTER_HOST, ROUTER_URL = "10.0.0.5", "http://10.0.0.5:4000"
+
+
+class Call(NamedTuple):
+    """A request: when the server works on it, and until when its client is connected."""
+
+    begins: float
+    ends: float
+    leaves: float
+    host: str = "10.0.0.7"
+    counted: bool = True
+    """Whether its end is counted as a finish."""
+
+
+class Play(NamedTuple):
+    """How a server is watched."""
+
+    calls: Sequence[Call]
+    visible: bool = True
+    counts_finishes: bool = True
+    own: tuple[int, int] | None = OWN
+    """This program's end as the server's machine sees it; another than `OWN` behind a docker-proxy."""
+    others: Callable[[float], Sequence[tuple[int, int]]] = lambda _: ()
+    """Connections of others, which carry no request, at a time."""
+    router: Callable[[float], float | None] | None = None
+    """Requests in flight by a router's count at a time."""
+    state: BackendState = BackendState.BUSY
+    bridged: bool = False
+    poll_s: float = 1.0
+    restarts_at: float = float("inf")
+    url: str = "http://10.0.0.2:8000"
+
+
+def played(play: Play, chance: random.Random) -> list[Finding]:
+    """Return all findings of the rule, looked at once a second."""
+    rule = ForNobody()
+    found: list[Finding] = []
+    poll_at, read_at = chance.random() * play.poll_s, chance.random() * 10
+    read_s = chance.choice((5.0, 10.0))
+    view, node, router = None, None, None
+    at = 0.0
+    while at < LASTS_S:
+        at += 1.0
+        while poll_at <= at:
+            view = _polled(play, poll_at)
+            if play.router is not None:
+                router = _routed(play, poll_at)
+            polled_at, poll_at = poll_at, poll_at + play.poll_s * (0.95 + 0.1 * chance.random())
+        while read_at <= at:
+            node, looked_at = _read(play, read_at), read_at
+            read_at += read_s + chance.random() * 0.5
+        if view is None:
+            continue
+        now = Situation(
+            at,
+            WALL,
+            {"b": _aged(view, at - polled_at)},
+            {} if node is None else {"spark-1": _node(node, looked_at, at)},
+            () if router is None else (router,),
+        )
+        found += rule.look(now)
+    return found
+
+
+def _polled(play: Play, at: float) -> dict[str, object]:
+    running = sum(one.begins <= at < one.ends for one in play.calls)
+    finished = sum(one.ends <= at and one.counted for one in play.calls)
+    tokens = sum(20 * max(0.0, min(at, one.ends) - one.begins) for one in play.calls)
+    after = at >= play.restarts_at
+    return {
+        "running": float(running),
+        "finished": {"stop": float(finished)} if play.counts_finishes else {},
+        "generation_tokens": tokens,
+        "restarts": int(after),
+        "state": play.state if running else BackendState.IDLE,
+        "client": OWN,
+        "url": play.url,
+    }
+
+
+def _aged(fields: dict[str, object], age_s: float) -> BackendView:
+    known = {"name": "b", "group": "g", "engine": "vllm", "nodes": ("spark-1",), **fields}
+    return BackendView(**known, age_s=age_s)  # type: ignore[arg-type]  # by name
+
+
+def _routed(play: Play, at: float) -> RouterView:
+    count = play.router(at) if play.router is not None else None
+    return RouterView(
+        "r", ROUTER_URL, age_s=0.1, kind="sglang", backends=("b",), in_flight=count, deployments={"d": "b"}
+    )
+
+
+def _read(play: Play, at: float) -> Sockets | None:
+    if not play.visible:
+        return None
+    mine = [
+        end_marks(one.host, 40000 + number)
+        for number, one in enumerate(play.calls)
+        if one.begins - 0.05 <= at < one.leaves
+    ]
+    own = [] if play.own is None else [play.own]
+    return Sockets((*mine, *play.others(at), *own)[:32], bridged=play.bridged)
+
+
+def _node(sockets: Sockets | None, read_at: float, at: float) -> NodeView:
+    server = Workload(100, "vllm", "server", port=8000, server=100, container="c" * 12, sockets=sockets)
+    sample = NodeSample(at, workloads=Workloads((server,), age_s=at - read_at))
+    return NodeView("spark-1", "ssh", sample, NodeIdentity(addresses=("10.0.0.2",)), age_s=0.0)
+
+
+def _long(chance: random.Random, hang_up: float, **more: object) -> list[Call]:
+    """Return requests whose clients leave at about `hang_up`, and that the server goes on with."""
+    count = chance.choice((1, 1, 2, 4, 16, 64))
+    return [
+        Call(chance.uniform(0, 10), hang_up + chance.uniform(80, 300), hang_up + chance.uniform(0, 3), **more)  # type: ignore[arg-type]  # by name
+        for _ in range(count)
+    ]
+
+
+def abandoned(chance: random.Random) -> list[Finding]:
+    """All clients leave, and the server goes on."""
+    return played(Play(_long(chance, chance.uniform(15, 30))), chance)
+
+
+def leaked(chance: random.Random) -> list[Finding]:
+    """Requests that never end were there before the watch began; nothing else moves."""
+    calls = [Call(-50.0, 1e6, -20.0) for _ in range(chance.randint(1, 8))]
+    return played(Play(calls, counts_finishes=chance.random() < 0.5), chance)
+
+
+def scraped(chance: random.Random) -> list[Finding]:
+    """A Prometheus scrapes the abandoned server every 15 s, and its connection lives for 5 s each time."""
+    scrape = end_marks("10.0.0.8", 9090)
+    phase = chance.uniform(0, 15)
+    play = Play(_long(chance, 20.0), others=lambda at: (scrape,) if (at - phase) % 15 < 5 else ())
+    return played(play, chance)
+
+
+def behind_a_router(chance: random.Random) -> list[Finding]:
+    """The router's pool stays connected, and the router has none in flight any more."""
+    calls = _long(chance, 40.0)
+    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(chance.randint(1, 20))]
+    play = Play(
+        [one._replace(leaves=0.0) for one in calls],
+        others=lambda _: pool,
+        router=lambda at: float(sum(one.begins <= at for one in calls)) if at < 40 else 0.0,
+    )
+    return played(play, chance)
+
+
+def in_a_container(chance: random.Random) -> list[Finding]:
+    """The server has a network of its own, and its port another number outside."""
+    return played(Play(_long(chance, 20.0), bridged=True, url="http://10.0.0.2:9000"), chance)
+
+
+def connected(chance: random.Random) -> list[Finding]:
+    """Clients wait for long answers, and idle connections stay open."""
+    calls = [one._replace(leaves=one.ends) for one in _long(chance, chance.uniform(20, 60))]
+    return played(Play(calls), chance)
+
+
+def _traffic(chance: random.Random, *, busy: float, life_s: float) -> list[Call]:
+    """Return requests one after another, each with a connection of its own, busy for a share of the time."""
+    calls: list[Call] = []
+    at = 0.0
+    while at < LASTS_S:
+        took = chance.uniform(0.5, 1.5) * life_s
+        calls.append(Call(at, at + took, at + took))
+        at += took + chance.expovariate(1.0) * life_s * (1 - busy) / busy
+    return calls
+
+
+def traffic(chance: random.Random) -> list[Finding]:
+    """Short requests with short connections, sometimes with gaps at which the connections are read."""
+    calls = _traffic(chance, busy=chance.uniform(0.3, 0.99), life_s=chance.uniform(0.2, 20))
+    return played(Play(calls), chance)
+
+
+def uncounted_traffic(chance: random.Random) -> list[Finding]:
+    """The same on a server that does not count finished requests."""
+    calls = _traffic(chance, busy=chance.uniform(0.3, 0.99), life_s=chance.uniform(0.2, 20))
+    return played(Play(calls, counts_finishes=False), chance)
+
+
+def bursts(chance: random.Random) -> list[Finding]:
+    """Waves of requests with pauses, on a server that counts nothing."""
+    every, share = chance.uniform(2, 30), chance.uniform(0.5, 0.97)
+    calls = [
+        Call(one * every, (one + share) * every, (one + share) * every)
+        for one in range(int(LASTS_S / every) + 1)
+        for _ in range(chance.randint(1, 8))
+    ]
+    return played(Play(calls, counts_finishes=False), chance)
+
+
+def aborted(chance: random.Random) -> list[Finding]:
+    """The server stops within 20 s after its clients have left."""
+    left = chance.uniform(20, 60)
+    calls = [Call(0.0, left + chance.uniform(0.1, 20), left, counted=chance.random() < 0.5) for _ in range(8)]
+    return played(Play(calls), chance)
+
+
+def polled_slowly(chance: random.Random) -> list[Finding]:
+    """Traffic with gaps that is polled every 5 or 15 s, and does not count finished requests."""
+    calls = _traffic(chance, busy=chance.uniform(0.5, 0.95), life_s=chance.uniform(0.5, 6))
+    return played(Play(calls, counts_finishes=False, poll_s=chance.choice((5.0, 15.0))), chance)
+
+
+def another_way_in(chance: random.Random) -> list[Finding]:
+    """Requests come by a Unix socket or another port: where the port is not listened on, nothing is seen."""
+    return played(Play(_long(chance, 20.0), visible=False), chance)
+
+
+def another_port(chance: random.Random) -> list[Finding]:
+    """The process on the machine listens on another port than the watched server, without a bridge."""
+    calls = [one._replace(leaves=0.0) for one in _long(chance, 20.0)]
+    return played(Play(calls, url="http://10.0.0.2:8010"), chance)
+
+
+def proxied_watcher(chance: random.Random) -> list[Finding]:
+    """The watcher's own connection goes through a docker-proxy and looks like a client's."""
+    return played(Play(_long(chance, 20.0), own=end_marks("172.17.0.1", 51000), bridged=True), chance)
+
+
+def starting(chance: random.Random) -> list[Finding]:
+    """A server that loads or sleeps, with counts that are left over."""
+    state = chance.choice((BackendState.LOADING, BackendState.ASLEEP, BackendState.ENGINE_DEAD))
+    return played(Play(_long(chance, 5.0), state=state), chance)
+
+
+def routed(chance: random.Random) -> list[Finding]:
+    """A router works through its pool, and has all requests in flight."""
+    calls = [one._replace(leaves=0.0) for one in _long(chance, 60.0)]
+    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(8)]
+    play = Play(
+        calls,
+        others=lambda _: pool,
+        router=lambda at: float(sum(one.begins <= at < one.ends for one in calls)),
+    )
+    return played(play, chance)
+
+
+def partly_counted(chance: random.Random) -> list[Finding]:
+    """Of a router's workers, the one that answers has counted only its own requests, often none."""
+    calls = [one._replace(leaves=0.0) for one in _long(chance, 90.0)]
+    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(8)]
+    share = chance.uniform(0.0, 0.9)
+    play = Play(
+        calls,
+        others=lambda _: pool,
+        router=lambda at: float(
+            sum(one.begins <= at < one.ends and chance.random() < share for one in calls)
+        ),
+    )
+    return played(play, chance)
+
+
+def around_the_router(chance: random.Random) -> list[Finding]:
+    """A router that was busy has none in flight, and clients of another machine ask the server directly."""
+    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(8)]
+    calls = [Call(0.0, 35.0, 0.0) for _ in range(3)]
+    calls += [one._replace(begins=34.0, leaves=one.ends) for one in _long(chance, 60.0)]
+    play = Play(calls, others=lambda _: pool, router=lambda at: 3.0 if at < 35 else 0.0)
+    return played(play, chance)
+
+
+def unseen_behind_a_router(chance: random.Random) -> list[Finding]:
+    """The router has none in flight any more, and the server's connections cannot be seen."""
+    calls = _long(chance, 40.0)
+    play = Play(
+        calls,
+        visible=False,
+        router=lambda at: float(sum(one.begins <= at for one in calls)) if at < 40 else 0.0,
+    )
+    return played(play, chance)
+
+
+# Orphans: (pid, command line, parent, GiB on the GPU) of each process.
+
+Tree = list[tuple[int, str, int, float]]
+_STAT = "{pid} ({name}) S {parent} 1 1 0 -1 4194560 1 0 0 0 10 5 0 0 20 0 1 0 1000 1000000 500 1 1 1 0"
+
+
+def trees(tree: Tree, *, until: float = 200.0, later: Tree | None = None) -> list[Finding]:
+    """Return the findings about a machine with this tree of processes; from `until` on it is `later`."""
+    rule = Orphans()
+    found: list[Finding] = []
+    root = Path(tempfile.mkdtemp())
+    try:
+        reader = WorkloadReader(root, since_boot=lambda: 4000.0, page_bytes=4096, ticks_per_s=100)
+        present: Tree = []
+        for second in range(0, 200, 5):
+            wanted = tree if second < until else (later or [])
+            if wanted is not present:
+                shutil.rmtree(root / "proc", ignore_errors=True)
+                for pid, command, parent, _ in wanted:
+                    folder = root / "proc" / str(pid)
+                    folder.mkdir(parents=True)
+                    name = command.split()[0].rpartition("/")[2][:15]
+                    (folder / "stat").write_text(_STAT.format(pid=pid, name=name, parent=parent))
+                    (folder / "cmdline").write_text(command.replace(" ", "\0") + "\0")
+                present = wanted
+            held = {pid: gib for pid, _, _, gib in present if gib}
+            loads = reader.read(float(second), held)
+            gpu = GpuReading(
+                0, processes=tuple(GpuProcess(pid, "p", int(gib * 2**30)) for pid, gib in held.items())
+            )
+            sample = NodeSample(float(second), gpus=(gpu,), workloads=loads)
+            view = NodeView("spark-1", "ssh", sample, age_s=0.0)
+            found += rule.look(Situation(float(second), WALL, {}, {"spark-1": view}))
+    finally:
+        shutil.rmtree(root)
+    return found
+
+
+_INITS = ("/usr/lib/systemd/systemd --user", "tini -- run", "bash start.sh", "sleep infinity", "/sbin/init")
+
+
+def _engine(chance: random.Random, parent: int) -> Tree:
+    """Return the processes of an engine below `parent`."""
+    size = chance.uniform(1, 110)
+    kinds: tuple[Tree, ...] = (
+        [(20, "VLLM::EngineCore", parent, size)],
+        [(20, "VLLM::EngineCore", parent, 0.0), (21, "VLLM::Worker_TP0", 20, size)],
+        [(20, "sglang::scheduler", parent, size), (21, "sglang::detokenizer", parent, 0.0)],
+        [(20, "VLLM::Worker_TP1", parent, size)],
+    )
+    return chance.choice(kinds)
+
+
+def orphaned(chance: random.Random) -> list[Finding]:
+    """The server was killed, and its engine is left below an init process."""
+    init = chance.choice(_INITS)
+    return trees([(9, init, 0, 0.0), *_engine(chance, 9)])
+
+
+def _server(chance: random.Random) -> str:
+    return chance.choice(
+        (
+            "/usr/bin/python3 /usr/bin/vllm serve m --port 8001",
+            "/usr/bin/python3 -m sglang.launch_server --model m",
+            "vllm serve m --headless",
+            "VLLM::APIServer",
+        )
+    )
+
+
+def served(chance: random.Random) -> list[Finding]:
+    """The server lives, on this machine or as a worker without a port, below any init process."""
+    return trees([(9, chance.choice(_INITS), 0, 0.0), (10, _server(chance), 9, 0.0), *_engine(chance, 10)])
+
+
+def of_a_program(chance: random.Random) -> list[Finding]:
+    """The engine belongs to a program that is no known server: a script, a framework, Ray or MPI."""
+    parent = chance.choice(
+        ("python3 job.py", "python -m dynamo.vllm", "/ray/raylet --x", "orted -mca", "prterun x", "uv run x")
+    )
+    return trees([(9, chance.choice(_INITS), 0, 0.0), (10, parent, 9, 0.0), *_engine(chance, 10)])
+
+
+def ending(chance: random.Random) -> list[Finding]:
+    """The engine outlives its server by up to 50 s, or gets its server's next process."""
+    init = (9, chance.choice(_INITS), 0, 0.0)
+    return trees([init, *_engine(chance, 9)], until=chance.uniform(5, 50), later=[init])
+
+
+def small(chance: random.Random) -> list[Finding]:
+    """What is left holds next to nothing, or the driver does not say how much."""
+    init = (9, chance.choice(_INITS), 0, 0.0)
+    left = [(*one[:3], chance.uniform(0, 0.45)) for one in _engine(chance, 9)]
+    return trees([init, *left])
+
+
+def parentless(chance: random.Random) -> list[Finding]:
+    """The reader sees a container's processes, and not the parent of its engine."""
+    return trees(_engine(chance, chance.choice((0, 77))))
+
+
+def _families() -> Iterator[Family]:
+    nobody = {
+        "clients hang up": (abandoned, FOR_NOBODY, True),
+        "requests that leaked": (leaked, FOR_NOBODY, False),
+        "hung up, scraped every 15 s": (scraped, FOR_NOBODY, False),
+        "hung up behind a router's pool": (behind_a_router, FOR_NOBODY, False),
+        "hung up, bridged container": (in_a_container, FOR_NOBODY, False),
+        "clients connected": (connected, None, True),
+        "short requests": (traffic, None, True),
+        "short requests, not counted": (uncounted_traffic, None, False),
+        "bursts, not counted": (bursts, None, False),
+        "aborts within 20 s": (aborted, None, False),
+        "polled every 5 or 15 s": (polled_slowly, None, False),
+        "loading or asleep": (starting, None, False),
+        "router with all in flight": (routed, None, False),
+        "router that counts a part": (partly_counted, None, False),
+        "past the router": (around_the_router, None, False),
+        "Unix socket": (another_way_in, UNKNOWN, False),
+        "another port": (another_port, UNKNOWN, False),
+        "watched through docker-proxy": (proxied_watcher, UNKNOWN, False),
+        "router, connections unseen": (unseen_behind_a_router, UNKNOWN, False),
+    }
+    for name, (run, expects, tuned) in nobody.items():
+        yield Family(name, FOR_NOBODY, expects, run, tuned)
+    orphans = {
+        "server killed": (orphaned, ORPHANED, True),
+        "server lives": (served, None, True),
+        "other programs' engines": (of_a_program, None, False),
+        "ends within 50 s": (ending, None, False),
+        "holds little": (small, None, False),
+        "parent unseen": (parentless, UNKNOWN, False),
+    }
+    for name, (run, expects, tuned) in orphans.items():
+        yield Family(name, ORPHANED, expects, run, tuned)
+
+
+FAMILIES = tuple(_families())

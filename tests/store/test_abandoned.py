@@ -1,0 +1,118 @@
+"""Work for nobody, from pages and machines' samples to the alert, live and from a recording."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.engines import read_page
+from sparktop.model.event import Alert
+from sparktop.model.instant import Instant
+from sparktop.model.node import NodeIdentity, NodeSample, Sockets, Workload, Workloads, end_marks
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.recording.records import call_of, record_of
+from sparktop.store import SourceKey, Store
+from sparktop.store.store import Call, Change
+
+WATCH = Watch(
+    nodes=(NodeTarget("spark-1", via="ssh", ssh="spark-1"),),
+    backends=(BackendTarget("b", "http://spark-1:8000", engine="vllm", nodes=("spark-1",)),),
+)
+OWN, CLIENT = end_marks("10.0.0.9", 50123), end_marks("10.0.0.7", 40001)
+B, NODE = SourceKey.backend("b"), SourceKey.node("spark-1")
+PAGE = """\
+vllm:num_requests_running{{engine="0",model_name="m"}} 3.0
+vllm:num_requests_waiting{{engine="0",model_name="m"}} 0.0
+vllm:generation_tokens_total{{engine="0",model_name="m"}} {tokens}
+vllm:request_success_total{{engine="0",model_name="m",finished_reason="stop"}} 7.0
+"""
+
+
+class Recorded:
+    """A journal that makes each call anew from its record."""
+
+    def __init__(self) -> None:
+        """Start without calls."""
+        self.calls: list[tuple[Instant, Call]] = []
+
+    def write(self, instant: Instant, call: Call) -> None:
+        """Keep what a recording would give back."""
+        if call.change in {Change.ACCEPT, Change.JUDGE} and (record := record_of(instant, call)) is not None:
+            self.calls.append((instant, call_of(record) or call))
+
+
+class Stage:
+    """A store, its clock, and a server on one machine."""
+
+    def __init__(self, journal: Recorded | None = None) -> None:
+        """Start at 1000 s."""
+        self.at = 1000.0
+        self.store = Store(
+            WATCH,
+            clock=lambda: self.at,
+            now=lambda: datetime.fromtimestamp(1.7e9 + self.at, UTC),
+            journal=journal,
+        )
+
+    def play(self, seconds: int, clients: tuple[tuple[int, int], ...]) -> None:
+        """Go on for some seconds while these clients are connected."""
+        for _ in range(seconds):
+            self.at += 1.0
+            page = PAGE.format(tokens=20 * self.at).encode()
+            read = read_page(page, at=self.at, engine="vllm", answer_ms=2.0)
+            self.store.accept(B, replace(read, client=OWN), 2.0)
+            if self.at % 2 == 0:
+                sockets = Sockets((OWN, *clients))
+                server = Workload(100, "vllm", "server", port=8000, server=100, sockets=sockets)
+                age_s = self.at % 10
+                loads = Workloads((server,), age_s=age_s)
+                self.store.accept(NODE, NodeSample(self.at, workloads=loads), 2.0)
+                self.store.identify(NODE, NodeIdentity(hostname="spark-1"))
+            self.store.judge()
+
+    def alerts(self) -> list[Alert]:
+        """Return the alerts of now."""
+        return [one for one in self.store.snapshot().alerts if "nobody" in one.id]
+
+
+def test_an_alert_names_requests_that_run_for_nobody() -> None:
+    """It begins half a minute after the client has left, with tokens since, and ends when one is back."""
+    stage = Stage()
+    stage.play(30, (CLIENT,))
+    assert stage.alerts() == []
+    stage.play(70, ())
+    (alert,) = stage.alerts()
+    assert (alert.id, alert.values["running_requests"]) == ("backend:b:for-nobody", 3.0)
+    assert 30 <= float(alert.values["window_s"] or 0) <= 70
+    assert alert.values["tokens_since"] == 20 * float(alert.values["window_s"] or 0)
+    assert "works for nobody: 3 requests, 0 connections for 1:" in alert.message
+
+
+def test_a_recording_gives_the_same_findings() -> None:
+    """Whose connection a page came by is part of its record."""
+    journal = Recorded()
+    live = Stage(journal)
+    live.play(100, ())
+    again = Stage()
+    for instant, call in journal.calls:
+        again.at = instant.at
+        getattr(again.store, call.change.value)(*call.arguments)
+    assert found(live.store.snapshot()) == found(again.store.snapshot()) != ()
+
+
+def found(snapshot: Snapshot) -> tuple[str, ...]:
+    return tuple(one.line for one in snapshot.backends[0].findings)
+
+
+@pytest.mark.parametrize("client", ["ten", [1], [1, "b"]])
+def test_a_record_of_another_form_is_refused(client: object) -> None:
+    """A page whose client is not two numbers is no reading."""
+    read = read_page(PAGE.format(tokens=1).encode(), at=1.0, engine="vllm")
+    record = record_of(Instant(1.0, datetime.now(UTC)), Call(Change.ACCEPT, (B, read, None)))
+    assert record is not None
+    record.fields["client"] = client  # type: ignore[index]  # a dict here
+    with pytest.raises(Exception, match="client"):
+        call_of(record)
