@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import number, seconds, whole_number
-from sparktop.commands.output import output_file, tell, write_markdown, write_out
+from sparktop.commands.output import output_file, tell, write_markdown, write_out, write_result
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import (
     add_output,
@@ -40,7 +40,8 @@ examples:
   sparktop capacity                                coding agents on the servers here
   sparktop capacity spark-1:8000 --workload chat   how many people
   sparktop capacity a --rate --pp 2k --tg 128      requests per second
-  sparktop capacity a --slo ttft_p90_ms=500        under a limit of your own"""
+  sparktop capacity a --slo ttft_p90_ms=500        under a limit of your own
+  sparktop capacity --from last --slo stream_tps=30   what a stored sweep says of it"""
 _BY_SUFFIX = {".txt": "txt", ".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
 
 
@@ -85,6 +86,12 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--preset", metavar="NAME", help="published limits, such as mlperf-gpt-oss-120b")
     group.add_argument(
+        "--from",
+        dest="stored",
+        metavar="RESULT",
+        help="send nothing: judge the levels of a stored sweep, a file or last; its axis is the kind",
+    )
+    group.add_argument(
         "--most",
         type=number(1, MOST_CONCURRENCY),
         metavar="N",
@@ -125,6 +132,9 @@ def run(arguments: argparse.Namespace) -> int:
     open_log(os.environ)
     output = output_file(arguments.output)
     form = arguments.form or ("txt" if output is None else _BY_SUFFIX.get(output.suffix.lower(), "json"))
+    if arguments.stored is not None:
+        write_result(output, render(_of_stored(arguments), form), is_markdown=form == "md")
+        return 0
     capacity = capacity_of(arguments)
     watch = configured_watch(arguments.config, os.environ) or Watch()
     keys = target_keys(arguments.api_key_env, arguments.targets, os.environ)
@@ -132,6 +142,36 @@ def run(arguments: argparse.Namespace) -> int:
     plan = plan_of(arguments, capacity, chosen, GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard)
     ask_first(chosen.targets, is_sure=arguments.yes)
     return _make(plan, chosen, form, output)
+
+
+_SENDING = ("targets", "workload", "arrivals", "tg", "prompts", "duration", "most", "seed", "header", "model")
+"""Arguments that say what is sent."""
+
+
+def _of_stored(arguments: argparse.Namespace) -> SweepResult:
+    """Return the stored sweep that the arguments name with its answers to their conditions.
+
+    Raises:
+        UsageError: the file cannot be read, or options or conditions do not fit it.
+    """
+    from sparktop.commands.report import found_result  # late: as above
+    from sparktop.sweep.result.store import load
+    from sparktop.sweep.run.again import answered
+    from sparktop.sweep.terms.limits import ERROR_SHARE
+
+    given = [name for name in _SENDING if getattr(arguments, name)]
+    if given:
+        what = "TARGET" if given[0] == "targets" else f"--{given[0]}"
+        raise UsageError(f"--from sends nothing: leave out {what}")
+    if arguments.pp is not None and len(arguments.pp) > 1:
+        raise UsageError("--pp: the answer is for one prompt length")
+    result = load(Path(found_result(arguments.stored)))
+    asked = any((arguments.agents, arguments.rate, arguments.concurrency))
+    kind = kind_of(arguments) if asked else result.plan.load
+    share = ERROR_SHARE if arguments.max_errors is None else arguments.max_errors
+    return answered(
+        result, _conditions(arguments, kind), None if arguments.pp is None else arguments.pp[0], share
+    )
 
 
 def kind_of(arguments: argparse.Namespace) -> LoadKind:
@@ -155,18 +195,8 @@ def capacity_of(arguments: argparse.Namespace) -> Capacity:
         UsageError: a condition is invalid, or options contradict each other.
     """
     from sparktop.model.load import LoadKind  # late: as above
-    from sparktop.sweep.plan.capacity import (
-        DEFAULT_CONDITIONS,
-        DEFAULT_SHARE,
-        default_most,
-        find_limits,
-        parse_conditions,
-    )
-    from sparktop.sweep.plan.plan import Capacity
 
     kind = kind_of(arguments)
-    if arguments.slo is not None and arguments.preset is not None:
-        raise UsageError("--slo and --preset both set the conditions: give one of them")
     of_kinds = (
         ("--workload", arguments.workload, (LoadKind.AGENTS,)),
         ("--arrivals", arguments.arrivals, (LoadKind.RATE,)),
@@ -179,6 +209,27 @@ def capacity_of(arguments: argparse.Namespace) -> Capacity:
             raise UsageError(f"{option} goes with {' or '.join(f'--{one.value}' for one in kinds)}")
     if arguments.pp is not None and len(arguments.pp) > 1:
         raise UsageError("--pp: the search is for one prompt length")
+    return _conditions(arguments, kind)
+
+
+def _conditions(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
+    """Return a search for the largest load of this kind under the conditions that the arguments set.
+
+    Raises:
+        UsageError: a condition is invalid, or both --slo and --preset are given.
+    """
+    from sparktop.model.load import LoadKind  # late: as above
+    from sparktop.sweep.plan.capacity import (
+        DEFAULT_CONDITIONS,
+        DEFAULT_SHARE,
+        default_most,
+        find_limits,
+        parse_conditions,
+    )
+    from sparktop.sweep.plan.plan import Capacity
+
+    if arguments.slo is not None and arguments.preset is not None:
+        raise UsageError("--slo and --preset both set the conditions: give one of them")
     limits = None if arguments.preset is None else find_limits(arguments.preset)
     conditions = arguments.slo if arguments.slo is not None else DEFAULT_CONDITIONS
     most = arguments.most or default_most(kind)

@@ -88,7 +88,7 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
     from sparktop.recording.recorder import is_recording
 
-    sources = [_found(source) for source in arguments.sources or [LAST]]
+    sources = [found_result(source) for source in arguments.sources or [LAST]]
     first, *others = sources
     if is_recording(Path(first)):
         return _of_recording([Path(source) for source in sources], form, arguments)
@@ -207,7 +207,7 @@ def _tell_on_terminal(line: str) -> None:
         tell(line)
 
 
-def _found(source: str) -> str:
+def found_result(source: str) -> str:
     """Return `source`; for "last", the path of the newest stored sweep, unless a file is named "last"."""
     return str(last_stored()) if source == LAST and not Path(LAST).exists() else source
 

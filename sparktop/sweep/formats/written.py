@@ -24,7 +24,7 @@ from sparktop.sweep.compare.compare import compare, compared_targets
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
-from sparktop.sweep.plan.capacity import default_seconds
+from sparktop.sweep.plan.capacity import NAME, default_seconds
 from sparktop.sweep.plan.conversations import BUILT_IN
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
@@ -36,7 +36,7 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TracePlan,
 )
-from sparktop.sweep.view.capacity import amount, answer_words, compared_words, condition_words
+from sparktop.sweep.view.capacity import amount, answer_words, compared_words, condition_words, stored_words
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.result import result_view
 
@@ -49,7 +49,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     """
     if any(target.name.startswith("-") for target in result.targets):
         return ""
-    if result.capacity is not None:
+    if result.capacity is not None and (not result.capacity.stored or result.plan.preset == NAME):
         return _capacity_command(result, result.capacity, addresses=addresses)
     targets = (f"{one.name}={one.url}" if addresses else one.name for one in result.targets)
     words = ["sparktop", "sweep", *targets]
@@ -163,6 +163,9 @@ def _lines(result: SweepResult) -> Iterator[str]:
     if found is None:
         yield "nothing was measured"
         return
+    if found.stored:
+        when = f"{result.started_at.astimezone():%Y-%m-%d %H:%M}"
+        yield f"by the levels of {when}, nothing was sent: {stored_words(found)}"
     if (compared := compared_targets(found)) is not None:
         yield compared_words(compared)
     for target in result.targets:
@@ -212,7 +215,7 @@ def _figures(one: ProbeResult) -> str:
 
 _FIXED = re.compile(
     "schema|status|kind|mode|order|api|loop|code|tokens_from|fresh_by|router_overhead_from|winner_vs|metric"
-    "|started_at|finished_at|sparktop|preset|conditions|verdict"
+    "|started_at|finished_at|sparktop|preset|conditions|verdict|call|missed"
 )
 """Fields that hold words of sparktop's own, times and codes."""
 _BY_NAME = re.compile(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, repeat
 from statistics import fmean
+from typing import Literal
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, TokenSource
@@ -425,7 +426,7 @@ def _closed_result(
         served_by=Counter(end.served_by for end in ends if end.served_by is not None),
         runs_split=split_by_run(counted),
         each=_each(finished, starts) if len(finished) <= MOST_EACH else None,
-        uncounted=uncounted(_others(traces, counted), starts),
+        uncounted=uncounted(_others(traces, counted), starts, {trace.request_id for trace in counted}),
     )
     latencies = {name: _latency(name, finished) for name in LATENCIES if name not in DUE_LATENCIES}
     return result.model_copy(update={**_rates(level, runs), **latencies})
@@ -533,11 +534,13 @@ def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
     return starts
 
 
-def uncounted(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> UncountedRequests | None:
+def uncounted(
+    traces: Sequence[RequestTrace], starts: Mapping[int, float], counted: Container[str] = ()
+) -> UncountedRequests | None:
     """Return the requests `traces`, which do not count for latencies, as columns with one entry per request.
 
-    `starts` has the start time of each run's first request. Return None if there are no requests, or more
-    than `MOST_EACH`.
+    `starts` has the start time of each run's first request, `counted` the ids of the measured requests.
+    Return None if there are no requests, or more than `MOST_EACH`.
     """
     if not 0 < len(traces) <= MOST_EACH:
         return None
@@ -550,7 +553,26 @@ def uncounted(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> Un
         ok=tuple(trace.ok for trace in traces),
         served_by=_places(traces, backends),
         backends=backends,
+        missed=tuple(_missed(trace) if trace.request_id in counted else None for trace in traces),
+        ttfr_ms=tuple(_ms(trace.ttfr_s) for trace in traces),
+        wait_ms=_waits(traces),
+        call=_calls(traces),
     )
+
+
+def _missed(trace: RequestTrace) -> Literal["error", "unanswered"]:
+    is_error = trace.ended is not None and trace.ended.reason is EndReason.ERROR
+    return "error" if is_error else "unanswered"
+
+
+def _calls(traces: Sequence[RequestTrace]) -> tuple[str, ...]:
+    return tuple(_call_word(trace.call) for trace in traces if trace.call is not None)
+
+
+def _call_word(call: ConversationCall) -> str:
+    if call.compacted:
+        return "compacted"
+    return "first" if call.turn == 0 and call.start is CallStart.HUMAN else call.start.value
 
 
 def _backends(traces: Iterable[RequestTrace]) -> tuple[str, ...]:
@@ -578,6 +600,7 @@ def _each(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> EachRe
         wait_ms=_waits(traces),
         served_by=_places(traces, backends),
         backends=backends,
+        call=_calls(traces),
     )
 
 

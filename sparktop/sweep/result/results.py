@@ -533,6 +533,8 @@ class CapacityAnswer(Part):
     """Generated tokens per second at `holds`."""
     probes: tuple[ProbeResult, ...] = ()
     """All levels, in the order in which they were measured."""
+    left_out: tuple[Text, ...] = ()
+    """Of stored levels, those that the answer is not made from, each with the reason."""
 
     def probe(self, value: float | None) -> ProbeResult | None:
         """Return the level at the load `value`; None if it was not measured."""
@@ -552,6 +554,8 @@ class CapacityResult(Part):
     """The largest load that was allowed."""
     answers: dict[Text, CapacityAnswer] = Field(default_factory=dict)
     """By target."""
+    stored: bool = False
+    """True if the answers are those of the levels of a stored result: nothing was sent for them."""
 
     @property
     def is_whole(self) -> bool:
@@ -933,6 +937,9 @@ class EachRequest(Part):
     served_by: tuple[int | None, ...] = ()
     """Index into `backends` of the backend that answered; empty if no answer named a backend."""
     backends: tuple[Text, ...] = ()
+    call: tuple[Text, ...] = ()
+    """Agents: what each request followed: "first" (nothing), "human", "tool", or whatever that was, the
+    "compacted" context. Empty otherwise, and in older files."""
 
 
 class UncountedRequests(Part):
@@ -951,6 +958,12 @@ class UncountedRequests(Part):
     served_by: tuple[int | None, ...] = ()
     """Index into `backends` of the backend that answered; empty if no answer named a backend."""
     backends: tuple[Text, ...] = ()
+    missed: tuple[Literal["error", "unanswered"] | None, ...] = ()
+    """How a request of the measured ones ended; None for one that was not measured. Empty in older files."""
+    ttfr_ms: tuple[Number, ...] = ()
+    """As in `EachRequest`, like the next two; empty in older files."""
+    wait_ms: tuple[Number, ...] = ()
+    call: tuple[Text, ...] = ()
 
 
 class BackendSide(Part):

@@ -430,8 +430,7 @@ class CapacityLevels(Struct, eq=False):
         if found is None or self.maker.brake.pulled:
             return None
         self._levels[value] = found
-        loop = found.open_loop
-        unstable = "" if loop is None or not (loop.unstable or loop.overloaded) else _unstable_words(found)
+        unstable = unstable_words(found)
         judged = judge(capacity, record.traces, max_error_share=made.max_error_share, unstable=unstable)
         own = [one for one in record.traces if one.run == probe.run]
         alone = judge(capacity, own, max_error_share=made.max_error_share)
@@ -456,9 +455,10 @@ class CapacityLevels(Struct, eq=False):
         )
 
 
-def _unstable_words(level: LevelResult) -> str:
+def unstable_words(level: LevelResult) -> str:
+    """Return why no latency of a rate counts: it is unstable, or the client's limit was reached; else ""."""
     loop = level.open_loop
-    if loop is None:
+    if loop is None or not (loop.unstable or loop.overloaded):
         return ""
     if loop.unstable:
         return f"unstable: {loop.growth_words}" if loop.growth_words else "unstable"

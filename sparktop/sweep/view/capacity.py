@@ -21,7 +21,9 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.text import names_in_words, with_subject
 from sparktop.sweep.compare.compare import compared_targets
+from sparktop.sweep.plan.capacity import RATIO
 from sparktop.sweep.plan.plan import Capacity
+from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.measure import RequestTrace, collect_into
 from sparktop.sweep.result.results import (
     CapacityAnswer,
@@ -69,6 +71,15 @@ def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) ->
     for one in result.targets:
         if one.error is not None and one.name not in found.answers:
             yield f"nothing was measured: {name(with_subject(one.name, one.error))}"
+    if found.stored:
+        yield f"read off stored levels, nothing was sent: {stored_words(found)}"
+
+
+def stored_words(found: CapacityResult) -> str:
+    """Return the conditions of answers that are read off stored levels, in plain words."""
+    words = " and ".join(map(plain_words, found.conditions))
+    share = found.share_percent if found.load is LoadKind.RATE else None
+    return words if share is None else f"{share:g} % of the requests meet {words}"
 
 
 def compared_words(compared: CapacityComparison, name: Callable[[str], str] = str) -> str:
@@ -96,6 +107,7 @@ def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]
     """Yield the parts of an answer: what holds and fails, its certainty, what ran out first."""
     yield _held(found, answer)
     if not answer.holds and answer.fails is None:
+        yield from _reached(found, answer) if found.stored else ()
         return
     if answer.drift is not None:
         yield drift_words(found, answer.drift)
@@ -105,8 +117,23 @@ def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]
         yield f"{amount(found.load, answer.moved_from)} held at first, but not in a later run"
     if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
         yield ran_out_words(found, answer)
-    if not answer.complete:
+    if found.stored:
+        yield from _reached(found, answer)
+    elif not answer.complete:
         yield "the search was not completed"
+
+
+def _reached(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+    """Yield how far stored levels reach: between which the answer lies, and what was left out."""
+    holds, fails = answer.holds, answer.fails
+    if answer.at_least:
+        yield "more is unknown: no stored level fails"
+    elif (
+        holds and fails is not None and fails > (holds * RATIO if found.load is LoadKind.RATE else holds + 1)
+    ):
+        ends = (amount(found.load, one, bare=True) for one in (holds, fails))
+        yield f"unknown between {' and '.join(ends)}: no stored level lies there"
+    yield from (f"left out {one}" for one in answer.left_out)
 
 
 def drift_words(found: CapacityResult, drift: Drift) -> str:
@@ -139,8 +166,13 @@ def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
     """Return what holds, and what fails with its reason."""
     kind, fails = found.load, answer.probe(answer.fails)
     if not answer.holds:
+        if fails is not None and answer.holds is None and found.stored:
+            failing = _failing(found, fails, amount(kind, fails.value))
+            return f"unknown below {amount(kind, fails.value, bare=True)}, the smallest level: {failing}"
         if fails is not None:
             return f"none hold: {_failing(found, fails, amount(kind, fails.value))}"
+        if found.stored:
+            return "unknown: no stored level can be judged"
         return f"unknown: no {'request' if answer.probes else 'level'} was completed before the search ended"
     held = _holding(found, answer, answer.holds)
     return (

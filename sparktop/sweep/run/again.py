@@ -1,0 +1,219 @@
+"""What the levels of a stored result say under other limits, by the judgement of a search, without any load.
+
+A level is judged by its single requests, which the file holds. Nothing is read off between levels beyond what
+the search itself concludes from levels on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count, repeat
+
+from msgspec.structs import replace
+
+from sparktop.errors import UsageError
+from sparktop.model.conversation import CallStart, ConversationCall
+from sparktop.model.load import EndReason, LoadKind, RequestEnded
+from sparktop.model.text import clean, names_in_words
+from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL
+from sparktop.sweep.plan.plan import Capacity
+from sparktop.sweep.plan.slo import parts_of
+from sparktop.sweep.result.measure import RequestTrace
+from sparktop.sweep.result.results import (
+    CapacityAnswer,
+    EachRequest,
+    LevelResult,
+    SweepResult,
+    TargetResult,
+    UncountedRequests,
+)
+from sparktop.sweep.run.capacity import capacity_answer, capacity_result, unstable_words
+from sparktop.sweep.run.judgement import judge
+from sparktop.sweep.run.search import CapacitySearch
+from sparktop.sweep.terms.definitions import (
+    CACHE_HITS,
+    CLIENT_LAG,
+    CLOCK_SHIFT,
+    CUT_SHORT,
+    DRIFT,
+    FOREIGN_TRAFFIC,
+    LATE_SENDS,
+    RESTARTED,
+    SHORT_OUTPUT,
+    SHORT_PROMPT,
+    THROTTLED,
+    WARNINGS,
+)
+from sparktop.sweep.terms.limits import ERROR_SHARE, MOST_CONCURRENCY
+
+_NOT_OF_THE_LOAD = frozenset(
+    (
+        *(CACHE_HITS, CLIENT_LAG, CLOCK_SHIFT, CUT_SHORT, DRIFT, FOREIGN_TRAFFIC),
+        *(LATE_SENDS, RESTARTED, SHORT_OUTPUT, SHORT_PROMPT, THROTTLED),
+    )
+)
+"""Marks of a level whose latencies are not those of this server under this load alone."""
+_HIDDEN_TOKENS = 1_000_000_000
+"""Before a first token of unknown time: `RequestTrace` then knows no TTFT."""
+_MISSED: dict[str | None, EndReason | None] = {
+    "error": EndReason.ERROR,
+    "unanswered": EndReason.ABORT,
+    None: None,
+}
+_MS = 1000.0
+_CALLS = {
+    "first": (0, CallStart.HUMAN, False),
+    "human": (1, CallStart.HUMAN, False),
+    "tool": (1, CallStart.TOOL, False),
+    "compacted": (1, CallStart.TOOL, True),
+}
+"""(Turn, what it follows, whether the context was compacted) by the words of a result file."""
+
+
+def answered(
+    result: SweepResult, capacity: Capacity, pp: int | None = None, max_error_share: float = ERROR_SHARE
+) -> SweepResult:
+    """Return a stored result with the answers of its levels of `pp` prompt tokens to other limits.
+
+    `pp` may be None if all levels have the same prompts. A level fails if more than `max_error_share` (0 to
+    1) of its requests failed.
+
+    Raises:
+        UsageError: the result has no levels of this kind of load, or of several prompt lengths, or lacks
+            what a condition limits.
+    """
+    levels = {target.name: _levels(target, capacity.kind) for target in result.targets}
+    lengths = {level.pp for found in levels.values() for level in found}
+    if not lengths:
+        kinds = sorted({level.load.value for target in result.targets for level in target.levels})
+        what = f"no level of {capacity.kind.value} that a search would make"
+        raise UsageError(f"{what}: the result has levels of {names_in_words(kinds) or 'nothing'}")
+    if (pp is None and len(lengths) > 1) or (pp is not None and pp not in lengths):
+        words = names_in_words([f"{length:,}" for length in sorted(filter(None, lengths))])
+        raise UsageError(f"the levels have prompts of {words} tokens: choose one length with --pp")
+    chosen = {
+        name: [one for one in found if pp is None or one.pp == pp] for name, found in levels.items() if found
+    }
+    _check(capacity, list(chain(*chosen.values())))
+    late = result.client.trustworthy is False
+    answers = {
+        name: _answer(capacity, found, max_error_share, late=late) for name, found in chosen.items() if found
+    }
+    most = max(level.point.value for found in chosen.values() for level in found)
+    found = capacity_result(replace(capacity, most=most), answers).model_copy(update={"stored": True})
+    return result.model_copy(update={"capacity": found, "slo": None})
+
+
+def _levels(target: TargetResult, kind: LoadKind) -> list[LevelResult]:
+    """Return the levels that a search could have made: steady ones, without context and of no trace."""
+    found = (one for one in target.levels if one.load is kind and one.error is None and not one.depth)
+    plain = (one for one in found if one.rises_to is None and one.trace is None)
+    return sorted(
+        (one for one in plain if 0 < one.point.value <= MOST_CONCURRENCY), key=lambda one: one.point.value
+    )
+
+
+def _check(capacity: Capacity, levels: Sequence[LevelResult]) -> None:
+    """Check that the single requests have what the conditions limit.
+
+    Raises:
+        UsageError: they have not.
+    """
+    for one in capacity.conditions:
+        name = parts_of(one.figure)[0]
+        if name == "first_answer":
+            raise UsageError(f"--slo: result files hold no {clean(one.figure, 40)} of single requests")
+        if name in {AFTER_TOOL, AFTER_HUMAN} and not any(level.each and level.each.call for level in levels):
+            raise UsageError(
+                f"--slo: the file does not say what each request followed, which {clean(one.figure, 40)} "
+                "needs: it was written by an earlier version"
+            )
+
+
+def _answer(
+    capacity: Capacity, levels: Sequence[LevelResult], max_error_share: float, *, late: bool
+) -> CapacityAnswer:
+    """Return the answer of the levels of one target; `late`: the load generator was late in all of them."""
+    doubts = {level.point.value: _doubt(level, late=late) for level in levels}
+    usable = {level.point.value: level for level in levels if not doubts[level.point.value]}
+    left_out = tuple(f"{value:g}: {reason}" for value, reason in doubts.items() if reason)
+    if not usable:
+        return CapacityAnswer(left_out=left_out)
+    search = CapacitySearch(replace(capacity, most=max(usable)), min(usable))
+    for value, level in usable.items():
+        search.runs[value] = max(1, level.runs)
+        search.judged[value] = judge(
+            capacity, stored_traces(level), max_error_share=max_error_share, unstable=unstable_words(level)
+        )
+    is_least = capacity.kind is not LoadKind.RATE and search.fails == 1
+    answer = capacity_answer(search, usable, complete=search.holds is not None or is_least)
+    return answer.model_copy(update={"left_out": left_out})
+
+
+def _doubt(level: LevelResult, *, late: bool) -> str:
+    """Return why a level cannot be judged; "" if it can."""
+    marks = [one for one in level.validity if one.code in _NOT_OF_THE_LOAD]
+    if marks:
+        return f"{WARNINGS[marks[0].code].word}: {marks[0].message}"
+    if late:
+        return "the load generator was not fast enough to be trusted"
+    others, counts = level.uncounted, level.requests
+    missing = counts.failed + counts.cancelled
+    if level.each is None or (others is None and missing):
+        return "its single requests are not stored"
+    told_apart = not missing or others is None or bool(others.missed)
+    is_open = level.open_loop is not None and not level.open_loop.unstable
+    if not told_apart and (is_open or (counts.failed and counts.cancelled)):
+        return "the file, of an earlier version, does not say which requests failed"
+    return ""
+
+
+def stored_traces(level: LevelResult) -> list[RequestTrace]:
+    """Return the measured requests of a stored level, with the times that a judgement needs."""
+    each, others = level.each or EachRequest(), level.uncounted or UncountedRequests()
+    missed = [_MISSED[word] for word in others.missed]
+    if not missed and level.load is not LoadKind.RATE:  # an older file, with one kind of them only
+        reason = EndReason.ERROR if level.requests.failed else EndReason.ABORT
+        missed = [None if ok else reason for ok in others.ok]
+    return [
+        *_traces(level.load, each, each.stream_tps, repeat(EndReason.STOP)),
+        *_traces(level.load, others, repeat(None), missed),
+    ]
+
+
+def _traces(
+    kind: LoadKind,
+    part: EachRequest | UncountedRequests,
+    rates: Iterable[float | None],
+    ends: Iterable[EndReason | None],
+) -> Iterator[RequestTrace]:
+    """Yield the requests of a part that have an end in `ends`; `rates` has the token rate of each."""
+    # Files of early versions have no starts: then only the order is known.
+    starts = part.start_ms or map(float, count())
+    waits, firsts, calls = part.wait_ms or repeat(None), part.ttfr_ms or repeat(None), part.call or repeat("")
+    rows = zip(part.run, starts, waits, firsts, part.ttft_ms, part.e2e_ms, calls, rates, ends, strict=False)
+    for number, (run, start_ms, wait_ms, ttfr_ms, ttft_ms, e2e_ms, call, tps, end) in enumerate(rows):
+        if end is None or start_ms is None:
+            continue
+        start, name = start_ms / _MS, str(number)
+        first = start + (ttft_ms or 0.0) / _MS
+        step_s = 1 / tps if tps is not None and tps > 0 else None
+        hidden = 0 if ttft_ms is not None else _HIDDEN_TOKENS
+        turn, after, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
+        yield RequestTrace(
+            name,
+            start,
+            run,
+            due=start - (wait_ms or 0.0) / _MS if kind is LoadKind.RATE else None,
+            call=ConversationCall(0, 0, turn, 0, after, None, 0, 0, compacted=compacted)
+            if kind is LoadKind.AGENTS
+            else None,
+            first_event=None if ttfr_ms is None else start + ttfr_ms / _MS,
+            arrivals=[
+                *([(first, 1)] if ttft_ms is not None or step_s is not None else []),
+                *([(first + step_s, 1)] if step_s is not None else []),
+            ],
+            ended=None
+            if e2e_ms is None
+            else RequestEnded(name, start + e2e_ms / _MS, end, hidden_before=hidden),
+        )
