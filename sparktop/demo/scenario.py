@@ -209,6 +209,7 @@ SCENARIOS = {
             faults=Faults(share=0.9, status=500, after_tokens=100),
         ),
         Scenario("steady", spread=0.5),
+        Scenario("answers", load=8, prompt_tokens=64, output_tokens=600, spread=0.2),
         Scenario("hot", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),
         Scenario(
             "memory",

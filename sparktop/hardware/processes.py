@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -20,9 +21,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import ENOUGH, entries, parse_int, read_bytes, read_small
+from sparktop.hardware.step_bytes import read_step_weights
 from sparktop.model.node import (
     COMPILERS,
     MOST_CLIENTS,
+    ModelWeights,
     ProcessReading,
     ProcessTable,
     Sockets,
@@ -373,6 +376,25 @@ _SGLANG_ROLES = {
 _HUB = re.compile(r"models--([^/]+?)--([^/]+)")
 _NAME = ("--served-model-name", "--alias")
 _PATH = ("--model", "--model-path", "--model-id", "-m", "--hf-repo", "-hf")
+_SPEED_OPTIONS = (
+    "--tensor-parallel-size -tp --tp-size --tp --pipeline-parallel-size -pp --pp-size "
+    "--data-parallel-size -dp --dp-size --enable-expert-parallel --ep-size --quantization -q "
+    "--kv-cache-dtype --dtype --max-model-len --context-length --max-num-seqs --max-running-requests "
+    "--max-num-batched-tokens --chunked-prefill-size --gpu-memory-utilization --mem-fraction-static "
+    "--enforce-eager --disable-cuda-graph --cuda-graph-max-bs --cuda-graph-bs --cuda-graph-sizes "
+    "--cudagraph-capture-sizes --compilation-config -O --attention-backend --moe-backend "
+    "--moe-runner-backend --mxfp4-backend --mxfp4-layers --block-size --page-size --swap-space "
+    "--cpu-offload-gb --async-scheduling --no-async-scheduling --enable-prefix-caching "
+    "--no-enable-prefix-caching --disable-radix-cache --enable-chunked-prefill "
+    "--no-enable-chunked-prefill --speculative-config --speculative-algorithm --speculative-num-steps "
+    "--speculative-eagle-topk --speculative-num-draft-tokens --distributed-executor-backend "
+    "--disable-custom-all-reduce --all2all-backend --mamba-cache-mode --revision --ctx-size -c --parallel "
+    "-np --n-gpu-layers -ngl --batch-size -b --ubatch-size -ub --flash-attn -fa --cache-type-k -ctk "
+    "--cache-type-v -ctv --threads -t "
+)
+_KEPT_OPTIONS = frozenset(_SPEED_OPTIONS.split())
+"""Options that change the speed of a server: the only ones that are kept of its command line."""
+_PLAIN_VALUE = re.compile(r"[\w.,:+-]{1,60}", re.ASCII)
 _SERVERS: Mapping[str, tuple[str, int]] = {
     "vllm": ("vllm", 8000),
     "sglang": ("sglang", 30000),
@@ -405,6 +427,8 @@ class Title(NamedTuple):
     """Only of a server's own process."""
     path: str | None = None
     """Path or name of the model as the command line has it; only of a server's own process."""
+    flags: tuple[str, ...] = ()
+    """Its options that change its speed, sorted, each with its value; only of a server's own process."""
 
 
 def arguments_of(content: bytes) -> list[str]:
@@ -474,7 +498,21 @@ def _with_options(program: str, options: Sequence[str]) -> Title:
     given = _option(options, ("--port", "-p") if program.startswith("text-") else ("--port",))
     number = int(given) if given is not None and given.isascii() and given.isdecimal() else port
     valid = number if 0 < number < 1 << 16 else None
-    return Title(engine, "server", model=_model(options), port=valid, path=_named(options, _PATH))
+    path, flags = _named(options, _PATH), _flags(options)
+    return Title(engine, "server", model=_model(options), port=valid, path=path, flags=flags)
+
+
+def _flags(options: Sequence[str]) -> tuple[str, ...]:
+    """Return the options in `_KEPT_OPTIONS` with their values; of one that is no plain word its digest."""
+    found = []
+    for word, after in zip(options, (*options[1:], "-"), strict=False):
+        name, equals, value = word.partition("=")
+        if (option := name.replace("_", "-")) in _KEPT_OPTIONS:
+            value = value if equals else "" if after.startswith("-") else after
+            if value and not _PLAIN_VALUE.fullmatch(value):
+                value = f"#{hashlib.sha256(value.encode()).hexdigest()[:8]}"
+            found.append(f"{option} {value}".rstrip())
+    return tuple(sorted(found))
 
 
 def _model(options: Sequence[str]) -> str | None:
@@ -527,11 +565,16 @@ class CheckpointReader:
         """Read through /proc/PID/root below `root`."""
         self._proc = root / "proc"
         self._sizes: dict[tuple[int, int], int | None] = {}
+        self._read: dict[tuple[int, int], tuple[ModelWeights | None, str | None]] = {}
 
-    def find(self, pid: int, start: int, model: str | None) -> int | None:
+    def read(self, pid: int, start: int) -> tuple[ModelWeights | None, str | None]:
+        """Return (what a step reads, revision) of the model of a server that `find` was asked for."""
+        return self._read.get((pid, start), (None, None))
+
+    def find(self, pid: int, start: int, model: str | None, flags: tuple[str, ...] = ()) -> int | None:
         """Return the bytes of the weights of `model`, a path or a name; None while that is not known.
 
-        `start` is the start of the server's process in clock ticks.
+        `start` is the start of the server's process in clock ticks, `flags` its options.
         """
         if model is None:
             return None
@@ -539,27 +582,44 @@ class CheckpointReader:
         if key not in self._sizes:
             if len(self._sizes) >= _MOST_FILES:
                 self._sizes.clear()
+                self._read.clear()
             self._sizes[key] = None
             folder = self._proc / str(pid) / "root"
             if os.access(folder, os.X_OK):
                 threading.Thread(
-                    target=self._measure, args=(key, folder, model), name="sparktop-weights", daemon=True
+                    target=self._measure,
+                    args=(key, folder, model, flags),
+                    name="sparktop-weights",
+                    daemon=True,
                 ).start()
         return self._sizes[key]
 
-    def _measure(self, key: tuple[int, int], root: Path, model: str) -> None:
+    def _measure(self, key: tuple[int, int], root: Path, model: str, flags: tuple[str, ...]) -> None:
         self._sizes[key] = weights_bytes(root, model)
+        with contextlib.suppress(
+            OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError
+        ):
+            if (place := _place(root, model)) is not None and place.is_dir():
+                revision = place.name if place.parent.name == "snapshots" else None
+                self._read[key] = None, clean(revision or "", 64) or None
+                self._read[key] = read_step_weights(place, flags), self._read[key][1]
+
+
+def _place(root: Path, model: str) -> Path | None:
+    """Return the file or folder of `model` below `root`, the newest snapshot of several; None without one."""
+    if model.startswith("/"):
+        return root / model.lstrip("/")
+    snapshots = root / _HUB_FOLDER / f"models--{model.replace('/', '--')}" / "snapshots"
+    return max(snapshots.iterdir(), key=lambda one: one.stat().st_mtime, default=None)
 
 
 def weights_bytes(root: Path, model: str) -> int | None:
     """Return the bytes of the weights of `model` below `root`; None if they are not found."""
     try:
-        if model.startswith("/"):
-            place = root / model.lstrip("/")
-            return place.stat().st_size if place.is_file() else _sum(place)
-        snapshots = root / _HUB_FOLDER / f"models--{model.replace('/', '--')}" / "snapshots"
-        found = sorted(snapshots.iterdir(), key=lambda one: one.stat().st_mtime)
-        return _sum(found[-1]) if found else None
+        place = _place(root, model)
+        if place is None:
+            return None
+        return place.stat().st_size if place.is_file() else _sum(place)
     except (OSError, ValueError):
         return None
 
@@ -830,6 +890,7 @@ class WorkloadReader:
         sockets = None
         if title.role == "server" and title.port is not None:
             sockets = read_sockets(self._proc, pid, title.port, contained=container is not None)
+        weights, revision = self._checkpoints.read(pid, process.start)
         return Workload(
             pid,
             title.engine or None,
@@ -844,10 +905,13 @@ class WorkloadReader:
             process.rss_pages * self._page_bytes,
             percent,
             read_bytes,
-            self._checkpoints.find(pid, process.start, title.path),
+            self._checkpoints.find(pid, process.start, title.path, title.flags),
             self._containers.oom_kills(pid, process.start) if title.engine else None,
             sockets,
             self._is_adopted(process, by_pid) if title.role in _PARTS else None,
+            weights,
+            title.flags if title.role == "server" else None,
+            revision,
         )
 
     def _read_bytes(self, pid: int) -> int | None:

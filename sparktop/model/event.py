@@ -36,6 +36,7 @@ ALERT_KINDS = (
     "power-cap",
     "slow-clock",
     "slow-steps",
+    "slower-than-best",
     "gpu-lost",
     "gpus-gone",
     "rdma-errors",

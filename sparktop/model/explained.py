@@ -209,6 +209,15 @@ FINDINGS: Mapping[str, Explained] = {
         "a process of an engine has held GPU memory for a minute after the server that started it ended",
         "kill it",
     ),
+    "yardsticks": Explained(
+        "its decode rate in percent of its own best at this batch, of what others published for the model, "
+        "engine and machine, and of what the memory bandwidth allows; what is not known is left out"
+    ),
+    "slower-than-best": Explained(
+        "steps take 7 % longer than the best that it made of such a batch, after allowing for a larger one; "
+        "a warning from 30 % on",
+        "its detail lists what has changed since: change it back, one at a time",
+    ),
 }
 """What rules find about a server or a machine apart from its state, by kind."""
 

@@ -55,6 +55,16 @@ COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
 """Names of the programs that compile kernels for an engine."""
 
 
+class ModelWeights(Struct, frozen=True):
+    """What a step of a model reads of its weights."""
+
+    token_gb: float
+    """Billions of bytes that a step for a single token reads."""
+    mixture: bool = False
+    """Whether a step for several tokens reads more: those experts that at least one of them chooses."""
+    source: str = "its files"
+
+
 def end_marks(host: str, port: int) -> tuple[int, int]:
     """Return marks (CRC-32) of a host and of host and port: an end of a connection, without its address.
 
@@ -115,6 +125,13 @@ class Workload(Struct, frozen=True):
     adopted: bool | None = None
     """Whether the process that started its engine has ended, so that an init process is its parent now; None
     where that is unknown."""
+    weights: ModelWeights | None = None
+    """By the model's config.json and files; only of a server whose files the reader may read."""
+    flags: tuple[str, ...] | None = None
+    """Options of a server's command line that change its speed; others are not kept, because they can hold
+    keys. None of other processes, and from an older agent."""
+    revision: str | None = None
+    """Commit of the model in the hub's cache."""
 
     @property
     def about(self) -> str:

@@ -18,6 +18,7 @@ from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
 from sparktop.model.targets import StateThresholds
+from sparktop.model.yardsticks import PastSetup, PublishedRates, Yard
 
 PHASES = ("start", "GPU context", "weights", "compile", "KV pool", "CUDA graphs")
 """The phases of a start in order, as they can be distinguished from outside."""
@@ -51,10 +52,12 @@ class PastStart(Struct, frozen=True):
         return self.host, self.engine, self.model
 
 
-class PastStarts(Struct, frozen=True):
-    """Earlier starts, as files hold them."""
+class Kept(Struct, frozen=True):
+    """What files hold: earlier starts and setups of servers, and published rates."""
 
     starts: tuple[PastStart, ...] = ()
+    setups: tuple[PastSetup, ...] = ()
+    published: tuple[PublishedRates, ...] = ()
 
 
 class Loading(Struct, frozen=True):
@@ -384,6 +387,8 @@ class BackendView(Struct, frozen=True, eq=False):
     estimated_read_gb_per_s: float | None = None  # over 10 s, summed over engine cores
     roofline_percent: float | None = None
     """`estimated_read_gb_per_s` as a percentage of the memory bandwidth, where that is known (GB10)."""
+    yard: Yard = Yard()
+    """What its decode rate is compared with."""
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes with a captured CUDA graph, as configured for this server; empty: none."""
     roofline_tps: float | None = None

@@ -30,7 +30,7 @@ from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, Scrape
 from sparktop.model.series import Series
-from sparktop.model.snapshot import PastStarts, Snapshot
+from sparktop.model.snapshot import Kept, Snapshot
 from sparktop.model.targets import (
     BackendTarget,
     ModelFacts,
@@ -189,9 +189,7 @@ _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
         Kind.SELF, instant, fields={"cpu_percent": cpu, "rss_bytes": rss}
     ),
     Change.JUDGE: lambda instant: Record(Kind.TICK, instant),
-    Change.LEARN_STARTS: lambda instant, starts: Record(
-        Kind.STARTS, instant, body=json_line(PastStarts(starts))
-    ),
+    Change.LEARN: lambda instant, kept: Record(Kind.STARTS, instant, body=json_line(kept)),
 }
 
 
@@ -340,9 +338,7 @@ _READERS: Mapping[str, Callable[[Record], Call | None]] = {
     Kind.NOTE: _note,
     Kind.SELF: _self,
     Kind.TICK: lambda _: Call(Change.JUDGE),
-    Kind.STARTS: lambda record: Call(
-        Change.LEARN_STARTS, (cast("PastStarts", _validated(PastStarts, record.body)).starts,)
-    ),
+    Kind.STARTS: lambda record: Call(Change.LEARN, (_validated(Kept, record.body),)),
 }
 
 

@@ -103,6 +103,7 @@ def _backend(view: BackendView) -> dict[str, object]:
         "failing_since",
         "client",
         *_ELSEWHERE,
+        "yard",
     )
     return {
         **fields_of(view, *left_out),

@@ -39,6 +39,7 @@ MOST: Mapping[str, int] = {
     "GpuReading.processes": 256,
     "GpuReading.mig_instances": 64,
     "Workloads.processes": 64,
+    "Workload.flags": 80,
     "KernelLog.lines": 64,
     "NodeIdentity.addresses": 64,
     "ProcessTable.processes": 200,

@@ -15,12 +15,14 @@ from sparktop.analysis.evidence import prefill_s
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.stall import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
+from sparktop.analysis.yardsticks import MOST_PROMPT
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView, Limit, LimitKind
 from sparktop.model.targets import BackendTarget, StateThresholds
+from sparktop.model.yardsticks import SteadyLoad
 from sparktop.rates import (
     EDGE_SLACK_S,
     LIVE_SPAN_S,
@@ -74,6 +76,8 @@ class BackendTrack:
         self.step_pace: StepPace | None = None
         """The newest step time compared with earlier steps of the same batch size; None where they cannot be
         compared."""
+        self.steady: SteadyLoad | None = None
+        """Its steps now, as medians; None unless the batch has stood and they are not slow."""
         self.role: Role | None = None
         """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
         self.standstill = StandstillClock()
@@ -192,7 +196,7 @@ class BackendTrack:
         self._held.clear()
         self._running.clear()
         self._baseline.pause()
-        self.step_pace = None
+        self.step_pace = self.steady = None
         judged = backend_state(LoadFigures(failure=failure), self._thresholds)
         self.view = replace(
             self.view,
@@ -342,6 +346,7 @@ class BackendTrack:
         to None if no comparison is possible.
         """
         pace, self.step_pace = self.step_pace, None
+        steady, self.steady = self.steady, None
         at, lanes, running = sample.at, len(sample.lanes), view.running
         if not running or not all(lane.running for lane in sample.lanes):
             self._running.clear()
@@ -362,10 +367,13 @@ class BackendTrack:
             self._baseline.pause()
             return step_ms
         if self._quick and at - self._paced_at < interval_s:
-            self.step_pace = pace  # samples whose windows mostly overlap add no information
+            # Samples whose windows mostly overlap add no information.
+            self.step_pace, self.steady = pace, steady
         else:
             self._paced_at = at
-            self.step_pace = self._baseline.note(at, step_ms, running, batch, view.kv_cache_percent)
+            load = SteadyLoad(at, running, batch, step_ms, view.generation_tps, view.kv_cache_percent)
+            self.step_pace = self._baseline.note(load)
+            self.steady = self._baseline.steady
         return step_ms
 
     def _load(self, sample: EngineSample, view: BackendView, interval_s: float) -> LoadFigures:
@@ -560,8 +568,6 @@ _ENOUGH = 20
 _KEPT = 60
 _MARGIN = 0.1
 """Relative difference of the medians from which on one is faster."""
-_MOST_PROMPT = 0.5
-"""Prompt tokens per generated token up to which samples are compared: prefill would hide the difference."""
 _FEW_DRAFTS = 200.0
 _NOTHING = 0.02
 """Accepted tokens per draft up to which the drafts give nothing."""
@@ -600,7 +606,7 @@ class DraftPace:
             return None
         each = per_step * max(1, len(view.lanes)) / running
         with_drafts = each >= _DRAFTS
-        if (view.prompt_tps or 0.0) > _MOST_PROMPT * rate or not (with_drafts or each <= _NONE):
+        if (view.prompt_tps or 0.0) > MOST_PROMPT * rate or not (with_drafts or each <= _NONE):
             return None
         bucket = round(_FINE * math.log2(max(1.0, running)))
         self._rates.setdefault((bucket, with_drafts), deque(maxlen=_KEPT)).append(rate)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from sparktop.analysis.abandoned import ForNobody, Orphans
 from sparktop.analysis.situation import Rule, Situation
+from sparktop.analysis.yardsticks import Yardsticks
 from sparktop.model.finding import Finding
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean
 from sparktop.store.event_log import AlertBook
 from sparktop.store.sources import SourceKey
 
-RULES: tuple[Callable[[], Rule], ...] = (ForNobody, Orphans)
+RULES: tuple[Callable[[], Rule], ...] = (Yardsticks, ForNobody, Orphans)
 """Makes each rule anew for a store."""
 _LONGEST = 400
 _MOST = 64

@@ -10,10 +10,12 @@ from types import MappingProxyType
 
 from sparktop.analysis.evidence import Look
 from sparktop.analysis.speed_state import StepPace
+from sparktop.analysis.yardsticks import batch_key
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import BackendView
+from sparktop.model.yardsticks import SteadyLoad
 from sparktop.rates import Tally
 from sparktop.store.event_log import AlertBook
 from sparktop.store.figures import RATE_WINDOW_S
@@ -46,6 +48,11 @@ class SlowSteps:
         self._against_peers = False
         """True if the active alert came from the comparison with peers. Equally slow earlier steps of the
         backend itself then do not clear the alert."""
+
+    @property
+    def seems_slow(self) -> bool:
+        """Whether the newest steps were slow, even if not yet for long enough for the alert."""
+        return self._since is not None
 
     def judge(
         self,
@@ -146,9 +153,8 @@ _USUAL_CLEARS_AT = 0.6
 """Slow steps count as healthy again below this share of the allowed excess over the baseline."""
 _MOST_BATCHES = 256
 """Batch sizes remembered; the one not seen for the longest time is dropped."""
-_FINE = 4
-"""Buckets of batch sizes per doubling: step time grows with the batch, so sizes that differ by a fifth are
-kept apart."""
+_NEWEST_S = 300.0
+"""Seconds within which `LEARNED_FROM` samples are of one steady load."""
 
 _Batch = tuple[int, int, int]
 
@@ -160,17 +166,30 @@ class _Measure:
 
     def __init__(self) -> None:
         self.best_ms: float | None = None
-        self.recent: deque[float] = deque(maxlen=LEARNED_FROM)
+        self.recent: deque[SteadyLoad] = deque(maxlen=LEARNED_FROM)
 
-    def learn(self, step_ms: float) -> None:
-        """Add a step time that is not slow, and update the baseline.
+    def learn(self, load: SteadyLoad) -> SteadyLoad | None:
+        """Add steps that are not slow, update the baseline, and return the medians if they are of now.
 
         The baseline is the lowest median of `LEARNED_FROM` step times in a row.
         """
-        self.recent.append(step_ms)
-        if len(self.recent) == LEARNED_FROM:
-            middle = median(self.recent)
-            self.best_ms = middle if self.best_ms is None else min(self.best_ms, middle)
+        self.recent.append(load)
+        if len(self.recent) < LEARNED_FROM:
+            return None
+        step_ms = median(one.step_ms for one in self.recent)
+        self.best_ms = step_ms if self.best_ms is None else min(self.best_ms, step_ms)
+        if load.at - self.recent[0].at > _NEWEST_S:
+            return None
+        rates = [one.tps for one in self.recent if one.tps is not None]
+        filled = [one.kv_percent for one in self.recent if one.kv_percent is not None]
+        return SteadyLoad(
+            load.at,
+            median(one.running for one in self.recent),
+            median(one.batch for one in self.recent),
+            step_ms,
+            median(rates) if rates else None,
+            median(filled) if filled else None,
+        )
 
 
 class StepBaseline:
@@ -188,6 +207,8 @@ class StepBaseline:
         self._measures: OrderedDict[_Batch, _Measure] = OrderedDict()
         self._slow_since: float | None = None
         self._slow = False
+        self.steady: SteadyLoad | None = None
+        """The steps of now, unless they are slow or too few of this batch size were seen."""
 
     def set_ratio(self, slow_ratio: float) -> None:
         """Judge later steps by another ratio to the baseline."""
@@ -197,22 +218,21 @@ class StepBaseline:
         """Forget all baselines, because the server restarted or another server answers."""
         self._measures.clear()
         self.pause()
+        self.steady = None
 
     def pause(self) -> None:
         """Forget a period of slow steps: to count, slowness must last `SLOW_AFTER_S` seconds again."""
         self._slow_since, self._slow = None, False
 
-    def note(
-        self, at: float, step_ms: float, running: float, batch: float, kv_cache_percent: float | None
-    ) -> StepPace | None:
+    def note(self, load: SteadyLoad) -> StepPace | None:
         """Compare a step time with the baseline of its batch size, and then learn it, unless it is slow.
 
         Return the comparison; None until there is a baseline for this batch size. The baseline is the lowest
-        median of `LEARNED_FROM` learned step times in a row. `step_ms` is a mean over some seconds up to `at`
-        (monotonic), `running` the number of requests, `batch` the tokens per step.
+        median of `LEARNED_FROM` learned step times in a row. `load` has means over some seconds up to its
+        time (monotonic).
         """
-        filled = -1 if kv_cache_percent is None else math.floor(math.log2(max(1.0, kv_cache_percent)))
-        key = (_bucket(running), _bucket(batch), filled)
+        at, step_ms = load.at, load.step_ms
+        key = batch_key(load.running, load.batch, load.kv_percent)
         measure = self._measures.get(key)
         if measure is None:
             measure = self._measures[key] = _Measure()
@@ -223,18 +243,15 @@ class StepBaseline:
         before_ms = measure.best_ms
         healthy = before_ms is not None and step_ms < (1 + (self._ratio - 1) * _USUAL_CLEARS_AT) * before_ms
         if before_ms is None or healthy or (not self._slow and step_ms < self._ratio * before_ms):
-            measure.learn(step_ms)
+            self.steady = measure.learn(load)
             self.pause()
         else:
+            self.steady = None
             self._slow_since = at if self._slow_since is None else self._slow_since
             self._slow = at - self._slow_since >= SLOW_AFTER_S
         if before_ms is None:
             return None
-        return StepPace(self._backend, step_ms, before_ms, running, self._slow, healthy)
-
-
-def _bucket(value: float) -> int:
-    return round(_FINE * math.log2(max(1.0, value)))
+        return StepPace(self._backend, step_ms, before_ms, load.running, self._slow, healthy)
 
 
 # The polls of the last minute that the limit of a backend is judged by.

@@ -21,8 +21,8 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, SelfView
-from sparktop.model.snapshot import NODE_INTERVALS, BackendView, NodeView, PastStart, Snapshot
-from sparktop.model.targets import ModelFacts, Target, Thresholds, Watch
+from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Kept, NodeView, Snapshot
+from sparktop.model.targets import Target, Thresholds, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alerts import (
     StateEvents,
@@ -46,6 +46,7 @@ from sparktop.store.node import ENGINE_ENDED, NodeTrack, restart_events
 from sparktop.store.sources import SourceKey, SourceKind
 from sparktop.store.tracks import FleetTrack, Placement, RouterTrack, Tracks
 from sparktop.store.verdicts import LimitBook, ProgressBook, RankBook, StartBook
+from sparktop.store.yardsticks import YardBook
 
 
 class Change(StrEnum):
@@ -63,7 +64,7 @@ class Change(StrEnum):
     BEGIN_OWN_LOAD = "begin_own_load"
     END_OWN_LOAD = "end_own_load"
     JUDGE = "judge"
-    LEARN_STARTS = "learn_starts"
+    LEARN = "learn"
 
 
 class Call(NamedTuple):
@@ -135,7 +136,6 @@ class Store:
         self._journal = journal
         self._interval_s = watch.interval_s
         self._searching: tuple[str, ...] = ()
-        self._models = watch.models
         self._clock, self._now = clock, now
         self._tracks = Tracks(Thresholds(watch.thresholds, watch.node_thresholds))
         self._placement = Placement(self._tracks.backends, self._tracks.nodes)
@@ -145,6 +145,7 @@ class Store:
         self.balance, self.progress, self.limits = BalanceBook(), ProgressBook(), LimitBook()
         self.ranks = RankBook(self._tracks)
         self._findings = FindingBook()
+        self.yards = YardBook(self._tracks.nodes, watch.models)
         self._states = StateEvents()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
@@ -215,6 +216,7 @@ class Store:
         instant = self._begin(Change.REMOVE, key)
         self._tracks.remove(key)
         self.starts.forget(key.name)
+        self.yards.forget(key.name)
         self.ranks.forget(key.name)
         self._placement.outdate()
         self.balance.regroup()
@@ -299,10 +301,11 @@ class Store:
             case _:
                 raise TypeError(f"{key.label} cannot be a {type(identity).__name__}")
 
-    def learn_starts(self, starts: tuple[PastStart, ...]) -> None:
-        """Add earlier starts of servers, by which the durations of new starts are expected."""
-        self._begin(Change.LEARN_STARTS, starts)
-        self.starts.learn(starts)
+    def learn(self, kept: Kept) -> None:
+        """Add what files hold of earlier starts and setups of servers, and of published rates."""
+        self._begin(Change.LEARN, kept)
+        self.starts.learn(kept.starts)
+        self.yards.learn(kept.setups, kept.published)
 
     def suspects(self) -> tuple[str, ...]:
         """Return the names of the backends that seem to be stuck."""
@@ -449,10 +452,13 @@ class Store:
             self._placement.outdate()
         judge_health(self._alerts, key, track.health, when)
         judge_backend(self._alerts, key, track, self._tracks.thresholds.states, when)
+        if kind is not LinkKind.CONTINUES:
+            self.yards.forget(key.name)
         if kind is LinkKind.RESTARTED:
             self.ranks.forget(key.name)
         self._events.add(*model_events(key, track, when))
         self._events.add(*link_events(key, track, kind, when), *self.starts.answered(track, sample, when))
+        self.yards.note(track, self.starts.server_of(track), when)
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
 
@@ -482,7 +488,8 @@ class Store:
         view = track.view
         bandwidth = bandwidth_gb_per_s([self._placement.node_sample(name) for name in view.nodes])
         spread = (len(view.nodes), len(view.lanes))
-        facts = self._models.get(view.model or "", ModelFacts())
+        yard = self.yards.of(view.name)
+        token_gb = None if yard.weights is None else yard.weights.token_gb
         return replace(
             view,
             age_s=track.health.age_s(at),
@@ -494,8 +501,9 @@ class Store:
             findings=self._findings.of(SourceKey.backend(view.name)),
             lanes_balance=self.balance.of_lanes(view.name),
             in_sweep=at < track.loaded_until,
+            yard=yard,
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
-            roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
+            roofline_tps=limit_tps(bandwidth, token_gb, *spread),
             uptime_s=track.uptime_s(at, now.timestamp()),
         )
 

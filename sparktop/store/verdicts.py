@@ -578,7 +578,7 @@ def _figures_behind(track: BackendTrack, found: Standstill, now: Sequence[GpuWor
 
 # Follows the starts of servers whose processes are visible on a watched node, also while ports are closed.
 #
-# Earlier starts come from a file on the viewer's machine (`Store.learn_starts`), and each start that is
+# Earlier starts come from a file on the viewer's machine (`Store.learn`), and each start that is
 # seen is added. So the second start of a model on a machine has an expected duration.
 
 
@@ -698,6 +698,17 @@ class StartBook:
         boot_id = node.boot_id if node is not None else None
         clock = StartClock(started_at, read_at)
         return _Start(clock, name, host, server, server.engine or "", boot_id, max(1, len(track.view.nodes)))
+
+    def server_of(self, track: BackendTrack) -> Workload | None:
+        """Return the process of a backend's server on the first of its nodes that shows it, else None."""
+        for name in track.view.nodes:
+            node = self._nodes.get(name)
+            sample = None if node is None else node.view.sample
+            if sample is None or sample.workloads is None:
+                continue
+            if (found := self._server(name, track, sample.workloads)) is not None:
+                return found
+        return None
 
     def _server(self, name: str, track: BackendTrack, workloads: Workloads) -> Workload | None:
         """Return the process of the backend's server on a node."""

@@ -38,7 +38,7 @@ from sparktop.model.targets import (
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.ranks import RankAsker
-from sparktop.watch.state_files import follow_announced, keep_starts
+from sparktop.watch.state_files import follow_announced, keep_setups, keep_starts
 from sparktop.watch.through import Through
 from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways
 
@@ -160,7 +160,7 @@ class Monitor:
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
         self._spawn(self._judge())
-        for keep in (measure_self, keep_starts, maintain_memory, follow_announced):
+        for keep in (measure_self, keep_starts, keep_setups, maintain_memory, follow_announced):
             self._spawn(keep(self._store, self._sleep))
         if watch.events.hook or watch.events.webhook:
             from sparktop.events import deliver  # late: most starts need none of it

@@ -1,4 +1,4 @@
-"""Files in the state folder: the load that sweeps announce, and earlier starts of servers."""
+"""Files of the state folder: the load that sweeps announce, earlier starts and setups; published rates."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from sparktop.analysis.placement import address_of
 from sparktop.files import Place, find_folder, folder_of, read_own, write_whole
 from sparktop.hardware.kernel_file import read_small
-from sparktop.model.snapshot import PastStart, PastStarts
+from sparktop.model.snapshot import Kept, PastStart
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean, reason_of
+from sparktop.model.yardsticks import PastSetup, PublishedRates
 from sparktop.store import Store
 
 # A sweep writes a file with its process and the addresses it loads into sparktop's state folder, and
@@ -149,20 +151,24 @@ def starts_file(env: Mapping[str, str]) -> Path:
 
 def read_starts(path: Path) -> tuple[tuple[PastStart, ...], str | None]:
     """Return (earlier starts, why the file cannot be read); a missing file has no starts."""
+    kept, problem = read_kept(path)
+    return kept.starts[-_MOST:], problem
+
+
+def read_kept(path: Path) -> tuple[Kept, str | None]:
+    """Return (what a file of the state folder holds, why it cannot be read); a missing file holds nothing."""
     from sparktop.sources.decode import WireError, checked
 
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_own(path, _MOST_BYTES)
     except FileNotFoundError:
-        return (), None
+        return Kept(), None
     except OSError as error:
-        return (), reason_of(error)
+        return Kept(), reason_of(error)
     try:
-        found = msgspec.json.decode(content, type=PastStarts)
-        return checked(found).starts[-_MOST:], None
+        return checked(msgspec.json.decode(content, type=Kept)), None
     except (ValueError, RecursionError, WireError):
-        return (), "its content is damaged"
+        return Kept(), "its content is damaged"
 
 
 def add_starts(path: Path, finished: Iterable[PastStart]) -> str | None:
@@ -175,10 +181,13 @@ def add_starts(path: Path, finished: Iterable[PastStart]) -> str | None:
     for one in sorted((*known, *finished), key=lambda one: -one.ended_at):
         if sum(other.key == one.key for other in kept) < _PER_KEY:
             kept.append(one)
-    starts = PastStarts(tuple(reversed(kept[:_MOST])))
+    return _write(path, Kept(tuple(reversed(kept[:_MOST]))))
+
+
+def _write(path: Path, kept: Kept) -> str | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(path, msgspec.json.encode(starts))
+        write_whole(path, msgspec.json.encode(kept))
     except OSError as error:
         return reason_of(error)
     return None
@@ -202,11 +211,146 @@ async def keep_starts(
             if problem is not None:
                 store.note("sparktop", clean(f"earlier starts are not known: {path}: {problem}", 300))
             if mine := tuple(one for one in starts if one.key in new):
-                store.learn_starts(mine)
+                store.learn(Kept(mine))
             given.update(dict.fromkeys(new, passed_s))
         if finished := store.starts.take_finished():
             problem = await asyncio.to_thread(add_starts, path, finished)
             if problem is not None:
                 store.note("sparktop", clean(f"the start is not kept: {path}: {problem}", 300))
+        await sleep(STARTS_EVERY_S)
+        passed_s += STARTS_EVERY_S
+
+
+# Keeps the best steps of servers in each of their setups in another file, and reads published rates: those
+# that sparktop ships and those in the folder `recipes` beside the user's configuration file.
+
+
+SETUPS_FILE, RECIPES = "bests.json", "recipes"
+SHIPPED = Path(__file__).resolve().parent.parent / "references"
+_SAVE_EVERY_S, _GIVE_EVERY_S = 60.0, 300.0
+_MOST_KEPT = 120
+"""Setups of all servers that are kept, those that served last."""
+_MOST_RECIPES, _RECIPE_BYTES = 64, 1 << 18
+_HIGHEST = 1e6
+_RATES = ("decode_tps", "output_tps")
+"""Rates of a table that are compared, by preference."""
+
+
+class _Level(msgspec.Struct):
+    concurrency: int
+    figures: dict[str, Any]
+
+
+class _Target(msgspec.Struct):
+    name: str
+    levels: tuple[_Level, ...]
+    engines: tuple[str, ...] = ()
+    machine: str | None = None
+    machines: int = 1
+
+
+class _Recipe(msgspec.Struct):
+    """What is read of a published table of schema "sparktop.reference/1"."""
+
+    name: str
+    model: str
+    targets: tuple[_Target, ...]
+    engine: str = "vllm"
+    machine: str | None = None
+
+
+def read_recipe(content: bytes) -> list[PublishedRates]:
+    """Return the decode rates of a published table by target; those without a machine or a rate are left out.
+
+    Raises:
+        ValueError: it is no such table.
+    """
+    recipe = msgspec.json.decode(content, type=_Recipe)
+    found = []
+    for target in recipe.targets:
+        machine = target.machine or recipe.machine
+        name = next((one for one in _RATES if any(one in level.figures for level in target.levels)), "")
+        rates = ((level.concurrency, level.figures.get(name)) for level in target.levels)
+        tps = {
+            count: float(rate)
+            for count, rate in rates
+            if 0 < count < _HIGHEST and isinstance(rate, int | float) and 0 < rate < _HIGHEST
+        }
+        if machine and tps:
+            source = f"{recipe.name}: {target.name}"
+            found.append(
+                PublishedRates(
+                    clean(source, 120),
+                    clean(recipe.model, 200),
+                    recipe.engine,
+                    clean(machine, 60),
+                    target.machines,
+                    max(1, len(target.engines)),
+                    tps,
+                )
+            )
+    return found
+
+
+def read_recipes(env: Mapping[str, str]) -> tuple[tuple[PublishedRates, ...], str | None]:
+    """Return (published rates of the shipped tables and the user's own, which of the latter cannot be read).
+
+    Of the user's, a file that others can write is not read.
+    """
+    folder, found, problems = find_folder(env, Place.CONFIG), list[PublishedRates](), list[str]()
+    for path in sorted(SHIPPED.glob("*.json")):
+        found += read_recipe(path.read_bytes())
+    try:
+        own = [] if folder is None else sorted((folder / RECIPES).glob("*.json"))[:_MOST_RECIPES]
+    except OSError:
+        own = []
+    for path in own:
+        try:
+            found += read_recipe(read_own(path, _RECIPE_BYTES))
+        except OSError as error:
+            problems.append(f"{path}: {reason_of(error)}")
+        except (ValueError, RecursionError) as error:
+            problems.append(f"{path}: no published table: {error}")
+    return tuple(found), problems[0] if problems else None
+
+
+def add_setups(path: Path, changed: Iterable[PastSetup]) -> str | None:
+    """Put the setups of servers in place of the file's of the same servers; return why not, or None."""
+    known, new = read_kept(path)[0].setups, tuple(changed)
+    keys = {one.key for one in new}
+    every = (*new, *(one for one in known if one.key not in keys))
+    kept = sorted(every, key=lambda one: one.at)[-_MOST_KEPT:]
+    return _write(path, Kept(setups=tuple(kept)))
+
+
+async def keep_setups(
+    store: Store, sleep: Callable[[float], Awaitable[None]], env: Mapping[str, str] | None = None
+) -> None:
+    """Pass published rates and earlier setups to the store, and keep new bests; run until cancelled.
+
+    Of a store of simulated servers nothing is kept.
+    """
+    env = os.environ if env is None else env
+    path = folder_of(env, Place.STATE) / SETUPS_FILE
+    given: set[tuple[str, str, str]] = set()
+    passed_s = saved_s = given_s = 0.0
+    while True:
+        if passed_s - given_s >= _GIVE_EVERY_S:  # for a recording that began meanwhile, and new recipes
+            given_s, given = passed_s, set()
+        if new := store.yards.wanted - given:
+            given |= new
+            setups, problem = (Kept(), None) if store.simulated else await asyncio.to_thread(read_kept, path)
+            published, wrong = await asyncio.to_thread(read_recipes, env)
+            mine = tuple(one for one in setups.setups if one.key in new)
+            store.learn(Kept(setups=mine, published=published))
+            for words in (problem and f"{path}: {problem}", wrong):
+                if words:
+                    store.note("sparktop", clean(words, 300))
+        if passed_s - saved_s >= _SAVE_EVERY_S:
+            saved_s, changed = passed_s, store.yards.take_changed()
+            keeps = changed and not store.simulated
+            problem = await asyncio.to_thread(add_setups, path, changed) if keeps else None
+            if problem is not None:
+                store.note("sparktop", clean(f"best steps are not kept: {path}: {problem}", 300))
         await sleep(STARTS_EVERY_S)
         passed_s += STARTS_EVERY_S

@@ -368,7 +368,7 @@ def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | 
     """Model and port are read from a server's command line; the rest, which may contain keys, is not kept."""
     title = read_title(line.split())
     assert title is not None
-    assert title._replace(path=None) == Title(engine, "server", None, model, port)
+    assert title._replace(path=None, flags=()) == Title(engine, "server", None, model, port)
 
 
 @given(st.binary(max_size=300))

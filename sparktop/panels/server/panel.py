@@ -409,8 +409,8 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
     At the left stands the failure, else how long there was no progress, else what else is wrong, else what
-    limits the backend (`on_board`), else where it runs; at the right the duration of the last poll. Only the
-    full screen of the backend has its URL.
+    limits the backend (`on_board`), else where it runs; at the right the first finding beside a limit, else
+    the duration of the last poll. Only the full screen of the backend has its URL.
     """
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
@@ -433,10 +433,11 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
         poll = scraped(view.scrape, view.age_s)
     if on_board and view.limited_by is not None:
         keeps = slow or view.page_note or view.limited_by.kind is LimitKind.UNKNOWN
-        return limit_note(view.limited_by), poll if keeps else []
+        noted = [(f" {one.line} ", "muted") for one in view.findings[:1]]
+        return limit_note(view.limited_by), poll if keeps else noted
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
-    noted = view.findings[0].line if view.findings else where
-    facts = [noted if on_board else f"{view.url} {where}".rstrip()]
+    said = view.findings[0].line if view.findings else where
+    facts = [said if on_board else f"{view.url} {where}".rstrip()]
     facts += [f"tok/s {view.rate_note}"] if view.rate_note else []
     if view.max_model_len is not None:
         facts.append(f"context {numbers.count(view.max_model_len, 5).strip()} tokens")

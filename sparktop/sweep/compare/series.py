@@ -430,6 +430,10 @@ class _Target(_Strict):
     engines: tuple[str, ...] = ()
     """The engines that answer requests: the target's own name for a single engine, or the name of each
     backend behind a router."""
+    machine: str | None = None
+    """GPU of its machines, where it is not that of the whole table."""
+    machines: int = 1
+    """Machines of one engine."""
     levels: tuple[_Level, ...]
 
 
@@ -455,6 +459,9 @@ class Reference(_Strict):
     date: str | None
     tool: str | None
     model: str
+    engine: str = "vllm"
+    machine: str | None = None
+    """Name of the GPU, or a part of it, on which a server is compared with the table."""
     shape: Literal["burst", "closed loop"] | None
     pp: int | None
     tg: int | None

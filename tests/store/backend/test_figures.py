@@ -18,6 +18,7 @@ from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, Watch
+from sparktop.model.yardsticks import SteadyLoad
 from sparktop.report.tables import also_reported, also_reported_words
 from sparktop.store import SourceKey
 from sparktop.store.steps import StepBaseline
@@ -428,7 +429,8 @@ def told(
     kv: float | None = 40.0,
 ) -> list[StepPace | None]:
     return [
-        baseline.note(start + second, step_ms, running, batch, kv) for second, step_ms in enumerate(steps)
+        baseline.note(SteadyLoad(start + second, running, batch, step_ms, kv_percent=kv))
+        for second, step_ms in enumerate(steps)
     ]
 
 

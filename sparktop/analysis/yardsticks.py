@@ -1,0 +1,353 @@
+"""What a server should give: its decode rate beside its own best, published rates and the memory bandwidth.
+
+A rate is compared while the batch stands; with published rates and the limit only while hardly any prompt is
+computed, because prefill takes the time of decoding. Two batches are the same if their requests, tokens and
+KV cache differ little; what a larger one may take longer is allowed for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from sparktop.analysis.situation import Situation
+from sparktop.analysis.speed_state import SLOW_CLOCK, SLOW_STEPS, THROTTLED
+from sparktop.model.event import Severity
+from sparktop.model.finding import Finding
+from sparktop.model.node import ModelWeights
+from sparktop.model.snapshot import BackendView
+from sparktop.model.targets import NodeThresholds
+from sparktop.model.yardsticks import (
+    ENGINE_VERSION,
+    FLAGS,
+    PublishedRates,
+    SteadyLoad,
+    Yard,
+    Yardstick,
+)
+
+BEST, PUBLISHED, LIMIT = "its own best", "the published", "the limit"
+"""Names of the yardsticks."""
+MOST_PROMPT = 0.5
+"""Prompt tokens per generated token up to which a rate is one of decoding."""
+_FINE = 4
+"""Classes of batch sizes per doubling: step time grows with the batch, so sizes that differ by a fifth are
+kept apart."""
+_SAME = 1.2
+"""Ratio of two numbers of requests, or of tokens, up to which they are one batch."""
+_SAME_KV = 1.5
+_APART = 0.05
+"""Of bests that are about as near to a batch, by this sum of logarithms, the fastest counts."""
+_ABOVE_LIMIT = 1.05
+"""Times the limit from which on the weights cannot be those that were read: the engine shrank them."""
+
+
+def batch_key(running: float, batch: float, kv_percent: float | None) -> tuple[int, int, int]:
+    """Return the class of batches that count as one: by requests, tokens of a step and fill of the KV cache.
+
+    Attention reads the cache in each step, so that its order of magnitude counts; -1 where it is not known.
+    """
+    filled = -1 if kv_percent is None else math.floor(math.log2(max(1.0, kv_percent)))
+    return _bucket(running), _bucket(batch), filled
+
+
+def _bucket(value: float) -> int:
+    return round(_FINE * math.log2(max(1.0, value)))
+
+
+def is_same_batch(one: SteadyLoad, other: SteadyLoad) -> bool:
+    """Return whether two loads have about as many requests, tokens and as full a KV cache."""
+    pairs = [(one.running, other.running, _SAME), (one.batch, other.batch, _SAME)]
+    if (one.kv_percent is None) != (other.kv_percent is None):
+        return False
+    if one.kv_percent is not None and other.kv_percent is not None:
+        # Below 1 % of a cache its reading takes no time.
+        pairs.append((max(1.0, one.kv_percent), max(1.0, other.kv_percent), _SAME_KV))
+    return all(max(a, b) <= most * min(a, b) for a, b, most in pairs)
+
+
+def allowed(now: SteadyLoad, then: SteadyLoad) -> float:
+    """Return the factor, at least 1, by which the steps of `now` may take longer for its larger batch.
+
+    Steps grow at most as their batch does, and by the part that reads the KV cache: taken as half.
+    """
+    kv = max(1.0, max(1.0, now.kv_percent or 0.0) / max(1.0, then.kv_percent or 0.0))
+    return max(1.0, now.running / then.running, now.batch / then.batch) * (1 + (kv - 1) / 2)
+
+
+def own_best(
+    yard: Yard, running: float, batch: float | None = None, before: float = math.inf
+) -> SteadyLoad | None:
+    """Return the fastest load with as many requests of this server, model, version and flags.
+
+    `batch` is the tokens of a step; None: as few as any. It was reached before the Unix time `before`.
+    """
+    same = [
+        best
+        for setup in yard.setups
+        if all(setup.facts.get(name) == yard.facts.get(name) for name in (ENGINE_VERSION, FLAGS))
+        for best in setup.bests
+        if best.tps and best.at < before
+        if max(best.running, running) <= _SAME * min(best.running, running)
+    ]
+    if batch is None:
+        batch = min((best.batch for best in same), default=0.0)
+    near = [best for best in same if max(best.batch, batch) <= _SAME * min(best.batch, batch)]
+
+    def apart(best: SteadyLoad) -> float:
+        return abs(math.log(best.running / running)) + abs(math.log(best.batch / batch))
+
+    least = min(map(apart, near), default=0.0)
+    nearest = [best for best in near if apart(best) <= least + _APART]
+    return max(nearest, key=lambda best: best.tps or 0.0, default=None)
+
+
+def published_at(rates: PublishedRates, running: float) -> float | None:
+    """Return the published rate at this many requests, between two levels in a straight line; None beyond."""
+    levels = sorted(rates.tps)
+    below = max((one for one in levels if one <= running), default=None)
+    above = min((one for one in levels if one >= running), default=None)
+    if below is None or above is None:
+        return None
+    part = 0.0 if above == below else (running - below) / (above - below)
+    return rates.tps[below] + part * (rates.tps[above] - rates.tps[below])
+
+
+def step_limit_tps(weights: ModelWeights, bandwidth_gb_per_s: float, generated: float) -> float:
+    """Return the highest tokens/s: bandwidth / bytes of a step x tokens that a step generates.
+
+    `bandwidth_gb_per_s` is that of all machines, `generated` the tokens of a step of one engine core,
+    accepted drafts included: each core reads the weights, so that their number does not matter. The KV cache
+    and activations are not counted: the limit is never too low.
+    """
+    return bandwidth_gb_per_s / weights.token_gb * generated
+
+
+def yardsticks(
+    yard: Yard,
+    tps: float,
+    running: float,
+    batch: float | None = None,
+    generated: float | None = None,
+    *,
+    before: float = math.inf,
+) -> tuple[Yardstick, ...]:
+    """Return its own best, the published rate and the limit for a decode rate of `tps` tokens/s.
+
+    `running` requests ran at once; `batch` and `generated` are the tokens and generated tokens of a step of
+    an engine core (None: one for each request). Its best counts if it was reached before the Unix time
+    `before`.
+    """
+    each = running / yard.cores
+    return (
+        _best(yard, tps, own_best(yard, running, batch, before)),
+        _published(yard, tps, running),
+        _limit(yard, tps, each, each if generated is None else generated),
+    )
+
+
+def _stick(name: str, source: str, tps: float, limit_tps: float) -> Yardstick:
+    return Yardstick(name, source, limit_tps, 100 * tps / limit_tps)
+
+
+def _best(yard: Yard, tps: float, best: SteadyLoad | None) -> Yardstick:
+    if best is None or not best.tps:
+        what = "this batch, version and flags" if yard.setups else "this server"
+        return Yardstick(BEST, f"unknown: none is kept of {what}")
+    return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
+
+
+def _published(yard: Yard, tps: float, running: float) -> Yardstick:
+    if not yard.published:
+        return Yardstick(PUBLISHED, "unknown: no table has this model, engine and machine")
+    known = [(rate, one) for one in yard.published if (rate := published_at(one, running)) is not None]
+    if not known:
+        return Yardstick(PUBLISHED, f"unknown: no table reaches {running:.0f} running")
+    rate, best = max(known, key=lambda pair: pair[0])
+    least = min(rate for rate, _ in known)
+    among = "" if len(known) == 1 else f"; {len(known) - 1} lower, the least {least:.1f}"
+    between = "" if any(level == running for level in best.tps) else ", between two levels"
+    return _stick(PUBLISHED, f"{best.source}{between}{among}", tps, rate)
+
+
+def _limit(yard: Yard, tps: float, each: float, generated: float) -> Yardstick:
+    weights, bandwidth = yard.weights, yard.bandwidth_gb_per_s
+    if bandwidth is None:
+        return Yardstick(LIMIT, "unknown: the memory bandwidth is known of a GB10 only")
+    if weights is None:
+        return Yardstick(LIMIT, "unknown: bytes of a step ([models] bytes_per_token_gb)")
+    if weights.mixture and round(each) > 1:
+        return Yardstick(LIMIT, "unknown: how many experts a batch reads")
+    limit = step_limit_tps(weights, bandwidth, generated)
+    if tps > _ABOVE_LIMIT * limit:
+        read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
+        return Yardstick(LIMIT, f"unknown: it reads less than the {read}")
+    of = f"{bandwidth:.0f} GB/s, {weights.token_gb:.2f} GB a step by {weights.source}"
+    return _stick(LIMIT, of, tps, limit)
+
+
+def day(unix_s: float) -> str:
+    """Return a time as a date, "2026-11-03" (UTC)."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
+
+
+def words(sticks: Sequence[Yardstick]) -> str:
+    """Return the yardsticks that are known: "62 % of its own best, 71 % of the published"."""
+    return ", ".join(f"{one.percent:.0f} % of {one.name}" for one in sticks if one.percent is not None)
+
+
+# Rules: what a server gives beside the yardsticks, and why its steps are slower than they were once.
+
+
+_SLOWER, _CLEARS = 1.07, 1.04
+"""Step time / best of the same batch from which on a server is slower than its best, and down to which it
+stays so: medians of ten looks differ by less between two starts."""
+_WARNS = NodeThresholds().slow_step_ratio
+_HELD_S = 30.0
+_UNJUDGED_S = 300.0
+"""Seconds for which a server that was slower stays so while its batch does not stand."""
+_WARM_S = 120.0
+"""Seconds of work after a start in which kernels are still compiled and caches filled."""
+_EARLIER_S = 600.0
+"""A best that is not older is that of now."""
+_OLD_S = 60 * 86400.0
+"""A best of a setup that has not served for so long is not held against a server."""
+_HELD_UP = {THROTTLED, SLOW_CLOCK, SLOW_STEPS}
+"""States of a machine that explain slow steps, and say so themselves."""
+_ROWS = {BEST: "own best", PUBLISHED: "published", LIMIT: "limit"}
+
+
+class Yardsticks:
+    """Compares each server's decode rate with the yardsticks, and its steps with the best kept."""
+
+    def __init__(self) -> None:
+        """Start without any server."""
+        self._since: dict[str, float] = {}
+        """When the steps of a server became slower than its best."""
+        self._found: dict[str, tuple[float, Finding]] = {}
+        """(When steps were judged last, what was found) of each server that is slower than its best."""
+
+    def look(self, now: Situation) -> Iterator[Finding]:
+        """Yield the yardsticks of each server that decodes, and that it is slower than its best."""
+        self._since = {name: at for name, at in self._since.items() if name in now.backends}
+        self._found = {
+            name: (at, one)
+            for name, (at, one) in self._found.items()
+            if name in now.backends and now.at - at < _UNJUDGED_S
+        }
+        for view in now.backends.values():
+            steady = view.yard.steady
+            if view.ok and steady is not None:
+                if steady.tps:
+                    yield from _compared(view, steady, steady.tps, now.wall.timestamp() - _EARLIER_S)
+                self._found.pop(view.name, None)
+                if (slower := self._slower(now, view, steady)) is not None:
+                    self._found[view.name] = now.at, slower
+            if view.ok and view.name in self._found:
+                yield self._found[view.name][1]
+
+    def _slower(self, now: Situation, view: BackendView, steady: SteadyLoad) -> Finding | None:
+        """Return that steps are slower than the best kept; None if not, or if their machine says why."""
+        yard, held = view.yard, view.name in self._since
+        machines = [node for name in view.nodes if (node := now.nodes.get(name)) is not None]
+        if yard.busy_s < _WARM_S or view.in_sweep or any(one.speed.word in _HELD_UP for one in machines):
+            return None
+        ratios = [
+            (steady.step_ms / best.step_ms / allowed(steady, best), best, setup)
+            for setup in yard.setups
+            if now.wall.timestamp() - setup.at < _OLD_S
+            for best in setup.bests
+            if is_same_batch(steady, best)
+        ]
+        ratio, best, setup = max(ratios, key=lambda one: one[0], default=(0.0, steady, None))
+        if setup is None or ratio < (_CLEARS if held else _SLOWER):
+            self._since.pop(view.name, None)
+            return None
+        since = self._since.setdefault(view.name, now.at)
+        if now.at - since < _HELD_S:
+            return None
+        changed = list(changes(setup.facts, yard.facts))
+        percent = 100 * (ratio - 1)
+        return Finding(
+            "slower-than-best",
+            view.name,
+            f"steps {percent:.0f} % slower than its best of {day(best.at)}: "
+            + (", ".join(changed) or "nothing known has changed"),
+            fix="change it back, one at a time"
+            if changed
+            else "look for other work on its machines; else restart the server, then the machine",
+            severity=Severity.WARNING if ratio >= _WARNS else Severity.INFO,
+            evidence=(
+                ("now", _steps(steady)),
+                ("best", f"{_steps(best)}, {day(best.at)}"),
+                ("changed", ", ".join(changed) or "nothing that is known"),
+                ("the same", ", ".join(sorted(_same(setup.facts, yard.facts))) or "nothing that is known"),
+                ("limits", f"{100 * (_SLOWER - 1):.0f} % for {_HELD_S:.0f} s, a larger batch allowed for"),
+            ),
+            values={
+                "step_ms": steady.step_ms,
+                "best_ms": best.step_ms,
+                "ratio": ratio,
+                "limit_ratio": _SLOWER,
+                "clears_below_ratio": _CLEARS,
+                "running": steady.running,
+                "changed": ", ".join(changed),
+            },
+        )
+
+
+def _is_decoding(view: BackendView) -> bool:
+    """Return whether hardly any prompt is computed beside generated tokens; False where that is unknown."""
+    prompt, generated = view.prompt_tps, view.generation_tps
+    return prompt is not None and bool(generated) and prompt <= MOST_PROMPT * (generated or 0.0)
+
+
+def _compared(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
+    generated = tps * steady.step_ms / 1000 / view.yard.cores
+    sticks = yardsticks(view.yard, tps, steady.running, steady.batch, generated, before=before)
+    if not _is_decoding(view):
+        prefill = "not compared: prompts are computed for part of the time"
+        sticks = (sticks[0], *(replace(one, source=prefill, tps=None, percent=None) for one in sticks[1:]))
+    if not (said := words(sticks)):
+        return
+    rows = [
+        (
+            _ROWS[one.name],
+            one.source if one.tps is None else f"{one.tps:.1f} tok/s, {one.percent:.0f} %: {one.source}",
+        )
+        for one in sticks
+    ]
+    values: dict[str, float | str | None] = {"generation_tps": tps, "running": steady.running}
+    for one in sticks:
+        name = _ROWS[one.name].replace(" ", "_")
+        values |= {f"{name}_tps": one.tps, f"{name}_percent": one.percent}
+    measured = f"{tps:.1f} tok/s at {steady.running:.0f} running"
+    yield Finding("yardsticks", view.name, said, evidence=(("gives", measured), *rows), values=values)
+
+
+def changes(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield what differs between two setups, among the facts that are known of both."""
+    for name in sorted(then.keys() & now.keys()):
+        if then[name] == now[name]:
+            continue
+        if name != FLAGS:
+            yield f"{name} {then[name]} → {now[name]}"
+            continue
+        before, after = (set(f" {facts[FLAGS]}".split(_OPTION)[1:]) for facts in (then, now))
+        yield from (f"without -{one}" for one in sorted(before - after))
+        yield from (f"with -{one}" for one in sorted(after - before))
+
+
+_OPTION = " -"
+"""What stands before each option of the flags of a setup."""
+
+
+def _same(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    return {name for name in then.keys() & now.keys() if then[name] == now[name]}
+
+
+def _steps(load: SteadyLoad) -> str:
+    return f"{load.step_ms:.1f} ms a step at {load.running:.0f} running, {load.batch:.0f} tokens a step"

@@ -1,0 +1,105 @@
+"""What a server's decode rate is compared with: its own best, published rates, and the memory bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from msgspec import Struct, field
+
+from sparktop.model.node import ModelWeights
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+ENGINE_VERSION, FLAGS = "version", "flags"
+"""Names of facts of a setup; with another of them a server has another best of its own."""
+MOST_SETUPS, MOST_BESTS = 6, 24
+"""Setups of one server and model, and batches of each, that are kept: the newest."""
+
+
+class SteadyLoad(Struct, frozen=True):
+    """Steps of a batch whose size has stood, as medians over the newest looks of about 10 s each."""
+
+    at: float
+    """When it was last seen: monotonic seconds now, Unix time in a file."""
+    running: float
+    batch: float
+    """Tokens of a step of one engine core, prompt tokens and drafts included."""
+    step_ms: float
+    tps: float | None = None
+    """Generated tokens per second of the whole server."""
+    kv_percent: float | None = None
+
+
+class PastSetup(Struct, frozen=True):
+    """A server as it was set up once, and the fastest steps of each batch that it then made."""
+
+    server: str
+    """Its address, host:port."""
+    engine: str
+    model: str
+    facts: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """What may change its speed, by name: version, flags, kernel, driver, revision of the model."""
+    at: float = 0.0
+    """When it last served so, as Unix time."""
+    bests: tuple[SteadyLoad, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return (server, engine, model)."""
+        return self.server, self.engine, self.model
+
+
+class PublishedRates(Struct, frozen=True):
+    """Decode rates of a model that somebody published, by the number of requests at once."""
+
+    source: str
+    """Name of the table and of its row or column: "spark-vllm-blog: spark-tuned"."""
+    model: str
+    engine: str
+    machine: str
+    """Name of the GPU, or a part of it: "GB10"."""
+    machines: int = 1
+    """Machines of one engine."""
+    servers: int = 1
+    """Engines behind one address."""
+    tps: Mapping[int, float] = field(default_factory=dict)
+    """Generated tokens per second of all requests together."""
+
+
+class Yard(Struct, frozen=True):
+    """All that a server's decode rate can be compared with."""
+
+    facts: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """Its setup now."""
+    setups: tuple[PastSetup, ...] = ()
+    """Its earlier setups, and this one."""
+    published: tuple[PublishedRates, ...] = ()
+    """Of its model on its engine and machines."""
+    weights: ModelWeights | None = None
+    bandwidth_gb_per_s: float | None = None
+    """Of all its machines together; None where it is not known."""
+    cores: int = 1
+    """Its engine cores, each of which reads the weights."""
+    steady: SteadyLoad | None = None
+    """Its steps now; None unless the batch has stood."""
+    busy_s: float = 0.0
+    """Seconds since its process was first seen to compute."""
+
+
+class Yardstick(Struct, frozen=True):
+    """One rate that a server could reach, and where it comes from."""
+
+    name: str
+    """"its own best", "the published" or "the limit"."""
+    source: str
+    """Where it comes from, or why it is not known."""
+    tps: float | None = None
+    percent: float | None = None
+    """The rate that was compared, as a percentage of `tps`."""
+
+    @property
+    def words(self) -> str:
+        """Rate, percentage and source: "107.0 tok/s, 40 %: 273 GB/s, 2.55 GB a step"; the source alone."""
+        return (
+            self.source if self.tps is None else f"{self.tps:.1f} tok/s, {self.percent:.0f} %: {self.source}"
+        )

@@ -1,0 +1,193 @@
+"""What servers are compared with: their setups with the best steps of each, published rates, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from sparktop.analysis.speed_state import bandwidth_gb_per_s, is_gb10
+from sparktop.analysis.yardsticks import batch_key
+from sparktop.model.instant import Instant
+from sparktop.model.node import ModelWeights, Workload
+from sparktop.model.snapshot import BackendView
+from sparktop.model.targets import ModelFacts
+from sparktop.model.yardsticks import (
+    ENGINE_VERSION,
+    FLAGS,
+    MOST_BESTS,
+    MOST_SETUPS,
+    PastSetup,
+    PublishedRates,
+    SteadyLoad,
+    Yard,
+)
+from sparktop.store.backend import BackendTrack
+from sparktop.store.node import NodeTrack
+
+_LOOK_EVERY_S = 5.0
+"""Seconds after which a backend's setup is looked at again: it changes with a start, or not at all."""
+_BETTER = 0.005
+"""Share by which a best must be beaten to be replaced: else it is the same."""
+_NO_FLAGS = "none"
+_FROM_CONFIGURATION = "the configuration"
+_Key = tuple[str, str, str]
+
+
+class YardBook:
+    """Keeps what each backend can be compared with, and which of its setups have new bests."""
+
+    def __init__(self, nodes: Mapping[str, NodeTrack], models: Mapping[str, ModelFacts]) -> None:
+        """Keep a reference to `nodes` (by name), which may change; `models` are facts by served name."""
+        self._nodes, self._models = nodes, models
+        self._setups: dict[_Key, list[PastSetup]] = {}
+        self._published: tuple[PublishedRates, ...] = ()
+        self._yards: dict[str, Yard] = {}
+        self._busy_since: dict[str, float] = {}
+        self._looked_at: dict[str, float] = {}
+        self._changed: set[_Key] = set()
+        self.wanted: set[_Key] = set()
+        """The keys of servers of which files may know more."""
+
+    def learn(self, setups: Iterable[PastSetup], published: Iterable[PublishedRates]) -> None:
+        """Add what files know; a setup that is known keeps the better figures of both."""
+        for setup in setups:
+            for best in setup.bests:
+                self._keep(replace(setup, bests=()), best)
+        known = {one.source: one for one in (*self._published, *published)}
+        self._published = tuple(known.values())
+        self._yards.clear()
+
+    def take_changed(self) -> tuple[PastSetup, ...]:
+        """Return the setups of all servers whose bests changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return tuple(setup for key in sorted(changed) for setup in self.setups(key))
+
+    def setups(self, key: _Key) -> tuple[PastSetup, ...]:
+        """Return the known setups of a server: (address, engine, model)."""
+        return tuple(self._setups.get(key, ()))
+
+    def of(self, name: str) -> Yard:
+        """Return what a backend is compared with, as of its newest poll."""
+        return self._yards.get(name, _NO_YARD)
+
+    def forget(self, name: str) -> None:
+        """Forget a backend that restarted, or is not watched any more; its setups stay."""
+        self._yards.pop(name, None)
+        self._busy_since.pop(name, None)
+
+    def note(self, track: BackendTrack, server: Workload | None, when: Instant) -> None:
+        """Note the newest poll of a backend; `server` is its process, where a watched machine shows it."""
+        view, name = track.view, track.target.name
+        key = (_address(view.url), view.engine or "", view.model or "")
+        if view.model is None:
+            self._yards.pop(name, None)
+            return
+        self.wanted.add(key)
+        since = self._busy_since.setdefault(name, when.at) if view.running else when.at
+        known = self._yards.get(name)
+        if known is None or when.at - self._looked_at[name] >= _LOOK_EVERY_S:
+            known, self._looked_at[name] = self._looked(view, server), when.at
+        wall_at = when.wall.timestamp()
+        # One judgement: what "slow-steps" finds slow is neither kept nor judged again.
+        steady = None if track.slow_steps.seems_slow else track.steady
+        if steady is not None and self._keep(
+            PastSetup(*key, known.facts, wall_at), replace(steady, at=wall_at)
+        ):
+            self._changed.add(key)
+        setups = self.setups(key)
+        self._yards[name] = replace(known, setups=setups, steady=steady, busy_s=when.at - since)
+
+    def _looked(self, view: BackendView, server: Workload | None) -> Yard:
+        """Return what is known of a backend's setup, weights and machines."""
+        samples = [self._nodes[one].view.sample for one in view.nodes if one in self._nodes]
+        bandwidth = bandwidth_gb_per_s(samples) if len(samples) == len(view.nodes) else None
+        return Yard(
+            self._facts(view, server),
+            published=self._fitting(view),
+            weights=self._weights(view, server),
+            bandwidth_gb_per_s=None if bandwidth is None else bandwidth * len(view.nodes),
+            cores=max(1, len(view.lanes)),
+        )
+
+    def _keep(self, setup: PastSetup, load: SteadyLoad) -> bool:
+        """Keep steps as the best of their batch if they are; return whether they are."""
+        setups = self._setups.setdefault(setup.key, [])
+        known = next((one for one in setups if one.facts == setup.facts), setup)
+        bests = {_batch(one): one for one in known.bests}
+        before = bests.get(_batch(load))
+        best = load if before is None else _better(before, load)
+        if best is before:
+            return False
+        bests[_batch(load)] = best
+        kept = sorted(bests.values(), key=lambda one: -one.at)[:MOST_BESTS]
+        newest = replace(known, at=max(known.at, setup.at), bests=tuple(kept))
+        others = [one for one in setups if one is not known]
+        self._setups[setup.key] = sorted([newest, *others], key=lambda one: -one.at)[:MOST_SETUPS]
+        return True
+
+    def _facts(self, view: BackendView, server: Workload | None) -> Mapping[str, str]:
+        nodes = [self._nodes[name] for name in view.nodes if name in self._nodes]
+        identities = [node.view.identity for node in nodes]
+        found = {
+            ENGINE_VERSION: view.version,
+            FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or _NO_FLAGS,
+            "model revision": None if server is None else server.revision,
+            "kernel": ", ".join(sorted({one.os for one in identities if one.os})),
+            "driver": ", ".join(sorted({one.driver for one in identities if one.driver})),
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def _weights(self, view: BackendView, server: Workload | None) -> ModelWeights | None:
+        """Return the weights that a step reads: by the configuration, else by the model's files."""
+        read = None if server is None else server.weights
+        size_gb = self._models.get(view.model or "", ModelFacts()).bytes_per_token_gb
+        if size_gb is None:
+            return read
+        return ModelWeights(size_gb, mixture=read is None or read.mixture, source=_FROM_CONFIGURATION)
+
+    def _fitting(self, view: BackendView) -> tuple[PublishedRates, ...]:
+        """Return the published rates of a backend's model on its engine and machines."""
+        gpus = [
+            ("GB10" if is_gb10(gpu, unified=sample.memory.unified) else gpu.name or "").lower()
+            for name in view.nodes
+            if (node := self._nodes.get(name)) is not None and (sample := node.view.sample) is not None
+            for gpu in sample.gpus
+        ]
+        return tuple(
+            one
+            for one in self._published
+            if (one.engine, one.machines, one.servers) == (view.engine, len(view.nodes), 1)
+            and same_model(one.model, view.model or "")
+            and gpus
+            and all(one.machine.lower() in gpu for gpu in gpus)
+        )
+
+
+def _address(url: str) -> str:
+    """Return host, port and path of a server, without what else a URL may hold."""
+    parts = urlsplit(url)
+    return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def same_model(one: str, other: str) -> bool:
+    """Return whether two names are of one model; an owner or folder before a slash may be left out."""
+    return one.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
+
+
+def _batch(load: SteadyLoad) -> tuple[int, int, int]:
+    return batch_key(load.running, load.batch, load.kv_percent)
+
+
+def _better(before: SteadyLoad, load: SteadyLoad) -> SteadyLoad:
+    """Return the faster steps of the same batch with the higher rate of both; `before` if it was both."""
+    faster = load.step_ms < (1 - _BETTER) * before.step_ms
+    higher = (load.tps or 0.0) > (1 + _BETTER) * (before.tps or 0.0)
+    if not faster and not higher:
+        return before
+    rates = [one.tps for one in (before, load) if one.tps is not None]
+    return replace(load if faster else before, tps=max(rates, default=None), at=load.at)
+
+
+_NO_YARD = Yard()

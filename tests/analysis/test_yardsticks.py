@@ -1,0 +1,177 @@
+"""Yardsticks: closed forms of the limit, published tables, own bests, and what has changed since."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from sparktop.analysis.yardsticks import (
+    allowed,
+    changes,
+    is_same_batch,
+    own_best,
+    published_at,
+    step_limit_tps,
+    words,
+    yardsticks,
+)
+from sparktop.model.node import ModelWeights
+from sparktop.model.yardsticks import FLAGS, PastSetup, PublishedRates, SteadyLoad, Yard
+from sparktop.watch.state_files import SHIPPED, read_recipe
+
+GB10, TOKEN_GB = 273.0, 2.55
+BLOG = json.loads((SHIPPED / "spark-vllm-blog.json").read_text())["facts"]["roofline"]
+
+
+def best(running: float, tps: float, **facts: str) -> PastSetup:
+    load = SteadyLoad(1762128000.0, running, running, 1000 * running / tps, tps)
+    return PastSetup("b:8000", "vllm", "m", facts, 1762128000.0, (load,))
+
+
+def published(name: str, target: str) -> PublishedRates:
+    rates = read_recipe((SHIPPED / f"{name}.json").read_bytes())
+    return next(one for one in rates if one.source == f"{name}: {target}")
+
+
+def test_the_limit_of_one_request_is_that_of_the_seed() -> None:
+    """273 GB/s / 2.55 GB = 107 tokens/s; 40 of them are 37 %, as the post says."""
+    yard = Yard(weights=ModelWeights(TOKEN_GB, mixture=True), bandwidth_gb_per_s=GB10)
+    limit = yardsticks(yard, BLOG["playbook_tps"], 1.0)[2]
+    assert limit.tps == pytest.approx(BLOG["limit_tps"], rel=0.01)
+    assert limit.percent == pytest.approx(100 * BLOG["playbook_efficiency"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("machines", "cores", "running", "accepted", "expected"),
+    [
+        (1, 1, 1, 0, 17.0625),
+        (1, 1, 16, 0, 273.0),
+        (2, 1, 1, 0, 34.125),
+        (2, 2, 8, 0, 136.5),
+        (1, 1, 1, 1.5, 42.656),
+    ],
+)
+def test_the_limit_of_dense_weights(
+    machines: int, cores: int, running: int, accepted: float, expected: float
+) -> None:
+    """Bandwidth of all machines / 16 GB x tokens of a step of a core, accepted drafts included."""
+    yard = Yard(weights=ModelWeights(16.0), bandwidth_gb_per_s=machines * GB10, cores=cores)
+    generated = running / cores * (1 + accepted)
+    assert yardsticks(yard, 5.0, running, generated=generated)[2].tps == pytest.approx(expected, rel=0.01)
+    assert step_limit_tps(ModelWeights(16.0), machines * GB10, generated) == pytest.approx(expected, rel=0.01)
+
+
+def test_limits_that_are_not_known_say_why() -> None:
+    """No bandwidth, no weights, experts of several requests, weights that cannot be those that are read."""
+    mixture = ModelWeights(TOKEN_GB, mixture=True)
+    yards = (
+        Yard(weights=mixture),
+        Yard(bandwidth_gb_per_s=GB10),
+        Yard(weights=mixture, bandwidth_gb_per_s=GB10),
+        Yard(weights=ModelWeights(100.0), bandwidth_gb_per_s=GB10),
+    )
+    sticks = [yardsticks(yard, 100.0, 8.0)[2] for yard in yards]
+    assert [one.percent for one in sticks] == [None] * 4
+    said = " ".join(one.words for one in sticks)
+    assert all(
+        word in said for word in ("bandwidth", "bytes_per_token_gb", "experts", "less than the 100.00 GB")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "running", "tps"),
+    [
+        ("spark-topologies-2026-03", "solo", 1, 57.5),
+        ("spark-topologies-2026-03", "solo", 64, 315.2),
+        ("spark-topologies-2026-03", "cluster-tp2", 16, 342.1),
+        ("spark-topologies-2026-03", "simple-shuffle", 64, 567.9),
+        ("gx10-concurrency-first", "gx10-patched", 256, 285.8),
+        ("gx10-concurrency-first", "ngc-hand-tuned", 1, 34.8),
+        ("spark-dgx-benchmark", "spark-batch-scaling", 16, 183.4),
+        ("spark-dgx-benchmark", "spark-interactive", 1, 31.7),
+        ("spark-vllm-blog", "spark-tuned", 64, 444.0),
+    ],
+)
+def test_published_figures_are_those_of_the_tables(name: str, target: str, running: int, tps: float) -> None:
+    """Each level of a shipped table is a yardstick, and half of it is 50 %."""
+    rates = published(name, target)
+    assert published_at(rates, running) == tps
+    stick = yardsticks(Yard(published=(rates,)), tps / 2, running)[1]
+    assert (stick.tps, stick.percent) == (tps, 50.0)
+    assert stick.source == f"{name}: {target}"
+
+
+def test_tables_are_of_machines_and_engines() -> None:
+    """Two machines of one engine, two engines behind a router; ranges of other GPUs are left out."""
+    rates = [one for path in SHIPPED.glob("*.json") for one in read_recipe(path.read_bytes())]
+    found = {one.source.partition(": ")[2]: (one.machine, one.machines, one.servers) for one in rates}
+    assert found["cluster-tp2"] == ("GB10", 2, 1)
+    assert found["least-busy"] == ("GB10", 1, 2)
+    assert found["solo"] == ("GB10", 1, 1)
+    assert not [name for name in found if "estimated" in name]
+    assert {(one.engine, one.model) for one in rates} == {("vllm", "openai/gpt-oss-120b")}
+
+
+def test_between_two_levels_a_straight_line() -> None:
+    """At 6 running half of the way from 4 to 8; beyond the last level nothing is known."""
+    rates = PublishedRates("t", "m", "vllm", "GB10", tps={4: 100.0, 8: 140.0})
+    assert [published_at(rates, at) for at in (3, 4, 6, 8, 9)] == [None, 100.0, 120.0, 140.0, None]
+    assert "between two levels" in yardsticks(Yard(published=(rates,)), 60.0, 6.0)[1].source
+    assert "no table reaches 9 running" in yardsticks(Yard(published=(rates,)), 60.0, 9.0)[1].words
+
+
+def test_the_highest_of_several_tables_counts() -> None:
+    """Of 57.5 and 34.8 tok/s for one request it is 57.5, and the other is named."""
+    both = (
+        published("spark-topologies-2026-03", "solo"),
+        published("gx10-concurrency-first", "ngc-hand-tuned"),
+    )
+    stick = yardsticks(Yard(published=both), 23.0, 1.0)[1]
+    assert (stick.tps, stick.percent) == (57.5, 40.0)
+    assert stick.source.endswith("solo; 1 lower, the least 34.8")
+
+
+def test_the_own_best_is_of_this_version_flags_and_batch() -> None:
+    """That of another version counts for nothing, nor do other batches."""
+    yard = Yard(
+        {"version": "2", FLAGS: "-tp 2", "driver": "b"},
+        setups=(
+            best(8, 200.0, version="1", **{FLAGS: "-tp 2"}),
+            best(8, 150.0, version="2", **{FLAGS: "-tp 2"}, driver="a"),
+            best(16, 300.0, version="2", **{FLAGS: "-tp 2"}),
+        ),
+    )
+    stick = yardsticks(yard, 93.0, 8.0, 8.0)[0]
+    assert (stick.tps, stick.percent) == (150.0, 62.0)
+    assert stick.source == "8 running, 2025-11-03"
+    assert own_best(yard, 4.0) is None
+    assert own_best(yard, 8.0, before=1762128000.0) is None
+    assert own_best(yard, 8.0, 64.0) is None
+    assert words(yardsticks(yard, 93.0, 8.0, 8.0)) == "62 % of its own best"
+
+
+def test_a_larger_batch_may_take_longer() -> None:
+    """By as much as it is larger; a fuller cache by half of that; a smaller batch must not."""
+    then = SteadyLoad(0.0, 10, 10, 50.0, kv_percent=20.0)
+    assert allowed(SteadyLoad(0.0, 11, 11, 50.0, kv_percent=20.0), then) == pytest.approx(1.1)
+    assert allowed(SteadyLoad(0.0, 10, 10, 50.0, kv_percent=24.0), then) == pytest.approx(1.1)
+    assert allowed(SteadyLoad(0.0, 9, 9, 50.0, kv_percent=10.0), then) == 1.0
+    assert not is_same_batch(then, SteadyLoad(0.0, 10, 64, 50.0, kv_percent=20.0))
+    assert not is_same_batch(then, SteadyLoad(0.0, 10, 10, 50.0))
+
+
+def test_changes_are_those_that_are_known_of_both() -> None:
+    """Flags one by one; what one of the setups lacks is not compared."""
+    then = {"version": "1", FLAGS: "--max-num-seqs 64 -tp 1", "driver": "a", "kernel": "k"}
+    now = {"version": "2", FLAGS: "--enforce-eager -tp 1", "driver": "a", "model revision": "r"}
+    assert list(changes(then, now)) == ["without --max-num-seqs 64", "with --enforce-eager", "version 1 → 2"]
+    assert list(changes({FLAGS: "none"}, {FLAGS: "-tp 2"})) == ["with -tp 2"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"name": 3}', b'{"name": "a", "model": "m"}'])
+def test_a_file_that_is_no_table(content: bytes) -> None:
+    """It is refused."""
+    with pytest.raises(msgspec.DecodeError):
+        read_recipe(content)

@@ -1,0 +1,111 @@
+"""Bytes that a step reads of a model's weights, by files made for the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sparktop.hardware.processes import read_title
+from sparktop.hardware.step_bytes import read_step_weights
+from sparktop.model.node import ModelWeights
+
+GB = 10**9
+
+
+def model(folder: Path, config: Mapping[str, object], *files: Mapping[str, int]) -> Path:
+    """Write a config.json, and headers of safetensors files with these bytes by tensor."""
+    (folder / "config.json").write_text(json.dumps(config))
+    for number, tensors in enumerate(files):
+        at, header = 0, dict[str, object](__metadata__={"format": "pt"})
+        for name, size in tensors.items():
+            header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+            at += size
+        content = json.dumps(header).encode()
+        (folder / f"model-{number:05}.safetensors").write_bytes(len(content).to_bytes(8, "little") + content)
+    return folder
+
+
+DENSE = {"model.embed_tokens.weight": GB, "model.layers.0.mlp.up_proj.weight": 6 * GB, "lm_head.weight": GB}
+EXPERTS = {
+    "model.layers.0.self_attn.qkv.weight": GB,
+    "model.layers.0.mlp.shared_experts.up_proj.weight": GB,
+    "model.layers.0.mlp.experts.gate_up_proj_blocks": 64 * GB,
+    "model.embed_tokens.weight": 2 * GB,
+    "lm_head.weight": GB // 2,
+}
+
+
+def test_dense_weights(tmp_path: Path) -> None:
+    """All but the embeddings; all where the output layer is the embeddings; several files are one model."""
+    tied = {name: size for name, size in DENSE.items() if name != "lm_head.weight"}
+    for number, (files, expected) in enumerate((((DENSE,), 7.0), ((tied,), 7.0), ((DENSE, {"x": GB}), 8.0))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert read_step_weights(model(folder, {}, *files)) == ModelWeights(expected)
+
+
+@pytest.mark.parametrize(
+    "names", [("num_local_experts", "num_experts_per_tok"), ("n_routed_experts", "experts_per_token")]
+)
+def test_of_experts_a_token_reads_those_that_it_chooses(names: tuple[str, str], tmp_path: Path) -> None:
+    """1 + 1 + 0.5 GB and 4 of 128 experts of 64 GB: 4.5 GB."""
+    found = read_step_weights(model(tmp_path, dict(zip(names, (128, 4), strict=True)), EXPERTS))
+    assert found == ModelWeights(4.5, mixture=True)
+
+
+def test_drafts_and_images_are_left_out(tmp_path: Path) -> None:
+    """A layer behind the last, a draft head and a vision tower are not read in each step."""
+    more = {"model.layers.1.x": GB, "mtp.x": GB, "model.visual.blocks.0.x": GB, "vision_tower.x": GB}
+    config = {"text_config": {"num_hidden_layers": 1}}
+    assert read_step_weights(model(tmp_path, config, DENSE | more)) == ModelWeights(7.0)
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "known"),
+    [
+        ({}, (), True),
+        ({}, ("--quantization fp8",), False),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, ("--quantization mxfp4",), True),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, ("--mxfp4-layers moe",), False),
+    ],
+)
+def test_weights_that_the_server_makes_smaller_are_unknown(
+    config: dict[str, object], flags: tuple[str, ...], *, known: bool, tmp_path: Path
+) -> None:
+    """An option that quantizes while loading leaves the bytes unknown."""
+    assert (read_step_weights(model(tmp_path, config, DENSE), flags) is not None) is known
+
+
+def test_what_is_not_certain_is_unknown(tmp_path: Path) -> None:
+    """Experts without their number, and a folder without safetensors."""
+    assert read_step_weights(model(tmp_path, {}, EXPERTS)) is None
+    (tmp_path / "model-00000.safetensors").unlink()
+    assert read_step_weights(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff" * 8, b"\x02" + bytes(7) + b"[]", b"\x0e" + bytes(7) + b'{"a":{"b":[]}}']
+)
+def test_damaged_files_raise_what_the_reader_expects(content: bytes, tmp_path: Path) -> None:
+    """Each is one of the errors that leave the bytes unknown."""
+    model(tmp_path, {}, DENSE)
+    (tmp_path / "model-00000.safetensors").write_bytes(content)
+    with pytest.raises((OSError, ValueError, TypeError, KeyError)):
+        read_step_weights(tmp_path)
+
+
+def test_of_a_command_line_only_known_options_are_kept() -> None:
+    """Keys and other words are dropped; a value that is no plain word is a digest."""
+    line = "vllm serve m --api-key s3cret --max_num_seqs=64 --enforce-eager --hf-token t -tp 2"
+    title = read_title([*line.split(), "--speculative-config", '{"method": "mtp"}'])
+    assert title is not None
+    assert title.flags == (
+        "--enforce-eager",
+        "--max-num-seqs 64",
+        "--speculative-config #2a660bd7",
+        "-tp 2",
+    )
+    assert "s3cret" not in str(title)
