@@ -201,7 +201,7 @@ def figures_block() -> str:
 _PURPOSES = {
     "quick": "Where does the server become full? The first thing to run.",
     "topology": "Router, TP=2 or one server: the tables that the forum compares.",
-    "arena": "Spark Arena's grid of context depth and concurrency.",
+    "arena": "Spark Arena's grid of context depth and concurrency, with its own odd 65,535.",
     "wide": "Every usual batch size once: where do steps and padding show?",
     "interactive": "One user: latency and tokens per second.",
     "batch-scaling": "How much does a second, fourth, sixteenth request cost?",

@@ -709,7 +709,7 @@ def _named(balance: Balance) -> str:
 def _of_balance(alert: Alert, balance: Balance) -> Verdict:
     word, cost = balance.word.value, balance_cost(balance)
     short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
-    named = _named(balance) + (f", {cost}" if cost else "")
+    named = _named(balance) + (f", {cost}" if cost else "") + balance.doubt
     hint = _CLAUSE.split(balance.hint or "")[0]
     return Verdict(alert.severity, named, short, hint, "w", about=alert.id)
 

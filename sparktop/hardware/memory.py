@@ -70,10 +70,12 @@ def _lay_out(
     huge, huge_free = _huge_bytes(meminfo)
     # Kernel stacks are vmalloc memory too (CONFIG_VMAP_STACK).
     vmalloc = max(0, meminfo.get("VmallocUsed", 0) - meminfo.get("KernelStack", 0))
+    # The kernel's caches that it gives back are counted as available, as the page cache is.
+    slabs = min(meminfo.get("SReclaimable", 0), meminfo.get("Slab", 0))
     sizes = {
         GPU_PART: gpu_processes_bytes or 0,
-        PROGRAMS_PART: sum(meminfo.get(name, 0) for name in NAMED_USE) + vmalloc + huge - huge_free,
-        CACHE_PART: cache,
+        PROGRAMS_PART: sum(meminfo.get(name, 0) for name in NAMED_USE) - slabs + vmalloc + huge - huge_free,
+        CACHE_PART: cache + slabs,
         CMA_PART: max(0, meminfo.get("CmaTotal", 0) - meminfo.get("CmaFree", 0)),
         HUGE_PART: huge_free,
         CMA_FREE_PART: cma_free,

@@ -337,6 +337,11 @@ class Balance(Struct, frozen=True):
         return "too few requests to judge" if few else self.word.value
 
     @property
+    def doubt(self) -> str:
+        """The newest window's verdict, where it differs from the announced one: " → balanced?"; else ""."""
+        return "" if self.word is self.word_now else f" → {self.word_now.value}?"
+
+    @property
     def unrouted(self) -> str:
         """Why there is no router, in words; "" if there is one."""
         if self.router is not None:

@@ -163,21 +163,20 @@ class BalanceBook:
     def _hold(self, found: Balance, alerts: AlertBook, when: Instant, *, quiet: bool) -> None:
         """Raise or update the group's alert while its announced verdict is bad; clear the alert otherwise.
 
-        If the newest verdict differs from the announced one, an existing alert keeps its message. With
-        `quiet` there is no alert.
+        Where the newest window has another verdict, the alert says that. With `quiet` there is no alert.
         """
         alert_id = f"balance:{found.group}:{found.word.value}" if found.bad and not quiet else None
         before = self._alerts.get(found.group)
         if before is not None and before != alert_id:
             alerts.clear(before, when)
             del self._alerts[found.group]
-        if alert_id is None or (before == alert_id and found.word_now is not found.word):
+        if alert_id is None:
             return
         self._alerts[found.group] = alert_id
         from sparktop.store.balance_judging import verdict_values  # late: as above
 
         said = "; ".join(filter(None, (*found.reasons[:1], found.hint)))
-        message = f"{found.word.value}: {said}"
+        message = f"{found.word.value}{found.doubt}: {said}"
         values = verdict_values(found, found.word)
         alerts.hold(alert_id, Severity.WARNING, found.group, message, values, when, silent=True)
 

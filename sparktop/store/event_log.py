@@ -358,8 +358,8 @@ class AlertBook:
 
         The event has the alert's last numbers, unless `message` says what holds now.
 
-        `when` is the time of the sample that showed the end. The event's message is `message`, or "ended"
-        with the alert's name if that is None, followed by the alert's duration unless `timed` is false. Pass
+        `when` is the time of the sample that showed the end. The event's message is `message`, or "alert
+        ended" with the alert's name if that is None, with the alert's duration unless `timed` is false. Pass
         `unknown`, a reason, if it can no longer be determined whether the condition holds: the message then
         says so.
         """
@@ -374,9 +374,9 @@ class AlertBook:
         after = "" if duration_s is None or not timed else f" after {numbers.age(duration_s)}"
         label = condition_label(alert_id)
         if unknown is not None:
-            said = f"unknown{after}: {label} ({unknown})"
+            said = f"alert dropped{after}: {label}, unknown now ({unknown})"
         else:
-            said = f"ended{after}: {label}" if message is None else f"{message}{after}"
+            said = f"alert ended{after}: {label}" if message is None else f"{message}{after}"
         self._log.add(
             Event(
                 when.wall,

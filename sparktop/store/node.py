@@ -806,7 +806,7 @@ class Endings:
         left = self._workloads or {}
         server = ended[0].server
         half = server is not None and server in left
-        what = ", ".join(f"{one.about} {one.pid}" for one in ended[:_MOST_NAMED])
+        what = ", ".join(f"{one.about} (pid {one.pid})" for one in ended[:_MOST_NAMED])
         more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
         causes = _causes(sample, ended, kills)
         message = f"{ended[0].engine} ended: {what}{more}, between {_clock(when.wall, within_s)} and "

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
+from sparktop.graphics.numbers import range_words
 from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
@@ -64,6 +65,14 @@ def _levels_words(plan: Plan) -> str:
     if ends and plan.climb_to is not None:
         return f", {ends[0]} to at most {concurrency_point(plan.climb_to).short}"
     return f", {' to '.join(ends)}" if ends else ""
+
+
+def _time(plan: Plan) -> str:
+    """Return how long a plan lasts on a fast and on a slow server: ", for 2 to 9 min"; "" if unknown."""
+    from sparktop.sweep.run.forecast import forecast
+
+    time = forecast(plan, ()).time
+    return "" if time is None else f", for {range_words(time.least_s, time.most_s)}"
 
 
 class SweepDesk:
@@ -312,7 +321,8 @@ class SweepDesk:
             return
         lines = [note, "", *lines] if note else lines
         lines.append(
-            f"Put load on {names_in_words([one.name for one in plan.targets])}{_levels_words(plan)}?"
+            f"Put load on {names_in_words([one.name for one in plan.targets])}"
+            f"{_levels_words(plan)}{_time(plan)}?"
         )
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 

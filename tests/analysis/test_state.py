@@ -137,6 +137,7 @@ SWING = Balance(
     "proxy",
     ("a", "b"),
     word=BalanceWord.OSCILLATING,
+    word_now=BalanceWord.OSCILLATING,
     period_s=10.2,
     lost_percent=26.4,
     router="proxy",

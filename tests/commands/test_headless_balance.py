@@ -96,4 +96,4 @@ def test_a_glance_says_how_much_longer_a_balance_takes() -> None:
     data: dict[str, Any] = json.loads(watched("shuffle-c64", 1, glance=True))
     (found,) = data["balance"]
     assert found["verdict"] == "unknown"
-    assert found["reasons"][0].endswith("s more data")
+    assert " s more data: a verdict takes " in found["reasons"][0]

@@ -79,7 +79,7 @@ def test_an_alert_is_an_event_when_it_begins_and_when_it_ends(world: World) -> N
     }
     assert (begun.about, begun.at_s, begun.severity) == ("backend:b:kv-full", 1010, Severity.WARNING)
     assert (ended.duration_s, ended.severity, ended.importance) == (120.0, Severity.INFO, Severity.WARNING)
-    assert ended.message == "ended after 2 min: KV cache full"
+    assert ended.message == "alert ended after 2 min: KV cache full"
 
 
 def test_a_warning_that_becomes_critical_is_announced_once(make_world: MakeWorld) -> None:
@@ -105,7 +105,7 @@ def test_what_is_not_known_any_more_ends_too(make_world: MakeWorld) -> None:
     for at in (1002, 1004, 1006):
         take(world, Failure(FailureKind.TIMEOUT, "no answer", at))
     assert [event.message for event in world.snapshot().events][1:] == [
-        "unknown after 6 s: low headroom (it does not answer)",
+        "alert dropped after 6 s: low headroom, unknown now (it does not answer)",
         "no answer",
     ]
     down = world.snapshot().events[-1]
@@ -271,7 +271,7 @@ def test_a_dead_rank_is_in_the_top_line_while_its_server_answers(two_machines: W
     play(two_machines, 8, BUSY)
     top = verdict(two_machines.snapshot())
     assert top.severity is Severity.CRITICAL
-    assert top.words == "b: its worker TP1 41 ended, and its server still answers"
+    assert top.words == "b: its worker TP1 (pid 41) ended, and its server still answers"
     for tokens in (200.0, 300.0, 400.0):
         play(two_machines, 1, LaneSample("0", running=9.0, waiting=0.0, generation_tokens=tokens))
     assert "dead-rank" not in {alert.id.rpartition(":")[2] for alert in two_machines.snapshot().alerts}
@@ -372,7 +372,7 @@ def test_an_engine_core_that_ended_is_an_event_with_what_is_known(spark: World) 
     assert see(spark, sample(1000, SERVER, CORE)) == []
     (event,) = see(spark, sample(1005, SERVER))
     assert event.message == (
-        f"vllm ended: engine core 11, between {clock(spark, 1000)} and {clock(spark, 1005)}; "
+        f"vllm ended: engine core (pid 11), between {clock(spark, 1000)} and {clock(spark, 1005)}; "
         "no OOM kill, no Xid: its own log says why, or a user ended it; "
         "its server (process 10) still runs; "
         "the machine before that: 118.9 of 121.6 GiB, 71 °C, 84 W"

@@ -486,8 +486,9 @@ def _words(
     """
     mean_total = measured.mean_total or 0.0
     present = min(grid.present)
+    needs = balance_words.needs_more(measured.needed_s, grid.span_s, load.e2e_s)
     if grid.span_s < SHORTEST_S - grid.step_s:
-        return [BalanceWord.UNKNOWN], balance_words.needs_more(measured.needed_s, grid.span_s)
+        return [BalanceWord.UNKNOWN], needs
     if present < rules.PRESENT_SHARE:
         index = grid.present.index(present)
         return [BalanceWord.UNKNOWN], balance_words.gaps(grid.tracks[index].name, present)
@@ -498,7 +499,9 @@ def _words(
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < measured.needed_s - grid.step_s:
         # A swing that is already plain needs no full window; its absence does.
-        return words or [BalanceWord.UNKNOWN], balance_words.needs_more(measured.needed_s, grid.span_s)
+        return words or [BalanceWord.UNKNOWN], balance_words.needs_more(
+            measured.needed_s, grid.span_s, load.e2e_s
+        )
     if "starved" in held:
         words.append(BalanceWord.STARVED)
     if held & {"ahead", "drained"} and ("drained" in held or not _all_queue(grid)):

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
-from sparktop.analysis.balance.rules import SKEW, STEADY, are_herds
+from sparktop.analysis.balance.rules import SHORTEST_S, SKEW, STEADY, are_herds
 from sparktop.model.balance import Balance, BalanceWord
 
 _PAIR = 2
@@ -32,9 +32,11 @@ _NO_ROUTER = (
 )
 
 
-def needs_more(needed_s: float, seen_s: float) -> str:
-    """Return the sentence that says for how many more seconds samples are needed; both are shown rounded."""
-    return f"needs {max(1, round(needed_s) - round(seen_s))} s more data"
+def needs_more(needed_s: float, seen_s: float, e2e_s: float | None) -> str:
+    """Return the sentence that says for how many more seconds samples are needed, and why; all rounded."""
+    why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {_seconds(e2e_s)}"
+    more_s = max(1, round(needed_s) - round(seen_s))
+    return f"needs {more_s} s more data: a verdict takes {needed_s:.0f} s{why}"
 
 
 def gaps(name: str, present: float) -> str:

@@ -228,8 +228,8 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--slo",
         metavar="CONDITIONS",
-        help="look for the concurrencies under which all hold: ttft_p90_ms=2000,stream_tps=15 set the "
-        "highest, output_tps=600 the lowest",
+        help="find from which to which concurrency all hold: latencies at most, rates at least, as in "
+        "ttft_p90_ms=2000,stream_tps=15,output_tps=600",
     )
 
 

@@ -30,13 +30,15 @@ _UNITS = {
 }
 """Unit by the end of a value's name, the longest ends first."""
 _PLAIN = {
-    "window": "last",
+    "window": "over the last",
+    "clears_below": "ends below",
+    "clears_at": "ends at",
     "lost": "throughput lost",
     "spread_Z": "unevenness",
     "swing": "regularity",
     "slope": "trend",
     "limit_s": "must last",
-    "clears_after": "ends after none for",
+    "clears_after": "ends without any for",
     "ratio": "ratio for its batch",
 }
 """Words for values whose names are terms of the analysis."""
@@ -161,7 +163,7 @@ def value_texts(values: Values) -> Iterator[str]:
             continue
         text, limit = _named(name, value), values.get(f"limit_{name}")
         word = "from" if "rule" in values else "limit"
-        yield text if limit is None else f"{text} ({word} {_amount(name, limit)[1]})"
+        yield f"{text} ({word} {_amount(name, limit)[1]})" if limit else text
 
 
 def _failed_polls(values: Values) -> str:
@@ -178,7 +180,7 @@ def _failed_polls(values: Values) -> str:
 
 
 def _named(name: str, value: float | str) -> str:
-    """Return a value as text with its name in words; "last 60 s" for the time window."""
+    """Return a value as text with its name in words; "over the last 60 s" for the time window."""
     stem, shown = _amount(name, value)
     return f"{_PLAIN.get(name) or _PLAIN.get(stem, stem.replace('_', ' '))} {shown}"
 

@@ -29,17 +29,13 @@ def word_run(balance: Balance) -> Run:
     If the newest window has another verdict, which is not confirmed yet, that one follows: "balanced →
     uneven?".
     """
-    return f"{_announced(balance)}{_newest(balance)}", word_role(balance)
+    return f"{_announced(balance)}{balance.doubt}", word_role(balance)
 
 
 def _announced(balance: Balance) -> str:
     sign = "▲ " if balance.bad else ""
     sweep = " (sweep)" if balance.in_sweep and balance.word.bad else ""
     return f"{sign}{balance.title}{sweep}"
-
-
-def _newest(balance: Balance) -> str:
-    return "" if balance.word is balance.word_now else f" → {balance.word_now.value}?"
 
 
 def word_role(balance: Balance) -> str:
@@ -77,7 +73,7 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     if balance.since is not None and not short:
         role = word_role(balance)
         since = label(f" since {balance.since.astimezone():%H:%M:%S}")
-        first = [(_announced(balance), role), since, (_newest(balance), role)]
+        first = [(_announced(balance), role), since, (balance.doubt, role)]
     pieces: list[Row] = [first]
     if balance.unrouted:
         pieces.append([label(balance.unrouted)])
@@ -206,7 +202,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
     if not _complete(balance):
         share = balance.window_s / balance.needed_s
         words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
-        pieces.append([label("data "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
+        pieces.append([label("watched "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
     elif balance.window_s:
         pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
     if balance.sample_hz and _complete(balance):

@@ -572,7 +572,7 @@ def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
         return "unknown: no target"
     if not unknown:
         return _source_words([one for one in found if one is not None], plan)
-    first = f"{clean(', '.join(unknown), 80)} not measured before"
+    first = f"no earlier sweep of {clean(', '.join(unknown), 80)} with such settings"
     return f"unknown: {first}" if plan.searches else first
 
 
@@ -632,7 +632,7 @@ def pieces(found: Forecast) -> tuple[str, str, str]:
     sent = (
         f"{found.requests:,} {noun}" if found.requests is not None else f"as many {noun} as there is time for"
     )
-    tokens = "tokens as they come"
+    tokens = "number of tokens not known before"
     if found.prompt_tokens is not None and found.output_tokens is not None:
         tokens = f"{found.prompt_tokens:,} prompt + {found.output_tokens:,} output tokens"
     return f"{'' if found.requests is None else least}{sent}{warm}", tokens, _time_words(found)

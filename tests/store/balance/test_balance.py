@@ -78,6 +78,11 @@ def test_a_swing_ends() -> None:
     assert ends.at > begins.at
     held = [one for one in seen if one.balance[0].word is Is.OSCILLATING]
     assert all(len(one.alerts) == 1 for one in held)
+    doubtful = [one for one in held if one.balance[0].doubt]
+    assert doubtful
+    for one in doubtful:
+        assert one.alerts[0].message.startswith(f"oscillating{one.balance[0].doubt}: ")
+        assert verdict(one).words.endswith(one.balance[0].doubt)
     assert held[-1].at < seen[-1].at - 20
 
 

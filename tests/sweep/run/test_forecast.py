@@ -62,7 +62,7 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert pieces(found) == (
         "at least 63 requests + 21 warm-up",
         "8,064 prompt + 4,032 output tokens",
-        "40 s to 27 min: 3 levels, may go on to c = 256; a not measured before",
+        "40 s to 27 min: 3 levels, may go on to c = 256; no earlier sweep of a with such settings",
     )
 
 
@@ -126,9 +126,14 @@ def test_another_server_or_model_tells_nothing() -> None:
     assert forecast(replace(PLAN, targets=(renamed,)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="m"),)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="n"),)), [swept()]).seconds is None
-    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "b not measured before"
+    assert (
+        forecast(replace(PLAN, targets=(A, B)), [swept()]).why == "no earlier sweep of b with such settings"
+    )
     search = replace(PLAN, targets=(B,), slo=(SloCondition("ttft_p90_ms", 2000.0),))
-    assert (forecast(search, []).why, forecast(search, []).time) == ("unknown: b not measured before", None)
+    assert (forecast(search, []).why, forecast(search, []).time) == (
+        "unknown: no earlier sweep of b with such settings",
+        None,
+    )
 
 
 def test_a_time_that_the_plan_sets_is_known_at_once() -> None:

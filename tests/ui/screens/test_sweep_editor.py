@@ -139,7 +139,7 @@ LABELLED = (
     *(
         "63 requests + 21 warm-up",
         "8,064 prompt + 4,032",
-        "spark-a not measured before",
+        "no earlier sweep",
         "[ start ] [ cancel ]",
     ),
 )
