@@ -24,8 +24,13 @@ FORMATS = ("txt", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the TARGET arguments, --config and --format."""
+    """Add the TARGET arguments, --config, --start and --format."""
     add_targets(parser)
+    parser.add_argument(
+        "--start",
+        metavar="COMMAND",
+        help='only whether this command, such as "vllm serve MODEL", would start a server here',
+    )
     parser.add_argument("--format", choices=FORMATS, default="txt", dest="form", help="default: txt")
 
 
@@ -39,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: --help needs none of them.
     import asyncio
 
+    if arguments.start is not None:
+        return _run_start(arguments.start, arguments.form)
     from sparktop.commands.choice import chosen_of
     from sparktop.doctor.check import Status, failed, next_step, to_json, to_text
     from sparktop.doctor.machine import check_open_files, check_recorder, check_versions, open_file_limits
@@ -74,6 +81,30 @@ def run(arguments: argparse.Namespace) -> int:
         width, color = _terminal(os.environ)
         write_out(to_text(groups, then, width=width, color=color))
     return 1 if failed(checks) else 0
+
+
+def _run_start(command: str, form: str) -> int:
+    """Check whether the server that `command` starts would start on this machine; return the exit code."""
+    # Late: as above.
+    import asyncio
+
+    from sparktop.doctor.check import failed, to_json, to_text
+    from sparktop.doctor.machine import check_machine, look_at_machine
+    from sparktop.doctor.start import check_start, parse_start
+    from sparktop.watch.state_files import read_starts, starts_file
+
+    parse_start(command)
+    reading, identity = asyncio.run(look_at_machine())
+    starts, _ = read_starts(starts_file(os.environ))
+    start = check_start(command, reading, identity, starts, os.environ)
+    checks = [*check_machine(reading, identity), *start]
+    if form == "json":
+        write_out(json.dumps(to_json(checks, datetime.now(UTC)), indent=2) + "\n")
+    else:
+        width, color = _terminal(os.environ)
+        groups = {"this machine": checks[: -len(start)], "start": start}
+        write_out(to_text(groups, width=width, color=color))
+    return 1 if failed(start) else 0
 
 
 def _terminal(env: Mapping[str, str]) -> tuple[int | None, bool]:

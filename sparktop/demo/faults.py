@@ -24,6 +24,10 @@ class Symptoms(Struct, frozen=True):
     programs: tuple[ProcessReading, ...] = ()
     """Processes that run in addition."""
     swap_in_bytes_per_s: float = 0.0
+    engine_bytes: int | None = None
+    """GPU memory that the engine keeps; None: all of it."""
+    others_bytes: int = 0
+    """Memory that another program has taken."""
 
 
 NO_SYMPTOMS = Symptoms()
@@ -80,6 +84,8 @@ class FaultTimes(Struct, frozen=True):
 _SPINNING = Symptoms(engine_cpu_percent=100.0)
 """A worker that waits for its GPU polls without a pause, and keeps one core busy."""
 _AT_REST = Symptoms(engine_cpu_percent=1.0)
+_ASLEEP = Symptoms(engine_cpu_percent=1.0, engine_bytes=1 << 30, others_bytes=52 << 30)
+"""What it gave back is partly another program's."""
 _COMPILERS = tuple(
     ProcessReading(pid, name, mib << 20, cpu_percent)
     for pid, name, mib, cpu_percent in (
@@ -120,7 +126,7 @@ FAULTS = {
             bursts=Bursts(38.0, 1.5, 4.0),
             stuck=False,
         ),
-        Fault("sleep", (_AT_REST,), gauges=_asleep, stuck=False),
+        Fault("sleep", (_ASLEEP,), gauges=_asleep, stuck=False),
         Fault("swap-storm", (Symptoms(engine_cpu_percent=6.0, swap_in_bytes_per_s=210e6),), stuck=False),
         Fault("kv-wait", (_AT_REST,), gauges=_deferred, stuck=False),
         Fault("cpu-step", (Symptoms(engine_cpu_percent=99.5),), stuck=False),

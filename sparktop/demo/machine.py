@@ -25,6 +25,7 @@ from sparktop.model.node import (
     GpuProcess,
     GpuReading,
     LastBoot,
+    MemoryAsk,
     MemoryPart,
     MemoryReading,
     NetworkReading,
@@ -98,6 +99,7 @@ def workloads_at(
         memory_bytes=1480 * _WORKLOADS_MIB,
         cpu_percent=2.0,
         oom_kills=0,
+        asks=MemoryAsk(0.7, None, 1 if rank is None else 2),
     )
     return Workloads((worker,) if rank else (server, worker), compilers, round(at % _READ_EVERY_S, 1))
 
@@ -188,6 +190,8 @@ class Condition(Struct, frozen=True):
     """Age of the engine's processes, if they started while the simulation ran."""
     host_share: float = 0.0
     """Fraction of the time in which the GPU waited for one CPU core of the engine, 0 to 1."""
+    others_bytes: int = 0
+    """Memory of another program."""
 
 
 def node_sample(at: float, load: float, machine: Machine = ALONE) -> NodeSample:
@@ -282,6 +286,7 @@ def _memory(at: float, condition: Condition, machine: Machine) -> MemoryReading:
     )
     available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
     available -= machine.orphan_bytes
+    available -= condition.others_bytes
     cma_free, cma, other = 2 * _GIB, 256 * _MIB, 3 * _GIB
     # Under pressure, the kernel reclaims page cache first.
     cache = min(9 * _GIB + round(0.4 * _GIB * math.sin(at / 40)), available - cma_free - _GIB // 2)
@@ -617,6 +622,7 @@ class MachineReader:
             pair = engine.profile.link_bytes_per_row * rows_per_s
         symptoms = self.symptoms
         holds_memory = engine is not None and not symptoms.engine_gone
+        engine_bytes = ENGINE_BYTES if symptoms.engine_bytes is None else symptoms.engine_bytes
         if engine is None and self._start is not None:
             return self._starting(now, *self._start)
         return Condition(
@@ -626,12 +632,13 @@ class MachineReader:
             thermal.load_clock_mhz(now) if busy else IDLE_CLOCK_MHZ,
             min(1.0, throttled),
             pair,
-            ENGINE_BYTES if holds_memory else 0,
+            engine_bytes if holds_memory else 0,
             symptoms.engine_cpu_percent,
             symptoms.programs,
             symptoms.swap_in_bytes_per_s,
             None if self._start is None else now - self._start[0],
             min(1.0, host),
+            symptoms.others_bytes,
         )
 
     def _starting(self, now: float, started_at: float, takes_s: float) -> Condition:

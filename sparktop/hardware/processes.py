@@ -20,12 +20,13 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.hardware.checkpoint import CheckpointReader
 from sparktop.hardware.kernel_file import ENOUGH, entries, parse_int, read_bytes, read_small
-from sparktop.hardware.step_bytes import read_step_weights
 from sparktop.model.node import (
     COMPILERS,
     MOST_CLIENTS,
-    ModelWeights,
+    MemoryAsk,
+    MemoryGuard,
     ProcessReading,
     ProcessTable,
     Sockets,
@@ -395,6 +396,14 @@ _SPEED_OPTIONS = (
 _KEPT_OPTIONS = frozenset(_SPEED_OPTIONS.split())
 """Options that change the speed of a server: the only ones that are kept of its command line."""
 _PLAIN_VALUE = re.compile(r"[\w.,:+-]{1,60}", re.ASCII)
+_SHARES = ("--gpu-memory-utilization", "--mem-fraction-static")
+_KV_BYTES = ("--kv-cache-memory-bytes", "--kv-cache-memory")
+_TENSOR = ("--tensor-parallel-size", "-tp", "--tp-size", "--tp")
+_PIPELINE = ("--pipeline-parallel-size", "-pp", "--pp-size")
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([kKmMgGtT]?)", re.ASCII)
+_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""vLLM's: small letters are decimal, capital ones binary (human_readable_int of vllm/engine/arg_utils.py)."""
+_MOST_ASKED = 1 << 50
 _SERVERS: Mapping[str, tuple[str, int]] = {
     "vllm": ("vllm", 8000),
     "sglang": ("sglang", 30000),
@@ -429,6 +438,8 @@ class Title(NamedTuple):
     """Path or name of the model as the command line has it; only of a server's own process."""
     flags: tuple[str, ...] = ()
     """Its options that change its speed, sorted, each with its value; only of a server's own process."""
+    asks: MemoryAsk | None = None
+    """Only of a server's own process."""
 
 
 def arguments_of(content: bytes) -> list[str]:
@@ -495,11 +506,11 @@ def _script(arguments: list[str]) -> tuple[str, list[str]]:
 
 def _with_options(program: str, options: Sequence[str]) -> Title:
     engine, port = _SERVERS[program]
-    given = _option(options, ("--port", "-p") if program.startswith("text-") else ("--port",))
+    given = option(options, ("--port", "-p") if program.startswith("text-") else ("--port",))
     number = int(given) if given is not None and given.isascii() and given.isdecimal() else port
     valid = number if 0 < number < 1 << 16 else None
-    path, flags = _named(options, _PATH), _flags(options)
-    return Title(engine, "server", model=_model(options), port=valid, path=path, flags=flags)
+    path, flags, asks = _named(options, _PATH), _flags(options), _asks(options)
+    return Title(engine, "server", model=_model(options), port=valid, path=path, flags=flags, asks=asks)
 
 
 def _flags(options: Sequence[str]) -> tuple[str, ...]:
@@ -507,12 +518,32 @@ def _flags(options: Sequence[str]) -> tuple[str, ...]:
     found = []
     for word, after in zip(options, (*options[1:], "-"), strict=False):
         name, equals, value = word.partition("=")
-        if (option := name.replace("_", "-")) in _KEPT_OPTIONS:
+        if (known := name.replace("_", "-")) in _KEPT_OPTIONS:
             value = value if equals else "" if after.startswith("-") else after
             if value and not _PLAIN_VALUE.fullmatch(value):
                 value = f"#{hashlib.sha256(value.encode()).hexdigest()[:8]}"
-            found.append(f"{option} {value}".rstrip())
+            found.append(f"{known} {value}".rstrip())
     return tuple(sorted(found))
+
+
+def _asks(options: Sequence[str]) -> MemoryAsk:
+    """Return what a server's options ask of memory; an option that makes no sense counts as not given."""
+    given = [
+        name.replace("_", "-") + equals + value if name.startswith("--") else f"{name}{equals}{value}"
+        for name, equals, value in (one.partition("=") for one in options)
+    ]
+
+    def number(names: tuple[str, ...]) -> float | None:
+        found = _SIZE.fullmatch(option(given, names) or "")
+        return None if found is None else float(found[1]) * _UNITS.get(found[2], 1)
+
+    share, kv_bytes = number(_SHARES), number(_KV_BYTES)
+    ranks = (number(_TENSOR) or 1) * (number(_PIPELINE) or 1)
+    return MemoryAsk(
+        share if share is not None and 0 < share <= 1 else None,
+        int(kv_bytes) if kv_bytes is not None and 1 <= kv_bytes < _MOST_ASKED else None,
+        int(ranks) if 1 <= ranks <= _MOST_ASKED else 1,
+    )
 
 
 def _model(options: Sequence[str]) -> str | None:
@@ -522,13 +553,14 @@ def _model(options: Sequence[str]) -> str | None:
 
 def _named(options: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the value of the first option in `names`, for `_PATH` else the first argument, if it is none."""
-    named = next((value for name in names if (value := _option(options, (name,)))), None)
+    named = next((value for name in names if (value := option(options, (name,)))), None)
     if named is None and names is _PATH and options and not options[0].startswith("-"):
         return options[0]
     return named
 
 
-def _option(options: Sequence[str], names: tuple[str, ...]) -> str | None:
+def option(options: Sequence[str], names: tuple[str, ...]) -> str | None:
+    """Return the value of the first option with one of these names; None without one."""
     for place, word in enumerate(options):
         name, equals, value = word.partition("=")
         if name in names:
@@ -536,6 +568,45 @@ def _option(options: Sequence[str], names: tuple[str, ...]) -> str | None:
                 return value
             return options[place + 1] if place + 1 < len(options) else None
     return None
+
+
+_EARLYOOM, _OOMD = "earlyoom", "systemd-oomd"
+_EARLYOOM_PERCENT, _OOMD_PERCENT = 10.0, 90.0
+_OOMD_FILES = (
+    "etc/systemd/oomd.conf",
+    "usr/lib/systemd/oomd.conf.d/*.conf",
+    "etc/systemd/oomd.conf.d/*.conf",
+)
+_OOMD_LIMIT = re.compile(rb"(?m)^\s*SwapUsedLimit\s*=\s*(\d{1,3}(?:\.\d{1,2})?)\s*%")
+
+
+def read_guard(program: str, arguments: Sequence[str], root: Path) -> MemoryGuard | None:
+    """Return the limits of a program that ends processes where memory runs out; None for any other.
+
+    earlyoom(1) acts below 10 % of memory and of swap unless its options say otherwise, systemd-oomd from 90 %
+    of memory and of swap in use on (oomd.conf(5), read below `root`); it has other rules for groups of
+    processes.
+    """
+    if program == _OOMD:
+        files = [path for name in _OOMD_FILES for path in sorted(root.glob(name))[:_MOST_NAMES]]
+        found = [one for path in files for one in _OOMD_LIMIT.findall(read_small(str(path)) or b"")]
+        used = min(100.0, float(found[-1])) if found else _OOMD_PERCENT
+        return MemoryGuard(_OOMD, 100.0 - used, None, 100.0 - used)
+    if program != _EARLYOOM:
+        return None
+
+    def number(letter: str) -> float | None:
+        value = option(arguments, (f"-{letter}",)) or next(
+            (one[2:] for one in arguments if one.startswith(f"-{letter}") and one[2:]), ""
+        )
+        found = _SIZE.match(value.partition(",")[0])
+        return None if found is None else float(found[1])
+
+    percent, kib = number("m"), number("M")
+    size = None if kib is None else int(kib) << 10
+    by_share = (percent or _EARLYOOM_PERCENT) if size is None or percent is not None else None
+    swap = number("s")
+    return MemoryGuard(_EARLYOOM, by_share, size, _EARLYOOM_PERCENT if swap is None else min(100.0, swap))
 
 
 def short_model(name: str) -> str | None:
@@ -546,93 +617,6 @@ def short_model(name: str) -> str | None:
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         name = name.rstrip("/").rpartition("/")[2]
     return clean(name.removesuffix(".gguf"), _LONGEST) or None
-
-
-# Size of the files with a model's weights, through the server's own view of the file system.
-#
-# Only of servers whose files this user may see: its own, or all as root. Files can lie on a slow network
-# drive, so each folder is read once, in a thread of its own.
-
-_MOST_FILES = 2000
-_WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
-_HUB_FOLDER = "root/.cache/huggingface/hub"
-
-
-class CheckpointReader:
-    """Finds the size of each server's weights once, in the background."""
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        """Read through /proc/PID/root below `root`."""
-        self._proc = root / "proc"
-        self._sizes: dict[tuple[int, int], int | None] = {}
-        self._read: dict[tuple[int, int], tuple[ModelWeights | None, str | None]] = {}
-
-    def read(self, pid: int, start: int) -> tuple[ModelWeights | None, str | None]:
-        """Return (what a step reads, revision) of the model of a server that `find` was asked for."""
-        return self._read.get((pid, start), (None, None))
-
-    def find(self, pid: int, start: int, model: str | None, flags: tuple[str, ...] = ()) -> int | None:
-        """Return the bytes of the weights of `model`, a path or a name; None while that is not known.
-
-        `start` is the start of the server's process in clock ticks, `flags` its options.
-        """
-        if model is None:
-            return None
-        key = (pid, start)
-        if key not in self._sizes:
-            if len(self._sizes) >= _MOST_FILES:
-                self._sizes.clear()
-                self._read.clear()
-            self._sizes[key] = None
-            folder = self._proc / str(pid) / "root"
-            if os.access(folder, os.X_OK):
-                threading.Thread(
-                    target=self._measure,
-                    args=(key, folder, model, flags),
-                    name="sparktop-weights",
-                    daemon=True,
-                ).start()
-        return self._sizes[key]
-
-    def _measure(self, key: tuple[int, int], root: Path, model: str, flags: tuple[str, ...]) -> None:
-        self._sizes[key] = weights_bytes(root, model)
-        with contextlib.suppress(
-            OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError
-        ):
-            if (place := _place(root, model)) is not None and place.is_dir():
-                revision = place.name if place.parent.name == "snapshots" else None
-                self._read[key] = None, clean(revision or "", 64) or None
-                self._read[key] = read_step_weights(place, flags), self._read[key][1]
-
-
-def _place(root: Path, model: str) -> Path | None:
-    """Return the file or folder of `model` below `root`, the newest snapshot of several; None without one."""
-    if model.startswith("/"):
-        return root / model.lstrip("/")
-    snapshots = root / _HUB_FOLDER / f"models--{model.replace('/', '--')}" / "snapshots"
-    return max(snapshots.iterdir(), key=lambda one: one.stat().st_mtime, default=None)
-
-
-def weights_bytes(root: Path, model: str) -> int | None:
-    """Return the bytes of the weights of `model` below `root`; None if they are not found."""
-    try:
-        place = _place(root, model)
-        if place is None:
-            return None
-        return place.stat().st_size if place.is_file() else _sum(place)
-    except (OSError, ValueError):
-        return None
-
-
-def _sum(folder: Path) -> int | None:
-    sizes: dict[str, int] = {}
-    with os.scandir(folder) as files:
-        for _, file in zip(range(_MOST_FILES), files, strict=False):
-            suffix = Path(file.name).suffix
-            if suffix in _WEIGHTS:
-                sizes[suffix] = sizes.get(suffix, 0) + file.stat().st_size
-    # A folder can hold the same weights in several formats; the first of the list is loaded.
-    return next((sizes[suffix] for suffix in _WEIGHTS if suffix in sizes), None)
 
 
 # The TCP connections of a server, as the kernel lists them for its network namespace: /proc/PID/net/tcp and
@@ -722,11 +706,18 @@ _REAPERS = frozenset(
 but its server."""
 
 
+class _Command(NamedTuple):
+    """What a command line says."""
+
+    program: str = ""
+    title: Title | None = None
+    guard: MemoryGuard | None = None
+
+
 class _Seen(Struct):
     """A process whose command line was read."""
 
-    title: Title | None
-    compiler: bool
+    command: _Command
     until: float
     """Time up to which the command line is read again."""
 
@@ -748,6 +739,16 @@ def _names(folder: str) -> list[str]:
         return []
 
 
+_KTHREADD = 2
+"""Process ID of the parent of all kernel threads, which no container sees."""
+
+
+def _is_kernel_thread(stat_file: bytes | None) -> bool:
+    fields = (stat_file or b"").rpartition(b")")[2].split(None, _FLAGS + 1)
+    flags = parse_int(fields[_FLAGS]) if len(fields) > _FLAGS else None
+    return bool(flags is not None and flags & _KERNEL_THREAD)
+
+
 def _boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -765,7 +766,7 @@ class WorkloadReader:
         ticks_per_s: int | None = None,
     ) -> None:
         """Create a reader of /proc below `root`; `since_boot` returns seconds since the machine booted."""
-        self._proc = str(root / "proc")
+        self._root, self._proc = root, str(root / "proc")
         self._containers = containers or ContainerReader(root)
         self._checkpoints = CheckpointReader(root)
         self._since_boot = since_boot
@@ -774,7 +775,8 @@ class WorkloadReader:
         self._read_at: float | None = None
         self._wait_s = _WORKLOADS_READ_AGAIN_S
         self._titled: set[int] = set()
-        self._compilers = 0
+        self._compilers, self._sees_all = 0, False
+        self._guards: tuple[MemoryGuard, ...] = ()
         self._listed_at: float | None = None
         self._ended_at: float | None = None
         """When a workload was last found to have ended."""
@@ -787,7 +789,7 @@ class WorkloadReader:
         age_s = None if self._read_at is None else now - self._read_at
         if age_s is not None and 0 <= age_s < self._wait_s:
             known = self._workloads
-            return Workloads(known.processes, known.compilers, age_s)
+            return replace(known, age_s=age_s)
         self._read_at = now
         before = self._workloads.processes
         found = [] if self._is_list_due(now, on_gpu) else self._known(on_gpu)
@@ -805,6 +807,8 @@ class WorkloadReader:
             _with_servers(workloads, {process.pid: process.parent for process in found}),
             self._compilers,
             0.0,
+            self._guards,
+            self._sees_all,
         )
         starting = (self._ended_at is not None and now - self._ended_at < _AFTER_END_S) or any(
             one.age_s is not None and one.age_s < _STARTING_S for one in workloads
@@ -836,23 +840,24 @@ class WorkloadReader:
             else:
                 kept[pid] = known
                 if now < known.until:
-                    _, known.title, known.compiler = self._command(pid)
+                    known.command = self._command(pid)
         self._seen = kept
-        self._titled = {pid for pid, one in kept.items() if one.title is not None}
-        self._compilers = sum(one.compiler for one in kept.values())
+        self._titled = {pid for pid, one in kept.items() if one.command.title is not None}
+        self._compilers = sum(one.command.program in COMPILERS for one in kept.values())
+        self._guards = tuple(one.command.guard for one in kept.values() if one.command.guard is not None)[:8]
+        self._sees_all = _is_kernel_thread(read_small(f"{self._proc}/{_KTHREADD}/stat"))
 
     def _meet(self, pid: int, now: float, *, first: bool) -> _Seen:
         """Read the command line of a new process; `first` is true in the first reading of all."""
-        program, title, compiler = self._command(pid)
-        wait_s = _UNSETTLED_S if program.startswith(UNSETTLED) else 0.0 if first else _YOUNG_S
-        return _Seen(title, compiler, now + wait_s)
+        command = self._command(pid)
+        wait_s = _UNSETTLED_S if command.program.startswith(UNSETTLED) else 0.0 if first else _YOUNG_S
+        return _Seen(command, now + wait_s)
 
-    def _command(self, pid: int) -> tuple[str, Title | None, bool]:
-        """Return (program, title, whether it is a compiler) of a process."""
+    def _command(self, pid: int) -> _Command:
         content = read_small(f"{self._proc}/{pid}/cmdline")
         arguments = arguments_of(content) if content else []
         program = program_of(arguments)
-        return program, read_title(arguments), program in COMPILERS
+        return _Command(program, read_title(arguments), read_guard(program, arguments, self._root))
 
     def _stat(self, pid: int) -> Process | None:
         content = read_small(f"{self._proc}/{pid}/stat")
@@ -866,9 +871,9 @@ class WorkloadReader:
         first = process
         for _ in range(8):
             parent, seen = by_pid.get(first.parent), self._seen.get(first.parent)
-            if parent is None or seen is None or seen.title is None:
+            if parent is None or seen is None or seen.command.title is None:
                 break
-            if seen.title.role not in _PARTS:
+            if seen.command.title.role not in _PARTS:
                 return None
             first = parent
         parent = self._stat(first.parent) if first.parent else None
@@ -877,7 +882,7 @@ class WorkloadReader:
     def _workload(self, process: Process, now: float, by_pid: Mapping[int, Process]) -> Workload:
         pid = process.pid
         seen = self._seen.get(pid)
-        title = (seen.title if seen is not None else None) or _NOT_ENGINE
+        title = (seen.command.title if seen is not None else None) or _NOT_ENGINE
         container, name = self._containers.find(pid, process.start)
         used = self._used.get(pid)
         percent = None
@@ -912,6 +917,7 @@ class WorkloadReader:
             weights,
             title.flags if title.role == "server" else None,
             revision,
+            title.asks,
         )
 
     def _read_bytes(self, pid: int) -> int | None:

@@ -45,6 +45,8 @@ ALERT_KINDS = (
     "uneven",
     "for-nobody",
     "orphaned-engine",
+    "start-short",
+    "memory-held",
 )
 """The kinds of alerts, which are the last parts of their ids (see `Event.kind`)."""
 

@@ -218,6 +218,19 @@ FINDINGS: Mapping[str, Explained] = {
         "a warning from 30 % on",
         "its detail lists what has changed since: change it back, one at a time",
     ),
+    "start-short": Explained(
+        "an engine sleeps, loads or has ended, and its machine has less memory than a start or waking "
+        "takes, by its last start, by the share that it asks for, or by its weights; or that is not known",
+        "free memory first, or ask for less: waking and starting have taken whole machines down",
+    ),
+    "start-fits": Explained(
+        "the same, and memory suffices", "nothing; where it counts on file cache, that may have to be dropped"
+    ),
+    "memory-held": Explained(
+        "8 GiB or more of a machine's memory (2 GiB of a GPU's own) have been in use for a minute, and no "
+        "process that could use them lives",
+        "remove the container that ended; if it stays, restart the machine",
+    ),
 }
 """What rules find about a server or a machine apart from its state, by kind."""
 

@@ -88,6 +88,29 @@ class Sockets(Struct, frozen=True):
 MOST_CLIENTS = 32
 
 
+class MemoryAsk(Struct, frozen=True):
+    """What a server's command line asks of the memory of its machines."""
+
+    share: float | None = None
+    """Share of the GPU's memory, above 0 and at most 1: in all (vLLM's --gpu-memory-utilization), or for
+    weights and KV cache (SGLang's --mem-fraction-static)."""
+    kv_bytes: int | None = None
+    """Size of the KV cache on each GPU, which vLLM takes instead of what `share` leaves."""
+    ranks: int = 1
+    """GPUs among which the weights are divided: tensor times pipeline parallel size."""
+
+
+class MemoryGuard(Struct, frozen=True):
+    """A program that ends processes where memory runs out, before the kernel does."""
+
+    name: str
+    available_percent: float | None = None
+    """It acts below this share of memory that is available, 0 to 100; None for a limit in bytes."""
+    available_bytes: int | None = None
+    swap_percent: float | None = None
+    """And only below this share of swap that is free; 100: whatever swap is."""
+
+
 class Workload(Struct, frozen=True):
     """A process of an inference engine, or another process that holds GPU memory."""
 
@@ -132,6 +155,8 @@ class Workload(Struct, frozen=True):
     keys. None of other processes, and from an older agent."""
     revision: str | None = None
     """Commit of the model in the hub's cache."""
+    asks: MemoryAsk | None = None
+    """What its command line asks of memory; only of a server's own process."""
 
     @property
     def about(self) -> str:
@@ -153,6 +178,11 @@ class Workloads(Struct, frozen=True):
     """Number of processes of the programs in `COMPILERS`."""
     age_s: float | None = None
     """Seconds since they were read: that happens less often than the rest of the sample."""
+    guards: tuple[MemoryGuard, ...] = ()
+    """What ends processes where memory runs out."""
+    sees_all: bool | None = None
+    """Whether the reader sees the processes of the whole machine: not so inside of most containers. None from
+    an older agent."""
 
     def of(self, pid: int) -> Workload | None:
         """Return the workload with this process ID; None if there is none."""

@@ -13,7 +13,7 @@ from sparktop.model.balance import Balance
 from sparktop.model.event import Alert, Event, ProgressView
 from sparktop.model.failure import Failure
 from sparktop.model.finding import Finding
-from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
+from sparktop.model.node import LostGpu, MemoryAsk, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
@@ -45,6 +45,15 @@ class PastStart(Struct, frozen=True):
     """When it answered, as Unix time."""
     reported: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase that the server itself reports afterwards."""
+    peak_bytes: int | None = None
+    """How much less memory programs could allocate, at most, than at the begin of the start: what the start
+    took in all, with the buffers of its loader. None unless it was seen from the begin."""
+    gpu_peak_bytes: int | None = None
+    """Most GPU memory that its processes on the machine held in the start."""
+    gpu_bytes: int | None = None
+    """GPU memory that they held when it answered."""
+    asks: MemoryAsk | None = None
+    """What its command line asked of memory."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -58,6 +67,27 @@ class Kept(Struct, frozen=True):
     starts: tuple[PastStart, ...] = ()
     setups: tuple[PastSetup, ...] = ()
     published: tuple[PublishedRates, ...] = ()
+
+
+class StartMemory(Struct, frozen=True):
+    """What is known of the memory that a start of a server takes, while its process is visible or was."""
+
+    node: str
+    """The machine of the server's process."""
+    pid: int
+    host: str
+    """Name of the machine by itself, as in `PastStart`."""
+    engine: str
+    asks: MemoryAsk | None = None
+    weights_bytes: int | None = None
+    """Size of all its weights."""
+    last: PastStart | None = None
+    """The newest earlier start of the model on the machine."""
+    begin_bytes: int | None = None
+    """Memory that programs could allocate at the begin of the start that goes on; None without one that was
+    seen from the begin."""
+    alive: bool = True
+    """Whether its process was there at the newest reading."""
 
 
 class Loading(Struct, frozen=True):
@@ -328,6 +358,7 @@ class BackendView(Struct, frozen=True, eq=False):
     state_window_s: float | None = None
     """Seconds over which the state was judged; None where the current values give the same state."""
     loading: Loading | None = None
+    start_memory: StartMemory | None = None
     failure: Failure | None = None
     """Why the newest poll failed; None while it succeeds."""
     failing_since: datetime | None = None  # UTC; when the current run of failures began

@@ -97,6 +97,7 @@ def _backend(view: BackendView) -> dict[str, object]:
     left_out = (
         "history",
         "load",
+        "start_memory",
         "lanes_balance",
         "version",
         "failure",

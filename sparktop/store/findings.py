@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sparktop.analysis.abandoned import ForNobody, Orphans
 from sparktop.analysis.situation import Rule, Situation
+from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
 from sparktop.analysis.yardsticks import Yardsticks
 from sparktop.model.finding import Finding
 from sparktop.model.instant import Instant
@@ -13,7 +14,13 @@ from sparktop.model.text import clean
 from sparktop.store.event_log import AlertBook
 from sparktop.store.sources import SourceKey
 
-RULES: tuple[Callable[[], Rule], ...] = (Yardsticks, ForNobody, Orphans)
+RULES: tuple[Callable[[], Rule], ...] = (
+    Yardsticks,
+    ForNobody,
+    Orphans,
+    StartMemoryRule,
+    HeldMemoryRule,
+)
 """Makes each rule anew for a store."""
 _LONGEST = 400
 _MOST = 64

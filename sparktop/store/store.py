@@ -494,6 +494,7 @@ class Store:
             view,
             age_s=track.health.age_s(at),
             loading=self.starts.view(track, at),
+            start_memory=self.starts.memory(view.name),
             group=groups.get(view.name) or track.target.group or view.model or NO_GROUP,
             role=track.reported_role if track.role is None else track.role.value,
             ranks=self.ranks.view(view.name, at),

@@ -32,6 +32,7 @@ from sparktop.analysis.stall import (
     rdma_mb_per_s,
     why,
 )
+from sparktop.analysis.start_memory import room_of
 from sparktop.analysis.state import shown_limit
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.engine import EngineSample
@@ -40,7 +41,17 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, NodeSample, Workload, Workloads
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
-from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Limit, LimitKind, Loading, PastStart, minutes
+from sparktop.model.snapshot import (
+    NODE_INTERVALS,
+    BackendState,
+    BackendView,
+    Limit,
+    LimitKind,
+    Loading,
+    PastStart,
+    StartMemory,
+    minutes,
+)
 from sparktop.model.text import clean
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import AlertBook
@@ -587,6 +598,10 @@ _LONGEST_S = 7200.0
 """A server that has not answered for longer than this is not called loading."""
 _SLACK_S = 10.0
 """A process that is older than this at the last answer is not a new start; readings are up to 10 s old."""
+_FREE_KEPT = 24
+"""Samples of a node's free memory that are kept: a server's process is seen some seconds after its begin."""
+_NEW_S = 3.0
+"""A reading of processes that is older was seen before."""
 _BEFORE_READY = frozenset({FailureKind.REFUSED, FailureKind.UNREACHABLE, FailureKind.LOADING})
 """Failures of a server whose port is not open yet, or that answers 503 until it has loaded. A port that is
 forwarded by Docker accepts a connection and resets it."""
@@ -603,10 +618,35 @@ class _Start(Struct):
     boot_id: str | None
     spread: int
     """Number of machines that share the weights."""
+    begin_bytes: int | None = None
+    """Memory that could be allocated at the begin; None if it was not seen."""
+    least_bytes: int | None = None
+    """The least since then."""
+    peak_gpu_bytes: int = 0
 
     @property
     def key(self) -> tuple[str, str, str]:
         return self.host, self.engine, self.server.model or ""
+
+    @property
+    def peak_bytes(self) -> int | None:
+        if self.begin_bytes is None or self.least_bytes is None or not self.peak_gpu_bytes:
+            return None
+        # Whatever else the machine did meanwhile, the start took at least its GPU memory.
+        return max(self.begin_bytes - self.least_bytes, self.peak_gpu_bytes)
+
+
+class _Server(Struct):
+    """The newest server's process seen of a backend."""
+
+    node: str
+    host: str
+    process: Workload
+    alive: bool = True
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.host, self.process.engine or "", self.process.model or ""
 
 
 class StartBook:
@@ -621,13 +661,18 @@ class StartBook:
         self._starts: dict[str, _Start] = {}
         self._served: dict[str, float] = {}
         """When a backend ceased to answer, as a recording says of the time before its replayed part."""
+        self._servers: dict[str, _Server] = {}
+        self._free: dict[str, deque[tuple[float, int]]] = {}
+        """(time, memory that can be allocated) of the newest samples of each node with unified memory."""
         self._past: list[PastStart] = []
         self._finished: list[PastStart] = []
 
     @property
     def wanted(self) -> frozenset[tuple[str, str, str]]:
-        """Keys (host, engine, model) of the starts that go on."""
-        return frozenset(one.key for one in self._starts.values())
+        """Keys (host, engine, model) of the starts that go on, and of servers that may start or wake."""
+        waiting = {name for name, track in self._backends.items() if track.view.state is BackendState.ASLEEP}
+        known = (one.key for name, one in self._servers.items() if name in waiting or name in self._silent)
+        return frozenset((*(one.key for one in self._starts.values()), *known))
 
     def learn(self, starts: Iterable[PastStart]) -> None:
         """Add earlier starts; one that is known already is not added again."""
@@ -651,9 +696,50 @@ class StartBook:
         """Follow the starts of the backends on a node that do not answer, by the node's sample."""
         if sample.workloads is None:
             return
+        if sample.memory.unified and sample.memory.headroom_bytes is not None:
+            free = self._free.setdefault(name, deque(maxlen=_FREE_KEPT))
+            free.append((sample.at, sample.memory.headroom_bytes))
+        if (sample.workloads.age_s or 0.0) < _NEW_S:
+            self._note_servers(name, sample.workloads)
         for track in self._silent.values():
             if name in track.view.nodes and self._may_load(track):
                 self._follow(name, track, sample, sample.workloads)
+
+    def _note_servers(self, name: str, workloads: Workloads) -> None:
+        """Remember the servers' processes on a node, and which of those before have ended."""
+        for backend, track in self._backends.items():
+            if name not in track.view.nodes:
+                continue
+            server, known = self._server(name, track, workloads), self._servers.get(backend)
+            if server is not None:
+                self._servers[backend] = _Server(name, self._host(name), server)
+            elif known is not None and known.node == name:
+                known.alive = False
+
+    def _host(self, name: str) -> str:
+        node = self._nodes.get(name)
+        return (node.view.identity.hostname if node is not None else None) or name
+
+    def memory(self, name: str) -> StartMemory | None:
+        """Return what is known of the memory that a start of a backend takes; None if it was never seen."""
+        server, start = self._servers.get(name), self._starts.get(name)
+        if server is None:
+            return None
+        process = server.process
+        last = max(
+            (one for one in self._past if one.key == server.key), key=lambda one: one.ended_at, default=None
+        )
+        return StartMemory(
+            server.node,
+            process.pid,
+            server.host,
+            process.engine or "",
+            process.asks,
+            process.checkpoint_bytes,
+            last,
+            None if start is None else start.begin_bytes,
+            server.alive,
+        )
 
     def served(self, name: str, until: float) -> None:
         """Set until when (monotonic seconds) a backend answered of which this store has no answer."""
@@ -682,7 +768,15 @@ class StartBook:
                 return
             self._starts[backend] = start
         start.server = server
-        start.clock.note(_look(sample, workloads, server))
+        start.clock.note(look := _look(sample, workloads, server))
+        room = room_of(sample, _on_gpus(sample, server))
+        if room is not None:
+            if start.least_bytes is None and start.clock.from_begin:
+                before = [free for at, free in self._free.get(name, ()) if at <= start.clock.started_at]
+                start.begin_bytes = before[-1] if before else room.free_bytes
+            start.least_bytes = min(room.free_bytes, start.least_bytes or room.free_bytes)
+        if look.on_gpu:
+            start.peak_gpu_bytes = max(start.peak_gpu_bytes, look.memory_bytes or 0)
 
     def _begin(self, name: str, track: BackendTrack, server: Workload, read_at: float) -> _Start | None:
         """Return the start of the process `server`; None if the process has answered, or is too old."""
@@ -693,8 +787,7 @@ class StartBook:
             good_at = self._served.get(track.target.name)
         if good_at is not None and started_at < good_at - _SLACK_S:
             return None
-        node = self._nodes.get(name)
-        host = (node.view.identity.hostname if node is not None else None) or name
+        node, host = self._nodes.get(name), self._host(name)
         boot_id = node.boot_id if node is not None else None
         clock = StartClock(started_at, read_at)
         return _Start(clock, name, host, server, server.engine or "", boot_id, max(1, len(track.view.nodes)))
@@ -748,6 +841,10 @@ class StartBook:
             warm=is_warm(earlier, start.boot_id),
             ended_at=when.wall.timestamp(),
             reported=sample.startup,
+            peak_bytes=start.peak_bytes,
+            gpu_peak_bytes=start.peak_gpu_bytes or None,
+            gpu_bytes=start.clock.memory_bytes if start.peak_gpu_bytes else None,
+            asks=start.server.asks,
         )
         self.learn((done,))
         self._finished.append(done)
@@ -762,6 +859,7 @@ class StartBook:
         """Forget the start of a backend that is not watched any more."""
         self._silent.pop(name, None)
         self._starts.pop(name, None)
+        self._servers.pop(name, None)
 
     def view(self, track: BackendTrack, at: float) -> Loading | None:
         """Return what is known about a backend's start at the time `at`; None if it does not load."""
@@ -776,6 +874,11 @@ class StartBook:
         share = None if size is None else size / start.spread
         loading = start.clock.loading(at, past, checkpoint_bytes=share)
         return replace(loading, node=start.node, pid=start.server.pid)
+
+
+def _on_gpus(sample: NodeSample, server: Workload) -> int:
+    """Return on how many GPUs of its machine a server is by its command line."""
+    return min(max(1, len(sample.gpus)), server.asks.ranks if server.asks is not None else 1)
 
 
 def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:

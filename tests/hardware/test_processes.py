@@ -26,7 +26,7 @@ from sparktop.hardware.processes import (
     read_sockets,
     read_title,
 )
-from sparktop.model.node import Sockets, end_marks
+from sparktop.model.node import MemoryAsk, MemoryGuard, Sockets, end_marks
 from tests.hardware.conftest import stat_line
 from tests.hardware.gb10_root import write
 
@@ -368,10 +368,43 @@ def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | 
     """Model and port are read from a server's command line; the rest, which may contain keys, is not kept."""
     title = read_title(line.split())
     assert title is not None
-    assert title._replace(path=None, flags=()) == Title(engine, "server", None, model, port)
+    assert title._replace(path=None, flags=(), asks=None) == Title(engine, "server", None, model, port)
 
 
 @given(st.binary(max_size=300))
 def test_any_command_line_can_be_read(content: bytes) -> None:
     """Any command line can be parsed, because other users choose theirs freely."""
     read_title(arguments_of(content))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "guard"),
+    [
+        (("/usr/bin/earlyoom",), MemoryGuard("earlyoom", 10.0, None, 10.0)),
+        (("earlyoom", "-r", "3600", "-m", "15,8", "-s", "100"), MemoryGuard("earlyoom", 15.0, None, 100.0)),
+        (("earlyoom", "-M", "4194304,1"), MemoryGuard("earlyoom", None, 4 << 30, 10.0)),
+        (("earlyoom", "-m5", "-M", "x"), MemoryGuard("earlyoom", 5.0, None, 10.0)),
+        (("/lib/systemd/systemd-oomd",), MemoryGuard("systemd-oomd", 20.0, None, 20.0)),
+    ],
+)
+def test_what_ends_processes_where_memory_runs_out(
+    tmp_path: Path, arguments: tuple[str, ...], guard: MemoryGuard
+) -> None:
+    """By its options, or by systemd's files, of which the last counts; its reader may be in a container."""
+    write(tmp_path, "etc/systemd/oomd.conf", "[OOM]\n#SwapUsedLimit=50%\nSwapUsedLimit=95%\n")
+    write(tmp_path, "etc/systemd/oomd.conf.d/9.conf", "[OOM]\nSwapUsedLimit = 80 %\n")
+    process(tmp_path, 40, *arguments)
+    found = workloads(tmp_path).read(0.0)
+    assert (found.guards, found.sees_all, found.processes) == ((guard,), False, ())
+    write(tmp_path, "proc/2/stat", stat_line(2, "kthreadd", flags=0x208040))
+    assert parse_stat(2, (tmp_path / "proc/2/stat").read_bytes()) is None
+    assert workloads(tmp_path).read(0.0).sees_all is True
+
+
+def test_a_server_names_what_it_asks_of_memory(tmp_path: Path) -> None:
+    """Of its command line nothing else but model and port is kept."""
+    options = ("--gpu-memory-utilization=0.85", "--api-key", "secret", "-tp", "2")
+    process(tmp_path, 100, "vllm", "serve", "m", *options)
+    (found,) = workloads(tmp_path).read(0.0).processes
+    assert found.asks == MemoryAsk(0.85, None, 2)
+    assert "secret" not in repr(found)

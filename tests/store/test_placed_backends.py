@@ -6,12 +6,22 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.demo.machine import starting
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import GpuProcess, GpuReading, NodeIdentity, NodeSample, Workload, Workloads
-from sparktop.model.snapshot import BackendState, BackendView, NodeView
+from sparktop.model.node import (
+    GpuProcess,
+    GpuReading,
+    MemoryAsk,
+    MemoryReading,
+    NodeIdentity,
+    NodeSample,
+    Workload,
+    Workloads,
+)
+from sparktop.model.snapshot import BackendState, BackendView, Kept, NodeView, PastStart
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
 
@@ -274,3 +284,83 @@ def test_a_server_with_another_port_is_another_server(world: World, server: Any,
     store.accept(NODE, node_sample(world.at + 0.5, T0, **server))
     at(world, 22).accept(BACKEND, refused(world.at))
     assert (world.snapshot().backends[0].state is BackendState.LOADING) is loads
+
+
+# What a start takes of memory, and whether a sleeping engine can take it back.
+
+
+GIB = 1 << 30
+ASKS = MemoryAsk(0.5)
+
+
+def spark(at_s: float, servers: dict[int, int], headroom: int) -> NodeSample:
+    """Return a sample of a GB10 with servers: GiB of GPU memory by process ID of the server."""
+    processes = tuple(
+        one
+        for pid in servers
+        for one in (
+            Workload(pid, "vllm", "server", None, f"m{pid}", 8000 + pid, pid, age_s=at_s - T0, asks=ASKS),
+            Workload(pid + 1, "vllm", "engine core", None, f"m{pid}", None, pid, age_s=at_s - T0),
+        )
+    )
+    held = tuple(GpuProcess(pid + 1, "VLLM::EngineCore", gib * GIB) for pid, gib in servers.items())
+    memory = MemoryReading(
+        unified=True, total_bytes=122 * GIB, headroom_bytes=headroom * GIB, page_cache_bytes=GIB
+    )
+    gpu = GpuReading(0, "NVIDIA GB10", processes=held)
+    return NodeSample(at_s, memory=memory, gpus=(gpu,), workloads=Workloads(processes, 0, 0.0))
+
+
+def test_a_start_leaves_what_it_took_of_memory(world: World) -> None:
+    """What could be allocated at its lowest, GPU memory at its highest and at the end, what was asked for."""
+    for second, gpu, headroom in ((0, 0, 100), (2, 1, 99), (6, 40, 55), (8, 44, 40), (10, 40, 52)):
+        at(world, second).accept(NODE, spark(world.at, {0: gpu}, headroom))
+        at(world, second + 1).accept(BACKEND, refused(world.at))
+    at(world, 12).accept(BACKEND, loaded_page(world.at))
+    (done,) = world.store.starts.take_finished()
+    assert (done.peak_bytes, done.gpu_peak_bytes, done.gpu_bytes) == (60 * GIB, 44 * GIB, 40 * GIB)
+    assert done.asks == MemoryAsk(0.5)
+
+
+def test_of_two_engines_on_a_machine_the_one_that_sleeps_is_judged(make_world: MakeWorld) -> None:
+    """By what its own processes held awake; the machine has the same finding, without an alert of its own."""
+    other = replace(V, name="w", url="http://192.168.1.11:8010")
+    world = make_world(Watch(nodes=(A,), backends=(replace(V, url="http://192.168.1.11:8000"), other)))
+    keys = (SourceKey.backend("v"), SourceKey.backend("w"))
+
+    def poll(second: float, sample: NodeSample, *, asleep: bool) -> None:
+        store = at(world, second)
+        store.accept(NODE, sample)
+        for key, sleeps in zip(keys, (asleep, False), strict=True):
+            lane = LaneSample("0", running=0.0, generation_tokens=second, asleep=sleeps)
+            store.accept(key, EngineSample(world.at, "vllm", (lane,), ("m",)))
+        store.judge()
+
+    poll(10, spark(T0 + 10, {0: 50, 10: 30}, 20), asleep=False)
+    assert [view.findings for view in world.snapshot().backends] == [(), ()]
+    poll(12, spark(T0 + 12, {0: 2, 10: 45}, 30), asleep=True)
+    first, second = world.snapshot().backends
+    (found,) = first.findings
+    assert found.line == "waking would need 48 of 30 GiB: 18 GiB short"
+    assert second.findings == ()
+    (machine,) = world.snapshot().nodes
+    assert [(one.line, one.severity) for one in machine.findings] == [(f"v: {found.line}", None)]
+    assert [alert.id for alert in world.snapshot().alerts] == ["backend:v:start-short"]
+    poll(14, spark(T0 + 14, {0: 2, 10: 10}, 65), asleep=True)
+    assert [one.line for one in world.snapshot().backends[0].findings] == ["waking would need 48 of 65 GiB"]
+    assert world.snapshot().alerts == ()
+
+
+def test_a_server_that_has_ended_is_judged_by_its_last_start(world: World) -> None:
+    """Its process is gone; earlier starts come from the file, which is asked for."""
+    at(world, 0).accept(NODE, spark(T0, {0: 40}, 50))
+    at(world, 1).accept(BACKEND, loaded_page(world.at))
+    at(world, 2).accept(NODE, spark(world.at, {}, 60))
+    at(world, 3).accept(BACKEND, refused(world.at))
+    assert ("a", "vllm", "m0") in world.store.starts.wanted
+    last = PastStart("a", "vllm", "m0", 200.0, ended_at=1.0, peak_bytes=70 * GIB, asks=MemoryAsk(0.5))
+    world.store.learn(Kept((last,)))
+    world.store.judge()
+    assert [one.line for one in world.snapshot().backends[0].findings] == [
+        "start would need 70 of 60 GiB: 10 GiB short"
+    ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from sparktop.model.node import MemoryAsk
 from sparktop.model.snapshot import Kept, PastStart
 from sparktop.model.targets import Watch
 from sparktop.model.yardsticks import PastSetup, PublishedRates, SteadyLoad
@@ -34,6 +35,19 @@ def test_a_start_comes_back_as_it_was(tmp_path: Path) -> None:
     assert add_starts(path, [ONE]) is None
     assert read_starts(path) == ((ONE,), None)
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_starts_of_an_older_version_have_no_memory(tmp_path: Path) -> None:
+    """Their file opens; what it lacks is unknown. Memory comes back as it was."""
+    path = tmp_path / "starts.json"
+    path.write_text(
+        '{"starts": [{"host": "h", "engine": "vllm", "model": "m", "total_s": 3.0, "ended_at": 2}]}'
+    )
+    (old,), problem = read_starts(path)
+    assert (problem, old.peak_bytes, old.gpu_bytes, old.asks) == (None, None, None, None)
+    new = replace(ONE, peak_bytes=90 << 30, gpu_peak_bytes=84 << 30, gpu_bytes=80 << 30, asks=MemoryAsk(0.7))
+    assert add_starts(path, [new]) is None
+    assert read_starts(path) == ((old, new), None)
 
 
 def test_only_the_newest_of_each_model_are_kept(tmp_path: Path) -> None:

@@ -1,0 +1,440 @@
+"""Whether a machine's memory suffices for an engine that starts or wakes, and what nobody alive holds of it.
+
+What a start needs is taken, in this order, from the newest earlier start with the same options (what its
+machine had less, at most), from the share of memory that the command line asks for, or from the weights, a
+lower bound. vLLM compares that share of the total with what is free once its process has begun,
+before it loads anything, and also where --kv-cache-memory-bytes replaces the share later (`request_memory` of
+vllm/v1/worker/utils.py, 0.28).
+
+A sleeping engine of vLLM takes back at once what it gave up, while the copy of its weights in host memory may
+stay: on a GB10 both are the same memory, and waking took machines down (vllm #50011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from statistics import median
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.analysis.situation import Situation
+from sparktop.model.event import Severity, Values
+from sparktop.model.failure import FailureKind
+from sparktop.model.finding import Finding, Sure
+from sparktop.model.node import FREE_PART, MemoryAsk, MemoryGuard, NodeSample, Workloads
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, PastStart, StartMemory, minutes
+
+SHORT, FITS, HELD = "start-short", "start-fits", "memory-held"
+_GIB = 1 << 30
+CONTEXT_BYTES, _CONTEXT_GPU_BYTES = round(2.6 * _GIB), round(0.6 * _GIB)
+"""What vLLM's process has taken of a GB10 before it reads what is free: 2.6 to 2.7 GiB (llamastash #81).
+The second is the same of a GPU with memory of its own: its context."""
+LEAST_SHARE = 0.9
+"""Share of memory that vLLM asks for without an option, at least: 0.9, 0.92 in newer versions."""
+_CLEARLY_BYTES = _GIB
+"""A lack of less is within the error of what is known."""
+_HELD_BYTES, _HELD_GPU_BYTES, _HELD_S = 8 * _GIB, 2 * _GIB, 60.0
+"""Memory of nobody from which on it is named, of a machine that shares it with its GPU and of a GPU with its
+own, and for how long: an idle Spark has about 3 GiB, and a process that ends gives its own back soon."""
+_STAYS = 0.8
+"""Share of it that must still be there for the finding to stay while an engine starts beside it."""
+_GONE = {FailureKind.REFUSED, FailureKind.UNREACHABLE}
+_MOST_EXTRA = 5
+
+
+class Room(Struct, frozen=True):
+    """The memory that one machine, or one GPU with memory of its own, has for an engine."""
+
+    total_bytes: int
+    free_bytes: int
+    """What can be allocated, the cache of files dropped."""
+    before_drop_bytes: int
+    """What can be allocated while files stay cached: what an engine sees that asks the driver alone."""
+    available_bytes: int | None = None
+    """What the kernel calls available, by which guards act; None of a GPU with memory of its own."""
+    swap_free_percent: float | None = None
+    """0 to 100; None without swap."""
+    guards: tuple[MemoryGuard, ...] = ()
+
+    @property
+    def context_bytes(self) -> int:
+        """What an engine's process takes before it looks what is free."""
+        return _CONTEXT_GPU_BYTES if self.available_bytes is None else CONTEXT_BYTES
+
+    def guard_limit(self) -> tuple[str, int]:
+        """Return (name, bytes) of the guard that acts first if swap stays as it is; ("", 0) without one.
+
+        Without swap earlyoom goes by memory alone, and systemd-oomd does not act.
+        """
+        found = "", 0
+        for one in self.guards:
+            limit = one.available_bytes or 0
+            if one.available_percent is not None:
+                limit = max(limit, round(one.available_percent / 100 * self.total_bytes))
+            if self.swap_free_percent is None:
+                acts = one.name == "earlyoom"
+            else:
+                acts = one.swap_percent is None or self.swap_free_percent <= one.swap_percent
+            if acts and limit > found[1]:
+                found = one.name, limit
+        return found
+
+
+def room_of(sample: NodeSample, gpus: int = 1) -> Room | None:
+    """Return the memory that a machine has for an engine on `gpus` of its GPUs; None if it is not known.
+
+    Of GPUs with memory of their own, it is that of the fullest of the `gpus` emptiest.
+    """
+    memory, loads = sample.memory, sample.workloads
+    if memory.unified:
+        if memory.total_bytes is None or memory.headroom_bytes is None:
+            return None
+        cached = memory.page_cache_bytes or 0
+        parts = {part.name: part.size_bytes for part in memory.parts}
+        before = parts.get(FREE_PART, memory.headroom_bytes - cached)
+        swap, used = memory.swap_total_bytes, memory.swap_used_bytes
+        return Room(
+            memory.total_bytes,
+            memory.headroom_bytes,
+            max(0, min(before, memory.headroom_bytes)),
+            memory.available_bytes,
+            None if not swap or used is None else 100.0 * (swap - used) / swap,
+            () if loads is None else loads.guards,
+        )
+    free = sorted(
+        (gpu.memory_total_bytes - gpu.memory_used_bytes, gpu.memory_total_bytes)
+        for gpu in sample.gpus
+        if gpu.memory_total_bytes and gpu.memory_used_bytes is not None
+    )
+    if not 0 < gpus <= len(free):
+        return None
+    left, total = free[-gpus]
+    return Room(total, left, left)
+
+
+class Need(Struct, frozen=True):
+    """The memory that a start takes of each machine or GPU."""
+
+    size_bytes: int | None
+    """None if it is not known."""
+    basis: str
+    """What it was taken from, in words; what is missing if it is not known."""
+    at_least: bool = False
+    """Whether it is a lower bound."""
+
+
+def start_need(
+    engine: str,
+    asks: MemoryAsk | None,
+    room: Room,
+    *,
+    weights_bytes: int | None = None,
+    last: PastStart | None = None,
+    extra_bytes: int = 0,
+) -> Need:
+    """Return what a start takes of a machine or GPU with the memory `room`.
+
+    `weights_bytes` are those of one GPU, `last` is an earlier start and `extra_bytes` what earlier starts of
+    other models took above what they asked for.
+    """
+    asks, more, total_bytes = asks or MemoryAsk(), room.context_bytes + extra_bytes, room.total_bytes
+    beside, of = f" + {_gib(more)} beside it", f"of {_gib(total_bytes)} GiB"
+    if last is not None and last.peak_bytes and last.asks in {None, asks}:
+        share = asks.share if engine == "vllm" and asks.share else 0.0
+        checked = round(share * total_bytes) + room.context_bytes
+        if last.peak_bytes >= checked:
+            return Need(last.peak_bytes, "its last start took as much")
+        return Need(checked, f"vLLM starts only if {share:g} {of} is free")
+    if engine == "vllm":
+        return _vllm_need(asks, total_bytes, weights_bytes, more)
+    if engine == "sglang" and asks.share is not None:
+        said = f"mem_fraction_static {asks.share:g} {of}{beside}, without activations"
+        return Need(round(asks.share * total_bytes) + more, said, at_least=True)
+    if weights_bytes is not None:
+        said = f"weights {_gib(weights_bytes)}{beside}, without KV cache"
+        return Need(weights_bytes + more, said, at_least=True)
+    return Need(None, "no earlier start of it is known, nor its weights")
+
+
+def _vllm_need(asks: MemoryAsk, total_bytes: int, weights_bytes: int | None, more: int) -> Need:
+    share, beside = asks.share or LEAST_SHARE, f" + {_gib(more)} beside it"
+    checked, weights = round(share * total_bytes) + more, weights_bytes or 0
+    if asks.kv_bytes is not None and (held := weights + asks.kv_bytes + more) > checked:
+        said = f"weights {_gib(weights)} + KV cache {_gib(asks.kv_bytes)}{beside}"
+        return Need(held, said, at_least=weights_bytes is None)
+    said = f"gpu_memory_utilization {share:g} of {_gib(total_bytes)} GiB{beside}"
+    return Need(checked, said if asks.share else f"{said}, the default", at_least=not asks.share)
+
+
+def loader_extra(starts: Iterable[PastStart], host: str, engine: str, total_bytes: int) -> int:
+    """Return what the newest starts of an engine on a host took above what they asked for, as their median.
+
+    0 where that is not known, or where they took less.
+    """
+    known = [
+        one.peak_bytes - round(one.asks.share * total_bytes) - CONTEXT_BYTES
+        for one in starts
+        if one.host == host and one.engine == engine and one.peak_bytes
+        if one.asks is not None and one.asks.share and one.asks.kv_bytes is None
+    ][-_MOST_EXTRA:]
+    return max(0, round(median(known))) if known else 0
+
+
+class Fit(Struct, frozen=True):
+    """Whether a need fits into a room."""
+
+    words: str
+    """"would need 96 of 88 GiB: 8 GiB short"."""
+    short: bool | None
+    """None if that is not known."""
+    fix: str | None = None
+    evidence: tuple[tuple[str, str], ...] = ()
+    values: Values = field(default_factory=dict)
+
+
+def fit_of(need: Need, room: Room, *, held_bytes: int = 0) -> Fit:
+    """Return whether `need` fits into `room`; `held_bytes` of the room are its own already."""
+    free = room.free_bytes + held_bytes
+    before = min(free, room.before_drop_bytes + held_bytes)
+    size, least = need.size_bytes, "at least " if need.at_least else ""
+    guard, limit = room.guard_limit()
+    rows = [("need", need.basis if size is None else f"{_gib(size)} GiB: {need.basis}")]
+    rows.append(("can be had", f"{_gib(free)} GiB, {_gib(before)} while files stay cached"))
+    rows += [(guard, f"ends a process where less than {_gib(limit)} GiB are available")] if guard else []
+    values: Values = {
+        "need_gib": None if size is None else round(size / _GIB, 2),
+        "free_gib": round(free / _GIB, 2),
+        "free_before_drop_gib": round(before / _GIB, 2),
+    }
+    said = f"{least}{_gib(size or 0)} of {_gib(free)} GiB"
+    left = None if room.available_bytes is None else room.available_bytes + held_bytes - (size or 0)
+    fix: str | None = None
+    short: bool | None = True
+    if size is None:
+        words, short = f"unknown if it fits: {need.basis}", None
+    elif size > free + _CLEARLY_BYTES:
+        words = f"would need {said}: {_gib(size - free)} GiB short"
+        fix = f"free {_gib(size - free)} GiB first, or ask for less"
+    elif guard and left is not None and left < limit:
+        words = f"would need {said}: {guard} acts below {_gib(limit)} GiB"
+        fix = "ask for less, or set its limit lower"
+    elif need.at_least:
+        words, short = f"unknown if it fits: needs {said}", None
+    elif size > free:
+        words, short = f"would need {said}, about all there is", False
+    elif size > before:
+        words, short = f"would need {said}, {_gib(free - before)} of it file cache", False
+        fix = "if it finds too little free: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
+    else:
+        words, short = f"would need {said}", False
+    return Fit(words, short, fix, tuple(rows), values)
+
+
+def _gib(size: float) -> str:
+    """Return bytes in GiB, with a digit after the point below 10."""
+    gib = size / _GIB
+    return f"{gib:.0f}" if gib >= 9.95 else f"{gib:.1f}"  # noqa: PLR2004 - 9.95 is written as 10
+
+
+class StartMemoryRule:
+    """Judges each engine that sleeps, loads or is gone, on each of its machines."""
+
+    def __init__(self) -> None:
+        """Start without having seen an engine awake."""
+        self._awake: dict[tuple[str, str], tuple[int, int]] = {}
+        """(restarts, most GPU memory that it held awake) of an engine, by backend and machine."""
+
+    def look(self, now: Situation) -> Iterator[Finding]:
+        """Return for each such engine whether memory suffices: about the server, and about its machine."""
+        self._awake = {key: held for key, held in self._awake.items() if key[0] in now.backends}
+        for name, view in now.backends.items():
+            for node in view.nodes:
+                machine = now.nodes.get(node)
+                if machine is None or machine.sample is None or not machine.ok:
+                    continue
+                found = self._judged(view, machine, machine.sample, now)
+                if found is not None:
+                    yield from _findings(name, node, *found, several=len(view.nodes) > 1)
+
+    def _judged(
+        self, view: BackendView, machine: NodeView, sample: NodeSample, now: Situation
+    ) -> tuple[str, Fit] | None:
+        """Return ("start" or "waking", whether it fits); None of an engine that runs, or was never seen."""
+        held = _held_by(view, machine, sample)
+        most, about, key = max(held, default=0), view.start_memory, (view.name, machine.name)
+        sleeps = view.state is BackendState.ASLEEP
+        if view.ok and not sleeps:
+            restarts, before = self._awake.get(key, (view.restarts, 0))
+            self._awake[key] = view.restarts, max(most, before if restarts == view.restarts else 0)
+        is_gone = about is not None and not about.alive and _is_gone(view)
+        if not (sleeps or is_gone or view.loading is not None):
+            return None
+        room = room_of(sample, len(held) or _on_one(about, len(view.nodes)))
+        if room is None:
+            return None
+        if sleeps:
+            return "waking", fit_of(self._wake_need(key, about, room, most), room)
+        if about is None:
+            return "start", fit_of(Need(None, "its process is not visible"), room)
+        need = _need_of(about, room, now, machines=len(view.nodes))
+        return ("start", fit_of(need, room)) if is_gone else _fit_of_rest(about, need, room, most)
+
+    def _wake_need(self, key: tuple[str, str], about: StartMemory | None, room: Room, held: int) -> Need:
+        awake, basis = self._awake.get(key, (0, 0))[1], "what it held awake"
+        if not awake and about is not None and about.last is not None and about.last.gpu_bytes:
+            awake, basis = about.last.gpu_bytes, "what it held after its last start"
+        if not awake and about is not None and about.asks is not None and about.asks.share:
+            awake = round(about.asks.share * room.total_bytes)
+            basis = f"gpu_memory_utilization {about.asks.share:g} of {_gib(room.total_bytes)} GiB"
+        if not awake:
+            return Need(None, "it was never seen awake")
+        return Need(max(0, awake - held), f"{basis}, {_gib(awake)} GiB, less {_gib(held)} GiB now")
+
+
+def _findings(name: str, node: str, verb: str, fit: Fit, *, several: bool) -> Iterator[Finding]:
+    """Yield the finding about a server, which has the alert, and the same about its machine."""
+    mine = Finding(
+        FITS if fit.short is False else SHORT,
+        name,
+        f"{verb} {fit.words}" + (f" on {node}" if several else ""),
+        fix=fit.fix,
+        sure=Sure.UNKNOWN if fit.short is None else Sure.LIKELY,
+        severity=Severity.WARNING if fit.short else None,
+        evidence=fit.evidence,
+        values=fit.values,
+        key=node if several else "",
+    )
+    yield mine
+    line = f"{name}: {verb} {fit.words}"
+    yield replace(mine, subject=node, line=line, of_machine=True, severity=None, key=name)
+
+
+def _need_of(about: StartMemory, room: Room, now: Situation, *, machines: int) -> Need:
+    spread = max(1, (about.asks or MemoryAsk()).ranks, machines)
+    return start_need(
+        about.engine,
+        about.asks,
+        room,
+        weights_bytes=None if about.weights_bytes is None else about.weights_bytes // spread,
+        last=about.last,
+        extra_bytes=loader_extra(now.starts, about.host, about.engine, room.total_bytes),
+    )
+
+
+def _fit_of_rest(about: StartMemory, need: Need, room: Room, held: int) -> tuple[str, Fit]:
+    """Return whether the start that goes on fits; it holds `held` bytes of GPU memory so far."""
+    peak = None if about.last is None or about.last.asks != about.asks else about.last.gpu_peak_bytes
+    room = replace(room, before_drop_bytes=room.free_bytes)
+    if peak is not None and peak - held > room.free_bytes + _CLEARLY_BYTES:
+        # Something else has taken memory since it began.
+        rest = Need(peak - held, f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}")
+        return "the rest of its start", fit_of(rest, room)
+    # What it has taken so far is its own: by the machine's memory at its begin, else by its GPU memory.
+    own = held if about.begin_bytes is None else max(held, about.begin_bytes - room.free_bytes)
+    return "start", fit_of(need, room, held_bytes=own)
+
+
+def _is_gone(view: BackendView) -> bool:
+    return view.failure is not None and view.failure.kind in _GONE
+
+
+def _on_one(about: StartMemory | None, machines: int) -> int:
+    """Return on how many GPUs of a machine an engine is by its command line."""
+    ranks = 1 if about is None or about.asks is None else about.asks.ranks
+    return max(1, ranks // max(1, machines))
+
+
+def _held_by(view: BackendView, machine: NodeView, sample: NodeSample) -> list[int]:
+    """Return the memory that a backend's processes hold on each GPU of a machine that they are on."""
+    about, loads = view.start_memory, sample.workloads
+    own = {one.pid for one in machine.engine_processes if one.backend == view.name}
+    if about is not None and about.node == machine.name and loads is not None:
+        own |= {one.pid for one in loads.processes if one.server == about.pid}
+    sums = (
+        sum(one.memory_bytes or 0 for one in gpu.processes or () if one.pid in own) for gpu in sample.gpus
+    )
+    return [size for size in sums if size]
+
+
+class HeldMemoryRule:
+    """Finds memory of machines and GPUs that is in use although no process that could use it lives."""
+
+    def __init__(self) -> None:
+        """Start without a finding."""
+        self._since: dict[tuple[str, str], float] = {}
+        """Since when memory is held so, by machine and GPU."""
+        self._named: dict[tuple[str, str], int] = {}
+        """How much was named."""
+        self._last: dict[str, tuple[str, float]] = {}
+        """The last engine's process seen on each machine, and when."""
+
+    def look(self, now: Situation) -> Iterator[Finding]:
+        """Return one finding for each machine, or GPU with memory of its own."""
+        for name, machine in now.nodes.items():
+            sample = machine.sample
+            if sample is None or not machine.ok or sample.workloads is None:
+                continue
+            users = _users(sample, sample.workloads)
+            if users:
+                self._last[name] = users[0], now.at
+            listed = bool(sample.gpus) and all(gpu.processes is not None for gpu in sample.gpus)
+            alone = not users and listed and sample.workloads.sees_all is True
+            for part, size, least in _of_nobody(sample):
+                if (found := self._judged(name, part, size, least, now.at, alone=alone)) is not None:
+                    yield found
+        for book in (self._since, self._named):
+            for key in [key for key in book if key[0] not in now.nodes]:
+                del book[key]
+
+    def _judged(
+        self, name: str, part: str, size: int, least: int, at: float, *, alone: bool
+    ) -> Finding | None:
+        key = (name, part)
+        if size < (least if alone else max(least, round(_STAYS * self._named.get(key, 1 << 60)))):
+            self._since.pop(key, None)
+            self._named.pop(key, None)
+            return None
+        since = self._since.setdefault(key, at)
+        if at - since < _HELD_S:
+            return None
+        if alone:
+            self._named[key] = size
+        last, when = self._last.get(name, ("", at))
+        rows = [("since", f"{minutes(at - since)} min or longer; named from {_gib(least)} GiB on for 60 s")]
+        rows += [("last engine there", f"{last}, last seen {minutes(at - when)} min ago")] if last else []
+        held = self._named[key]
+        return Finding(
+            HELD,
+            name,
+            f"{_gib(held)} GiB{part and f' of GPU {part}'} are held by no process that lives",
+            of_machine=True,
+            fix="remove the container that ended (docker ps -a); if it stays, restart the machine",
+            sure=Sure.LIKELY,
+            severity=Severity.WARNING,
+            evidence=tuple(rows),
+            values={"held_gib": round(held / _GIB, 2), "limit_gib": round(least / _GIB, 2)},
+            key=part,
+        )
+
+
+def _of_nobody(sample: NodeSample) -> Iterator[tuple[str, int, int]]:
+    """Yield (index of a GPU or "", bytes that no process accounts for, limit) of a machine."""
+    if sample.memory.unified:
+        if sample.memory.unattributed_bytes is not None:
+            yield "", sample.memory.unattributed_bytes, _HELD_BYTES
+        return
+    for gpu in sample.gpus:
+        if gpu.memory_used_bytes is not None and gpu.processes is not None and not gpu.mig:
+            mine = sum(one.memory_bytes or 0 for one in gpu.processes)
+            yield str(gpu.index), gpu.memory_used_bytes - mine, _HELD_GPU_BYTES
+
+
+def _users(sample: NodeSample, loads: Workloads) -> list[str]:
+    """Return what uses a GPU of a machine or may do so soon, in words.
+
+    Any of them may hold memory that nothing counts, as the copy of weights that a sleeping engine keeps.
+    """
+    engines = [one.box or f"process {one.pid}" for one in loads.processes if one.engine is not None]
+    computing = (one for gpu in sample.gpus for one in gpu.processes or () if one.kind != "graphics")
+    return [*engines, *(f"{one.name} (process {one.pid})" for one in computing)]

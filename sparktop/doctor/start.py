@@ -1,0 +1,154 @@
+"""Whether a server would start on this machine, by the command line that would start it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from sparktop.analysis.start_memory import fit_of, loader_extra, room_of, start_need
+from sparktop.doctor.check import Check, Status
+from sparktop.errors import UsageError
+from sparktop.hardware.checkpoint import Checkpoint, in_hub, read_checkpoint
+from sparktop.hardware.processes import Title, option, read_title
+from sparktop.model.failure import Failure
+from sparktop.model.node import MemoryAsk, NodeIdentity, NodeSample
+from sparktop.model.snapshot import PastStart
+from sparktop.model.text import clean, reason_of
+
+_LONGEST, _MOST_WORDS = 16_384, 400
+_GIB = 1 << 30
+_IMAGE = re.compile(r"(?:.*/)?vllm-openai(?:[:@].*)?")
+"""vLLM's container image, whose entry point is `vllm serve`."""
+_MOST_TYPES = 3
+_SHRINKS: Mapping[str, float] = {"fp8": 0.5, "bitsandbytes": 0.3}
+"""About what is left of 16-bit weights that are quantised as they are loaded."""
+_WIDE = ("BF16", "F16")
+
+
+def parse_start(command: str) -> tuple[Title, list[str]]:
+    """Return (what a command line says about the server that it starts, its words).
+
+    Whatever stands before the server's program (sudo, variables, docker run, another command) is skipped.
+
+    Raises:
+        UsageError: there is no server that is known in the command line.
+    """
+    if len(command) > _LONGEST:
+        raise UsageError(f"--start: the command is over {_LONGEST} characters long")
+    try:
+        words = shlex.split(command)[:_MOST_WORDS]
+    except ValueError as error:
+        raise UsageError(f"--start: {clean(error)}: quote the command as for a shell") from None
+    images = [index for index, word in enumerate(words) if _IMAGE.fullmatch(word)]
+    tries = [words[index:] for index in range(len(words))]
+    tries += [["vllm", "serve", *words[index + 1 :]] for index in images]
+    for one in tries:
+        title = read_title(one)
+        if title is not None and title.role == "server":
+            return title, words
+    shown = clean(command, 60) or "nothing"
+    raise UsageError(
+        f"--start: no server that is known in '{shown}': write what starts it, such as \"vllm serve MODEL\""
+    )
+
+
+def check_start(
+    command: str,
+    reading: NodeSample | Failure,
+    identity: NodeIdentity,
+    starts: Sequence[PastStart],
+    env: Mapping[str, str],
+) -> list[Check]:
+    """Return the checks of a start by `command` on this machine, of which `reading` is a sample.
+
+    `starts` are earlier starts, of any server. Of GPUs with memory of their own the emptiest count.
+
+    Raises:
+        UsageError: as `parse_start`.
+    """
+    title, words = parse_start(command)
+    asks = title.asks or MemoryAsk()
+    weights, check = _check_weights(title, words, env)
+    room = None if isinstance(reading, Failure) else room_of(reading, 1)
+    if not isinstance(reading, Failure) and not reading.memory.unified:
+        room = room_of(reading, min(asks.ranks, max(1, len(reading.gpus))))
+    if room is None:
+        return [
+            check,
+            Check("memory", Status.SKIP, "unknown if it fits: this machine's GPU memory is not known"),
+        ]
+    mine = None if weights is None else weights // asks.ranks
+    host = identity.hostname or ""
+    key = (host, title.engine, title.model or "")
+    last = max((one for one in starts if one.key == key), key=lambda one: one.ended_at, default=None)
+    extra = loader_extra(starts, host, title.engine, room.total_bytes)
+    need = start_need(title.engine, asks, room, weights_bytes=mine, last=last, extra_bytes=extra)
+    fit = fit_of(need, room)
+    status = Status.FAIL if fit.short else Status.SKIP if fit.short is None else Status.OK
+    return [
+        check,
+        Check("memory", status, f"{title.engine} {fit.words}", fit.fix or ""),
+        *(Check(name, Status.OK, text) for name, text in fit.evidence),
+        *_check_pool(title, asks, mine, room.total_bytes),
+    ]
+
+
+def _check_pool(title: Title, asks: MemoryAsk, weights: int | None, total_bytes: int) -> list[Check]:
+    """Return the check whether the share that vLLM may take exceeds its weights; [] where that is moot."""
+    if title.engine != "vllm" or asks.share is None or asks.kv_bytes is not None or weights is None:
+        return []
+    budget = round(asks.share * total_bytes)
+    shares = f"gpu_memory_utilization {asks.share:g} is {budget / _GIB:.1f} GiB"
+    if weights >= budget:
+        more = f"ask for {min(1.0, weights / total_bytes + 0.05):.2f} or more"
+        return [Check("KV cache", Status.FAIL, f"no room: {shares}, weights {weights / _GIB:.1f}", more)]
+    left = (budget - weights) / _GIB
+    return [Check("KV cache", Status.OK, f"{shares}: {left:.1f} GiB beside the weights, with activations")]
+
+
+def _check_weights(title: Title, words: Sequence[str], env: Mapping[str, str]) -> tuple[int | None, Check]:
+    """Return (bytes of the weights in memory, None if unknown; the check of their files)."""
+    name, model = "weights", title.path
+    if model is None:
+        return None, Check(name, Status.SKIP, "the command names no model")
+    shown = clean(model, 80)
+    found: Checkpoint | None = None
+    try:
+        for place in _places(model, words, env):
+            if place.exists() and (found := read_checkpoint(place, headers=True)) is not None:
+                break
+    except (OSError, ValueError, RuntimeError) as error:
+        return None, Check(name, Status.SKIP, f"{shown}: {reason_of(error)}", "its weights are not counted")
+    if found is None:
+        advice = "once downloaded they count; Hugging Face's cache is found by HF_HOME"
+        return None, Check(name, Status.SKIP, f"no files of {shown} on this machine", advice)
+    quantised = option(words, ("--quantization", "-q")) or ""
+    wide = sum(found.dtypes.get(one, 0) for one in _WIDE)
+    size = found.weights_bytes - round(wide * (1 - _SHRINKS.get(quantised, 1.0)))
+    types = sorted(found.dtypes.items(), key=lambda one: -one[1])[:_MOST_TYPES]
+    kinds = ", ".join(f"{dtype} {count / _GIB:.1f}" for dtype, count in types)
+    said = f"{found.weights_bytes / _GIB:.1f} GiB in {found.files} file{'' if found.files == 1 else 's'}"
+    said += f" ({kinds})" if kinds else ""
+    said += f", about {size / _GIB:.1f} in memory by {quantised}" if size != found.weights_bytes else ""
+    if found.problem is not None:
+        return size, Check(name, Status.FAIL, f"{said}: {found.problem}", "download the model again")
+    return size, Check(name, Status.OK, said)
+
+
+def _places(model: str, words: Sequence[str], env: Mapping[str, str]) -> Iterable[Path]:
+    """Yield where a model's files may be: at the path, at what a container mounts there, in the cache."""
+    yield Path(model).expanduser()
+    mounts = [after for word, after in pairwise(words) if word in {"-v", "--volume"}]
+    for mount in mounts:
+        here, _, there = mount.partition(":")
+        there = there.partition(":")[0].rstrip("/")
+        if there and (model == there or model.startswith(f"{there}/")):
+            yield Path(here).expanduser() / model[len(there) :].lstrip("/")
+    home = Path(env["HF_HOME"]) if env.get("HF_HOME") else Path("~/.cache/huggingface").expanduser()
+    given = option(words, ("--download-dir",)) or env.get("HF_HUB_CACHE")
+    for hub in (*([Path(given).expanduser()] if given else []), home / "hub"):
+        if (place := in_hub(hub, model)) is not None:
+            yield place

@@ -1,0 +1,230 @@
+"""The files with a model's weights: their folder, their size, and what their headers say about them.
+
+A safetensors file begins with the length of its header (8 bytes, little-endian), then has the header (JSON:
+dtype, shape and data_offsets by tensor) and the tensors, so that length and file size alone give the bytes of
+its tensors (https://github.com/huggingface/safetensors, "Format"). Files can lie on a slow network drive, and
+can hold anything: what is read of each is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from sparktop.hardware.step_bytes import read_step_weights
+from sparktop.model.node import ModelWeights
+from sparktop.model.text import clean, reason_of
+
+_MOST_FILES = 2000
+_WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+_HUB_FOLDER = "root/.cache/huggingface/hub"
+_INDEX = "model.safetensors.index.json"
+_MOST_INDEX_BYTES, _MOST_HEADER_BYTES = 64 << 20, 256 << 20
+"""Most bytes that are read of an index, and of the headers of all files together."""
+_LONGEST_HEADER = 100_000_000
+"""The longest header that the format allows."""
+_LENGTH_BYTES, _MOST_TYPES = 8, 32
+_SHARD = re.compile(r"-\d{5}-of-(\d{5})(?=\.gguf$)")
+
+
+class Checkpoint(NamedTuple):
+    """The weights of a model as its files have them."""
+
+    weights_bytes: int
+    """Bytes of all tensors; of formats other than safetensors, size of the files."""
+    files: int
+    dtypes: Mapping[str, int] = {}
+    """Bytes by type of the tensors, such as "BF16"; empty where headers were not read."""
+    problem: str | None = None
+    """What shows that a file is cut short or missing, in one line; None where all seem whole."""
+
+
+class CheckpointReader:
+    """Finds the size of each server's weights once, in the background.
+
+    Only of servers whose files this user may see: its own, or all as root.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Read through /proc/PID/root below `root`."""
+        self._proc = root / "proc"
+        self._sizes: dict[tuple[int, int], int | None] = {}
+        self._read: dict[tuple[int, int], tuple[ModelWeights | None, str | None]] = {}
+
+    def read(self, pid: int, start: int) -> tuple[ModelWeights | None, str | None]:
+        """Return (what a step reads, revision) of the model of a server that `find` was asked for."""
+        return self._read.get((pid, start), (None, None))
+
+    def find(self, pid: int, start: int, model: str | None, flags: tuple[str, ...] = ()) -> int | None:
+        """Return the bytes of the weights of `model`, a path or a name; None while that is not known.
+
+        `start` is the start of the server's process in clock ticks, `flags` its options.
+        """
+        if model is None:
+            return None
+        key = (pid, start)
+        if key not in self._sizes:
+            if len(self._sizes) >= _MOST_FILES:
+                self._sizes.clear()
+                self._read.clear()
+            self._sizes[key] = None
+            folder = self._proc / str(pid) / "root"
+            if os.access(folder, os.X_OK):
+                threading.Thread(
+                    target=self._measure,
+                    args=(key, folder, model, flags),
+                    name="sparktop-weights",
+                    daemon=True,
+                ).start()
+        return self._sizes[key]
+
+    def _measure(self, key: tuple[int, int], root: Path, model: str, flags: tuple[str, ...]) -> None:
+        self._sizes[key] = weights_bytes(root, model)
+        with contextlib.suppress(
+            OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError
+        ):
+            if (place := _place(root, model)) is not None and place.is_dir():
+                revision = place.name if place.parent.name == "snapshots" else None
+                self._read[key] = None, clean(revision or "", 64) or None
+                self._read[key] = read_step_weights(place, flags), self._read[key][1]
+
+
+def _place(root: Path, model: str) -> Path | None:
+    """Return the file or folder of `model`, a path or a name, below `root`; None without one."""
+    return root / model.lstrip("/") if model.startswith("/") else in_hub(root / _HUB_FOLDER, model)
+
+
+def weights_bytes(root: Path, model: str) -> int | None:
+    """Return the bytes of the weights of `model` below `root`; None if they are not found."""
+    try:
+        found = None if (place := _place(root, model)) is None else read_checkpoint(place)
+    except (OSError, ValueError):
+        return None
+    return None if found is None else found.weights_bytes
+
+
+def in_hub(hub: Path, model: str) -> Path | None:
+    """Return the folder of a model in the cache `hub` of Hugging Face, by its name; None without one.
+
+    Of several revisions it is that of `refs/main`, else the newest.
+    """
+    home = hub / f"models--{model.replace('/', '--')}"
+    try:
+        wanted = (home / "refs/main").read_bytes()[:64].decode("ascii", "replace").strip()
+        if wanted.isalnum() and (home / "snapshots" / wanted).is_dir():
+            return home / "snapshots" / wanted
+    except OSError:
+        pass
+    try:
+        return max((home / "snapshots").iterdir(), key=lambda one: one.stat().st_mtime, default=None)
+    except OSError:
+        return None
+
+
+def read_checkpoint(place: Path, *, headers: bool = False) -> Checkpoint | None:
+    """Return the weights in a folder or file; None without any.
+
+    With `headers` those of safetensors files are read whole, which tells the types of the tensors.
+
+    Raises:
+        OSError: the folder or a file cannot be read.
+        ValueError: the path is impossible.
+    """
+    if place.is_file():
+        return _checkpoint(_shards_of(place), "", headers=headers)
+    by_suffix: dict[str, list[Path]] = {}
+    with os.scandir(place) as entries:
+        for _, entry in zip(range(_MOST_FILES), entries, strict=False):
+            by_suffix.setdefault(Path(entry.name).suffix, []).append(place / entry.name)
+    # A folder can hold the same weights in several formats; the first of the list is loaded.
+    suffix = next((one for one in _WEIGHTS if one in by_suffix), None)
+    if suffix is None:
+        return None
+    files = sorted(by_suffix[suffix])
+    indexed = _indexed(place / _INDEX) if suffix == ".safetensors" else frozenset()
+    if not indexed:
+        return _checkpoint(files, "", headers=headers)
+    # Engines load what the index names: a second copy (consolidated.safetensors) is not loaded.
+    missing = sorted(indexed - {one.name for one in files})
+    lacks = f"{len(missing)} of {len(indexed)} files are missing ({missing[0]}, …)" if missing else ""
+    return _checkpoint([one for one in files if one.name in indexed], lacks, headers=headers)
+
+
+def _shards_of(file: Path) -> list[Path]:
+    """Return the files of a model of which `file` is one: a GGUF model may be cut into numbered files."""
+    found = _SHARD.search(file.name)
+    if found is None:
+        return [file]
+    whole = min(int(found[1]), _MOST_FILES)
+    names = (_SHARD.sub(f"-{n:05}-of-{found[1]}", file.name) for n in range(1, whole + 1))
+    return [file.with_name(name) for name in names]
+
+
+def _indexed(path: Path) -> frozenset[str]:
+    """Return the names of the files that an index lists; empty without a usable index."""
+    try:
+        if path.stat().st_size > _MOST_INDEX_BYTES:
+            return frozenset()
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return frozenset()
+    listed = content.get("weight_map") if isinstance(content, dict) else None
+    names = listed.values() if isinstance(listed, dict) else ()
+    return frozenset(clean(name, 200) for name in names if isinstance(name, str))
+
+
+def _checkpoint(files: Iterable[Path], lacks: str, *, headers: bool) -> Checkpoint:
+    total, count, left = 0, 0, _MOST_HEADER_BYTES if headers else 0
+    dtypes: dict[str, int] = {}
+    problems = [lacks] if lacks else []
+    for path in files:
+        try:
+            tensors, read, problem = _tensors(path, dtypes, left)
+        except OSError as error:
+            problems.append(f"{clean(path.name, 80)}: {reason_of(error)}")
+            continue
+        total, count, left = total + tensors, count + 1, left - read
+        if problem is not None:
+            problems.append(f"{clean(path.name, 80)} {problem}")
+    return Checkpoint(total, count, dtypes, problems[0] if problems else None)
+
+
+def _tensors(path: Path, dtypes: dict[str, int], most: int) -> tuple[int, int, str | None]:
+    """Return (bytes of the tensors in a file, bytes read of its header, what is wrong with it).
+
+    The types of the tensors are added to `dtypes` unless the header is longer than `most`.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        return 0, 0, "is no file"
+    if path.suffix != ".safetensors":
+        return found.st_size, 0, None
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        rest = found.st_size - _LENGTH_BYTES - length
+        if length > _LONGEST_HEADER or rest < 0:
+            return found.st_size, 0, "is no safetensors file, or cut short"
+        if length > most:
+            return rest, 0, None
+        content = file.read(length)
+    try:
+        listed = json.loads(content)
+        tensors = [one for name, one in listed.items() if name != "__metadata__"]
+        sizes = [
+            (clean(one["dtype"], 16), int(one["data_offsets"][0]), int(one["data_offsets"][1]))
+            for one in tensors
+        ]
+        end = max((last for _, _, last in sizes), default=0)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
+        return rest, length, "has a damaged header"
+    for dtype, begin, last in sizes:
+        if dtype in dtypes or len(dtypes) < _MOST_TYPES:
+            dtypes[dtype] = dtypes.get(dtype, 0) + max(0, min(last, rest) - max(0, begin))
+    return rest, length, "is cut short" if end > rest else None
