@@ -305,7 +305,7 @@ class HistoryRow(Struct, frozen=True):
     decode_tps: float | None = None
     """The highest value of all levels, in tokens per second."""
     ttft_ms: float | None = None
-    """Mean at the lowest concurrency, in milliseconds."""
+    """The lowest mean of all levels, in milliseconds."""
     doubtful: int = 0
     """Number of levels with a mark that says that they are unreliable."""
     simulated: bool = False

@@ -343,7 +343,7 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
         levels=len(levels),
         most=max((level.point for level in levels), default=None),
         decode_tps=_best_decode(levels),
-        ttft_ms=_first_ttft(result),
+        ttft_ms=min((one.ttft_ms.mean for one in levels if one.ttft_ms is not None), default=None),
         doubtful=sum(bool(level.validity) for level in levels),
         simulated=result.simulated,
     )
@@ -366,7 +366,7 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
     levels = [level for one in series for level in one.levels]
     models = dict.fromkeys(one.model for one in series if one.model is not None)
     rates = [level.figures.get("sustained_tps") or level.figures.get("decode_tps") for level in levels]
-    waits = [(level.load.point, level.figures.get("ttft_ms")) for level in levels]
+    waits = [level.figures.get("ttft_ms") for level in levels]
     return HistoryRow(
         key=key,
         started_at=started_at,
@@ -377,7 +377,7 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
         levels=len(levels),
         most=max((level.load.point for level in levels), default=None),
         decode_tps=max((rate.mean for rate in rates if rate is not None), default=None),
-        ttft_ms=min(((at.order, wait.mean) for at, wait in waits if wait is not None), default=(0, None))[1],
+        ttft_ms=min((wait.mean for wait in waits if wait is not None), default=None),
         doubtful=sum(bool(level.validity) for level in levels),
         simulated=any(one.simulated for one in series),
     )
@@ -387,20 +387,6 @@ def _best_decode(levels: Sequence[LevelResult]) -> float | None:
     rates = [level.sustained_tps or level.decode_tps for level in levels]
     rates += [one.output_tps for one in levels if one.open_loop or one.agents]
     return max((rate.mean for rate in rates if rate is not None), default=None)
-
-
-def _first_ttft(result: SweepResult) -> float | None:
-    """Return the mean time to first token in milliseconds at the lowest concurrency; None if unknown.
-
-    If several levels have this concurrency, the smallest mean is returned.
-    """
-    known = [
-        (level.point.order, level.ttft_ms.mean)
-        for target in result.targets
-        for level in target.levels
-        if level.ttft_ms is not None
-    ]
-    return min(known)[1] if known else None
 
 
 def found_rows(rows: Sequence[HistoryRow], query: str) -> list[HistoryRow]:

@@ -418,8 +418,8 @@ _PATTERNS = {
 """Pattern and role of each part: all patterns differ, so that parts differ in more than colour."""
 _NEW_PATTERN = ("+", "prompt/8")
 """Pattern and role of a part that this version does not know, reported by a newer agent."""
-_NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages", OTHER_PART: "unknown"}
-_SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "unknown"}
+_NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages"}
+_SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "other"}
 """Names of parts in a narrow column; `_NAMES` is for wide ones. Other parts keep their own names."""
 
 
@@ -702,7 +702,7 @@ def node_aside(view: NodeView, width: int) -> list[Section]:
         network,
         Section("sensors", sensors or [_nothing(view, "none")], "now / critical"),
         *rdma,
-        *([Section("power rails", rails, "now")] if rails else []),
+        *([Section("power rails", rails, "now / total so far")] if rails else []),
         *speed_section(view, width),
     ]
 

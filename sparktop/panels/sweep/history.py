@@ -59,10 +59,10 @@ _COLUMNS = (
     Column("best tok/s", 10, lambda row: numbers.rate(row.decode_tps, 6).strip()),
     Column("targets", 20, lambda row: ", ".join(row.targets), right=False),
     Column("levels", 6, lambda row: str(row.levels)),
-    Column("TTFT mean", 9, lambda row: _ms(row.ttft_ms)),
-    Column("warn", 5, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
+    Column("best TTFT", 9, lambda row: _ms(row.ttft_ms)),
+    Column("warned", 6, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
     Column("model", 22, lambda row: row.model or numbers.UNKNOWN, right=False),
-    Column("to", 8, lambda row: numbers.UNKNOWN if row.most is None else row.most.short),
+    Column("up to", 8, lambda row: numbers.UNKNOWN if row.most is None else row.most.short),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
 
@@ -149,7 +149,7 @@ def _title(rows: Sequence[HistoryRow], query: str, unread: int) -> Row:
     found = f" found for “{query}”" if query else ""
     reading = f", reading {unread} more" if unread else ""
     count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{found}{reading}"
-    return page_title("history", count)
+    return page_title("history", f"{count}, newest first")
 
 
 def _note(hidden: int, marked: int) -> str:
@@ -194,7 +194,7 @@ def _heading(width: int) -> Row:
     row: Row = [
         label(fit("   when", _SIGNS + _WHEN + 1)),
         label(fit("name", _name_width(width) + 1)),
-        label(fit("result", _STATUS)),
+        label(fit("ended", _STATUS)),
     ]
     row += [
         label(" " + fit(one.heading, one.width, "right" if one.right else "left")) for one in _columns(width)

@@ -109,7 +109,7 @@ def moment_pieces(view: SweepView) -> list[Row]:
             label("TTFT p50 "),
             (_ms(now.ttft_p50_ms), "text" if now.ttft_p50_ms is not None else "muted"),
         ],
-        [label("of this level ended "), figure(f"{now.ended}")],
+        [figure(f"{now.ended}"), label(" of this level done")],
     ]
     if now.requests_per_s is not None:
         sent, completed = now.requests_per_s

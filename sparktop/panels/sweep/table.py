@@ -688,7 +688,7 @@ def _state(level: PlannedLevel, room: int) -> Row:
         return [(f" {state}", "muted")]
     of = "" if level.runs is None else f"/{level.runs}"
     bar: Row = [(" ", "text"), *bar_runs(level.share, _BAR, "generation")]
-    words: Row = [(f" {state}", sign_role), label(f" {level.runs_done}{of} runs")]
+    words: Row = [(f" {state}", sign_role), label(f", {level.runs_done}{of} runs done")]
     return next((row for row in ([*bar, *words], words) if row_width(row) <= room), words[:1])
 
 

@@ -430,7 +430,8 @@ class LiveView:
             elapsed_s=max(0.0, at - self._began),
             left=self._left(at),
             progress=None if over else self._progress.share(self._plan, levels, present, result),
-            may_go_on_to=None if over else may_go_on_to(self._plan, levels, present, result),
+            # Before the first result it is not known how many slots the servers have.
+            may_go_on_to=None if over or not result else may_go_on_to(self._plan, levels, present, result),
             levels=levels,
             moment=None if over else self._moment(at),
             live=self._curves.series(at),

@@ -253,7 +253,7 @@ def test_a_running_sweep_fills_its_column_on_the_board() -> None:
     large = [row_text(row) for row in sweep_band(view, 200, 18)]
     assert sum(" ahead" in row for row in large) == sum(level.runs_done == 0 for level in view.levels)
     small = [row_text(row) for row in sweep_band(view, 120, 13)]
-    assert any("running 1/3 runs" in row for row in small)
+    assert any("running, 1/3 runs done" in row for row in small)
     assert not any("…" in row for row in [*large, *small])
 
 
