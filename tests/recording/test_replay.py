@@ -1,9 +1,4 @@
-"""A recording on the screen: jumps, playing, a file that still grows, and files that are damaged.
-
-A recording played back: every snapshot, verdict, alert and event as it was.
-
-Recordings made to harm: right checksums around wrong content.
-"""
+"""A recording played back and on the screen: every snapshot as it was; files that grow, and damaged ones."""
 
 from __future__ import annotations
 
@@ -12,7 +7,9 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,32 +33,72 @@ from tests.recording.conftest import comparable
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
-SECONDS = 240
+STEPS, STEP_S = 100, 3.0
+DOWN_AT_S = 100.0
+TAPE_S = 80
+STRICT = Thresholds(StateThresholds(busy_share=0.05, window_s=20.0), NodeThresholds(headroom_warn_gib=64.0))
+CHANGES = {20: STRICT, 40: Thresholds(), 60: STRICT}
+"""Thresholds by the second at which they are set."""
+ASKED = (62, 67, 72)
+"""Seconds at which NCCL answers; the engine has stood still since second 45."""
 
 
-class Taped:
-    """A recorded rehearsal of `SECONDS` seconds, with the live snapshot of every tenth second."""
+@dataclass(frozen=True)
+class Tape:
+    """A rehearsal that was recorded, with the snapshots of the live run."""
 
-    def __init__(self, path: Path) -> None:
-        """Record it."""
-        journal = Journals()
-        live = Rehearsal(nodes=2, journal=journal, outage=Outage(0, 120.0))
-        recorder = Recorder(live.watch, next_path=lambda _: path)
-        journal.add(recorder)
-        recorder.start(live.store)
-        self.path = path
-        self.live: list[Snapshot] = []
-        for _ in range(SECONDS // 10):
-            live.play(10.0)
-            self.live.append(live.store.snapshot())
-        recorder.stop("quit")
-        self.data = path.read_bytes()
+    path: Path
+    live: list[Snapshot]
+
+
+def recorded(
+    path: Path,
+    scenario: Scenario | None,
+    on_step: Callable[[Rehearsal, int], None],
+    *,
+    nodes: int = 2,
+    outage: Outage | None = None,
+    steps: int = TAPE_S,
+    step_s: float = 1.0,
+) -> Tape:
+    """Record steps of a rehearsal, after each of which `on_step` is called and a snapshot is kept."""
+    journals = Journals()
+    live = Rehearsal(nodes=nodes, scenario=scenario, outage=outage, journal=journals)
+    recorder = Recorder(live.watch, next_path=lambda _: path)
+    journals.add(recorder)
+    recorder.start(live.store)
+    shown = []
+    for step in range(steps):
+        live.play(step_s)
+        on_step(live, step)
+        shown.append(live.store.snapshot())
+    recorder.stop("quit")
+    return Tape(path, shown)
+
+
+def _note_half_way(live: Rehearsal, step: int) -> None:
+    if step == STEPS // 2:
+        live.store.note("discovery", "a note without values")
 
 
 @pytest.fixture(scope="module")
-def taped(tmp_path_factory: pytest.TempPathFactory) -> Taped:
-    """A recording with an outage at 120 s."""
-    return Taped(tmp_path_factory.mktemp("replay") / "a.rec.zst")
+def tape_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tape]:
+    """Five minutes of a scenario by its name, recorded once; `outage`: a server is gone after 100 s."""
+
+    @cache
+    def make(name: str) -> Tape:
+        path = tmp_path_factory.mktemp("tape") / f"{name}.rec.zst"
+        outage = Outage(0, DOWN_AT_S) if name == "outage" else None
+        scene = SCENARIOS.get(name)
+        return recorded(path, scene, _note_half_way, outage=outage, steps=STEPS, step_s=STEP_S)
+
+    return make
+
+
+@pytest.fixture
+def taped(tape_of: Callable[[str], Tape]) -> Tape:
+    """A recording with an outage."""
+    return tape_of("outage")
 
 
 class Clock:
@@ -84,7 +121,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def replay(taped: Taped, clock: Clock) -> Iterator[Replay]:
+def replay(taped: Tape, clock: Clock) -> Iterator[Replay]:
     """The replay of the recording, at its end."""
     recording = Recording([taped.path])
     found = Replay(recording, clock=clock)
@@ -102,10 +139,10 @@ def finish(replay: Replay) -> None:
     raise AssertionError("the work never ends")
 
 
-def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Taped, replay: Replay) -> None:
+def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Tape, replay: Replay) -> None:
     """Jumps back and forth show pictures that equal the live ones of those moments."""
     assert replay.word().endswith(" end")
-    for index in (13, 3, 21):
+    for index in (43, 10, 70):
         live = taped.live[index]
         replay.go(live.taken_at)
         finish(replay)
@@ -126,14 +163,14 @@ def test_events_are_found(replay: Replay) -> None:
     while replay.step_event(1):
         finish(replay)
         steps.append(replay.snapshot().at)
-    assert any(abs(at - 121) < 4 for at in steps)
+    assert any(abs(at - DOWN_AT_S - 1) < 4 for at in steps)
     assert replay.bar().events
     assert {point for _, point in replay.bar().load} != {None}
 
 
-def test_a_file_that_grows_is_followed(taped: Taped, tmp_path: Path, clock: Clock) -> None:
+def test_a_file_that_grows_is_followed(taped: Tape, tmp_path: Path, clock: Clock) -> None:
     """At its end it waits and says so; what is appended is shown, also in pieces."""
-    path, data = tmp_path / "grows.rec.zst", taped.data
+    path, data = tmp_path / "grows.rec.zst", taped.path.read_bytes()
     path.write_bytes(data[: len(data) // 3])
     recording = Recording([path])
     replay = Replay(recording, clock=clock)
@@ -158,14 +195,14 @@ def test_a_file_that_grows_is_followed(taped: Taped, tmp_path: Path, clock: Cloc
     assert len(set(ends)) > 10
     assert replay.word().endswith(" end")
     assert len(recording.frames) == len(Recording([taped.path]).frames)
-    assert replay.snapshot().at == pytest.approx(SECONDS, abs=2)
+    assert replay.snapshot().at == pytest.approx(STEPS * STEP_S, abs=2)
     assert comparable(replay.snapshot())["events"] == comparable(taped.live[-1])["events"]
     recording.close()
 
 
-def test_a_file_of_a_killed_writer_is_over(taped: Taped, tmp_path: Path) -> None:
+def test_a_file_of_a_killed_writer_is_over(taped: Tape, tmp_path: Path) -> None:
     """A file is still written while it is locked or has just changed; after that it counts as cut off."""
-    path, data = tmp_path / "killed.rec.zst", taped.data
+    path, data = tmp_path / "killed.rec.zst", taped.path.read_bytes()
     path.write_bytes(data[: len(data) // 8])
     recording = Recording([path])
     assert not recording.is_over
@@ -187,10 +224,10 @@ def test_a_file_of_a_killed_writer_is_over(taped: Taped, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_damaged_files_are_shown_as_far_as_they_go(taped: Taped, tmp_path: Path, seed: int) -> None:
+def test_damaged_files_are_shown_as_far_as_they_go(taped: Tape, tmp_path: Path, seed: int) -> None:
     """Flipped, cut and added bytes: a refusal in words or a replay, never an exception."""
     rng = random.Random(seed)  # noqa: S311 - dice of a test
-    data = bytearray(taped.data)
+    data = bytearray(taped.path.read_bytes())
     for _ in range(rng.choice((1, 3, 30))):
         index = rng.randrange(len(data))
         match rng.randrange(3):
@@ -215,56 +252,21 @@ def test_damaged_files_are_shown_as_far_as_they_go(taped: Taped, tmp_path: Path,
     recording.close()
 
 
-MOMENTS = 100
-STEP_S = 3.0
-TAPE_S = 80
-STRICT = Thresholds(StateThresholds(busy_share=0.05, window_s=20.0), NodeThresholds(headroom_warn_gib=64.0))
-CHANGES = {20: STRICT, 40: Thresholds(), 60: STRICT}
-"""Thresholds by the second at which they are set."""
-ASKED = (62, 67, 72)
-"""Seconds at which NCCL answers; the engine has stood still since second 45."""
-
-
-class Tape:
-    """A rehearsal that was recorded, with the snapshots of the live run."""
-
-    def __init__(self, path: Path, outage: Outage | None, scenario: Scenario | None) -> None:
-        """Play `MOMENTS` steps and keep a snapshot after each."""
-        live = Rehearsal(nodes=2, outage=outage, scenario=scenario)
-        self.recorder = Recorder(live.watch, next_path=lambda _: path)
-        live = Rehearsal(nodes=2, journal=self.recorder, outage=outage, scenario=scenario)
-        self.recorder.start(live.store)
-        self.snapshots = []
-        for moment in range(MOMENTS):
-            live.play(STEP_S)
-            if moment == MOMENTS // 2:
-                live.store.note("discovery", "a note without values")
-            self.snapshots.append(live.store.snapshot())
-        self.recorder.stop("quit")
-        self.path = path
-
-
-@pytest.fixture(scope="module", params=["oscillation", "memory", "outage", "hang-b"])
-def tape(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tape:
+@pytest.fixture(params=["oscillation", "memory", "outage", "hang-b"])
+def tape(request: pytest.FixtureRequest, tape_of: Callable[[str], Tape]) -> Tape:
     """A recorded run of each scenario."""
-    name = request.param
-    outage = Outage(0, 100.0) if name == "outage" else None
-    return Tape(tmp_path_factory.mktemp("tape") / f"{name}.rec.zst", outage, SCENARIOS.get(name))
+    return tape_of(request.param)
 
 
 def test_every_replayed_snapshot_equals_the_live_one(tape: Tape) -> None:
     """They are equal field by field, with all histories, verdicts, alerts and events."""
-    player = Player(Recording([tape.path]))
-    for live in tape.snapshots:
-        player.play(live.taken_at)
-        assert comparable(player.snapshot()) == comparable(live)
-    assert player.unreadable == 0
+    assert is_replayed_alike(tape)
 
 
 def test_a_seek_gives_the_same_picture(tape: Tape) -> None:
     """A jump to a moment replays what the picture needs; only since when a verdict holds may differ."""
     recording = Recording([tape.path])
-    for live in tape.snapshots[33::66]:
+    for live in tape.live[33::66]:
         player = Player(recording)
         player.seek(live.taken_at)
         assert comparable(player.snapshot()) == comparable(live)
@@ -276,7 +278,7 @@ def test_a_jump_far_into_a_recording_has_the_true_beginnings(tape: Tape) -> None
     Only what was last read before these minutes is missing: the age and engine of a dead backend.
     """
     recording = Recording([tape.path])
-    for live in tape.snapshots[84::15]:
+    for live in tape.live[84::15]:
         player = Player(recording)
         player.seek(live.taken_at, warm_up_s=180.0)
         shown = player.snapshot()
@@ -287,28 +289,10 @@ def test_a_jump_far_into_a_recording_has_the_true_beginnings(tape: Tape) -> None
         assert [one.failing_since for one in shown.backends] == [one.failing_since for one in live.backends]
 
 
-def recorded(
-    path: Path, scenario: Scenario | None, on_second: Callable[[Rehearsal, int], None]
-) -> list[Snapshot]:
-    """Record `SECONDS` seconds, after each of which `on_second` is called; return the live snapshots."""
-    journals = Journals()
-    live = Rehearsal(nodes=2 if scenario is None else 4, scenario=scenario, journal=journals)
-    recorder = Recorder(live.watch, next_path=lambda _: path)
-    journals.add(recorder)
-    recorder.start(live.store)
-    shown = []
-    for second in range(TAPE_S):
-        live.play(1.0)
-        on_second(live, second)
-        shown.append(live.store.snapshot())
-    recorder.stop("quit")
-    return shown
-
-
-def is_replayed_alike(path: Path, shown: list[Snapshot]) -> bool:
-    """Return whether each second's snapshot is the live one."""
-    player = Player(Recording([path]))
-    for live in shown:
+def is_replayed_alike(tape: Tape) -> bool:
+    """Return whether each step's snapshot is the live one, field by field."""
+    player = Player(Recording([tape.path]))
+    for live in tape.live:
         player.play(live.taken_at)
         assert comparable(player.snapshot()) == comparable(live)
     return player.unreadable == 0
@@ -321,12 +305,11 @@ def test_thresholds_that_change_hold_in_the_replay(tmp_path: Path) -> None:
         if second in CHANGES:
             live.store.set_thresholds(CHANGES[second])
 
-    path = tmp_path / "a.rec.zst"
-    shown = recorded(path, None, change)
-    assert is_replayed_alike(path, shown)
-    jumped = Player(Recording([path]))
-    jumped.seek(shown[45].taken_at)
-    assert comparable(jumped.snapshot()) == comparable(shown[45])
+    tape = recorded(tmp_path / "a.rec.zst", None, change)
+    assert is_replayed_alike(tape)
+    jumped = Player(Recording([tape.path]))
+    jumped.seek(tape.live[45].taken_at)
+    assert comparable(jumped.snapshot()) == comparable(tape.live[45])
 
 
 def test_a_replay_shows_the_ranks_as_the_live_run_did(tmp_path: Path) -> None:
@@ -338,12 +321,11 @@ def test_a_replay_shows_the_ranks_as_the_live_run_did(tmp_path: Path) -> None:
             for reading in (RanksReading(at, "spark-a"), RanksReading(at, "spark-a", answer("lags-by-one"))):
                 live.store.accept(SourceKey.backend(name), reading)
 
-    path = tmp_path / "stuck.rec.zst"
-    shown = recorded(path, SCENARIOS["hang-a"], ask)
-    assert shown[60].backends[0].state is not BackendState.STUCK
-    last = shown[-1].backends[0]
+    tape = recorded(tmp_path / "stuck.rec.zst", SCENARIOS["hang-a"], ask, nodes=4)
+    assert tape.live[60].backends[0].state is not BackendState.STUCK
+    last = tape.live[-1].backends[0]
     assert (last.state, last.ranks is not None) == (BackendState.STUCK, True)
-    assert is_replayed_alike(path, shown)
+    assert is_replayed_alike(tape)
 
 
 Json = object
@@ -363,18 +345,11 @@ FILES = 20
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
-    """The records of 20 s of an oscillating router."""
-    path = tmp_path_factory.mktemp("honest") / "a"
-    scenario = SCENARIOS["oscillation"]
-    watch = Rehearsal(nodes=2, scenario=scenario).watch
-    recorder = Recorder(watch, next_path=lambda _: path)
-    live = Rehearsal(nodes=2, scenario=scenario, journal=recorder)
-    recorder.start(live.store)
-    live.play(20)
-    recorder.stop("quit")
-    with path.open("rb") as file:
-        return [located.record for located in FrameReader(file.fileno()).records()]
+def honest(tape_of: Callable[[str], Tape]) -> list[Record]:
+    """The records of the first 20 s of an oscillating router."""
+    with tape_of("oscillation").path.open("rb") as file:
+        records = [located.record for located in FrameReader(file.fileno()).records()]
+    return [one for one in records if one.instant.at <= 20.0]
 
 
 def changed(value: Json, dice: random.Random) -> Json:
