@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache
-from statistics import NormalDist, fmean, stdev
+from functools import cache, lru_cache
+from statistics import NormalDist, fmean
 
 from sparktop.model.sweep import Value
 
@@ -103,7 +103,8 @@ def value_of(mean: float, runs: Sequence[float] = (), std: float | None = None) 
     """
     if len(runs) < 2:  # noqa: PLR2004 - an interval needs two
         return Value(mean, std=std, runs=tuple(runs))
-    middle, own = fmean(runs), stdev(runs)
+    middle = fmean(runs)
+    own = math.hypot(*(one - middle for one in runs)) / math.sqrt(len(runs) - 1)
     half = student_t((1 + CONFIDENCE) / 2, len(runs) - 1) * own / math.sqrt(len(runs))
     return Value(mean, middle - half, middle + half, own if std is None else std, tuple(runs))
 
@@ -147,6 +148,7 @@ def student_t_share(value: float, freedom: float) -> float:
     return 1 - tail if value > 0 else tail
 
 
+@lru_cache(4096)  # a comparison asks for each of its tests several times
 def two_sided_t(value: float, freedom: float) -> float:
     """Return the two-sided p-value (0 to 1) of a t test with the statistic `value`.
 
