@@ -13,12 +13,15 @@ import limits
 
 from sparktop.model.snapshot import LimitKind
 
+SEED = 3
+"""The balance of its router is judged soon."""
+
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", limits.FAMILIES)
 def test_the_limit_that_a_server_was_built_with_is_named(kind: LimitKind) -> None:
     """The built-in limit is named, for engines that the rules were not tuned with."""
-    word, line = limits.run(kind, limits.Family(1, held_out=True), 1)
+    word, line = limits.run(kind, limits.Family(SEED, held_out=True), SEED)
     assert word == kind.value, line
 
 
