@@ -178,84 +178,52 @@ def test_an_approval_that_others_could_have_written_is_none(env: dict[str, str])
         configured_watch(None, env)
 
 
-def in_sticky_folder() -> None:
-    Path.cwd().chmod(0o1777)
+FOUND, HERE, OTHER_USER = Path("sparktop.toml"), Path(), 12345
 
 
-def in_open_folder() -> None:
-    Path.cwd().chmod(0o777)
+def linked(to: Path, owner: int = -1) -> None:
+    """Put a link in place of the file, which is moved to `to`."""
+    FOUND.rename(to)
+    FOUND.symlink_to(to.absolute())
+    os.chown(FOUND, owner, -1, follow_symlinks=False)
 
 
-def below_open_folder() -> None:
-    Path.cwd().parent.chmod(0o777)
+def of_group(path: Path, mode: int) -> None:
+    os.chown(path, -1, 12)
+    path.chmod(mode)
 
 
-def in_setgid_folder_of_others() -> None:
-    os.chown(Path.cwd(), -1, 12)
-    Path.cwd().chmod(0o2775)
-
-
-def open_to_all() -> None:
-    Path("sparktop.toml").chmod(0o666)
-
-
-def of_a_group() -> None:
-    os.chown("sparktop.toml", -1, 12)
-    Path("sparktop.toml").chmod(0o664)
-
-
-def of_another_user() -> None:
-    os.chown("sparktop.toml", 12345, -1)
-
-
-def folder_of_another_user() -> None:
-    os.chown(Path.cwd(), 12345, -1)
-
-
-def link_of_another_user() -> None:
-    Path("sparktop.toml").rename("real.toml")
-    Path("sparktop.toml").symlink_to("real.toml")
-    os.chown("sparktop.toml", 12345, -1, follow_symlinks=False)
-
-
-def link_into_open_folder() -> None:
-    there = Path.cwd().parent / "there"
+def into_open_folder() -> None:
+    there = Path("../there")
     there.mkdir()
     there.chmod(0o777)
-    Path("sparktop.toml").rename(there / "x.toml")
-    Path("sparktop.toml").symlink_to(there / "x.toml")
+    linked(there / "x.toml")
 
 
-STRANGE = [
-    in_sticky_folder,
-    in_open_folder,
-    below_open_folder,
-    in_setgid_folder_of_others,
-    open_to_all,
-    of_a_group,
-    of_another_user,
-    folder_of_another_user,
-    link_of_another_user,
-    link_into_open_folder,
-]
-NEEDS_ROOT = {
-    in_setgid_folder_of_others,
-    of_a_group,
-    of_another_user,
-    folder_of_another_user,
-    link_of_another_user,
+STRANGE: dict[str, Callable[[], None]] = {
+    "in a sticky folder": lambda: HERE.chmod(0o1777),
+    "in an open folder": lambda: HERE.chmod(0o777),
+    "below an open folder": lambda: Path("..").chmod(0o777),
+    "open to all": lambda: FOUND.chmod(0o666),
+    "link into an open folder": into_open_folder,
 }
+STRANGE_OF_OTHERS: dict[str, Callable[[], None]] = {
+    "in a setgid folder of others": lambda: of_group(HERE, 0o2775),
+    "of a group": lambda: of_group(FOUND, 0o664),
+    "of another user": lambda: os.chown(FOUND, OTHER_USER, -1),
+    "folder of another user": lambda: os.chown(HERE, OTHER_USER, -1),
+    "link of another user": lambda: linked(Path("real.toml"), OTHER_USER),
+}
+"""These take root to make."""
 
 
-@pytest.mark.parametrize("change", STRANGE, ids=[one.__name__ for one in STRANGE])
-def test_a_file_that_others_could_have_written_is_refused(
-    change: Callable[[], None], env: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("name", [*STRANGE, *STRANGE_OF_OTHERS])
+def test_a_file_that_others_could_have_written_is_refused(name: str, env: dict[str, str]) -> None:
     """Whoever could have written file, link or folder: not used, even if harmless, nor approved."""
-    if change in NEEDS_ROOT and os.geteuid() != 0:
+    if name in STRANGE_OF_OTHERS and os.geteuid() != 0:
         pytest.skip("another user's file takes root to make")
     write(URLS)
-    change()
+    (STRANGE | STRANGE_OF_OTHERS)[name]()
     with pytest.raises(ConfigError, match=r"sparktop\.toml: found in the current folder and not used: it"):
         configured_watch(None, env)
     assert main(["config", "--trust"]) == 2
@@ -347,20 +315,14 @@ def test_many_powers_are_listed_in_short(env: dict[str, str]) -> None:
     assert lines[-2] == "  and 289 more"
 
 
-def test_check_and_doctor_say_it(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    """`config --check` reports what needs an approval, and is no approval."""
-    write(POWERS["hook"])
+def test_commands_say_it(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`config --check` reports it, and approves nothing; without a terminal a command ends with code 2."""
+    write(f"{POWERS['bearer file']}\n{POWERS['hook']}")
     assert main(["config", "--check"]) == 0
     said = capsys.readouterr()
     assert "events.hook = ./x y: runs a program" in said.err
     assert "valid" in said.out
     with pytest.raises(ConfigError):
         configured_watch(None, env)
-
-
-def test_a_command_ends_with_the_words(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a terminal a command ends with exit code 2, and nothing is sent or run."""
-    write(POWERS["bearer file"])
     assert main(["snapshot", "127.0.0.1:9", "--seconds", "1"]) == 2
     assert "sparktop config --trust" in capsys.readouterr().err
-    assert env
