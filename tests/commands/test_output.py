@@ -1,4 +1,7 @@
-"""Results are written completely or not at all."""
+"""Results are written completely or not at all.
+
+`sparktop config --check` also checks whether presets of sweeps can be run.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.cli import main
 from sparktop.commands.output import tell, write_file
 from sparktop.errors import OutputError
 
@@ -63,3 +67,105 @@ def test_a_result_that_is_cut_off_is_an_error(command: list[str], unbuffered: st
     assert (done.returncode, path.stat().st_size) == (1, 4096)
     assert b"sparktop: standard output" in done.stderr
     assert b"File too large" in done.stderr
+
+
+UNUSABLE = "3: key 'sweeps[0].rate' is not usable:"
+RATE = "is not a rate: write requests per second from 0.001 to 10,000, as in 0.5,1,2 or 0.5..4"
+
+
+def said(folder: Path, lines: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Return (exit code, standard error) of the check of a preset with these `lines`."""
+    path = folder / "sparktop.toml"
+    path.write_text(f'[[sweeps]]\nname = "mine"\n{lines}\n', encoding="utf-8")
+    code = main(["config", "--check", str(path)])
+    return code, capsys.readouterr().err.strip().replace(f"sparktop: {path}:", "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('rate = "1,x"', f"3: key 'sweeps[0].rate' is not usable: x {RATE}"),
+        ("rate = 0", "3: key 'sweeps[0].rate' must be text in quotes, not 0"),
+        (
+            'rate = "1"\narrivals = "often"',
+            "4: key 'sweeps[0].arrivals' must be poisson, constant, bursty, trains or gamma:B",
+        ),
+        (
+            'rate = "10000"\nduration_s = 3600',
+            f"{UNUSABLE} 10000 /s for 3600 s are 36,000,000 requests: at most 1,000,000 fit",
+        ),
+        (
+            "users = [4]",
+            "3: key 'sweeps[0].users' was removed: agents with workload = \"chat\" read and pause as people",
+        ),
+        (
+            'agents = [1]\nworkload = "codr"',
+            "4: key 'sweeps[0].workload' is not usable: there is no workload 'codr': did you mean 'coder'?",
+        ),
+        ("agents = [1]\ntg = 64", "4: key 'sweeps[0].tg' has no effect beside agents: leave it out"),
+    ],
+)
+def test_a_load_that_cannot_be_used_is_a_line(
+    lines: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unusable load gives a line with file, line number, key, fault and remedy; exit code 2."""
+    assert said(tmp_path, lines, capsys) == (2, message)
+
+
+def test_a_trace_and_a_workload_are_read_from_the_folder_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative names of traces and workloads start at the configuration's folder; their faults are shown."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, message = said(tmp_path, 'trace = "day.jsonl"', capsys)
+    assert code == 2
+    assert message.startswith("3: key 'sweeps[0].trace' is not usable: ")
+    (tmp_path / "day.jsonl").write_text(
+        '{"timestamp": 0, "input_length": 5, "output_length": 5}\n', encoding="utf-8"
+    )
+    assert said(tmp_path, 'trace = "day.jsonl"', capsys)[0] == 0
+    code, message = said(tmp_path, 'trace = "day.jsonl"\ntrace_range = "9..1"', capsys)
+    assert (
+        message == "4: key 'sweeps[0].trace_range' is not usable: '9..1' is empty: it ends before it begins"
+    )
+    (tmp_path / "mine.toml").write_text(
+        "new_tokens = 9\noutput_tokens = 9\nhuman_requests = 0\nmax_context_tokens = 900\n", encoding="utf-8"
+    )
+    code, message = said(tmp_path, 'agents = [1]\nworkload = "mine.toml"', capsys)
+    assert code == 2
+    assert "human_requests must be a number from 1" in message
+    assert message.startswith("4: key 'sweeps[0].workload' is not usable: ")
+
+
+def test_good_presets_of_every_kind_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Valid presets of rates, agents, depths and concurrencies pass."""
+    for lines in (
+        'rate = "0.5..4"\narrivals = "gamma:0.5"\npp = 64\nduration_s = 20.0',
+        'agents = [1]\nworkload = "rag"\nduration_s = 60',
+        "depths = [0, 4096]\nconcurrency = [1, 2]",
+        "concurrency = [1, 4]\nclimb_to = 64\nmore_runs = true\nruns = 2",
+    ):
+        assert said(tmp_path, lines, capsys) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "summary"),
+    [
+        ("", "nothing to watch, so this machine is"),
+        ('target_files = ["a.json"]', "target files"),
+        ("sparkrun = true", "sparkrun's jobs"),
+        (
+            '[[prometheus]]\nname = "a"\nurl = "http://a:9090"\n[[prometheus]]\nname = "b"\nurl = "http://b:9090"',
+            "2 Prometheus",
+        ),
+    ],
+)
+def test_the_summary_has_all_that_is_watched(
+    lines: str, summary: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The summary names everything that is watched, also files that list servers."""
+    path = tmp_path / "sparktop.toml"
+    path.write_text(f"{lines}\n", encoding="utf-8")
+    assert main(["config", "--check", str(path)]) == 0
+    assert capsys.readouterr().out.strip().endswith(f"valid: {summary}")

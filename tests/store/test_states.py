@@ -1,9 +1,17 @@
-"""States and limits of servers in the store: what they are beside the figures, and during a sweep."""
+"""States and limits of servers in the store: what they are beside the figures, and during a sweep.
+
+The store: names, groups, gaps, totals, events, bounds.
+
+A GPU that disappears: critical, named on every surface, an event when it goes and when it comes back.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -11,16 +19,28 @@ from msgspec.structs import replace
 
 from sparktop.analysis.state import verdict
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.hardware.machine import Machine
+from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.router import Scrape
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.router import Scrape, Sum
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Snapshot
-from sparktop.model.targets import BackendTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.panels.machine.detail import node_detail
+from sparktop.panels.machine.panel import node_panel
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow
+from sparktop.panels.parts.text import row_text
+from sparktop.report import html, markdown, text_snapshot
+from sparktop.report.json_snapshot import to_json
 from sparktop.simulation.calibration import SOLO
+from sparktop.sources.decode import decode, place
+from sparktop.sources.replies import encode, make_reply
 from sparktop.store import SourceKey
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users
 from stage.rehearsal import Rehearsal
+from tests.hardware.fake_driver import FakeDriver, h100, h200, mig_slice, refuse
+from tests.store.conftest import page
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 
@@ -233,3 +253,222 @@ def test_a_fault_during_a_sweep_is_an_alert(world: World) -> None:
         shown = world.snapshot()
         assert [alert.id for alert in shown.alerts] == ["backend:b:unreachable"]
         assert shown.backends[0].state_text == "unreachable"
+
+
+MakeWorld = Callable[..., World]
+
+TWO = Watch(backends=(BackendTarget("b", "http://b:8000"), BackendTarget("c", "http://c:8000")))
+
+
+def running(at: float, number: float | None, **told: Any) -> EngineSample:  # noqa: ANN401 - fields of a lane
+    return EngineSample(at, "vllm", (LaneSample("0", running=number, **told),), models=("m",))
+
+
+def test_a_failed_backend_keeps_its_figures_with_their_age(world: World) -> None:
+    """The last figures stay, say how old they are and since when it fails."""
+    world.feed(running(1000, 3))
+    world.fail(1002)
+    view = world.fail(1007)
+    assert (view.running, view.age_s, view.ok, view.state) == (3, 7.0, False, BackendState.UNREACHABLE)
+    assert view.failing_since == world.snapshot().taken_at - timedelta(seconds=5)
+    assert world.feed(running(1008, 4)).failing_since is None
+
+
+def test_a_failure_is_a_gap_in_every_history(world: World) -> None:
+    """Between two samples with a failure the series has a None, not a line."""
+    for at in (1000, 1001):
+        world.feed(running(at, 3, waiting=1.0, kv_cache_percent=50.0, generation_tokens=at, prompt_tokens=at))
+    history = world.fail(1002).history
+    assert [value for _, value in history.running] == [3, 3, None]
+    assert [value for _, value in history.kv_cache_percent] == [50, 50, None]
+    for series in (history.generation_tps, history.prompt_tps, history.waiting):
+        assert [at for at, value in series if value is None][-1] == 1002
+
+
+def test_totals_are_over_backends_that_answer(make_world: MakeWorld) -> None:
+    """The last figures of a dead backend are not in the sum; a figure that no backend reports is None."""
+    world = make_world(TWO)
+    world.feed(running(1000, 3, waiting=2.0), name="b")
+    world.feed(running(1000, 4), name="c")
+    assert (world.snapshot().totals.running.value, world.snapshot().totals.waiting.value) == (7, 2)
+    world.store.accept(SourceKey.backend("b"), Failure(FailureKind.TIMEOUT, "slow", 1001))
+    totals = world.snapshot().totals
+    assert (totals.running, totals.waiting.value, totals.generation_tps.value) == (Sum(4, 1, 2), None, None)
+
+
+def test_lanes_add_up(world: World) -> None:
+    """Running and waiting are sums, the cache's share is weighed by room; a silent lane: unknown."""
+    view = world.feed(
+        page(
+            1000,
+            LaneSample("0", running=2, kv_cache_percent=90, kv_capacity_tokens=1000, finished={"stop": 1}),
+            LaneSample("1", running=3, kv_cache_percent=10, kv_capacity_tokens=3000, finished={"stop": 2}),
+        )
+    )
+    assert (view.running, view.waiting, view.kv_cache_percent, view.kv_capacity_tokens) == (5, None, 30, 4000)
+    assert view.finished == {"stop": 3}
+    view = world.feed(page(1001, LaneSample("0", running=2, kv_cache_percent=90), LaneSample("1")))
+    assert (view.running, view.kv_cache_percent) == (None, None)
+    assert [lane.running for lane in view.lanes] == [2, None]
+
+
+def test_a_group_is_the_router_then_the_model(make_world: MakeWorld) -> None:
+    """Listed backends belong to their router, others to their model, fresh ones to one group together."""
+    watch = Watch(
+        backends=tuple(BackendTarget(name, f"http://{name}") for name in "abcd"),
+        routers=(RouterTarget("proxy", "http://p", backends=("a", "b")),),
+    )
+    world = make_world(watch)
+    groups = {view.name: view.group for view in world.snapshot().backends}
+    assert groups == {"a": "proxy", "b": "proxy", "c": "backends", "d": "backends"}
+    world.feed(running(1000, 1), name="c")
+    world.store.identify(SourceKey.backend("d"), EngineIdentity("0.32", "other", 4096))
+    groups = {view.name: view.group for view in world.snapshot().backends}
+    assert groups == {"a": "proxy", "b": "proxy", "c": "m", "d": "other"}
+
+
+def test_targets_can_be_added_and_removed(world: World) -> None:
+    """Discovery adds backends later; a name that is known keeps its history; removing drops alerts too."""
+    world.feed(running(1000, 3))
+    world.store.add(BackendTarget("b", "http://elsewhere"), BackendTarget("new", "http://new"))
+    assert [(view.name, view.running) for view in world.snapshot().backends] == [("b", 3), ("new", None)]
+    for at in (1001, 1002, 1003):
+        world.fail(at)
+    assert world.snapshot().alerts
+    world.store.remove(SourceKey.backend("b"))
+    assert [view.name for view in world.snapshot().backends] == ["new"]
+    assert world.snapshot().alerts == ()
+
+
+NODE = SourceKey.node("n")
+AXIS, WINDOW = TimeAxis(1100.0, 1.0), TimeWindow(1100.0, 76.0)
+
+
+def eight(**changes: Any) -> FakeDriver:  # noqa: ANN401 - answers of the driver
+    """Return the driver of a machine with eight H200."""
+    return FakeDriver(
+        *(h200(nvmlDeviceGetUUID=f"GPU-{index}", **changes) for index in range(8)), driver="580.95"
+    )
+
+
+class Watched:
+    """A machine whose samples go into a store, over the wire where an agent reads it."""
+
+    def __init__(self, make_world: MakeWorld, driver: FakeDriver, via: str = "local") -> None:
+        self.world = make_world(Watch(nodes=(NodeTarget("n", via=via),)))
+        self._machine = Machine(Path("/nonexistent"), nvml=driver, clock=lambda: float(self.world.at))
+        self._via = via
+
+    def look(self, at: float) -> Snapshot:
+        """Read the machine at a time; return the snapshot after it."""
+        self.world.at = at
+        sample: NodeSample | None = self._machine.read()
+        assert sample is not None
+        if self._via != "local":
+            sample = place(decode(encode(make_reply(NodeIdentity(), (sample,), at))), at)
+            assert sample is not None
+        self.world.store.accept(NODE, sample)
+        picture: Snapshot = self.world.snapshot()
+        return picture
+
+
+def alerts(picture: Snapshot) -> list[tuple[str, Severity]]:
+    return [(alert.id, alert.severity) for alert in picture.alerts if "gpu" in alert.id]
+
+
+def events(picture: Snapshot) -> list[tuple[Severity, str]]:
+    return [(event.severity, event.message) for event in picture.events]
+
+
+@pytest.mark.parametrize("via", ["local", "agent"])
+def test_one_of_eight_that_is_lost_is_critical_and_named(make_world: MakeWorld, via: str) -> None:
+    """Alert and event come with the next sample; once the driver has it again, an event ends the alert."""
+    driver = eight()
+    watched = Watched(make_world, driver, via)
+    assert alerts(watched.look(1000)) == []
+    driver.lost = {3}
+    picture = watched.look(1002)
+    assert alerts(picture) == [("node:n:gpu-lost", Severity.CRITICAL)]
+    (lost,) = picture.nodes[0].gpus_lost
+    assert (lost.index, lost.name, lost.uuid) == (3, "NVIDIA H200", "GPU-3")
+    assert "GPU 3 (NVIDIA H200, GPU-3) is lost" in picture.alerts[0].message
+    assert [severity for severity, _ in events(watched.look(1004))] == [Severity.CRITICAL]
+    driver.lost = set()
+    picture = watched.look(1040)
+    assert (alerts(picture), picture.nodes[0].gpus_lost) == ([], ())
+    assert events(picture)[-1] == (
+        Severity.INFO,
+        "GPU 3 (NVIDIA H200, GPU-3) answers again after 38 s",
+    )
+
+
+def test_every_surface_names_it(make_world: MakeWorld) -> None:
+    """Panel, detail, text, Markdown, HTML and JSON say which GPU is missing: none lists seven in silence."""
+    driver = eight()
+    watched = Watched(make_world, driver)
+    watched.look(1000)
+    driver.lost = {3}
+    picture = watched.look(1002)
+    view = picture.nodes[0]
+    surfaces = {
+        "panel": "\n".join(row_text(row) for row in node_panel(view, 78, 8, WINDOW, 100.0)),
+        "wide panel": "\n".join(row_text(row) for row in node_panel(view, 118, 10, WINDOW, 100.0)),
+        "detail": "\n".join(row_text(row) for row in node_detail(view, (), 118, 40, AXIS)),
+        "text": text_snapshot.render(picture, 100),
+        "md": markdown.render(picture),
+        "html": html.render(picture, ""),
+    }
+    assert [name for name, text in surfaces.items() if "GPU 3" not in text] == []
+    assert " 3 lost NVIDIA H200: the driver lost it" in surfaces["detail"]
+    assert "7 of 8 x NVIDIA H200" in surfaces["text"]
+    (node,) = json.loads(json.dumps(to_json(picture)))["nodes"]
+    assert [(one["index"], one["uuid"]) for one in node["gpus_lost"]] == [(3, "GPU-3")]
+    assert len(node["gpus"]) == 7
+
+
+def test_a_driver_that_renumbers_what_is_left_still_lacks_one(make_world: MakeWorld) -> None:
+    """After a reboot the driver lists seven as 0 to 6: the UUID says which one is missing."""
+    whole, rest = eight(), eight()
+    rest.gpus.pop(3)
+    watched = Watched(make_world, whole)
+    watched.look(1000)
+    sample = Machine(Path("/nonexistent"), nvml=rest, clock=lambda: 1060.0).read()
+    watched.world.at = 1060.0
+    watched.world.store.accept(NODE, sample)
+    picture = watched.world.snapshot()
+    assert [(one.index, one.uuid) for one in picture.nodes[0].gpus_lost] == [(3, "GPU-3")]
+    assert "does not list it" in picture.alerts[0].message
+
+
+def test_a_driver_restart_is_not_eight_lost_gpus(make_world: MakeWorld) -> None:
+    """All gone at once are a warning with the driver's words, later critical, and an event for each."""
+    driver = eight()
+    watched = Watched(make_world, driver)
+    watched.look(1000)
+    driver.failing = {"nvmlDeviceGetUtilizationRates": refuse(9)}
+    driver.init_error = refuse(9)
+    first = watched.look(1002)
+    assert alerts(first) == [("node:n:gpus-gone", Severity.WARNING)]
+    assert "none of its 8 GPUs answers" in first.alerts[0].message
+    assert alerts(watched.look(1034)) == [("node:n:gpus-gone", Severity.WARNING)]
+    assert alerts(watched.look(1066)) == [("node:n:gpus-gone", Severity.CRITICAL)]
+    driver.failing, driver.init_error = {}, None
+    picture = watched.look(1098)
+    assert (alerts(picture), picture.nodes[0].gpus_lost) == ([], ())
+    assert [severity for severity, _ in events(picture)] == [
+        Severity.WARNING,
+        Severity.CRITICAL,
+        Severity.INFO,
+    ]
+    assert picture.events[-1].message == "the GPUs answer again after 1 min"
+
+
+def test_splitting_a_gpu_anew_is_no_loss(make_world: MakeWorld) -> None:
+    """MIG instances come and go; their GPU stays."""
+    driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))), h200())
+    watched = Watched(make_world, driver)
+    watched.look(1000)
+    driver.gpus[0] = h100(None, mig_slice((9, 0)))
+    for at in (1040, 1080):
+        picture = watched.look(at)
+        assert (alerts(picture), events(picture)) == ([], [])

@@ -1,18 +1,31 @@
-"""Presets and the plans made of them."""
+"""Presets and the plans made of them.
+
+Conditions and plans of capacity searches.
+
+Conditions of a search: how they are written, and how many runs a level gets.
+"""
 
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadMode, concurrency_point
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.targets import GuardLimits, SweepSpec
-from sparktop.sweep.plan.plan import Order, SweepTarget
-from sparktop.sweep.plan.presets import (
-    all_presets,
-    find_preset,
-    make_plan,
+from sparktop.sweep.plan.capacity import (
+    Pace,
+    arrivals_needed,
+    default_capacity,
+    find_limits,
+    level_plan,
+    make_capacity_plan,
+    parse_conditions,
+    share_needed,
 )
+from sparktop.sweep.plan.plan import Capacity, Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.presets import all_presets, find_preset, make_plan
+from sparktop.sweep.plan.slo import any_falls, any_rises, parse_slo, runs_needed, words_of
 
 SOLO = SweepTarget("solo", "http://127.0.0.1:8000")
 SHAPES = {
@@ -112,3 +125,104 @@ def test_a_preset_has_rates_or_agents() -> None:
     for spec in (rates, agents):
         plan = make_plan(spec | SweepSpec(concurrency=(4,)), (SOLO,))
         assert (plan.axis, plan.runs, plan.duration_s) == ((concurrency_point(4),), 3, None)
+
+
+TARGET = SweepTarget("spark", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("slo", "kind", "words"),
+    [
+        ("", LoadKind.RATE, "names no condition"),
+        ("ttft_p90_ms=0", LoadKind.RATE, "is not a condition"),
+        ("ttft_mean_ms=9", LoadKind.RATE, "does not limit single requests"),
+        ("output_tps=600", LoadKind.RATE, "does not limit single requests"),
+        ("ttft_tool_p90_ms=9", LoadKind.RATE, "there is no figure 'ttft_tool_p90_ms'"),
+        ("nonsense=3", LoadKind.AGENTS, "there is no figure 'nonsense'"),
+    ],
+)
+def test_conditions_that_cannot_be_judged_are_refused(slo: str, kind: LoadKind, words: str) -> None:
+    """Each with one line that says why."""
+    with pytest.raises(UsageError, match=words):
+        parse_conditions(slo, kind)
+
+
+def test_each_condition_has_its_share_and_a_rate_one_for_all() -> None:
+    """p95 of a latency and p10 of a token rate; a rate has 95 % or that of the published limits."""
+    conditions = parse_conditions("ttft_p95_ms=2000,stream_tps=15,ttft_tool_p50_ms=900", LoadKind.AGENTS)
+    agents = Capacity(LoadKind.AGENTS, conditions)
+    assert [round(share_needed(agents, one), 2) for one in conditions] == [0.95, 0.9, 0.5]
+    rate = Capacity(LoadKind.RATE, parse_conditions("ttft_p90_ms=2000", LoadKind.RATE), share=0.99)
+    assert share_needed(rate, rate.conditions[0]) == 0.99
+
+
+def test_published_limits() -> None:
+    """MLPerf's for gpt-oss-120b: 3 s and 80 ms for 99 % of the requests; a wrong name gets a hint."""
+    found = find_limits("mlperf-gpt-oss-120b")
+    assert (found.conditions, found.share) == ("ttft_p99_ms=3000,tpot_p99_ms=80", 0.99)
+    assert find_limits("mlperf-gpt-oss-120b-interactive").conditions == "ttft_p99_ms=2000,tpot_p99_ms=20"
+    with pytest.raises(UsageError, match="did you mean 'mlperf-gpt-oss-120b'"):
+        find_limits("mlperf-gpt-oss-12b")
+    with pytest.raises(UsageError, match="known: mlperf-gpt-oss-120b, "):
+        find_limits("arena")
+
+
+def test_levels_last_as_long_as_a_judgement_needs() -> None:
+    """Three times the median E2E, enough arrivals at low rates, and exactly what the user says."""
+    agents = make_capacity_plan(default_capacity(), [TARGET], SweepSpec())
+    assert level_plan(agents, LoadPoint(LoadKind.AGENTS, 1), Pace(100.0)).duration_s == 300.0
+    rate = make_capacity_plan(default_capacity(LoadKind.RATE), [TARGET], SweepSpec())
+    assert level_plan(rate, LoadPoint(LoadKind.RATE, 0.5), Pace()).duration_s == arrivals_needed(0.95) / 0.5
+    assert arrivals_needed(0.95) == 100
+    assert 480 < arrivals_needed(0.99) < 520
+
+
+PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),))
+
+
+def test_conditions_are_read() -> None:
+    """Latencies hold at most, rates at least."""
+    assert parse_slo("ttft_p90_ms=2000,stream_tps=15") == (
+        SloCondition("ttft_p90_ms", 2000.0),
+        SloCondition("stream_tps", 15.0, at_least=True),
+    )
+    assert words_of(SloCondition("stream_tps", 15.0, at_least=True)) == "stream_tps ≥ 15"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "names no condition"),
+        ("ttft_p90_ms", "not a condition"),
+        ("ttft_p90_ms=x", "not a condition"),
+        ("ttft_p90_ms=-1", "not a condition"),
+        ("ttft_p90_ms=nan", "not a condition"),
+        ("ttft_p9_ms=1", "did you mean 'ttft_p9"),
+        ("tftt_p90_ms=1", "did you mean 'ttft_p90_ms'"),
+        ("\x1b[31m=1", "no figure"),
+    ],
+)
+def test_what_is_no_condition_is_told(text: str, words: str) -> None:
+    """One clean line says what is wrong and what to write."""
+    with pytest.raises(UsageError, match=r".") as found:
+        parse_slo(text)
+    assert words in str(found.value)
+    assert "\x1b" not in str(found.value)
+
+
+def needed(text: str, concurrency: int, runs: int = 3) -> int:
+    return runs_needed(replace(PLAN, slo=parse_slo(text), runs=runs), concurrency)
+
+
+def test_a_quantile_gets_the_runs_that_it_needs() -> None:
+    """A p90 needs 36 requests, whatever the plan says."""
+    assert [needed("ttft_p90_ms=1", c) for c in (1, 12, 16, 64)] == [36, 3, 3, 3]
+    assert needed("e2e_p99_ms=1", 4) == 92
+
+
+def test_conditions_bound_the_concurrency_from_one_side() -> None:
+    """Latencies and the rate of one stream bound it from above, rates of the whole server from below."""
+    assert any_falls(parse_slo("stream_tps=15"))
+    assert not any_rises(parse_slo("stream_tps=15,ttft_p90_ms=1"))
+    assert any_rises(parse_slo("output_tps=600"))
+    assert not any_falls(parse_slo("output_tps=600"))

@@ -1,6 +1,8 @@
 """Whether a level meets the conditions of a capacity search, by the share of its requests that do.
 
 The search for the largest load: doubling, bisection, repetition, and its certainty.
+
+The loads that a capacity search chooses from, and how it counts requests that are not independent.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from sparktop.model.load import EndReason, LoadKind, RequestEnded
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.run.judgement import Judged, Shares, Verdict, judge
-from sparktop.sweep.run.search import CapacitySearch
+from sparktop.sweep.run.judgement import Judged, Scatter, Shares, Verdict, judge
+from sparktop.sweep.run.search import CapacitySearch, seen_of
 
 
 def request(
@@ -228,3 +230,28 @@ def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
         low, high = search.interval
         assert (low or 0) <= 8 < (high or 65)
     assert made[0] > 1.5 * made[1]
+
+
+RATE_CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.RATE)
+
+
+def test_requests_that_miss_together_count_as_fewer_at_all_levels() -> None:
+    """A level without a miss cannot show it: the others do."""
+    alone = {4.0: Shares(RATE_CONDITIONS[0], 0.9, 60, 60, 0.9, 1.0)}
+    _, (free,) = seen_of(alone)
+    bunched = Shares(RATE_CONDITIONS[0], 0.9, 40, 60, 0.5, 0.8, scatter=Scatter(120.0, 12.0))
+    _, (first, second) = seen_of({**alone, 8.0: bunched})
+    assert first.count < free.count / 3
+    assert first.count == second.count
+    assert second.met == pytest.approx(second.count * 40 / 60)
+
+
+def test_an_unstable_rate_says_where_the_border_is() -> None:
+    """Its share is evidence too: the next rate is well below one of which nearly all requests were late."""
+    search = CapacitySearch(Capacity(LoadKind.RATE, RATE_CONDITIONS, most=64.0), 1.0)
+    for value, met, trouble in ((1.0, 100, ""), (2.0, 100, ""), (4.0, 20, "unstable")):
+        shares = (Shares(RATE_CONDITIONS[0], 0.95, met, 100, 0.0, 1.0),)
+        search.add(value, Judged(not trouble, Verdict.UNSURE, shares, 100, 1.0, trouble))
+    probe = search.next()
+    assert probe is not None
+    assert 2.0 < probe.point.value < 3.6
