@@ -21,16 +21,17 @@ from sparktop.model.node import ModelWeights
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.yardsticks import (
+    BEST,
     ENGINE_VERSION,
     FLAGS,
+    LIMIT,
+    PUBLISHED,
     PublishedRates,
     SteadyLoad,
     Yard,
     Yardstick,
 )
 
-BEST, PUBLISHED, LIMIT = "its own best", "the published", "the limit"
-"""Names of the yardsticks."""
 MOST_PROMPT = 0.5
 """Prompt tokens per generated token up to which a rate is one of decoding."""
 _FINE = 4
@@ -161,9 +162,10 @@ def _best(yard: Yard, tps: float, best: SteadyLoad | None) -> Yardstick:
 
 
 def _published(yard: Yard, tps: float, running: float) -> Yardstick:
-    if not yard.published:
+    fitting = [one for one in yard.published if one.servers == yard.servers]
+    if not fitting:
         return Yardstick(PUBLISHED, "unknown: no table has this model, engine and machine")
-    known = [(rate, one) for one in yard.published if (rate := published_at(one, running)) is not None]
+    known = [(rate, one) for one in fitting if (rate := published_at(one, running)) is not None]
     if not known:
         return Yardstick(PUBLISHED, f"unknown: no table reaches {running:.0f} running")
     rate, best = max(known, key=lambda pair: pair[0])

@@ -12,6 +12,8 @@ from sparktop.model.node import ModelWeights
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 ENGINE_VERSION, FLAGS = "version", "flags"
 """Names of facts of a setup; with another of them a server has another best of its own."""
+BEST, PUBLISHED, LIMIT = "its own best", "the published", "the limit"
+"""Names of the yardsticks."""
 MOST_SETUPS, MOST_BESTS = 6, 24
 """Setups of one server and model, and batches of each, that are kept: the newest."""
 
@@ -74,7 +76,9 @@ class Yard(Struct, frozen=True):
     setups: tuple[PastSetup, ...] = ()
     """Its earlier setups, and this one."""
     published: tuple[PublishedRates, ...] = ()
-    """Of its model on its engine and machines."""
+    """Of its model on its engine and machines, also of several servers behind a router."""
+    servers: int = 1
+    """Engines behind the address that is compared."""
     weights: ModelWeights | None = None
     bandwidth_gb_per_s: float | None = None
     """Of all its machines together; None where it is not known."""

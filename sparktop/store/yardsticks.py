@@ -130,12 +130,16 @@ class YardBook:
     def _facts(self, view: BackendView, server: Workload | None) -> Mapping[str, str]:
         nodes = [self._nodes[name] for name in view.nodes if name in self._nodes]
         identities = [node.view.identity for node in nodes]
+        setups = [one.setup for one in identities if one.setup is not None]
         found = {
             ENGINE_VERSION: view.version,
             FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or _NO_FLAGS,
             "model revision": None if server is None else server.revision,
-            "kernel": ", ".join(sorted({one.os for one in identities if one.os})),
-            "driver": ", ".join(sorted({one.driver for one in identities if one.driver})),
+            "kernel": _all(one.os for one in identities),
+            "driver": _all(one.driver for one in identities),
+            "BIOS": _all(one.bios for one in setups),
+            "GPU firmware": _all(one.gpu_firmware for one in setups),
+            "NCCL": _all(one.nccl_version or one.nccl_build for setup in setups for one in setup.engines),
         }
         return {name: value for name, value in found.items() if value}
 
@@ -158,7 +162,7 @@ class YardBook:
         return tuple(
             one
             for one in self._published
-            if (one.engine, one.machines, one.servers) == (view.engine, len(view.nodes), 1)
+            if (one.engine, one.machines) == (view.engine, len(view.nodes))
             and same_model(one.model, view.model or "")
             and gpus
             and all(one.machine.lower() in gpu for gpu in gpus)
@@ -174,6 +178,11 @@ def _address(url: str) -> str:
 def same_model(one: str, other: str) -> bool:
     """Return whether two names are of one model; an owner or folder before a slash may be left out."""
     return one.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
+
+
+def _all(values: Iterable[str | None]) -> str:
+    """Return the different values that are known, sorted, as one text."""
+    return ", ".join(sorted({one for one in values if one}))
 
 
 def _batch(load: SteadyLoad) -> tuple[int, int, int]:

@@ -98,7 +98,7 @@ def test_published_figures_are_those_of_the_tables(name: str, target: str, runni
     """Each level of a shipped table is a yardstick, and half of it is 50 %."""
     rates = published(name, target)
     assert published_at(rates, running) == tps
-    stick = yardsticks(Yard(published=(rates,)), tps / 2, running)[1]
+    stick = yardsticks(Yard(published=(rates,), servers=rates.servers), tps / 2, running)[1]
     assert (stick.tps, stick.percent) == (tps, 50.0)
     assert stick.source == f"{name}: {target}"
 

@@ -18,6 +18,7 @@ from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import Value
+from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
 from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import made_of
@@ -450,7 +451,7 @@ class Columns(Struct, frozen=True):
         rows: tuple[tuple[Cell, ...], ...] = tuple(
             (_load(level, target), *(column.cell(level) for column in shown)) for level in levels
         )
-        notes = (*_refusals(levels), *_rooflines(levels)) if self.notes else ()
+        notes = (*_refusals(levels), *_rooflines(levels), *_sources(levels)) if self.notes else ()
         left = {number for number, column in enumerate(shown, start=1) if column.head == "Warnings"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
@@ -499,6 +500,19 @@ def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
     if known:
         decode, percent = known[0]
         yield f"Roofline: {100 * decode / percent:.0f} tok/s for one request alone"
+
+
+def _share_of(level: LevelResult, name: str) -> float | None:
+    """Return a level's decode rate in percent of the yardstick `name`."""
+    return next((one.percent for one in level.yardsticks if one.name == name), None)
+
+
+def _sources(levels: Sequence[LevelResult]) -> Iterator[str]:
+    """Yield a line for each source of published rates and limits, as far as it is the same for levels."""
+    for name in (PUBLISHED, LIMIT):
+        known = [one for level in levels for one in level.yardsticks if one.name == name and one.tps]
+        if sources := sorted({code(one.source) for one in known}):
+            yield f"Of {name}: {', '.join(sources)}"
 
 
 def _rate(name: str) -> Column:
@@ -670,6 +684,9 @@ LEVELS = Columns(
         _column("Failed", lambda level: level.requests.failed or None, "{}"),
         _column("Padding", lambda level: level.padding_percent, "{:.0f} %"),
         _column("Roofline", lambda level: level.roofline_percent, "{:.0f} %"),
+        _column("Of own best", lambda level: _share_of(level, BEST), "{:.0f} %"),
+        _column("Of published", lambda level: _share_of(level, PUBLISHED), "{:.0f} %"),
+        _column("Of limit", lambda level: _share_of(level, LIMIT), "{:.0f} %"),
         Column("J/token", _energy),
         Column("Warnings", _marks),
     ),

@@ -1020,6 +1020,18 @@ class LimitSide(Part):
     server: Text | None = None  # the one that it holds for, where several served the level
 
 
+class YardstickSide(Part):
+    """A decode rate that a level's is compared with: the server's own best, a published one, or the limit."""
+
+    name: Text
+    """"its own best", "the published" or "the limit"."""
+    source: Text
+    """Where it comes from, or why it is not known."""
+    tps: Number = None
+    percent: Number = None
+    """The level's decode rate, as a percentage of `tps`."""
+
+
 class Validity(Part):
     """A reason to doubt the metrics of a level."""
 
@@ -1096,6 +1108,8 @@ class LevelResult(AxisPart):
     """Share of a batch that is computed for nothing, because it runs in the next larger CUDA graph."""
     roofline_percent: Number = None
     """Decode rate of a single request in percent of what the memory bandwidth allows."""
+    yardsticks: tuple[YardstickSide, ...] = ()
+    """What the decode rate is compared with; empty where nothing is known, and in files of older versions."""
     validity: tuple[Validity, ...] = ()
     limited_by: LimitSide | None = None
     balance: Tree | None = None

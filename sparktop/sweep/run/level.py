@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import JsonValue
 
+from sparktop.analysis.yardsticks import words, yardsticks
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import (
     FirstToken,
@@ -44,7 +45,14 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan, Stint, TargetKind
 from sparktop.sweep.result.level import level_result, run_starts, uncounted
 from sparktop.sweep.result.measure import RequestTrace, by_run, collect, run_duration_s
 from sparktop.sweep.result.open_loop import windows
-from sparktop.sweep.result.results import BackendSide, LevelResult, LimitSide, ServerSide, UncountedRequests
+from sparktop.sweep.result.results import (
+    BackendSide,
+    LevelResult,
+    LimitSide,
+    ServerSide,
+    UncountedRequests,
+    YardstickSide,
+)
 from sparktop.sweep.run.agents import conversations_of, with_servers
 from sparktop.sweep.run.depth import context_command, context_of, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
@@ -309,6 +317,7 @@ class LevelRecord(Struct, eq=False):
                 "hardware": facts.hardware,
                 "padding_percent": self._padding(models),
                 "roofline_percent": self._roofline(made),
+                "yardsticks": self._yardsticks(made),
                 "balance": self._balance(log, events, made),
                 "context": context_part(self.level, self.contexts, self.traces, self._measured()),
                 "limited_by": limit_side(self.prepared, log.limits, loaded, batches, self.level.concurrency),
@@ -451,6 +460,20 @@ class LevelRecord(Struct, eq=False):
         if self.level.point != concurrency_point(1) or made.decode_tps is None or not limit:
             return None
         return _PERCENT * made.decode_tps.mean / limit
+
+    def _yardsticks(self, made: LevelResult) -> tuple[YardstickSide, ...]:
+        """Return what the decode rate is compared with; empty if nothing of it is known.
+
+        The server's own best is that from before the sweep.
+        """
+        if self.level.point.kind is not LoadKind.CONCURRENCY or made.decode_tps is None:
+            return ()  # the number in flight varies
+        running, accepted = float(self.level.concurrency), made.server and made.server.spec_accepted_per_draft
+        generated = running / self.prepared.yard.cores * (1 + (accepted or 0.0))
+        sticks = yardsticks(self.prepared.yard, made.decode_tps.mean, running, generated=generated)
+        if not words(sticks):
+            return ()
+        return tuple(YardstickSide.model_validate(one) for one in sticks)
 
     def _balance(
         self, log: ServerLog, events: list[LoadEvent], made: LevelResult

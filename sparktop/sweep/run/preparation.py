@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sparktop.model.load import LoadKind, TokenSource
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
+from sparktop.model.yardsticks import Yard
 from sparktop.sweep.generator.exchange import CACHE_SALT
 from sparktop.sweep.generator.refusals import is_refusal, stated_context
 from sparktop.sweep.generator.wire import (
@@ -77,6 +78,8 @@ class PreparedTarget(Struct, frozen=True):
     roofline_tps: float | None = None
     """Maximum decode rate of a single request in tokens/s that the memory bandwidth allows; None if
     unknown."""
+    yard: Yard = Yard()
+    """What its decode rates are compared with, as known before the sweep."""
     names: BackendNames | None = None
     """For a router: maps what its answers report as backend to the names of watched backends."""
     token_source: TokenSource | None = None
@@ -262,6 +265,7 @@ def _with_servers(
         kv_capacity_tokens=_kv_capacity(views),
         capture_sizes=views[0].capture_sizes if len(views) == 1 and not asks.router else None,
         roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,
+        yard=_yard(views),
         names=_names(target, snapshot) if asks.router else None,
         token_source=first.token_source,
         mdns=is_mdns(target.url),
@@ -269,6 +273,15 @@ def _with_servers(
         notes=tuple(_notes(plan, target, found, views)),
         lengths=dict(found),
     )
+
+
+def _yard(views: Sequence[BackendView]) -> Yard:
+    """Return what the servers behind a target are compared with: several only with published rates."""
+    if len(views) == 1:
+        return views[0].yard
+    known = [view.yard for view in views]
+    same = bool(known) and all(one.published == known[0].published for one in known)
+    return Yard(published=known[0].published, servers=len(known)) if same else Yard()
 
 
 def _kv_capacity(views: Sequence[BackendView]) -> float | None:

@@ -44,6 +44,7 @@ from sparktop.sweep.result.results import (
     ReplayResult,
     SweepResult,
     UncountedRequests,
+    YardstickSide,
 )
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
@@ -648,10 +649,24 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         yield "Limit", limit
     for name, side in level.hardware.items():
         yield name, _node_words(side)
-    if level.roofline_percent is not None:
+    yield from _share_facts(level)
+
+
+def _share_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) of the rates that the level's is compared with, and of its padding."""
+    if level.yardsticks:
+        yield "Compared", "; ".join(_yardstick_words(one) for one in level.yardsticks)
+    elif level.roofline_percent is not None:
         yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
     if level.padding_percent is not None:
         yield "Padding", f"{level.padding_percent:.1f} % of the batch"
+
+
+def _yardstick_words(one: YardstickSide) -> str:
+    """Return a yardstick in words: "62 % of its own best (150 tok/s: 8 running, 2026-11-03)"."""
+    if one.percent is None or one.tps is None:
+        return f"{one.name} {one.source}"
+    return f"{one.percent:.0f} % of {one.name} ({one.tps:.1f} tok/s: {one.source})"
 
 
 def _arrivals_words(found: OpenLoopResult) -> str:

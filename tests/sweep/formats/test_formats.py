@@ -50,9 +50,11 @@ from sparktop.sweep.result.results import (
     TargetResult,
     Tree,
     Validity,
+    YardstickSide,
 )
 from sparktop.sweep.terms.definitions import GROWTH, METRICS, TERMS, WARNINGS
 from sparktop.sweep.terms.statistics import value_of
+from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import marks_of
 from tests.sweep.made_results import made_level, made_series, made_sweep
 
@@ -478,3 +480,25 @@ def test_a_model_that_was_named_is_named_again() -> None:
     assert "--model" not in repeat_command(made)
     assert "--model 'm/x y'" in repeat_command(made.model_copy(update={"targets": tuple(named)}))
     assert "--model" not in repeat_command(made.model_copy(update={"targets": (named[0], made.targets[1])}))
+
+
+def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
+    """Percentages are columns, their sources a line; the file has all, also why one is not known."""
+    sticks = (
+        YardstickSide(name="its own best", source="8 running, 2026-11-03", tps=150.0, percent=62.0),
+        YardstickSide(name="the published", source="blog: tuned", tps=130.0, percent=71.5),
+        YardstickSide(name="the limit", source="unknown: bytes of a step"),
+    )
+    level = made_level().model_copy(update={"yardsticks": sticks})
+    result = made_sweep(("a", (level,)))
+    text = report.sweep_markdown(result)
+    head = next(line for line in text.splitlines() if "Of own best" in line)
+    assert "Of published" in head
+    assert "Of limit" not in head
+    assert "Of the published: `blog: tuned`" in text
+    assert dict(level_facts(level))["Compared"] == (
+        "62 % of its own best (150.0 tok/s: 8 running, 2026-11-03); 72 % of the published (130.0 tok/s: "
+        "blog: tuned); the limit unknown: bytes of a step"
+    )
+    (stored,) = result.to_json()["targets"][0]["levels"]
+    assert [one["percent"] for one in stored["yardsticks"]] == [62.0, 71.5, None]

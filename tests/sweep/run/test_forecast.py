@@ -21,6 +21,7 @@ from sparktop.commands.sweep.run import conversations_line, plan_line
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import Level, LoadMode
 from sparktop.model.targets import SweepSpec
+from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.table import table_rows
 from sparktop.simulation.engine import Engine
@@ -347,6 +348,8 @@ async def test_the_winner_that_is_shown_is_the_models_own() -> None:
     assert sweep.result is not None
     alone = next(one for one in sweep.result.targets if one.name == SERVER).in_order()[0]
     assert alone.roofline_percent == pytest.approx(100 * truth[SERVER, 1] / (273 / 2.55), rel=0.05)
+    compared = {one.name: one.percent for one in alone.yardsticks}
+    assert compared == {BEST: None, PUBLISHED: None, LIMIT: pytest.approx(alone.roofline_percent)}
     assert view.topologies is not None
     (decode,) = [one for one in view.topologies.metrics if one.metric == "decode_tps"]
     for level in decode.levels:
