@@ -44,6 +44,7 @@ SCENARIOS = {
     "cpu-step": "a grammar is compiled on one core of the engine: the GPU rests",
     "long-prefill": "prompts whose prefill takes 6 minutes: no token, but the KV cache fills",
     "kv-starved": "a KV cache too small for the load: requests are preempted again and again",
+    "prefix-cold": "agents whose first tokens change: the prefix cache never hits",
     "client-gone": "the clients vanish for 2 minutes in every 3: the servers rest",
 }
 """Descriptions by scenario; the first is the default. Kept here, so that --help loads no simulation."""

@@ -16,6 +16,8 @@ READ_BYTES_PER_S = 265e9
 KV_TOKEN_BYTES = 73_728
 """Bytes of KV cache per token of gpt-oss-120b: 36 layers x 8 heads x 64 x (key + value) of 2 bytes."""
 _ACTIVE_PARAMETERS = 5.1e9
+_HYBRID_BLOCK = 256
+"""Tokens of a block from which on the model is a hybrid one, whose page says how its cache is configured."""
 _HTTP_SHARE = 0.3
 """CPU seconds of a server's HTTP process for each second of its engine's steps."""
 _SUCCESS = ("stop", "length", "abort", "error", "repetition")
@@ -257,6 +259,9 @@ def engine_page(
         profile = engine.profile
         sizes = f'block_size="{profile.block_tokens}",num_gpu_blocks="{profile.kv_blocks}"'
         sizes += f',kv_cache_size_tokens="{profile.kv_capacity_tokens}"'
+        if profile.block_tokens >= _HYBRID_BLOCK:
+            sizes += f',enable_prefix_caching="True",mamba_block_size="{profile.block_tokens}"'
+            sizes += ',mamba_cache_mode="align"'
         lines.append(f'vllm:cache_config_info{{engine="{rank}",{sizes}}} 1.0')
     if answers:
         lines.append("# TYPE http_requests_total counter")

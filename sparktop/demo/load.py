@@ -198,7 +198,7 @@ class Driver:
     async def _client(self, session: aiohttp.ClientSession, number: int) -> None:
         scenario, agent = self._scenario, None
         if scenario.agents:
-            agent = DemoAgent(scenario.profile.model, seed=self._seed, number=number)
+            agent = DemoAgent(scenario.profile.model, seed=self._seed, number=number, dated=scenario.dated)
         while True:
             if agent is not None:
                 await asyncio.sleep(agent.pause_s())
@@ -269,9 +269,12 @@ _DATA = "data: "
 class DemoAgent:
     """Sends the calls of one agent; its lengths and pauses are those of the workload "coder-quick"."""
 
-    def __init__(self, model: str, *, seed: int, number: int) -> None:
-        """Prepare agent `number`; the same seed gives the same conversations."""
-        self._model = model
+    def __init__(self, model: str, *, seed: int, number: int, dated: bool = False) -> None:
+        """Prepare agent `number`; the same seed gives the same conversations.
+
+        If it is `dated`, the first tokens of each call are its own.
+        """
+        self._model, self._dated = model, dated
         # Load needs no cryptographic randomness.
         self._random = random.Random(f"agent/{seed}/{number}")  # noqa: S311
         self._turn = self._random.randrange(_REQUESTS * _STEPS)
@@ -293,6 +296,9 @@ class DemoAgent:
         self._messages.append({"role": "user", "content": "".join(words)})
         tokens = max(1, round(self._draw(120, 0.8, 512)))
         body: dict[str, object] = {"model": self._model, "messages": self._messages, "max_tokens": tokens}
+        if self._dated:
+            line = "".join(answer_words(self._random.getrandbits(62), 8))
+            body["messages"] = [{"role": "system", "content": line}, *self._messages]
         answer = await send(body | {"ignore_eos": True, "stream": True})
         self._turn = (self._turn + 1) % (_REQUESTS * _STEPS) if answer is not None else 0
         if self._turn == 0:

@@ -96,6 +96,8 @@ class Scenario(Struct, frozen=True):
     answer of each request; 0: all requests are equal."""
     agents: bool = False
     """Whether the clients are agents, each with a conversation and pauses; else they send single requests."""
+    dated: bool = False
+    """Whether agents begin each call with a line of its own, so that nothing of it is in the prefix cache."""
     counts: RouterSettings = _FRESH_COUNTS
     faults: Faults = _NO_FAULTS
     profile: EngineProfile = SOLO
@@ -287,6 +289,15 @@ SCENARIOS = {
             spread=0.5,
             agents=True,
             profile=GX10_PATCHED,
+        ),
+        Scenario(
+            "prefix-cold",
+            load=2,
+            prompt_tokens=4096,
+            output_tokens=150,
+            agents=True,
+            dated=True,
+            profile=replace(GX10_PATCHED, name="hybrid", block_tokens=1600, kv_blocks=400),
         ),
         *map(_failing, FAULTS.values()),
         Scenario(

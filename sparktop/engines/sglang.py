@@ -61,7 +61,7 @@ from sparktop.engines.lanes import (
     total_or_none,
     where,
 )
-from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample, PrefixCache
 from sparktop.model.text import clean
 
 _INFO, _OLD_INFO = "/server_info", "/get_server_info"
@@ -265,10 +265,12 @@ def identify(answers: Answers) -> EngineIdentity:
     info = answers.get(_INFO)
     model, max_model_len = first_model(answers.get("/v1/models"))
     tokens = count(field(info, "max_total_num_tokens"))
+    off = field(info, "disable_radix_cache")
     return EngineIdentity(
         version=words(field(info, "version"), 60),
         model=model or words(field(info, "served_model_name")),
         max_model_len=max_model_len or count(field(info, "context_length")),
         slots=count(field(info, "max_running_requests")),
         kv_capacity_tokens=None if tokens is None else tokens * (count(field(info, "dp_size")) or 1),
+        prefix_cache=PrefixCache(not off, count(field(info, "page_size"))) if isinstance(off, bool) else None,
     )

@@ -53,10 +53,12 @@ from sparktop.engines.lanes import (
     where,
 )
 from sparktop.engines.lanes import VLLM as EXTRAS
-from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample, PrefixCache
+from sparktop.model.text import clean
 
 _CONFIG = "vllm:cache_config_info"
 _EMPTY: Family = {}
+_LARGEST_BLOCK = 1e9
 
 
 def _asleep(family: Family) -> bool | None:
@@ -122,6 +124,7 @@ _HISTOGRAMS: Histograms = (
     ("decode", ("vllm:request_decode_time_seconds",)),
     ("step_tokens", ("vllm:iteration_tokens_total",)),
     ("answer_tokens", ("vllm:request_generation_tokens",)),
+    ("request_tokens", ("vllm:request_prompt_tokens",)),
 )
 _ALONE = (
     START,
@@ -164,7 +167,26 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: st
         start_time=start_time(families.get(START, _EMPTY)),
         cpu_s=total_or_none(families.get(CPU, _EMPTY)),
         role=dynamo_role(families),
+        prefix_cache=families.kept("prefix cache", lambda: _prefix_cache(families)),
     )
+
+
+def _prefix_cache(families: Mapping[str, Family]) -> PrefixCache:
+    """Return what the labels of the cache metric say.
+
+    A hybrid model has blocks as large as a state of its recurrent layers, and finds a prompt only where a
+    state was kept: in multiples of `prefix_match_unit` where that is set, else of a block (vLLM's
+    `resolve_kv_cache_block_sizes`). A model without such layers reports no `mamba_block_size`.
+    """
+    values = dict(next(iter(families.get(_CONFIG, _EMPTY)), ()))
+    on = {"True": True, "False": False}.get(values.get("enable_prefix_caching", ""))
+    hybrid = positive(values.get("mamba_block_size")) is not None
+    states = clean(values.get("mamba_cache_mode"), 20) if hybrid else None
+    sizes = [positive(values.get("block_size")) or 0.0]
+    if states == "align":
+        sizes.append(positive(values.get("mamba_block_size")) or 0.0)
+    block = positive(values.get("prefix_match_unit")) or max(sizes)
+    return PrefixCache(on, round(block) if 0 < block < _LARGEST_BLOCK else None, states)
 
 
 def _has_several_servers(families: Mapping[str, Family]) -> bool:

@@ -103,6 +103,8 @@ class LaneSample(Struct, frozen=True):
     """Tokens per engine step."""
     answer_tokens: Histogram | None = None
     """Generated tokens of a request, counted when it is finished."""
+    request_tokens: Histogram | None = None
+    """Prompt tokens of a request, counted when it is finished."""
 
 
 LANE_COUNTERS = (
@@ -129,8 +131,21 @@ LANE_COUNTERS = (
 
 POSITION = "spec_position_"
 """Beginning of the keys of `LaneSample.counts` that count accepted draft tokens by their position, from 0."""
-LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "step_tokens", "answer_tokens")
+LANE_HISTOGRAMS = (
+    *("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode"),
+    *("step_tokens", "answer_tokens", "request_tokens"),
+)
 """Fields of `LaneSample` that hold a `Histogram`."""
+
+
+class PrefixCache(Struct, frozen=True):
+    """How the prefix cache of a server is configured, as far as the server reports it."""
+
+    on: bool | None = None
+    block_tokens: int | None = None
+    """Prompts are found in whole blocks of so many tokens: a shorter one cannot be."""
+    states: str | None = None
+    """Of a hybrid model, how the states of its recurrent layers are kept: "align", "all", "none" (vLLM)."""
 
 
 @hide_in_repr("page")
@@ -167,6 +182,7 @@ class EngineSample(Struct, frozen=True):
     counted_at_arrival: frozenset[str] = frozenset()
     """Counters of `LaneSample` to which the HTTP side adds when a request arrives, whether or not the engine
     ever takes it."""
+    prefix_cache: PrefixCache | None = None
     startup: Mapping[str, float] = field(default_factory=dict)
     """Seconds that phases of the server's start took, by their names on the page; empty without them."""
     cache_age_s: float | None = None
@@ -193,3 +209,5 @@ class EngineIdentity(Struct, frozen=True):
     kv_capacity_tokens: int | None = None
     """Tokens for which the KV caches of all its engine cores have room, where it reports that apart from its
     metrics."""
+    prefix_cache: PrefixCache | None = None
+    """None where its metrics report it, or nothing does."""

@@ -47,6 +47,7 @@ ALERT_KINDS = (
     "orphaned-engine",
     "start-short",
     "memory-held",
+    "prefix-unused",
 )
 """The kinds of alerts, which are the last parts of their ids (see `Event.kind`)."""
 

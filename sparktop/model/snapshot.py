@@ -10,6 +10,7 @@ from types import MappingProxyType
 from msgspec import Struct, field
 
 from sparktop.model.balance import Balance
+from sparktop.model.engine import Histogram, PrefixCache
 from sparktop.model.event import Alert, Event, ProgressView
 from sparktop.model.failure import Failure
 from sparktop.model.finding import Finding
@@ -291,6 +292,23 @@ class Latency(Struct, frozen=True):
 NO_LATENCY = Latency()
 
 
+class PrefixUse(Struct, frozen=True):
+    """What caches spared a server of its prompts, since its start, summed over engine cores."""
+
+    cache: PrefixCache
+    prompts: float
+    """Prompts whose tokens are in `prompt_tokens`."""
+    prompt_tokens: float
+    asked_tokens: float
+    """Tokens looked up; those of all prompts where the server does not count lookups."""
+    cached_tokens: float
+    """Tokens found: in its own cache, or in one that servers share."""
+    lengths: Histogram | None = None
+    """Tokens of finished requests' prompts."""
+    lmcache_tokens: tuple[float, float] | None = None
+    """Tokens that LMCache was asked for, and found; None without it."""
+
+
 class LaneHistory(Struct, frozen=True):
     """The load over time of a backend or of one engine core: up to four points a second."""
 
@@ -442,6 +460,8 @@ class BackendView(Struct, frozen=True, eq=False):
     findings: tuple[Finding, ...] = ()
     client: tuple[int, int] | None = None
     """As in `EngineSample`."""
+    prefix: PrefixUse | None = None
+    """None where it is not known whether its prefix cache is on, or what that found."""
     in_sweep: bool = False
     """Whether a sweep of this program loads the server, on purpose."""
     restarts: int = 0  # since the first sample

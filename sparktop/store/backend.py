@@ -33,7 +33,15 @@ from sparktop.rates import (
     advance,
     follow,
 )
-from sparktop.store.figures import RATE_WINDOW_S, drawn, mean, prompt_counter, with_figures, with_limits
+from sparktop.store.figures import (
+    RATE_WINDOW_S,
+    drawn,
+    mean,
+    prefix_use,
+    prompt_counter,
+    with_figures,
+    with_limits,
+)
 from sparktop.store.load_log import LoadLog, Role
 from sparktop.store.sources import Health
 from sparktop.store.steps import SlowSteps, StepBaseline, WorkLog
@@ -259,6 +267,7 @@ class BackendTrack:
             page_note=self._pages.words,
             page_every_s=self._pages.every_s,
             step_ms=step_ms,
+            prefix=prefix_use(sample, self.identity.prefix_cache),
             spec_verdict=self._drafts.verdict(view, self._window, RATE_WINDOW_S),
             failure=None,
             failing_since=None,

@@ -11,10 +11,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.analysis.placement import address_of
-from sparktop.model.engine import POSITION, LaneSample
+from sparktop.model.engine import POSITION, EngineSample, LaneSample, PrefixCache
 from sparktop.model.figures import COUNTER_FIGURES, How
 from sparktop.model.router import Fleet, FleetServer, FleetView, Sum, Totals
-from sparktop.model.snapshot import BackendView, NodeView
+from sparktop.model.snapshot import BackendView, NodeView, PrefixUse
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import (
     LATENCY_WINDOW_S,
@@ -23,6 +23,7 @@ from sparktop.rates import (
     kv_fullest_percent,
     kv_used_percent,
     lane_sum,
+    merge,
 )
 
 RATE_WINDOW_S = 10.0
@@ -115,6 +116,44 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         prefill=window.latency("prefill", long_s),
         decode=window.latency("decode", long_s),
     )
+
+
+def prefix_use(sample: EngineSample, known: PrefixCache | None) -> PrefixUse | None:
+    """Return what caches spared a server of its prompts; `known` is how it says its cache is configured.
+
+    None where that is unknown. SGLang counts found tokens from the first one on: before, its hit rate is 0.
+    """
+    lanes, cache = sample.lanes, sample.prefix_cache
+    cache = known if cache is None or cache.on is None else cache
+    tokens = lane_sum(lanes, _SUMMED["prompt_tokens"])
+    if cache is None or cache.on is None or tokens is None:
+        return None
+    seen = [lane.ttft.count for lane in lanes if lane.ttft is not None]
+    if any(lane.per_finished_request for lane in lanes):
+        seen = [*_finished(lanes).values()]
+    none_found = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
+    found = lane_sum(lanes, lambda lane: _found_tokens(lane, none_found))
+    if not seen or found is None:
+        return None
+    asked = lane_sum(lanes, lambda lane: lane.prefix_cache_queries) if cache.on else None
+    lmcache = [lane.counts for lane in lanes if "lmcache_lookups" in lane.counts]
+    return PrefixUse(
+        cache,
+        sum(seen),
+        tokens,
+        tokens if asked is None else asked,
+        found,
+        merge([lane.request_tokens for lane in lanes if lane.request_tokens is not None]),
+        (sum(one["lmcache_lookups"] for one in lmcache), sum(one.get("lmcache_hits", 0.0) for one in lmcache))
+        if lmcache
+        else None,
+    )
+
+
+def _found_tokens(lane: LaneSample, otherwise: float | None) -> float | None:
+    own, shared = lane.prefix_cache_hits, lane.external_cache_hits
+    known = [lane.prompt_tokens_cached, None if own is None else own + (shared or 0.0), shared]
+    return max((one for one in known if one is not None), default=otherwise)
 
 
 def with_limits(view: BackendView, thresholds: StateThresholds) -> BackendView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparktop.analysis.abandoned import ForNobody, Orphans
+from sparktop.analysis.prefix_cache import PrefixCacheRule
 from sparktop.analysis.situation import Rule, Situation
 from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
 from sparktop.analysis.yardsticks import Yardsticks
@@ -20,6 +21,7 @@ RULES: tuple[Callable[[], Rule], ...] = (
     Orphans,
     StartMemoryRule,
     HeldMemoryRule,
+    PrefixCacheRule,
 )
 """Makes each rule anew for a store."""
 _LONGEST = 400

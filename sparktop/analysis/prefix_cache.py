@@ -1,0 +1,307 @@
+"""Whether the prefix cache of a server spares it anything, and what is known of why not.
+
+A prompt is found in the cache up to the last whole block that it shares with an earlier one. That nothing is
+found is a fact; whether anything could have been is known only where prompts grow turn by turn, or where no
+prompt can fill a block. Figures: vLLM's `KVCacheManager.get_computed_blocks` (hits are whole blocks) and
+`HybridKVCacheCoordinator` (of a hybrid model all groups of layers must agree); threads on vLLM 40696, 45238,
+48401, 51198, 53749.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from math import comb
+
+from msgspec import Struct
+
+from sparktop.analysis.situation import Situation
+from sparktop.model.engine import Histogram
+from sparktop.model.event import Severity
+from sparktop.model.finding import Finding, Sure
+from sparktop.model.snapshot import BackendView, PrefixUse
+
+KIND = "prefix-unused"
+LEAST_PROMPTS, LEAST_TOKENS = 12, 20_000
+"""Prompts and their tokens that a verdict needs."""
+SHORT_TOKENS = 512
+"""Prompts of fewer tokens on average are computed so fast that a cache hardly matters."""
+NEVER_PERCENT, HARDLY_PERCENT = 1.0, 10.0
+"""Less than the first share of the tokens found is nothing: the start that a chat template gives all prompts.
+Of prompts that grow turn by turn, less than the second is too little: three quarters could be found."""
+_WINDOW_S, _MOST_STEPS = 3600.0, 256
+_EVERY_S = 10.0
+_MOSTLY_PERCENT = 95.0
+"""Share of the prompts from which on "prompts are shorter than a block" holds."""
+_MOST_TURNS = 64
+_LAGS, _LONGEST_TURN, _GROWS = 4, 0.35, 0.5
+"""Conversations at once whose turns are recognised; most that a prompt grows by in a turn, as a share of it;
+least share of the prompts that grow."""
+_CHANCE = 1e-4
+"""Chance that as many prompts grow, rather than shrink, if their lengths have no order."""
+_EVEN = 0.02
+"""Relative standard deviation of lengths up to which all prompts are of one length, like a benchmark's."""
+_FULL_PERCENT = 90.0
+"""KV cache usage from which on a prefix is likely evicted before its next turn."""
+_TWICE = (
+    "send one prompt twice: if the second hits, the clients' first tokens change (a date, an id, cache_salt; "
+    "Claude Code: CLAUDE_CODE_ATTRIBUTION_HEADER=0); else it is the engine"
+)
+
+
+class PrefixCacheRule:
+    """Finds servers that compute prompts again which their prefix cache should have kept."""
+
+    def __init__(self) -> None:
+        """Start without servers."""
+        self._servers: dict[str, _Server] = {}
+
+    def look(self, now: Situation) -> Iterator[Finding]:
+        """Return what holds now, of each server that says whether its cache is on."""
+        for gone in self._servers.keys() - now.backends.keys():
+            del self._servers[gone]
+        for name, view in now.backends.items():
+            if view.prefix is not None:
+                yield from self._servers.setdefault(name, _Server()).look(now.at, view, view.prefix)
+
+
+class _Step(Struct, frozen=True):
+    """What was counted between two looks, at the end of which prompts had come."""
+
+    at: float
+    prompts: float
+    tokens: float
+    asked: float
+    cached: float
+    kv_percent: float | None
+    preempted: float
+
+
+class _Server:
+    """The prompts of one server since it was first seen, and what was found about them."""
+
+    def __init__(self) -> None:
+        self._last: BackendView | None = None
+        self._steps: deque[_Step] = deque(maxlen=_MOST_STEPS)
+        self._swept = False
+        """Whether a sweep of this program is among what the server has counted since its start."""
+        self._due = 0.0
+        self._found: tuple[Finding, ...] = ()
+
+    def look(self, at: float, view: BackendView, use: PrefixUse) -> tuple[Finding, ...]:
+        last, self._last = self._last, view
+        before = last.prefix if last is not None else None
+        if before is not None and (use.prompts < before.prompts or use.cache != before.cache):
+            self._steps.clear()  # the server restarted
+            self._swept, self._due, before = False, at, None
+        self._swept = self._swept or view.in_sweep
+        if view.in_sweep or (last is not None and last.in_sweep):
+            return self._found
+        if last is not None and before is not None and use.prompts > before.prompts:
+            self._steps.append(
+                _Step(
+                    at,
+                    use.prompts - before.prompts,
+                    use.prompt_tokens - before.prompt_tokens,
+                    use.asked_tokens - before.asked_tokens,
+                    use.cached_tokens - before.cached_tokens,
+                    view.kv_fullest_percent,
+                    (view.preemptions or 0.0) - (last.preemptions or 0.0),
+                )
+            )
+        if at >= self._due:
+            self._due = at + _EVERY_S
+            while self._steps and self._steps[0].at < at - _WINDOW_S:
+                self._steps.popleft()
+            self._found = tuple(self._judged(view, use))
+        return self._found
+
+    def _judged(self, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
+        if view.role == "decode" or not view.generation_tokens:  # an embedding server generates nothing
+            return
+        steps, whole = self._steps, not self._swept and _is_nothing(use.cached_tokens, use.asked_tokens)
+        counted = [(one.prompts, one.tokens, one.asked, one.cached) for one in steps]
+        if whole:
+            counted = [(use.prompts, use.prompt_tokens, use.asked_tokens, use.cached_tokens)]
+        total = [sum(one[place] for one in counted) for place in range(4)]
+        count, tokens, asked, cached = total
+        if count < LEAST_PROMPTS or asked < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
+            return
+        if not _is_nothing(cached, asked, HARDLY_PERCENT):
+            return
+        prompts = _Prompts(view, use, list(steps), total)
+        if not (prompts.grow or _is_nothing(cached, asked)):
+            return
+        yield prompts.finding(since="since its start" if whole else "while watched")
+        looked = use.lmcache_tokens
+        if whole and looked is not None and looked[0] >= LEAST_TOKENS and not looked[1]:
+            yield prompts.lmcache_finding(looked[0])
+
+
+def _is_nothing(cached: float, asked: float, percent: float = NEVER_PERCENT) -> bool:
+    return 100 * cached < percent * asked
+
+
+class _Prompts:
+    """Prompts of which nothing was found, and what can be said of the reason."""
+
+    def __init__(
+        self, view: BackendView, use: PrefixUse, steps: Sequence[_Step], total: Sequence[float]
+    ) -> None:
+        """Judge `steps` of a server; `total` is (prompts, their tokens, tokens looked up, found)."""
+        self._view, self._cache, self._steps = view, use.cache, steps
+        self._count, tokens, self._asked, self._cached = total
+        self._mean = tokens / self._count
+        self._singles = [one.tokens for one in self._steps if one.prompts == 1]
+        self._turns = turns(self._singles[-_MOST_TURNS:])
+        block = use.cache.block_tokens
+        # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
+        blocks = 1 if view.spec_accepted_per_draft is None else 2
+        self._needed = None if block is None else blocks * block
+        self._short = self._shorter_percent(use.lengths, self._needed)
+
+    def _shorter_percent(self, lengths: Histogram | None, needed: int | None) -> float | None:
+        """Return the least share of the prompts that are shorter than what can be found; None if unknown."""
+        singles, shares = self._singles, []
+        if needed is None:
+            return None
+        if len(singles) >= LEAST_PROMPTS:
+            shares.append(sum(one < needed for one in singles) / len(singles))
+        elif lengths is not None and lengths.count:
+            within = [
+                at for bound, at in zip(lengths.bounds, lengths.cumulative, strict=True) if bound < needed
+            ]
+            shares.append((within[-1] if within else 0.0) / lengths.count)
+        return 100.0 * shares[0] if shares else None
+
+    def finding(self, since: str) -> Finding:
+        view, cache, block = self._view, self._cache, self._cache.block_tokens
+        asked, cached = f"{self._asked:,.0f}", f"{self._cached:,.0f}"
+        looked_up = ("looked up", f"{asked} tokens of {self._count:,.0f} prompts {since}")
+        line = f"prefix cache never hits: 0 of {asked} prompt tokens"
+        if self._cached:
+            line = f"prefix cache hardly hits: {cached} of {asked} prompt tokens"
+        grows = self.grow
+        sure, severity = Sure.LIKELY, Severity.WARNING if grows else None
+        full = self._is_full
+        if not cache.on:
+            line = f"prefix cache is off: {asked} prompt tokens computed"
+            sure, severity, fix = Sure.KNOWN, Severity.INFO if grows else None, self._turned_on
+        elif block and view.max_model_len and block > view.max_model_len:
+            line += f", a block has {block:,}"
+            sure, fix = Sure.KNOWN, f"--max-model-len above {block:,}, or smaller blocks{self._smaller}"
+        elif self._short is not None and self._short >= _MOSTLY_PERCENT:
+            line += f", a block has {block:,}"
+            sure = Sure.KNOWN if self._needed == block else Sure.LIKELY
+            fix = f"only {self._needed:,} tokens or more can be found: smaller blocks{self._smaller}"
+        elif grows and full:
+            line += ": evicted"
+            fix = "more memory for the KV cache, or fewer conversations at once"
+        elif grows:
+            fix = _TWICE
+        else:
+            line = f"prefix cache: {cached} of {asked} prompt tokens found; whether they repeat is unknown"
+            sure, fix = Sure.UNKNOWN, f"if turns or system prompts repeat, {_TWICE}"
+        return Finding(
+            KIND,
+            view.name,
+            line,
+            fix=fix,
+            sure=sure,
+            severity=severity,
+            evidence=(looked_up, *self._evidence(full)),
+            values={
+                "asked_tokens": self._asked,
+                "found_tokens": self._cached,
+                "found_limit_percent": NEVER_PERCENT,
+                "prompts": self._count,
+                "prompt_tokens_mean": self._mean,
+                "block_tokens": None if block is None else float(block),
+                "window_s": _WINDOW_S,
+            },
+        )
+
+    @property
+    def grow(self) -> bool:
+        """Whether prompts grow turn by turn."""
+        return self._turns is not None
+
+    def lmcache_finding(self, asked: float) -> Finding:
+        return Finding(
+            KIND,
+            self._view.name,
+            f"LMCache never hits: 0 of {asked:,.0f} prompt tokens",
+            fix="chunk_size below the shared beginning; one PYTHONHASHSEED and model name on all its servers",
+            sure=Sure.LIKELY if self._turns is not None else Sure.UNKNOWN,
+            key="lmcache",
+            values={"asked_tokens": asked, "found_tokens": 0.0},
+        )
+
+    def _evidence(self, full: str) -> Iterator[tuple[str, str]]:
+        block, states = self._cache.block_tokens, self._cache.states
+        if block is not None:
+            short = "" if not self._short else f", {self._short:.0f} % cannot fill it"
+            twice = "; with a draft head two are needed" if self._needed != block else ""
+            yield "block", f"{block:,} tokens; prompts have {self._mean:,.0f} on average{short}{twice}"
+        if states is not None:
+            yield "hybrid model", f"mamba cache mode {states}: hits only where a state was kept"
+        if self._turns is not None:
+            grown, of = self._turns
+            yield "turns", f"{grown} of {of} prompts continue an earlier one (by their lengths, not texts)"
+        elif self._is_even:
+            yield "lengths", "all prompts have one length, like a benchmark's"
+        else:
+            yield "turns", "not seen: lengths of single prompts do not grow, or several come within a second"
+        if full:
+            yield "KV cache", full
+        idle = self._view.counter_figures.get("kv_block_idle_s")
+        if idle is not None:
+            yield "evicted blocks", f"unused for {idle:,.0f} s before"
+
+    @property
+    def _is_full(self) -> str:
+        """Return what shows that prefixes are evicted, in words; "" where nothing does."""
+        peak = max((one.kv_percent for one in self._steps if one.kv_percent is not None), default=0.0)
+        preempted = sum(max(0.0, one.preempted) for one in self._steps)
+        if peak < _FULL_PERCENT and not preempted:
+            return ""
+        return f"up to {peak:.0f} % used, {preempted:,.0f} preemptions"
+
+    @property
+    def _is_even(self) -> bool:
+        """Return whether all prompts have one length: the spread of single ones from means of several."""
+        if len(self._steps) < LEAST_PROMPTS:
+            return False
+        count = sum(one.prompts for one in self._steps)
+        mean = sum(one.tokens for one in self._steps) / count
+        squares = sum(one.prompts * (one.tokens / one.prompts - mean) ** 2 for one in self._steps)
+        return squares / (len(self._steps) - 1) <= (_EVEN * mean) ** 2
+
+    @property
+    def _smaller(self) -> str:
+        states = self._cache.states
+        return " (--mamba-ssm-cache-dtype bfloat16, if it is float32)" if states else " (--block-size 16)"
+
+    @property
+    def _turned_on(self) -> str | None:
+        if self._view.engine == "sglang":
+            return "if turns or system prompts repeat: start it without --disable-radix-cache"
+        compare = ", then compare answers: new for hybrid models" if self._cache.states is not None else ""
+        return f"if turns or system prompts repeat: --enable-prefix-caching{compare}"
+
+
+def turns(lengths: Sequence[float]) -> tuple[int, int] | None:
+    """Return (prompts that continue an earlier one, prompts compared); None where none are recognised.
+
+    Of conversations whose turns alternate, a prompt is a little longer than the one `lag` before it. If the
+    lengths had no order, as many would be a little shorter: a sign test tells these cases apart.
+    """
+    for lag in range(1, _LAGS + 1):
+        pairs = [(lengths[index - lag], lengths[index]) for index in range(lag, len(lengths))]
+        grown = sum(before < after <= (1 + _LONGEST_TURN) * before for before, after in pairs)
+        shrunk = sum(after < before <= (1 + _LONGEST_TURN) * after for before, after in pairs)
+        moved = grown + shrunk
+        chance = sum(comb(moved, more) for more in range(grown, moved + 1)) / 2**moved
+        if chance <= _CHANCE and grown >= _GROWS * len(pairs):
+            return grown, len(pairs)
+    return None
