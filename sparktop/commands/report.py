@@ -47,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", dest="end", metavar="TIME", help="of a recording; default: its end")
     parser.add_argument(
+        "--at",
+        metavar="TIME",
+        help="of a recording: one page on what happened then: all changes from 5 min before to 5 min after "
+        "(or in --from to --to), and the figures of the minute before against the minute after",
+    )
+    parser.add_argument(
         "--target", metavar="NAME", help="this target of each sweep alone: llama-benchy holds one"
     )
     parser.add_argument(
@@ -92,8 +98,8 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     first, *others = sources
     if is_recording(Path(first)):
         return _of_recording([Path(source) for source in sources], form, arguments)
-    if arguments.start is not None or arguments.end is not None:
-        raise UsageError(f"{clean(first, 200)}: --from and --to are for recordings")
+    if any(one is not None for one in (arguments.start, arguments.end, arguments.at)):
+        raise UsageError(f"{clean(first, 200)}: --from and --to are for recordings, as is --at")
     from sparktop.sweep.compare.imports.files import choose, is_sweep
     from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 
@@ -177,7 +183,7 @@ def _of_recording(paths: list[Path], form: str, arguments: argparse.Namespace) -
         UsageError: a file, a time or an option does not fit.
     """
     from sparktop.commands.dump import span_of  # late: as above
-    from sparktop.moments.moment import read_moment
+    from sparktop.moments.moment import read_moment, span_around
     from sparktop.moments.report import FORMATS as MOMENT_FORMATS
     from sparktop.moments.report import moment_report
     from sparktop.recording.player import Recording
@@ -191,6 +197,8 @@ def _of_recording(paths: list[Path], form: str, arguments: argparse.Namespace) -
     recording = Recording(paths)
     try:
         span = span_of(recording, arguments.start, arguments.end)
+        at = span_of(recording, arguments.at, None).start
+        span = span if at is None else span_around(at, span)
         source = "" if arguments.anonymous else ", ".join(path.name for path in paths)
         moment = read_moment(recording, span, source=source, on_progress=_tell_on_terminal)
         ends = (recording.frames[0], recording.frames[-1])
@@ -199,7 +207,7 @@ def _of_recording(paths: list[Path], form: str, arguments: argparse.Namespace) -
         raise UsageError(f"{clean(paths[0], 300)}: times beyond those of a calendar") from None
     finally:
         recording.close()
-    return moment_report(moment, form, privacy, targets)
+    return moment_report(moment, form, privacy, targets, at)
 
 
 def _tell_on_terminal(line: str) -> None:

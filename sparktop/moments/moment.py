@@ -23,7 +23,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Severity
 from sparktop.model.figures import Figure, Of, Where, figures
 from sparktop.model.series import Series
-from sparktop.model.snapshot import Snapshot, SpeedState
+from sparktop.model.snapshot import BackendView, LimitKind, NodeView, Snapshot, SpeedState
 from sparktop.model.text import clean
 from sparktop.recording.frames import Kind, Record, RecordError
 from sparktop.recording.past import Past, Picture
@@ -61,6 +61,32 @@ class Spell(Struct, frozen=True):
     def seconds(self) -> float:
         """Seconds for which the verdict held."""
         return (self.end - self.start).total_seconds()
+
+
+class FactChange(Struct, frozen=True):
+    """A state, limit, version or finding that differs between two snapshots beside one another."""
+
+    at: datetime
+    """Of the later one."""
+    subject: str
+    what: str
+    """Such as "state", "limited by", "model", "driver" or "finding"."""
+    before: str | None
+    """None for a finding that appeared."""
+    after: str | None
+    """None for a finding that is gone."""
+    of_machine: bool = False
+
+    @property
+    def words(self) -> str:
+        """The change as text: "state: busy → queueing", "finding: …", "no longer: …"."""
+        if self.before is None:
+            return f"{self.what}: {self.after}"
+        return (
+            f"no longer: {self.before}"
+            if self.after is None
+            else f"{self.what}: {self.before} → {self.after}"
+        )
 
 
 class SweepSpan(Struct, frozen=True):
@@ -109,6 +135,8 @@ class Moment(Struct, frozen=True):
     states: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Share of the replayed time (0 to 1) in each state, by backend."""
     events: tuple[Event, ...] = ()
+    changes: tuple[FactChange, ...] = ()
+    """Changes where every snapshot was replayed, in the order of time."""
     marks: tuple[tuple[datetime, str], ...] = ()
     sweeps: tuple[SweepSpan, ...] = ()
     readings: Readings = Readings()
@@ -162,6 +190,9 @@ class Collector:
         self._states: dict[str, Counter[str]] = {}
         self._events: list[Event] = []
         self._speeds: dict[str, tuple[str, datetime]] = {}
+        self._changes: list[FactChange] = []
+        self._facts: dict[_FactKey, str] | None = None
+        """What was so at the snapshot before; None before the first of a part."""
         self._last: Snapshot | None = None
         self._taken: Snapshot | None = None
 
@@ -184,6 +215,7 @@ class Collector:
         self._flush()
         self._last = self._taken = None
         self._from = start
+        self._facts = None
         self._speeds.clear()
 
     def add(self, snapshot: Snapshot) -> None:
@@ -193,6 +225,7 @@ class Collector:
         if self._taken is None or snapshot.at - self._taken.at >= TAKEN_S or snapshot.at < self._taken.at:
             self._take(snapshot)
         self._last = snapshot
+        self._compare(snapshot)
         self._merge_events(snapshot.events)
         for one in snapshot.balance:
             since = one.since or snapshot.taken_at
@@ -208,6 +241,21 @@ class Collector:
                 self._speeds[node.name] = (node.speed.word, since)
             key = (node.name, node.speed.word, since)
             self._spells[key] = Spell(*key, snapshot.taken_at, speed=node.speed)
+
+    def _compare(self, snapshot: Snapshot) -> None:
+        """Note what differs from the snapshot before; what is unknown is neither a change nor forgotten."""
+        before, known = self._facts, dict(_facts_of(snapshot))
+        answering = {(False, one.name) for one in snapshot.backends if one.ok}
+        answering |= {(True, one.name) for one in snapshot.nodes if one.ok}
+        kept = {} if before is None else before
+        gone = [key for key in kept if key[2] == FINDING and key not in known and key[:2] in answering]
+        for key in (*known, *gone) if before is not None else ():
+            old, new = kept.get(key), known.get(key)
+            if key[2] == FINDING and (old is None) is (new is None):
+                continue  # its figures change all the time
+            if old != new and (old is not None or key[2] == FINDING):
+                self._changes.append(FactChange(snapshot.taken_at, key[1], key[2], old, new, key[0]))
+        self._facts = {key: one for key, one in {**kept, **known}.items() if key not in gone}
 
     def _hold(
         self, group: str, word: str, since: datetime, until: datetime, balance: Balance | None = None
@@ -294,6 +342,7 @@ class Collector:
             tuple(sorted(self._ended_spells(), key=lambda one: (one.start, one.subject))),
             {name: _shares(counts) for name, counts in self._states.items()},
             tuple(one for one in events if one.subject != MARK),
+            tuple(one for one in self._changes if self._start <= one.at <= self._end),
             tuple(sorted(known)),
             tuple(sweeps),
             replace(readings, gaps=tuple(self._gaps(self._last))),
@@ -325,6 +374,34 @@ class Collector:
                 yield datetime.fromtimestamp(before, UTC), datetime.fromtimestamp(after, UTC)
 
 
+FINDING = "finding"
+_FactKey = tuple[bool, str, str, str]
+"""(Whether it is about a machine, name, what, kind of a finding)."""
+_SERVER_FACTS = ("engine", "version", "model")
+_MACHINE_FACTS = ("os", "driver", "product")
+_SETUP_FACTS = ("bios", "gpu_firmware", "kho")
+
+
+def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
+    """Yield what a report says changes of: states, limits, identities and findings, where they are known."""
+    for server in snapshot.backends:
+        limit = server.limited_by
+        facts = {"state": server.state.value, **{name: getattr(server, name) for name in _SERVER_FACTS}}
+        if limit is not None and limit.kind is not LimitKind.UNKNOWN:
+            facts["limited by"] = limit.kind.value
+        yield from (((False, server.name, name, ""), fact) for name, fact in facts.items() if fact)
+    for node in snapshot.nodes:
+        facts = {name: getattr(node.identity, name) for name in _MACHINE_FACTS}
+        facts |= {name.replace("_", " "): getattr(node.identity.setup, name, None) for name in _SETUP_FACTS}
+        yield from (((True, node.name, name, ""), fact) for name, fact in facts.items() if fact)
+    for router in snapshot.routers:
+        facts = {"version": router.version, "strategy": router.strategy}
+        yield from (((False, router.name, name, ""), fact) for name, fact in facts.items() if fact)
+    views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
+    for one in (found for view in views for found in view.findings):
+        yield (one.of_machine, one.subject, FINDING, f"{one.kind}/{one.key}"), one.line
+
+
 def _is_known(mark: tuple[datetime, str], known: Iterable[tuple[datetime, str]]) -> bool:
     """Return whether a mark's event belongs to one of the marks `known`."""
     return any(word == mark[1] and abs((at - mark[0]).total_seconds()) < 60 for at, word in known)  # noqa: PLR2004 - typed meanwhile
@@ -345,6 +422,8 @@ STEP_S = 5.0
 """Seconds between two snapshots: verdicts are judged as often."""
 AROUND_S = 60.0
 """Of a long range, the time before and after an event that is replayed, too."""
+NEAR_S = 300.0
+"""Seconds before and after a moment that a page on it covers."""
 _EVENT_WARM_UP_S = 300.0
 MOST_PARTS = 12
 """Most parts of a long range that are replayed around events; each takes some seconds."""
@@ -353,6 +432,18 @@ MOST_PARTS = 12
 def default_start(end: datetime) -> datetime:
     """Return the start of the range that ends at `end`, where only its end is known."""
     return end - timedelta(seconds=SHORT_S)
+
+
+def span_around(at: datetime, span: Span) -> Span:
+    """Return the span of a page on the minute that begins at `at`: `span`, and `NEAR_S` on its open sides.
+
+    Raises:
+        UsageError: that minute is not in `span`.
+    """
+    if not span.holds(at):
+        raise UsageError(f"--at {time_words(at)} is not in --from to --to")
+    near = timedelta(seconds=NEAR_S)
+    return Span(span.start or at - near, span.end or at + near)
 
 
 def read_moment(

@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from statistics import fmean, median
+from math import isfinite
+from statistics import median
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendState, NodeView
 from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
+from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot
 from sparktop.moments.moment import (
     ALL,
     AROUND_S,
@@ -39,6 +41,7 @@ from sparktop.moments.moment import (
     MINUTE_PLOTS,
     NODE,
     PLOTS,
+    FactChange,
     Moment,
     PlotOf,
     SeriesKey,
@@ -49,7 +52,7 @@ from sparktop.moments.moment import (
 from sparktop.panels.group.panel import limit_text, value_text
 from sparktop.report import cell, tables
 from sparktop.report.cell import time_of
-from sparktop.report.document.document import Grid, Section, grid_of, plain, to_markdown, to_page
+from sparktop.report.document.document import Grid, Outside, Section, grid_of, plain, to_markdown, to_page
 from sparktop.report.document.drawing import sheet
 from sparktop.report.document.time_plot import (
     MOST_LINES,
@@ -80,10 +83,12 @@ def moment_report(
     form: str,
     privacy: Privacy | None = None,
     targets: Iterable[Target] = (),
+    at: datetime | None = None,
 ) -> str:
     """Return the report on a time span, whose data is `moment`, in the format `form`, one of `FORMATS`.
 
-    `privacy` decides what the report may show; by default no addresses. `targets` are what was watched.
+    With `at`, Markdown and HTML are one page on the minute that begins then. `privacy` decides what the
+    report may show; by default no addresses. `targets` are what was watched.
 
     Raises:
         UsageError: there is nothing to draw.
@@ -95,9 +100,9 @@ def moment_report(
     if form == "json":
         return json.dumps(to_json(moment), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     if form == "md":
-        return to_markdown(f"{TITLE} (simulated)" if simulated else TITLE, sections(moment, form))
+        return to_markdown(f"{TITLE} (simulated)" if simulated else TITLE, sections(moment, form, at))
     if form == "html":
-        return to_page(TITLE, span_words(moment), sections(moment, form), simulated=simulated)
+        return to_page(TITLE, span_words(moment), sections(moment, form, at), simulated=simulated)
     drawings = [time_drawing(plot) for plot in time_plots(moment)]
     if not drawings:
         raise UsageError("--format svg: nothing was measured, there is nothing to draw")
@@ -177,6 +182,10 @@ def _happened(moment: Moment) -> dict[str, object]:
         "alerts": [_said(one, "since") for one in moment.shown.alerts],
         "verdicts": [_spell(one) for one in moment.spells],
         "events": [_said(one, "at") for one in moment.events],
+        "changes": [
+            {name: getattr(one, name) for name in ("at", "subject", "what", "before", "after")}
+            for one in moment.changes
+        ],
         "marks": [{"at": json_time(at), "word": word} for at, word in moment.marks],
         "sweeps": [
             {"from": json_time(one.start), "to": one.end and json_time(one.end), "what": one.words}
@@ -223,8 +232,9 @@ def _spell(spell: Spell) -> dict[str, object]:
 
 
 _LONG = 400
-_MOST_EVENTS, _MOST_GAPS, _MOST_AROUND = 30, 5, 12
-"""Rows in Markdown; a page has all events."""
+_MOST_GAPS = 5
+_MOST_ON_PAGE = 1000
+"""Lines on what happened, on a page that a browser scrolls."""
 _FEW = 8
 """With more servers or machines than this, Markdown has no table of their figures: forum posts are short."""
 _LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others."
@@ -235,8 +245,16 @@ _DEFINITIONS = (
 _BALANCE_DEFINITION = "Verdicts on balance cover the time window before them; see each rule's tests."
 
 
-def sections(moment: Moment, form: str) -> list[Section]:
-    """Return the sections of a report on a time span in the format `form`, "md" or "html"."""
+def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Section]:
+    """Return the sections of a report on a time span in the format `form`, "md" or "html".
+
+    With `at`, they are one page on the minute that begins then.
+    """
+    if at is not None:
+        parts = [*around_sections(moment, at), _alerts(moment)]
+        parts += _drawn(moment, time_plots(moment)) if form == "html" else []
+        parts.append(Section(paragraphs=(_about(moment), *_missing(moment))))
+        return [one for one in parts if one != Section(one.title)]
     on_page = form == "html"
     width = None if on_page else WIDTH
     plots = time_plots(moment)
@@ -252,8 +270,9 @@ def sections(moment: Moment, form: str) -> list[Section]:
         *_tables(
             width, *(table for kind in (BACKEND, NODE) for table in _figures(moment, kind, on_page=on_page))
         ),
-        *_tables(width, _states(moment), _around(moment, None if on_page else _MOST_AROUND)),
-        _events(moment, None if on_page else _MOST_EVENTS),
+        *_tables(width, _states(moment)),
+        _around(moment, pivot(moment)),
+        _events(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
         Section("Marks", items=tuple(f"{_time(moment, at)} {plain(word)}" for at, word in moment.marks)),
         Section("Sweeps", items=tuple(_sweeps(moment))),
         *(tests if on_page else ()),
@@ -413,43 +432,6 @@ def _percent(share: float) -> str:
     return cell.percent(100 * share)
 
 
-def _around(moment: Moment, most: int | None) -> Table:
-    """Return a table of the metrics in the minute before and after each warning and critical event.
-
-    Only the newest `most` events with known values are included; None means all.
-    """
-    columns = (
-        Column("Time"),
-        Column("About", Kind.NAME),
-        *(Column(title) for title in ("tok/s before", "after", "Most waiting", "Least headroom")),
-    )
-    events = [one for one in moment.events if one.severity is not Severity.INFO]
-    rows = [(_time(moment, one.at), cell.name(one.subject), *_around_cells(moment, one)) for one in events]
-    known = [row for row in rows if any(text != UNKNOWN for text in row[2:])]
-    return Table("The minute before and after", columns, tuple(known[-(most or len(known)) :]))
-
-
-def _around_cells(moment: Moment, event: Event) -> Iterator[str]:
-    apart = timedelta(seconds=AROUND_S)
-    before, after = (event.at - apart, event.at), (event.at, event.at + apart)
-    for span in (before, after):
-        means = [one for one in _each(moment, "generation_tps", *span) if one is not None]
-        yield cell.rate(sum(fmean(one) for one in means) if means else None)
-    around = (before[0], after[1])
-    waiting = [max(values) for values in _each(moment, "waiting", *around)]
-    yield cell.count(sum(waiting) if waiting else None)
-    headroom = [min(values) for values in _each(moment, "headroom_gib", *around)]
-    yield f"{min(headroom):.1f} GiB" if headroom else UNKNOWN
-
-
-def _each(moment: Moment, field: str, start: datetime, end: datetime) -> list[list[float]]:
-    """Return the known values of a metric in a span, a list for each server or machine that has any."""
-    figure = next(one for one in FIGURES if one.name == field)
-    found = (moment.between(figure, name, start, end) for name in _names(moment, figure.of))
-    known = ([value for _, value in values if value is not None] for values in found)
-    return [values for values in known if values]
-
-
 def _alerts(moment: Moment) -> Section:
     items = (
         f"**{one.severity}** since {_time(moment, one.since)}, {code(one.subject)}: "
@@ -459,19 +441,53 @@ def _alerts(moment: Moment) -> Section:
     return Section("Alerts at the end", items=tuple(items))
 
 
-def _events(moment: Moment, most: int | None) -> Section:
-    """Return a section with the newest `most` events (None: all), oldest first."""
-    newest = moment.events[-(most or len(moment.events)) :] if moment.events else ()
-    left_out = f", the last {len(newest)} of {len(moment.events)}" if len(newest) < len(moment.events) else ""
+def _events(moment: Moment, most: int) -> Section:
+    """Return a section with what happened, oldest first, in at most `most` lines of its own."""
+    found, rest = happened(moment, most)
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
-    return Section(
-        f"Events{left_out}",
-        items=tuple(
-            f"{_time(moment, one.at)} {strong.get(one.severity, '')}{code(one.subject)}: "
-            f"{plain(clean(one.message, _LONG))}"
-            for one in newest
-        ),
+    times = ((one, _time(moment, one.at), _time(moment, one.until or one.at)) for one in found)
+    items = (
+        f"{at}{f' to {until}' if until != at else ''} "
+        f"{strong.get(one.severity, '')}{code(one.subject)}: {plain(clean(one.words, _LONG))}"
+        for one, at, until in times
     )
+    return Section("What happened", (plain(rest),) if rest else (), items=tuple(items))
+
+
+def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
+    """Yield what changed most in the minute that begins at `at`, figures before and after, and the list."""
+    when = pivot(moment, at) or at
+    most = next(iter(compared(moment, when).moved), None)
+    apart = timedelta(seconds=AROUND_S)
+    near = [one for one in happened(moment)[0] if when - apart <= one.at <= when + apart]
+    first = min(
+        near, key=lambda one: (-one.severity.rank, abs((one.at - when).total_seconds())), default=None
+    )
+    words = [] if first is None else [f"{code(first.subject)}: {plain(clean(first.words, _LONG))}"]
+    if most is not None:
+        step = f"{most.title} of {code(most.subject)} {most.before} → {most.after} ({_signed(most.share)})"
+        words.append(step if isfinite(most.share) else f"{code(most.subject)} is {_signed(most.share)}")
+    yield Section(paragraphs=(f"**{_time(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
+    yield _around(moment, when)
+    yield _events(moment, PAGE_LINES)
+
+
+def _around(moment: Moment, when: datetime | None) -> Section:
+    """Return a table of the figures that moved from the minute before `when` to the minute after it."""
+    if when is None:
+        return Section()
+    found, title = compared(moment, when), f"The minute before and after {_time(moment, when)}"
+    if not found.moved:
+        return Section(title, (found.too_short or "No figure moved by more than its scatter.",))
+    rows = tuple(
+        (one.title, Outside(one.subject), one.before, one.after, _signed(one.share)) for one in found.moved
+    )
+    columns = ("Figure", "Of", "Before", "After", "Change")
+    return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH))
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.0f} %" if isfinite(share) else "gone" if share < 0 else "new"
 
 
 def _time(moment: Moment, time: datetime) -> str:
@@ -921,12 +937,16 @@ def _copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - an
         parts |= {"addresses": (), "hostname": None, "boot_id": None}
     if isinstance(value, NodeView):
         parts["name"] = clean(privacy.machine(value.name))
-    if isinstance(value, Alert | Event | Spell) and _is_of_node(value):
+    if isinstance(value, FactChange) and value.what in _VERSIONS:
+        parts |= {name: clean(getattr(value, name), _LONGEST) for name in ("before", "after")}
+    if isinstance(value, Alert | Event | Spell | FactChange) and _is_of_node(value):
         parts["subject"] = clean(privacy.machine(value.subject))
     return replace(value, **parts)
 
 
-def _is_of_node(value: Alert | Event | Spell) -> bool:
+def _is_of_node(value: Alert | Event | Spell | FactChange) -> bool:
+    if isinstance(value, FactChange):
+        return value.of_machine
     if isinstance(value, Spell):
         return value.speed is not None
     about = value.id if isinstance(value, Alert) else value.about

@@ -1,0 +1,301 @@
+"""What happened in a span of time, in one list that fits a page, and which figures moved at one moment.
+
+What has one cause has one line: the beginning and the end of a condition, a condition that comes and goes,
+and the same at several servers at about the same time. Of more than fit, those of least weight are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from math import inf, sqrt
+from operator import attrgetter
+from statistics import fmean, stdev
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sparktop.model.balance import BalanceWord
+from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.text import names_in_words
+from sparktop.moments.moment import (
+    AROUND_S,
+    BACKEND,
+    FIGURES,
+    NODE,
+    FactChange,
+    Moment,
+    Spell,
+    figure_text,
+)
+from sparktop.store.event_log import FOLDED_FROM, condition_label
+
+PAGE_LINES = 30
+"""Lines of a page."""
+LEAST_SIDE_S = 20.0
+"""Seconds that must be known before and after a moment to compare them."""
+_TOGETHER_S = 15.0
+"""The same within so many seconds at several servers has one cause."""
+_SAID_S = 10.0
+"""A change within so many seconds of an event on the same is that event."""
+_MOST_NAMES, _MOST_LABELS, _MOST_MOVED = 3, 6, 12
+_LEAST_SHARE = 0.1
+"""Smallest change of a mean, relative to the larger one, that is one."""
+_ERRORS = 3.0
+"""A change must exceed so many standard errors of the two means."""
+_STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
+"""Kinds of events that say what a server's state became."""
+_QUIET = frozenset({"unknown", "idle", "normal"})
+
+
+class Line(Struct, frozen=True):
+    """Something that happened, perhaps several times, to one or several servers or machines."""
+
+    at: datetime
+    subjects: tuple[str, ...]
+    words: str
+    label: str
+    """What it is, without its figures: lines that have no room are counted by it."""
+    severity: Severity = Severity.INFO
+    until: datetime | None = None
+    """When it was over, or happened last; None where it is a moment, or not over in the span."""
+    count: int = 1
+    """Events and changes that the line stands for."""
+    about: str | None = None
+    phase: Phase | None = None
+
+    @property
+    def subject(self) -> str:
+        """The names of the first servers or machines, and how many more there are."""
+        more = len(self.subjects) - _MOST_NAMES
+        shown = self.subjects if more <= 0 else (*self.subjects[:_MOST_NAMES], f"{more} more")
+        return names_in_words(list(shown))
+
+
+class Moved(Struct, frozen=True):
+    """A figure whose mean differs before and after a moment, by more than its scatter."""
+
+    title: str
+    subject: str
+    before: str
+    after: str
+    share: float
+    """Difference / the larger of both means, with its sign; infinite for figures known on one side only."""
+
+
+class Compared(Struct, frozen=True):
+    """The minute before a moment against the minute after it."""
+
+    at: datetime
+    known_s: tuple[float, float]
+    """Seconds with readings before and after, at most `AROUND_S` each."""
+    moved: tuple[Moved, ...] = ()
+    """Those that moved most first."""
+
+    @property
+    def too_short(self) -> str:
+        """Why nothing is compared, as a sentence; "" if the two sides were compared."""
+        if min(self.known_s) >= LEAST_SIDE_S:
+            return ""
+        before, after = (f"{seconds:.0f} s" for seconds in self.known_s)
+        return (
+            f"Too short to compare before and after: {before} are known before {self.at:%H:%M:%S} UTC and "
+            f"{after} after it, and {LEAST_SIDE_S:.0f} s each are needed."
+        )
+
+
+def happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
+    """Return (what happened in a span, in order of time, at most `most` lines; what had no room, or "")."""
+    lines = _of_subjects(_of_conditions(_facts(moment)))
+    weighed = sorted(lines, key=lambda one: (-one.severity.rank, one.at))
+    kept, others = weighed[:most], weighed[most:]
+    rest = ""
+    if others:
+        labels = Counter[str]()
+        for one in others:
+            labels[one.label] += one.count
+        named = [f"{count} × {label}" for label, count in labels.most_common(_MOST_LABELS)]
+        more = sum(labels.values()) - sum(count for _, count in labels.most_common(_MOST_LABELS))
+        named += [f"{more} others"] if more else []
+        rest = f"Without a line of their own, since they weigh less: {', '.join(named)}."
+    return tuple(sorted(kept, key=lambda one: (one.at, -one.severity.rank))), rest
+
+
+def pivot(moment: Moment, at: datetime | None = None) -> datetime | None:
+    """Return the moment of the weightiest event of the minute that begins at `at`, or of the span if None.
+
+    Of equal ones it is the first. Without an event return `at`.
+    """
+    end = moment.end if at is None else at + timedelta(minutes=1)
+    found = [
+        one for one in moment.events if one.phase is not Phase.END and (at or moment.start) <= one.at < end
+    ]
+    first = min(found, key=lambda one: (-one.severity.rank, one.at), default=None)
+    return at if first is None else first.at
+
+
+def compared(moment: Moment, at: datetime) -> Compared:
+    """Return which figures differ in the minute before and the minute after `at`."""
+    apart = timedelta(seconds=AROUND_S)
+    sides = (
+        (max(moment.start, at - apart), at - timedelta(microseconds=1)),
+        (at, min(moment.end, at + apart)),
+    )
+    known_s = [max(0.0, (end - start).total_seconds()) for start, end in sides]
+    moved: list[Moved] = []
+    times: list[list[float]] = [[], []]
+    for of, name in dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE}):
+        counts = [0, 0]
+        for figure in (one for one in FIGURES if one.of == of):
+            known = [moment.between(figure, name, *side) for side in sides]
+            for number, points in enumerate(known):
+                times[number] += [stamp for stamp, _ in points]
+                counts[number] += sum(value is not None for _, value in points)
+            before, after = ([value for _, value in points if value is not None] for points in known)
+            if (share := _share(before, after)) is not None:
+                texts = (figure_text(figure, fmean(one)) for one in (before, after))
+                moved.append(Moved(figure.title, name, next(texts), next(texts), share))
+        if counts[0] and not counts[1]:
+            moved.append(Moved("All figures", name, "known", "unknown", -inf))
+        elif counts[1] and not counts[0]:
+            moved.append(Moved("All figures", name, "unknown", "known", inf))
+    known_s = [
+        min(seconds, max(abs(at.timestamp() - stamp) for stamp in stamps) if stamps else 0.0)
+        for seconds, stamps in zip(known_s, times, strict=True)
+    ]
+    found = Compared(at, (known_s[0], known_s[1]))
+    moved.sort(key=lambda one: -abs(one.share))
+    return found if found.too_short else replace(found, moved=tuple(moved[:_MOST_MOVED]))
+
+
+def _share(before: Sequence[float], after: Sequence[float]) -> float | None:
+    """Return by which share of the larger mean two samples differ; None if that may be scatter."""
+    if min(len(before), len(after)) < FOLDED_FROM:
+        return None
+    first, second = fmean(before), fmean(after)
+    largest = max(abs(first), abs(second))
+    error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
+    difference = second - first
+    return difference / largest if abs(difference) > max(_LEAST_SHARE * largest, _ERRORS * error) else None
+
+
+def _facts(moment: Moment) -> list[Line]:
+    """Return everything that happened in a span, a line each, in order of time."""
+    found = [_of_event(one) for one in moment.events]
+    said: dict[tuple[str, str | None], list[datetime]] = {}
+    for event in moment.events:
+        said.setdefault((event.subject, event.kind), []).append(event.at)
+
+    def is_said(at: datetime, subject: str, *kinds: str) -> bool:
+        times = (time for kind in kinds for time in said.get((subject, kind), ()))
+        return any(abs((time - at).total_seconds()) <= _SAID_S for time in times)
+
+    for change in moment.changes:
+        kinds = _STATE_KINDS if change.what == "state" else (change.what,)
+        found += [] if is_said(change.at, change.subject, *kinds) else [_of_change(change)]
+    for spell in moment.spells:
+        kinds = (spell.word.replace(" ", "-"),)
+        if (
+            spell.start > moment.start
+            and _is_shown(spell)
+            and not is_said(spell.start, spell.subject, *kinds)
+        ):
+            until = spell.end if spell.end < moment.end else None
+            found.append(
+                Line(spell.start, (spell.subject,), f"verdict: {spell.word}", "verdict", until=until)
+            )
+    found += [Line(at, ("mark",), word or "mark", "mark") for at, word in moment.marks]
+    found += [Line(one.start, ("sweep",), one.words, "sweep", until=one.end) for one in moment.sweeps]
+    found += [
+        Line(start, ("recording",), "no readings", "no readings", Severity.WARNING, end)
+        for start, end in moment.readings.gaps
+    ]
+    return sorted(found, key=attrgetter("at"))
+
+
+def _is_shown(spell: Spell) -> bool:
+    return spell.word not in _QUIET and spell.word != BalanceWord.UNKNOWN.value
+
+
+def _of_event(one: Event) -> Line:
+    label = one.message if one.about is None else condition_label(one.about)
+    return Line(
+        one.at,
+        (one.subject,),
+        one.message,
+        label,
+        one.severity,
+        about=one.about,
+        phase=one.phase,
+        count=one.count,
+    )
+
+
+def _of_change(one: FactChange) -> Line:
+    return Line(one.at, (one.subject,), one.words, f"{one.what} changed", about=f"{one.subject}:{one.what}")
+
+
+def _of_conditions(lines: Sequence[Line]) -> list[Line]:
+    """Join the beginning and the end of each condition; one that came and went has a single line."""
+    found: list[Line] = []
+    by_about: dict[str, list[Line]] = {}
+    for one in lines:
+        if one.about is None:
+            found.append(one)
+            continue
+        own = by_about.setdefault(one.about, [])
+        if own and one.phase in {Phase.WORSE, Phase.END} and own[-1].phase is not Phase.END:
+            own[-1] = _joined(own[-1], one)
+        else:
+            own.append(one)
+    for own in by_about.values():
+        if len(own) < FOLDED_FROM:
+            found += own
+            continue
+        newest, worst = own[-1], max(own, key=lambda one: one.severity.rank).severity
+        found.append(
+            replace(
+                own[0],
+                words=f"{len(own)} times {newest.label}, last: {newest.words}",
+                until=newest.until or newest.at,
+                severity=worst,
+                count=sum(one.count for one in own),
+                about=None,
+            )
+        )
+    return sorted(found, key=attrgetter("at"))
+
+
+def _joined(first: Line, then: Line) -> Line:
+    """Return one line of a condition and what became of it."""
+    return replace(
+        first,
+        words=f"{first.words}; {then.words}",
+        severity=max(first.severity, then.severity, key=lambda one: one.rank),
+        until=then.at if then.phase is Phase.END else first.until,
+        phase=then.phase,
+        count=first.count + then.count,
+    )
+
+
+def _of_subjects(lines: Iterable[Line]) -> list[Line]:
+    """Join what happened to several servers or machines within `_TOGETHER_S`."""
+    found: list[Line] = []
+    newest: dict[tuple[str, Severity], int] = {}
+    """Place in `found` of the newest line of each kind."""
+    for one in lines:
+        key = (one.label, one.severity)
+        first = found[newest[key]] if key in newest else one
+        near = (one.at - first.at).total_seconds() <= _TOGETHER_S
+        if first is one or one.about is None or not near or one.subjects[0] in first.subjects:
+            newest[key] = len(found)
+            found.append(one)
+            continue
+        found[newest[key]] = replace(
+            first,
+            subjects=first.subjects + one.subjects,
+            count=first.count + one.count,
+            until=max(first.until, one.until) if first.until and one.until else None,
+        )
+    return found

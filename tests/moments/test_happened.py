@@ -1,0 +1,251 @@
+"""What happened, on one page: every event and change is in it, merged by cause, whatever there is to say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.cli import main
+from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.finding import Finding
+from sparktop.model.node import NodeIdentity
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
+from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot
+from sparktop.moments.moment import BACKEND, Collector, FactChange, Moment, Readings
+from sparktop.moments.report import moment_report
+from sparktop.store.event_log import condition_label
+from tests.moments.conftest import OUTAGE_S, Recorded, wall
+
+BEGAN = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
+HOSTILE = ("\x1b[2Jred\u202e", "a|b `c` **d**", "<script>", "[x](http://evil.example)", "\n\n# head", "")
+RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*/*.rec.zst"))
+
+
+def at(seconds: float) -> datetime:
+    """Return a time so many seconds after the begin."""
+    return BEGAN + timedelta(seconds=seconds)
+
+
+def moment(
+    *events: Event,
+    seconds: float = 600.0,
+    changes: tuple[FactChange, ...] = (),
+    shown: Snapshot | None = None,
+) -> Moment:
+    """Return a span with these events and changes."""
+    end = at(seconds)
+    return Moment(
+        BEGAN, end, BEGAN, shown or Snapshot(end, seconds, 1.0, 2.0), events=events, changes=changes
+    )
+
+
+def event(
+    seconds: float,
+    kind: str,
+    subject: str = "a",
+    phase: Phase | None = None,
+    severity: Severity = Severity.WARNING,
+    message: str | None = None,
+) -> Event:
+    """Return an event of a condition."""
+    about = f"backend:{subject}:{kind}"
+    return Event(at(seconds), severity, subject, message or f"{kind} of {subject}", about=about, phase=phase)
+
+
+def any_events(seed: int, count: int) -> tuple[Event, ...]:
+    """Return events of many kinds about many servers, some of them hostile, in order of time."""
+    random = Random(seed)  # noqa: S311 - no secret
+    kinds = ("kv-full", "unreachable", "state", "headroom", "xid", "stuck", *HOSTILE)
+    made = [
+        event(
+            random.uniform(0, 600),
+            random.choice(kinds),
+            random.choice([*(f"spark-{n}" for n in range(30)), *HOSTILE]),
+            random.choice([None, *Phase]),
+            random.choice(list(Severity)),
+            random.choice([None, *HOSTILE]),
+        )
+        for _ in range(count)
+    ]
+    return tuple(sorted(made, key=lambda one: one.at))
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 60, 4000])
+def test_everything_is_counted_on_one_page(count: int) -> None:
+    """Whatever the events are: each is in exactly one line or in the count of those without a line."""
+    for seed in range(4):
+        changes = tuple(
+            FactChange(at(10 * n), f"spark-{n % 7}", "limited by", "slots", "KV cache")
+            for n in range(seed * 9)
+        )
+        span = moment(*any_events(seed, count), changes=changes)
+        lines, rest = happened(span)
+        every, nothing = happened(span, 10**9)
+        assert nothing == ""
+        assert sum(one.count for one in every) == count + len(changes)
+        assert {name for one in every for name in one.subjects} == {
+            *(one.subject for one in span.events),
+            *(one.subject for one in changes),
+        }
+        assert len(lines) == min(len(every), PAGE_LINES)
+        assert bool(rest) is (len(every) > len(lines))
+        left_out = sum(one.count for one in every) - sum(one.count for one in lines)
+        counted = [
+            int(part.split()[0]) for part in rest.removesuffix(".").partition(": ")[2].split(", ") if part
+        ]
+        if rest and not any("," in name for name in HOSTILE):
+            assert sum(counted) == left_out
+        text = moment_report(span, "md", at=BEGAN)
+        assert text.count("\n") < 3 * PAGE_LINES
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert "\n# head" not in text
+        assert "<script>" not in moment_report(span, "html", at=BEGAN)
+
+
+def test_the_weightiest_keep_their_line_in_order_of_time() -> None:
+    """A critical event among hundreds of small ones is not crowded out."""
+    small = [event(one, f"kind-{one}", f"spark-{one}", severity=Severity.INFO) for one in range(600)]
+    worst = event(301.5, "engine-dead", "spark-9", Phase.BEGIN, Severity.CRITICAL)
+    lines, rest = happened(moment(*small, worst))
+    assert [one.words for one in lines if one.severity is Severity.CRITICAL] == ["engine-dead of spark-9"]
+    assert list(lines) == sorted(lines, key=lambda one: one.at)
+    assert rest.startswith("Without a line of their own, since they weigh less: ")
+    assert pivot(moment(*small, worst)) == worst.at
+    assert pivot(moment(*small, worst), at(240)) == at(240)
+
+
+def test_one_cause_has_one_line() -> None:
+    """Begin and end, a condition that comes and goes, the same at three servers: a line each."""
+    lines, _ = happened(
+        moment(
+            event(10, "kv-full", phase=Phase.BEGIN),
+            event(70, "kv-full", phase=Phase.END, severity=Severity.INFO, message="ended after 60 s"),
+            *(event(100 + one, "unreachable", f"spark-{one}", Phase.BEGIN) for one in range(3)),
+            *(event(200 + 20 * one, "swap-in", "b", list(Phase)[2 * (one % 2)]) for one in range(8)),
+        )
+    )
+    assert [(one.subject, one.words, one.count) for one in lines] == [
+        ("a", "kv-full of a; ended after 60 s", 2),
+        ("spark-0, spark-1 and spark-2", "unreachable of spark-0", 3),
+        ("b", "4 times swapping, last: swap-in of b; swap-in of b", 8),
+    ]
+    assert lines[0].until == at(70)
+
+
+def test_a_page_of_a_recording_has_every_event(recorded: Recorded) -> None:
+    """The events of the span are on the page with their words, and its first line is the outage."""
+    span = recorded.moment(20)
+    text = moment_report(span, "md", at=wall(OUTAGE_S))
+    assert span.events
+    for one in span.events:
+        words = one.message.split("(")[0].strip()
+        assert words in text or condition_label(one.about or "") in text
+    first = text.splitlines()[2]
+    assert first.startswith("**09:02:1")
+    assert "`spark-a`: nothing listens on" in first
+    assert first.endswith("; `spark-a` is gone**")
+    assert "| All figures | `spark-a` |  known | unknown |   gone |" in text
+
+
+def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
+    """A step is a row with both means; a steady figure, and one that swings as before, are none."""
+    values = {
+        (BACKEND, "a", "generation_tps"): [100.0] * 60 + [40.0] * 60,
+        (BACKEND, "a", "running"): [8.0] * 120,
+        (BACKEND, "a", "waiting"): [0.0, 30.0] * 60,
+    }
+    series = {
+        key: [(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
+        for key, row in values.items()
+    }
+    (moved,) = compared(replace(moment(), series=series), at(300)).moved
+    assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
+    text = moment_report(replace(moment(), series=series), "md", at=at(300))
+    assert "Generated tok/s of `a` 100 → 40 (-60 %)" in text
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (100, 5), (5, 100), (0, 0)])
+def test_a_span_too_short_for_a_comparison_says_so(before: int, after: int) -> None:
+    """Seconds on a side are no minute: no figure is compared."""
+    points = [(at(300 + one).timestamp(), float(one > 0)) for one in range(-before, after + 1)]
+    span = replace(moment(), series={(BACKEND, "a", "running"): points})
+    found = compared(span, at(300))
+    assert found.moved == ()
+    assert f"{min(before, 60)} s are known before" in found.too_short
+    assert "Too short to compare before and after" in moment_report(span, "md", at=at(300))
+    alarm = replace(span, events=(event(300, "kv-full"),))
+    row = next((one for one in moment_report(alarm, "md").splitlines() if one.startswith("| 09:05:00")), "")
+    assert row == "" or "–" in row
+
+
+def test_an_empty_span_is_a_page_too() -> None:
+    """Nothing happened: that is said."""
+    text = moment_report(moment(), "md", at=at(300))
+    assert "**09:05:00 nothing changed**" in text
+    assert "### What happened" not in text
+    gap = replace(moment(), readings=Readings(gaps=((at(10), at(70)),)))
+    assert "09:00:10 to 09:01:10 **warning** `recording`: no readings" in moment_report(gap, "md", at=BEGAN)
+
+
+def snapshot(seconds: float, *, server: BackendView, node: NodeView) -> Snapshot:
+    """Return a snapshot of one server and one machine."""
+    return Snapshot(at(seconds), seconds, 1.0, 2.0, backends=(server,), nodes=(node,))
+
+
+def test_states_limits_identities_and_findings_are_changes() -> None:
+    """Each has a line with what was before; what is unknown for a while, or only its figures, is none."""
+    finding = Finding("prefix-unused", "a", "prefix cache never hits: 0 of 10")
+    server = BackendView("a", "http://a", "g", state=BackendState.IDLE, age_s=0.1, model="m1", version="0.31")
+    node = NodeView("n", "local", age_s=0.1, identity=NodeIdentity(driver="580.1.2.3"))
+    slots = Limit(LimitKind.SLOTS, "all in use")
+    steps = [
+        (server, node),
+        (replace(server, state=BackendState.BUSY, limited_by=slots, version=None), node),
+        (replace(server, state=BackendState.BUSY, findings=(finding,), version="0.32", model="m2"), node),
+        (
+            replace(
+                server,
+                state=BackendState.BUSY,
+                findings=(replace(finding, line="0 of 20"),),
+                version="0.32",
+                model="m2",
+                limited_by=replace(slots, kind=LimitKind.KV),
+            ),
+            replace(node, identity=NodeIdentity(driver="590.1.2.3")),
+        ),
+        (
+            replace(server, state=BackendState.BUSY, version="0.32", model="m2"),
+            NodeView("n", "local", age_s=0.1),
+        ),
+    ]
+    collector = Collector(BEGAN, at(60))
+    for number, (one, two) in enumerate(steps):
+        collector.add(snapshot(5.0 * number, server=one, node=two))
+    found = collector.moment()
+    assert [(one.subject, one.words) for one in found.changes] == [
+        ("a", "state: idle → busy"),
+        ("a", "version: 0.31 → 0.32"),
+        ("a", "model: m1 → m2"),
+        ("a", "finding: prefix cache never hits: 0 of 10"),
+        ("a", "limited by: slots → KV cache"),
+        ("n", "driver: 580.1.2.3 → 590.1.2.3"),
+        ("a", "no longer: 0 of 20"),
+    ]
+    text = moment_report(found, "md", at=BEGAN)
+    assert "- 09:00:15 `n`: driver: 580.1.2.3 → 590.1.2.3" in text
+    assert "- 09:00:10 `a`: finding: prefix cache never hits: 0 of 10" in text
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_recordings_of_older_versions_have_a_page(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Short as they are, they say what happened, and compare nothing that is too short."""
+    for form in ("md", "html", "json"):
+        assert main(["report", str(path), "--at", "start", "--format", form]) == 0
+        assert capsys.readouterr().out
+    assert main(["report", str(path), "--at", "start", "--from", "2s"]) == 2
+    assert "is not in --from to --to" in capsys.readouterr().err
