@@ -131,6 +131,7 @@ _MEANINGS = {
     ("sweeps", "headers"): "More headers of each request. Results keep their names alone.",
     ("sweeps", "timeout_s"): "Seconds that a request may wait for its first and each next token.",
     ("sweeps", "longest"): "Measure the largest prompt length that fits, where a server refuses one.",
+    ("sweeps", "leave"): "Hang up in the middle of answers after each level, and see how long servers go on.",
     ("sweeps", "whole"): "Send context and prompt in one request.",
     ("sweeps", "trace_format"): "Its format, if its first line does not tell.",
     ("sweeps", "api"): "Which API is asked; otherwise chat.",

@@ -451,6 +451,7 @@ _SWEEP = _table(
         "prompt_lengths": Setting(_list(_COUNT)),
         "tg": Setting(_COUNT),
         "longest": Setting(_SWITCH),
+        "leave": Setting(_SWITCH),
         "depths": Setting(_list(_whole(0, 10_000_000))),
         "whole": Setting(_SWITCH),
         "runs": Setting(_COUNT),

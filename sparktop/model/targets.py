@@ -298,6 +298,8 @@ class SweepSpec(Struct, frozen=True):
     """Conditions of a search for the highest concurrency, such as "ttft_p90_ms=2000,stream_tps=15"."""
     longest: bool = False
     """Whether the largest length that fits is looked for where a server refuses a prompt length."""
+    leave: bool = False
+    """Whether clients hang up in the middle of answers after each level."""
     api: str | None = None
     """chat or completions."""
     seed: int | None = None

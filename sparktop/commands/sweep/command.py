@@ -205,12 +205,15 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
     )
     group.add_argument(
         "--agents",
-        type=counts(MOST_CONCURRENCY),
+        action=_Settings,
+        type=settings(
+            lambda text: {"agents": whole_numbers(text, 1, MOST_CONCURRENCY)}, workload=("workload", str)
+        ),
         metavar="N[,N…]",
         help="conversations at the same time, level by level, with pauses for tools and people; the "
-        "server's answers become part of the next prompt",
+        "server's answers become part of the next prompt; ,workload=NAME after it: chat, coder, coder-quick "
+        "(default), rag, or a TOML file of your own",
     )
-    add_shape_options(group)
     group.add_argument(
         "--trace",
         action=_Settings,
@@ -282,6 +285,11 @@ def _add_runs(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
     )
+    group.add_argument(
+        "--leave",
+        action="store_true",
+        help="after each level hang up in the middle of answers: how long do the servers go on?",
+    )
     group.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
     add_seed(group)
 
@@ -306,6 +314,7 @@ def add_output(group: argparse._ActionsContainer, formats: Sequence[str], defaul
 OLD_OPTIONS: Mapping[str, dict[str, Any]] = {
     "--list": {"action": "store_const", "const": "", "dest": "preset"},
     "--target": {"action": "append", "default": []},
+    "--workload": {},
     "--arrivals": {"type": typed(_arrivals)},
     "--trace-format": {"choices": FORMAT_NAMES},
     "--trace-speed": {"type": number(_LEAST_SPEED, _MOST_SPEED)},

@@ -142,7 +142,7 @@ def _is_live() -> bool:
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"
-_BEFORE = {Phase.WARMING_UP: "warm-up", Phase.CONTEXT: "context"}
+_BEFORE = {Phase.WARMING_UP: "warm-up", Phase.CONTEXT: "context", Phase.LEAVING: "hang-up"}
 """Words for the phases before a measured run."""
 
 

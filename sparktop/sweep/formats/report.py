@@ -67,7 +67,7 @@ from sparktop.sweep.view.capacity import capacity_sentences, compared_words
 from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of
 from sparktop.sweep.view.result import result_view, topologies
-from sparktop.sweep.view.words import headline, judgements, main_sentences, slo_sentences
+from sparktop.sweep.view.words import headline, judgements, left_words, main_sentences, slo_sentences
 
 COMPARISON_TITLE = "sparktop compare"
 MEANINGS = "What the figures mean"
@@ -399,6 +399,14 @@ def sections(
         comparison = comparison_of(result.comparison, series)
         parts += [*engine_sections(comparison), *note_sections(comparison)]
     parts += beside_sections(series, beside)
+    left = tuple(
+        f"{code(target.name)}, {level.point.label}: {left_words(level)}; {level.left.requests} in flight, "
+        f"{level.left.received_tokens:,} tokens received"
+        for target in result.targets
+        for level in target.in_order()
+        if level.left is not None
+    )
+    parts += [Section("When clients hang up", items=left)] if left else []
     marks = tuple(mark_details(result))
     parts += [Section("Warnings, and why levels are slow", items=marks)] if marks else []
     parts += evidence_sections(result)

@@ -83,7 +83,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         options |= _agent_options(plan)
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
-    words += _headers(plan)
+    words += [*_headers(plan), *(["--leave"] if plan.leave else [])]
     return shlex.join([*words, *([] if plan.warmup or agents else ["--no-warm-up"])])
 
 

@@ -196,6 +196,8 @@ class Plan(Struct, frozen=True):
     longest: bool = False
     """True: if a target refuses a prompt length, search for the largest length that it accepts, and measure
     it."""
+    leave: bool = False
+    """True to hang up in the middle of answers after each level, and see how long the servers go on."""
     max_error_share: float = ERROR_SHARE
     """Share (0 to 1) of failed requests above which the sweep counts as failed (exit code 1)."""
     preset: str | None = None

@@ -93,7 +93,17 @@ def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
 
 _SAME = (
     *("concurrency", "climb_to", "prompt_lengths", "tg", "depths", "whole", "runs", "more_runs", "arrivals"),
-    *("duration_s", "requests", "longest", "seed", "warmup", "max_error_share", "extra_body", "headers"),
+    *(
+        "duration_s",
+        "requests",
+        "longest",
+        "seed",
+        "warmup",
+        "max_error_share",
+        "extra_body",
+        "headers",
+        "leave",
+    ),
 )
 """The settings that a plan holds as they are given."""
 _WORDS = {"mode": LoadMode, "order": Order, "api": Api}
@@ -242,6 +252,8 @@ def _check(plan: Plan) -> None:
     if plan.mode is LoadMode.AGENTS:
         _check_agents(plan)
     _check_context(plan)
+    if plan.leave and plan.mode not in {LoadMode.BURST, LoadMode.STEADY}:
+        raise UsageError("--leave hangs up on requests at once: leave out --rate, --agents and --trace")
     if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
         raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
 

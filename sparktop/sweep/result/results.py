@@ -241,6 +241,8 @@ class PlanResult(Part):
     """Highest concurrency to which the sweep went on while the token rate rose; None: it did not go on."""
     more_runs: bool = False
     """True if levels had more than `runs` runs where these were short."""
+    leave: bool = False
+    """True if clients hung up in the middle of answers after each level; see `LeftRequests`."""
     mode: LoadMode = LoadMode.BURST
     prompts: PromptPlan | None = None
     """The user's own prompts, in place of made ones; None for made ones."""
@@ -1039,6 +1041,21 @@ class Validity(Part):
     message: Text
 
 
+class LeftRequests(Part):
+    """What the servers did after all clients had hung up in the middle of their answers."""
+
+    requests: Count = 0
+    """Requests in flight at the hang-up."""
+    received_tokens: Count = 0
+    """Tokens of these that had arrived."""
+    goes_on_s: Number = None
+    """Seconds from the hang-up to the last sample of a server with requests; 0: none had any."""
+    idle_s: Number = None
+    """Seconds to the first sample without; None if there was none."""
+    tokens_after: Number = None
+    """Tokens that the servers generated and nobody received; None if they do not count them, or went on."""
+
+
 class LevelResult(AxisPart):
     """The result of one target at one point of the axis and prompt length."""
 
@@ -1111,6 +1128,8 @@ class LevelResult(AxisPart):
     yardsticks: tuple[YardstickSide, ...] = ()
     """What the decode rate is compared with; empty where nothing is known, and in files of older versions."""
     validity: tuple[Validity, ...] = ()
+    left: LeftRequests | None = None
+    """None if the clients did not hang up (`--leave`), or servers do not report running requests."""
     limited_by: LimitSide | None = None
     balance: Tree | None = None
     """How evenly the router distributed the load over its backends, in the format of a JSON snapshot."""

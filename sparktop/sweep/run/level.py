@@ -35,6 +35,7 @@ from sparktop.sweep.generator.refusals import is_refusal
 from sparktop.sweep.generator.wire import (
     Batch,
     Calibrated,
+    Cancel,
     ClientHealth,
     Refused,
     RunFinished,
@@ -47,6 +48,7 @@ from sparktop.sweep.result.measure import RequestTrace, by_run, collect, run_dur
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import (
     BackendSide,
+    LeftRequests,
     LevelResult,
     LimitSide,
     ServerSide,
@@ -57,6 +59,7 @@ from sparktop.sweep.run.agents import conversations_of, with_servers
 from sparktop.sweep.run.depth import context_command, context_of, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Brake, GuardWatch
+from sparktop.sweep.run.leave import LONGEST_S, is_middle, leave_command, left_requests
 from sparktop.sweep.run.open_loop import open_loop_of, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
 from sparktop.sweep.run.progress import LoadTold, Notice, Phase, PhaseChanged, RunTold, SweepEvent
@@ -202,6 +205,8 @@ class LevelRecord(Struct, eq=False):
     fell: bool = False
     unsettled: str | None = None
     cut_short: str | None = None
+    left: LeftRequests | None = None
+    """What the servers did after a hang-up."""
 
     @property
     def _most_output(self) -> int:
@@ -320,6 +325,7 @@ class LevelRecord(Struct, eq=False):
                 "yardsticks": self._yardsticks(made),
                 "balance": self._balance(log, events, made),
                 "context": context_part(self.level, self.contexts, self.traces, self._measured()),
+                "left": self.left,
                 "limited_by": limit_side(self.prepared, log.limits, loaded, batches, self.level.concurrency),
             }
         )
@@ -690,6 +696,40 @@ class LevelMaker(Struct, eq=False):
             record.unsettled = await self.settle(names) or record.unsettled
             self.estimate.learn_pause(paused_s + self.clock() - began)
             record.add_growth(before, measured_from, self.rest)
+            if self.plan.leave and stint.last and names:
+                record.left = await self._leave(stint, record)
+
+    async def _leave(self, stint: Stint, record: LevelRecord) -> LeftRequests | None:
+        """Send requests, hang up in the middle of their answers, and return what the servers do then.
+
+        Raises:
+            WorkerGoneError: the load generator's process exited.
+        """
+        names, begun, tokens = record.prepared.backends, 0, 0
+        load = run_command(self.plan, self.sweep_id, stint, record, 0, fit=self._fit, warm_up=True)
+        load = leave_command(load, record.prepared.max_model_len)
+        before, run, hung_up = self._at_rest(names), RunRecord(load.id), False
+        self.tell(self._phase(Phase.LEAVING, stint))
+        self.present, self.newest_data_at = record.prepared, self.clock()
+        async for message in self.worker.run(load):
+            run.add(message)
+            if isinstance(message, WorkerEnded):
+                raise WorkerGoneError(message.failure)
+            if not isinstance(message, Batch) or hung_up:
+                continue
+            begun += sum(isinstance(event, FirstToken) for event in message.events)
+            tokens += sum(one.tokens for one in message.bins)
+            self.newest_data_at = self.clock() if message.bins else self.newest_data_at
+            if is_middle(begun, tokens, load):
+                hung_up = True
+                await self.worker.send(Cancel())
+        self.present = None
+        if not hung_up or run.finished is None or self.brake.pulled:
+            return None
+        at = run.finished.ended_at
+        found = await self.log.settled(names, at, LONGEST_S, lambda: self.brake.pulled)
+        self.rest |= found or {}
+        return left_requests(collect(run.events()), at, before, self.log, settled=found is not None)
 
     async def _pause(self, names: tuple[str, ...]) -> float:
         """Wait until the servers are idle after a warm-up run; return the seconds that this took."""

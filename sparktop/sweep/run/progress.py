@@ -34,10 +34,12 @@ class Phase(StrEnum):
     CONTEXT = "sending the context"
     """The context of the next run's prompts is sent, so that the server's prefix cache has it."""
     RUNNING = "running"
+    LEAVING = "hanging up"
+    """Requests are sent whose clients hang up, and the servers are watched until they rest."""
     ENDED = "ended"
 
 
-_UNCOUNTED = frozenset({Phase.WARMING_UP, Phase.CONTEXT})
+_UNCOUNTED = frozenset({Phase.WARMING_UP, Phase.CONTEXT, Phase.LEAVING})
 
 
 class PhaseChanged(Struct, frozen=True):

@@ -60,6 +60,7 @@ _STATES = {
     Phase.CONTEXT: LevelState.RUNNING,
     Phase.RUNNING: LevelState.RUNNING,
     Phase.SETTLING: LevelState.SETTLING,
+    Phase.LEAVING: LevelState.SETTLING,
 }
 _GOING_ON = frozenset(_STATES.values())
 

@@ -1,0 +1,155 @@
+"""Clients that hang up in the middle of answers, on servers that abort, go on for a while, or to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
+
+from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
+from sparktop.demo.engine_page import Ledger
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadMode
+from sparktop.model.targets import BackendTarget, SweepSpec, Watch
+from sparktop.simulation.engine import Engine
+from sparktop.store import Store
+from sparktop.sweep.formats.written import repeat_command
+from sparktop.sweep.generator.wire import RunLoad, WorkerTarget
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import make_plan
+from sparktop.sweep.result.results import LeftRequests, LevelResult, SweepResult
+from sparktop.sweep.run.leave import leave_command
+from sparktop.sweep.view.words import headline, left_words
+from sparktop.watch.monitor import Monitor
+from tests.sweep.watched_servers import INTERVAL_S, QUICK, Watched
+
+SLOW = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=2e-2, weights_all_s=2e-2))
+"""Steps of about 20 ms: 512 tokens take 10 s."""
+
+
+class LateCores(LiveCores):
+    """Engine cores that abort a request some time after its client has gone; None: never."""
+
+    def __init__(self, core: LiveEngine, after_s: float | None) -> None:
+        """Run one core."""
+        super().__init__([core])
+        self._after_s = after_s
+
+    def cancel(self, request_id: str) -> None:
+        """Abort a request later."""
+        if self._after_s is not None:
+            asyncio.get_running_loop().call_later(self._after_s, super().cancel, request_id)
+
+
+@asynccontextmanager
+async def late(after_s: float | None) -> AsyncIterator[Watched]:
+    """Serve and watch an engine that aborts requests `after_s` seconds after a hang-up."""
+    ledger = Ledger(SLOW.max_model_len)
+    live = LiveEngine(Engine(SLOW, seed=1, start_s=time.monotonic(), on_end=ledger.finished), ledger)
+    cores = LateCores(live, after_s)
+    server = TestServer(
+        EngineServer(cores, started_unix_s=time.time()).application(), handler_cancellation=True
+    )
+    await server.start_server()
+    url = str(server.make_url("")).rstrip("/")
+    watch = Watch(backends=(BackendTarget("spark-a", url, engine="vllm"),), interval_s=INTERVAL_S)
+    store = Store(watch)
+    monitor = Monitor(watch, store)
+    await monitor.start()
+    try:
+        yield Watched(store, (SweepTarget("spark-a", url, known=True),))
+    finally:
+        await monitor.stop()
+        live.close()
+        await server.close()
+
+
+async def hung_up(after_s: float | None) -> tuple[LeftRequests, SweepResult]:
+    """Return what the server did after the hang-up, and the result."""
+    async with late(after_s) as servers:
+        plan = servers.plan(concurrency=(2,), runs=1, leave=True)
+        result = await servers.runner(plan).run()
+    (level,) = result.targets[0].levels
+    assert level.left is not None
+    assert level.left.requests == 2
+    assert level.requests.ok == 2
+    assert not {one.code for one in level.validity} & {"count_mismatch", "foreign_traffic"}
+    assert SweepResult.model_validate(result.to_json()).targets[0].levels[0].left == level.left
+    return level.left, result
+
+
+@pytest.mark.process
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_server_that_aborts_at_once() -> None:
+    """Next to nothing is made for nobody, far less than the answers had left."""
+    left, result = await hung_up(0.0)
+    assert left.idle_s is not None
+    assert left.tokens_after is not None
+    assert left.tokens_after < 2 * 512 - left.received_tokens
+    assert " of a hang-up" in (found := headline(result, None) or "") or " after a hang-up" in found
+    assert repeat_command(result).endswith("--leave")
+
+
+@pytest.mark.process
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_server_that_goes_on_to_the_end() -> None:
+    """Every token of the answers is counted: those that were received, and those for nobody."""
+    left, result = await hung_up(None)
+    assert left.tokens_after == 2 * 512 - left.received_tokens
+    assert left.goes_on_s is not None
+    assert left.idle_s is not None
+    assert 0 < left.goes_on_s < left.idle_s
+    assert "goes on for" in (headline(result, None) or "")
+
+
+@pytest.mark.process
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_server_that_goes_on_for_a_while() -> None:
+    """The time lies between the last sample with requests and the first without."""
+    left, _ = await hung_up(5.0)
+    assert left.goes_on_s is not None
+    assert left.idle_s is not None
+    assert 0 < left.goes_on_s < left.idle_s
+    assert left.idle_s >= 5.0
+    assert 0 < (left.tokens_after or 0) < 2 * 512 - left.received_tokens
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        (
+            LeftRequests(goes_on_s=0.0, idle_s=0.8, tokens_after=12),
+            "stops within 0.8 s of a hang-up, 12 tokens",
+        ),
+        (LeftRequests(goes_on_s=5.0, idle_s=6.0), "goes on for 5.0 to 6.0 s after a hang-up"),
+        (LeftRequests(goes_on_s=120.0), "still works 120 s after a hang-up"),
+    ],
+)
+def test_the_answer_has_both_bounds(left: LeftRequests, words: str) -> None:
+    """What is not known is left out, and no time is more exact than the polls."""
+    assert left_words(LevelResult(concurrency=1, left=left)).startswith(words)
+    assert left_words(LevelResult(concurrency=1)) == ""
+
+
+def test_answers_fit_into_the_context() -> None:
+    """They are longer than the level's, but not beyond half of the room that the context leaves."""
+    load = RunLoad("a", WorkerTarget("http://a"), 1, prompt_tokens=100, output_tokens=64)
+    assert leave_command(load, None).output_tokens == 512
+    assert leave_command(load, 300).output_tokens == 64 + 68
+    assert leave_command(replace(load, output_tokens=2000), None).output_tokens == 2000
+
+
+def test_only_requests_at_once_are_left() -> None:
+    """A rate and agents go on by themselves: they contradict it."""
+    target = SweepTarget("a", "http://a")
+    assert make_plan(SweepSpec(leave=True), (target,)).mode is LoadMode.BURST
+    with pytest.raises(UsageError, match="--leave"):
+        make_plan(SweepSpec(leave=True, rate="1"), (target,))
