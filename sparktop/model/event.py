@@ -40,6 +40,8 @@ ALERT_KINDS = (
     "gpu-lost",
     "gpus-gone",
     "rdma-errors",
+    "machines-differ",
+    "machine-setup",
     "oscillating",
     "starved",
     "uneven",

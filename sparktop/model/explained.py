@@ -236,6 +236,17 @@ FINDINGS: Mapping[str, Explained] = {
         "LMCache, or that cache is off; where prompts grow turn by turn, less than 10 %: then it is an alert",
         "its reason: a block that no prompt fills, evictions, first tokens that change, or the cache is off",
     ),
+    "machines-differ": Explained(
+        "machines of one engine, behind one router or of one product do not have the same kernel, "
+        "driver, firmware, BIOS, NCCL or `NCCL_*` variable; those of one engine also not the same MTU, link "
+        "rate, ports or subnets, an SM clock 10 % apart at the same load, or clocks 0.5 s apart",
+        "make them alike: it says what is usual",
+    ),
+    "machine-setup": Explained(
+        "wrong on one machine: memory kept by kexec handover, MTU 1500 of RoCE, missing PCIe lanes, two "
+        "rails in one subnet, memlock below 1 GiB, a device or GID index of NCCL that does not exist there",
+        "it says what helps",
+    ),
 }
 """What rules find about a server or a machine apart from its state, by kind."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sparktop.analysis.abandoned import ForNobody, Orphans
 from sparktop.analysis.prefix_cache import PrefixCacheRule
+from sparktop.analysis.machines_compared import MachinesCompared
 from sparktop.analysis.situation import Rule, Situation
 from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
 from sparktop.analysis.yardsticks import Yardsticks
@@ -22,6 +23,7 @@ RULES: tuple[Callable[[], Rule], ...] = (
     StartMemoryRule,
     HeldMemoryRule,
     PrefixCacheRule,
+    MachinesCompared,
 )
 """Makes each rule anew for a store."""
 _LONGEST = 400

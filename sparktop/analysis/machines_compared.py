@@ -1,0 +1,640 @@
+"""Compares the machines of one engine, of one router, and those watched together; one finding per difference.
+
+What differs is named with its place, what is usual, and what helps. Facts that are wrong on one machine alone
+are named too. What a reader may not see is not compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, ip_address
+from statistics import fmean, median_low
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from sparktop.analysis.situation import Situation
+from sparktop.model.event import Severity
+from sparktop.model.finding import Finding, Sure
+from sparktop.model.node import UNLIMITED, EngineSetup, MachineSetup, NetworkReading, Rail
+from sparktop.model.snapshot import NodeView
+
+DIFFER, SETUP = "machines-differ", "machine-setup"
+"""Kinds: machines differ; a fact is wrong on one machine, whatever the others have."""
+LOOK_AGAIN_S = 5.0
+SETTLED_S = 75.0
+"""A difference that appears later than the machines counts once it lasts: each is read once a minute."""
+CLOCKS_APART_S = 0.5
+_HOLDS = {"clocks": 10.0, "sm-clock": 0.0}
+"""Seconds that these must last instead, by the begin of their key: clocks are compared at each sample, SM
+clocks over a minute."""
+SLOWER_SHARE = 0.9
+"""A GPU below this share of its twin's SM clock, at the same load, is slower."""
+_LOADED_PERCENT, _SAME_LOAD_PERCENT = 85.0, 10.0
+_WINDOW_S, _FEWEST, _MOST_PACES = 60.0, 20, 256
+SMALL_MEMLOCK_BYTES = 1 << 30
+"""NCCL locks its buffers in memory: hundreds of MiB for each link."""
+PLAIN_MTU = 1500
+_FEW_LANES = 2
+_MOST_MACHINES = 32
+_OWN = frozenset(
+    {"NCCL_DEBUG", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IGNORE_CPU_AFFINITY", "NCCL_SOCKET_IFNAME"}
+)
+"""Variables that may differ between machines: names of interfaces and indexes of tables do."""
+
+
+class Fact(NamedTuple):
+    """Something that machines should have in common."""
+
+    key: str
+    title: str
+    fix: str
+    severity: Severity | None = Severity.WARNING
+    sure: Sure = Sure.KNOWN
+
+
+class Group(Struct, frozen=True, eq=False):
+    """Machines to compare."""
+
+    machines: tuple[NodeView, ...]
+    engine: str | None = None
+    """The server whose ranks they run; None for machines that need not be linked."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the machines."""
+        return tuple(one.name for one in self.machines)
+
+
+class _Read(NamedTuple):
+    """One kind of fact, and how it is read."""
+
+    fact: Fact
+    value: Callable[[NodeView], str | None]
+    of_links: bool = False
+    """Whether it matters only between ranks of one engine."""
+    by_maker: bool = False
+    """Whether each maker of machines has versions of its own."""
+
+
+def _setup(view: NodeView) -> MachineSetup:
+    return view.identity.setup or MachineSetup()
+
+
+def live_rails(view: NodeView) -> list[tuple[Rail, NetworkReading]]:
+    """Return the RDMA ports of a machine that are up, each with its reading."""
+    readings = {one.name: one for one in (view.sample.network if view.sample else ()) if one.kind == "rdma"}
+    return [
+        (rail, reading)
+        for rail in _setup(view).rails or ()
+        if (reading := readings.get(rail.name)) is not None and reading.up
+    ]
+
+
+def _firmware(view: NodeView) -> str | None:
+    return ", ".join(sorted({one.firmware for one in _setup(view).rails or () if one.firmware})) or None
+
+
+def _kernel(view: NodeView) -> str | None:
+    return (view.identity.os or "").partition("Linux ")[2] or None
+
+
+def _kho(view: NodeView) -> str | None:
+    value = _setup(view).kho
+    return None if value is None else value or "not set"
+
+
+def _mtu(view: NodeView) -> str | None:
+    return ", ".join(sorted({str(one.mtu) for one, _ in live_rails(view) if one.mtu is not None})) or None
+
+
+def _rate(view: NodeView) -> str | None:
+    rates = [one.link_bits_per_s for _, one in live_rails(view) if one.link_bits_per_s]
+    return f"{min(rates) / 1e9:g} Gb/s" if rates else None
+
+
+def _ports(view: NodeView) -> str | None:
+    rails = _setup(view).rails
+    if view.sample is None or view.identity.setup is None:
+        return None
+    return "no RDMA" if rails is None else str(len(live_rails(view)))
+
+
+def _power_cap(view: NodeView) -> str | None:
+    caps = {one.power_limit_w for one in (view.sample.gpus if view.sample else ())} - {None}
+    return ", ".join(f"{cap:g} W" for cap in sorted(one for one in caps if one is not None)) or None
+
+
+def _huge_pages(view: NodeView) -> str | None:
+    pages = _setup(view).huge_pages
+    return None if pages is None else str(pages)
+
+
+_UPDATE = "install the same version on all, and restart them"
+_READS = (
+    _Read(Fact("kernel", "kernel", _UPDATE, Severity.INFO), _kernel),
+    _Read(Fact("driver", "NVIDIA driver", _UPDATE), lambda view: view.identity.driver),
+    _Read(
+        Fact("gpu-firmware", "GPU firmware", "update the firmware of all (fwupdmgr)", Severity.INFO),
+        lambda view: _setup(view).gpu_firmware,
+        by_maker=True,
+    ),
+    _Read(
+        Fact("bios", "BIOS", "update the firmware of all (fwupdmgr)", Severity.INFO),
+        lambda view: _setup(view).bios,
+        by_maker=True,
+    ),
+    _Read(
+        Fact("nic-firmware", "ConnectX firmware", "update the cards' firmware on all", Severity.INFO),
+        _firmware,
+    ),
+    _Read(Fact("kho", "kho= of the kernel", "give all the same kernel command line", None), _kho),
+    _Read(Fact("huge-pages", "huge pages", "set vm.nr_hugepages alike", Severity.INFO), _huge_pages),
+    _Read(Fact("power-cap", "power cap", "nvidia-smi -pl sets it; use the same adapters"), _power_cap),
+    _Read(
+        Fact("ports", "RDMA ports up", "check cable and interface there", Severity.WARNING, Sure.LIKELY),
+        _ports,
+        of_links=True,
+    ),
+    _Read(Fact("mtu", "MTU of RDMA ports", "set 9000 on all rails and the switch"), _mtu, of_links=True),
+    _Read(Fact("rate", "link rate", "check cable and switch port there"), _rate, of_links=True),
+)
+
+
+class MachinesCompared:
+    """The rule; it remembers since when each difference is seen, and the SM clocks of a minute."""
+
+    def __init__(self) -> None:
+        """Start without machines."""
+        self._found: tuple[Finding, ...] = ()
+        self._found_at = -LOOK_AGAIN_S
+        self._known_at: dict[tuple[str, ...], float] = {}
+        """When the set-up of all machines of a group was first known."""
+        self._since: dict[tuple[str, str], float] = {}
+        self._pace: dict[str, deque[tuple[float, float, float]]] = {}
+        """By machine: (time, SM clock in MHz, use in percent)."""
+
+    def look(self, now: Situation) -> Iterable[Finding]:
+        """Return what differs now; it is judged every few seconds."""
+        ranks = {name for one in now.backends.values() if len(one.nodes) > 1 for name in one.nodes}
+        self._pace = {name: pace for name, pace in self._pace.items() if name in ranks}
+        for name in ranks & now.nodes.keys():
+            self._note_pace(now.at, now.nodes[name])
+        if 0 <= now.at - self._found_at < LOOK_AGAIN_S:
+            return self._found
+        self._found_at = now.at
+        found: list[Finding] = []
+        named: set[tuple[str, str]] = set()
+        since: dict[tuple[str, str], float] = {}
+        groups = groups_of(now)
+        for group in groups:
+            names = group.names
+            is_first = now.at - self._known_at.setdefault(names, now.at) < LOOK_AGAIN_S
+            for machines, one in self._of_group(group, now.at):
+                subjects, key = {(one.key, name) for name in machines}, (one.subject, one.key)
+                if subjects <= named:
+                    continue
+                named |= subjects
+                hold_s = 0.0 if is_first else SETTLED_S
+                for begin, own_s in _HOLDS.items():
+                    hold_s = own_s if one.key.startswith(begin) else hold_s
+                since[key] = self._since.get(key, now.at - SETTLED_S + hold_s)
+                if now.at - since[key] >= SETTLED_S:
+                    found.append(one)
+        self._since = since
+        self._known_at = {one.names: self._known_at[one.names] for one in groups}
+        self._found = tuple(found)
+        return self._found
+
+    def _of_group(self, group: Group, at: float) -> Iterator[tuple[set[str], Finding]]:
+        alone = [one for view in group.machines for one in alone_facts(view, group)]
+        covered = {(one.key, one.subject) for one in alone}
+        differences = list(differences_of(group))
+        wrong = {(one.key, name) for machines, one in differences for name in machines}
+        for one in alone:
+            if one.key != "mtu" or ("mtu", one.subject) not in wrong:
+                yield {one.subject}, one
+        for machines, one in differences:
+            if one.key != "kho" or not any(("kho", name) in covered for name in machines):
+                yield machines, one
+        yield from clocks_apart(group)
+        if group.engine is not None:
+            yield from subnets_apart(group)
+            yield from self._slower(group, at)
+
+    def _note_pace(self, at: float, view: NodeView) -> None:
+        gpus = view.sample.gpus if view.sample and view.ok else ()
+        known = [
+            (float(one.sm_clock_mhz), one.utilization_percent)
+            for one in gpus
+            if one.sm_clock_mhz is not None and one.utilization_percent is not None
+        ]
+        if known and len(known) == len(gpus):
+            pace = self._pace.setdefault(view.name, deque(maxlen=_MOST_PACES))
+            pace.append((at, min(one[0] for one in known), min(one[1] for one in known)))
+
+    def _slower(self, group: Group, at: float) -> Iterator[tuple[set[str], Finding]]:
+        """Yield the machines whose GPU is clocked below its twins', all under the same load."""
+        paces: dict[str, tuple[float, float]] = {}
+        for view in group.machines:
+            newest = [one for one in self._pace.get(view.name, ()) if one[0] > at - _WINDOW_S]
+            if len(newest) < _FEWEST or newest[-1][0] - newest[0][0] < _WINDOW_S * 2 / 3:
+                return
+            paces[view.name] = fmean(one[1] for one in newest), fmean(one[2] for one in newest)
+        loads = [load for _, load in paces.values()]
+        if min(loads) < _LOADED_PERCENT or max(loads) - min(loads) > _SAME_LOAD_PERCENT:
+            return
+        best, (most, _) = max(paces.items(), key=lambda one: one[1][0])
+        for view in group.machines:
+            clock, load = paces[view.name]
+            if clock < SLOWER_SHARE * most:
+                line = (
+                    f"SM clock {clock:,.0f} MHz on {view.name}, {most:,.0f} on {best}, at {load:.0f} % load"
+                )
+                fix = view.speed.fix or "check power adapter, cooling and clock limits there"
+                fact = Fact(f"sm-clock/{view.name}", "SM clock", fix)
+                yield {view.name}, _finding(group, view, fact, line, (("why", view.speed.reason),))
+
+
+def groups_of(now: Situation) -> list[Group]:
+    """Return the machines to compare: of one engine, behind one router, and all that are of one product.
+
+    Only machines whose set-up is known are in a group. A machine without company is a group of its own.
+    """
+    groups: dict[frozenset[str], Group] = {}
+
+    def add(names: Iterable[str], engine: str | None = None) -> None:
+        views = (now.nodes[name] for name in dict.fromkeys(names) if name in now.nodes)
+        known = tuple(view for view in views if view.identity.setup is not None)[:_MOST_MACHINES]
+        if known:
+            groups.setdefault(frozenset(view.name for view in known), Group(known, engine))
+
+    for backend in now.backends.values():
+        if len(backend.nodes) > 1:
+            add(backend.nodes, backend.name)
+    for router in now.routers:
+        add(name for one in router.backends if one in now.backends for name in now.backends[one].nodes)
+    for product in dict.fromkeys(view.identity.product or view.name for view in now.nodes.values()):
+        add(view.name for view in now.nodes.values() if product in {view.identity.product, view.name})
+    return list(groups.values())
+
+
+def _finding(
+    group: Group,
+    view: NodeView | None,
+    fact: Fact,
+    line: str,
+    evidence: tuple[tuple[str, str], ...] = (),
+    *,
+    kind: str = DIFFER,
+) -> Finding:
+    """Return a finding about the engine, or about the machine `view` where none spans the group."""
+    subject = group.engine if kind == DIFFER and group.engine is not None else None
+    name = subject or (view or group.machines[-1]).name
+    return Finding(
+        kind,
+        name,
+        line,
+        of_machine=subject is None,
+        fix=fact.fix,
+        sure=fact.sure,
+        severity=fact.severity,
+        evidence=tuple(one for one in evidence if one[1]),
+        values={"machine": view.name if view else None, "fact": fact.title},
+        key=fact.key,
+    )
+
+
+def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
+    """Yield (machines that have something else, finding) for each fact that machines do not share."""
+    for read in _READS:
+        if read.of_links and group.engine is None:
+            continue
+        values = {view.name: value for view in group.machines if (value := read.value(view)) is not None}
+        if not read.by_maker or len({view.identity.maker for view in group.machines}) == 1:
+            yield from _difference(group, read.fact, values)
+    if group.engine is None:
+        return
+    processes = {view.name: one for view in group.machines if (one := process_of(view, group.engine))}
+    yield from _difference(group, _NCCL, _libraries(processes))
+    variables = {name: one.variables for name, one in processes.items() if one.variables is not None}
+    for name in sorted({name for one in variables.values() for name in one} - _OWN):
+        values = {machine: one.get(name, "not set") for machine, one in variables.items()}
+        yield from _difference(group, Fact(name, name, "set it alike for all ranks"), values)
+    limits = {name: _size(one.memory_max_bytes) for name, one in processes.items() if one.memory_max_bytes}
+    yield from _difference(group, _MEMORY_MAX, limits)
+    yield from _unread_tables(group, variables)
+
+
+_NCCL = Fact("nccl", "NCCL", "run the same container image, or install the same NCCL, on all machines")
+_MEMORY_MAX = Fact("memory-max", "memory limit", "start the containers with the same --memory", Severity.INFO)
+
+
+def _size(limit: int | None) -> str:
+    return "unlimited" if limit is None or limit >= UNLIMITED else f"{limit / (1 << 20):,.0f} MiB"
+
+
+def _libraries(processes: Mapping[str, EngineSetup]) -> dict[str, str]:
+    """Return the NCCL of each machine, by what is known of all: build, size or version."""
+    known = {name: one for name, one in processes.items() if one.nccl is not None}
+    for part in ("nccl_build", "nccl_bytes", "nccl_version"):
+        values = {name: getattr(one, part) for name, one in known.items()}
+        if values and None not in values.values():
+            unit = {"nccl_build": "build ", "nccl_bytes": "size "}.get(part, "")
+            return {
+                name: " ".join(
+                    dict.fromkeys(word for word in (known[name].nccl_version, f"{unit}{value}"[:24]) if word)
+                )
+                for name, value in values.items()
+            }
+    return {}
+
+
+def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator[tuple[set[str], Finding]]:
+    """Yield the machines whose value is not the usual one; with two machines, or no majority, all values."""
+    count = Counter(values.values())
+    if len(count) < 2:  # noqa: PLR2004 - one value is no difference
+        return
+    (usual, most), (_, second) = count.most_common(2)
+    by_name = {view.name: view for view in group.machines}
+    if most > second:
+        for value in dict.fromkeys(values.values()):
+            odd = [name for name, own in values.items() if own == value]
+            if value != usual:
+                line = f"{fact.title} {value} on {_names(odd)}, {usual} on the other{'s' if most > 1 else ''}"
+                yield set(odd), _finding(group, by_name[odd[0]], _keyed(fact, odd, count), line)
+        return
+    shown = "; ".join(f"{value} on {_names([n for n in values if values[n] == value])}" for value in count)
+    yield (
+        set(values),
+        _finding(group, by_name[list(values)[-1]], fact, f"{fact.title} differs: {shown}"),
+    )
+
+
+def _keyed(fact: Fact, odd: Sequence[str], count: Mapping[str, int]) -> Fact:
+    """Return the fact with a key of its own, where several values differ from the usual one."""
+    return fact if len(count) == 2 else fact._replace(key=f"{fact.key}/{odd[0]}")  # noqa: PLR2004 - the usual and one more
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004 - that many
+
+
+def process_of(view: NodeView, backend: str) -> EngineSetup | None:
+    """Return the process of a server on a machine: that of a rank which has loaded NCCL, if one has."""
+    others = {one.pid for one in view.engine_processes if one.backend not in {None, backend}}
+    mine = [one for one in _setup(view).engines if one.pid not in others]
+    return next((one for one in mine if one.nccl is not None), mine[0] if mine else None)
+
+
+# Facts that are wrong on a machine, whatever the others have.
+
+_KHO = Fact("kho", "KHO", "kho=off on the kernel's command line: RDMA registration can fail with ENOMEM")
+_PLAIN = Fact("mtu", "MTU", "set 9000 on all rails and the switch", None)
+_LANES = Fact("lanes", "PCIe", "power the machine off and on; look for a BIOS update", sure=Sure.KNOWN)
+_SUBNET = Fact("subnet", "subnets", "give each rail a subnet of its own", Severity.WARNING, Sure.LIKELY)
+_MEMLOCK = Fact("memlock", "memlock", "--ulimit memlock=-1 for the container, or LimitMEMLOCK=infinity")
+_HCA = Fact("hca", "NCCL_IB_HCA", "correct the name: /sys/class/infiniband lists them")
+_GID = Fact("gid-index", "GID index", "unset NCCL_IB_GID_INDEX (NCCL 2.21 and later find it), or correct it")
+_TABLES = Fact("gid-table", "GID tables", "see that NCCL_IB_GID_INDEX fits on all", None, Sure.UNKNOWN)
+_ROCE2, _ETHERNET = "RoCE v2", "Ethernet"
+
+
+def alone_facts(view: NodeView, group: Group) -> Iterator[Finding]:
+    """Yield what is wrong on the machine `view` alone."""
+    memory = view.sample.memory if view.sample is not None else None
+    facts = [*_rail_facts(view, group), *_engine_facts(view, group)]
+    if memory is not None and memory.handover_bytes is not None:
+        facts.insert(0, (_KHO, f"kexec handover (KHO) keeps {memory.handover_bytes / (1 << 30):.1f} GiB"))
+    for fact, line in facts:
+        yield _finding(group, view, fact, f"{line} on {view.name}", kind=SETUP)
+
+
+def _rail_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
+    rails = live_rails(view)
+    plain = [
+        one.name
+        for one, _ in rails
+        if one.mtu is not None and one.mtu <= PLAIN_MTU and one.link_layer in {None, _ETHERNET}
+    ]
+    if plain:
+        yield _PLAIN, f"MTU {PLAIN_MTU} of RoCE {_names(plain)}"
+    narrow: list[str] = []
+    for one, _ in rails:
+        width, speed = _usual_lanes(group, one.lanes_max)
+        if one.lanes and (
+            one.lanes < width or (one.lanes <= _FEW_LANES and one.lanes < (one.lanes_max or 0))
+        ):
+            narrow.append(f"x{one.lanes} of x{max(width, one.lanes_max or 0)} for {one.name}")
+        elif one.lane_gt_per_s and one.lane_gt_per_s < speed:
+            narrow.append(f"{one.lane_gt_per_s:g} of {speed:g} GT/s for {one.name}")
+    if narrow:
+        yield _LANES, f"PCIe lanes {_names(narrow)}"
+    shared = Counter(subnet for one, _ in rails for subnet in one.subnets)
+    for subnet, times in shared.items():
+        if times > 1:
+            both = _names([one.name for one, _ in rails if subnet in one.subnets])
+            yield _SUBNET._replace(key=f"subnet/{subnet}"), f"{both} are both in {subnet}"
+
+
+def _engine_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
+    process = process_of(view, group.engine) if group.engine is not None else None
+    if process is None:
+        return
+    limit = process.memlock_bytes
+    if limit is not None and limit < SMALL_MEMLOCK_BYTES and live_rails(view):
+        yield _MEMLOCK, f"memlock of the engine is {limit / 1024:,.0f} KiB"
+    variables, rails = process.variables or {}, _setup(view).rails
+    if variables.get("NCCL_IB_DISABLE") == "1" or rails is None:
+        return
+    missing = [one for one in _hcas(variables) if not _matches(one, rails, variables)]
+    if missing:
+        yield _HCA, f"NCCL_IB_HCA names {_names(missing)}: no such device"
+    yield from ((_GID, line) for line in _wrong_gids(view, group, variables))
+
+
+def _usual_lanes(group: Group, lanes_max: int | None) -> tuple[int, float]:
+    """Return the most common width and speed of the PCIe links of rails with as many lanes at most.
+
+    Of two equally common ones it is the higher; 0 where none is known.
+    """
+    rails = [rail for view in group.machines for rail, _ in live_rails(view) if rail.lanes_max == lanes_max]
+    widths = Counter(one.lanes for one in rails if one.lanes)
+    speeds = Counter(one.lane_gt_per_s for one in rails if one.lane_gt_per_s)
+    width = max(widths, key=lambda one: (widths[one], one), default=0)
+    return width, max(speeds, key=lambda one: (speeds[one], one), default=0.0)
+
+
+def _hcas(variables: Mapping[str, str]) -> list[str]:
+    """Return the devices that NCCL_IB_HCA names for use; [] where it names those not to use."""
+    value = variables.get("NCCL_IB_HCA", "").strip()
+    if value.startswith("^"):
+        return []
+    words = (word.strip().partition(":")[0] for word in value.lstrip("=").split(","))
+    return [word for word in words if word][:16]
+
+
+def _matches(hca: str, rails: Iterable[Rail], variables: Mapping[str, str]) -> bool:
+    """Return whether NCCL takes a device for one that NCCL_IB_HCA names: by its begin, with "=" exactly."""
+    exact = variables.get("NCCL_IB_HCA", "").startswith("=")
+    names = (one.name.partition("/")[0] for one in rails)
+    return any(name == hca or (not exact and name.startswith(hca)) for name in names)
+
+
+def _used_rails(view: NodeView, variables: Mapping[str, str]) -> list[Rail]:
+    """Return the RoCE ports that are up and that NCCL uses by its variables."""
+    hcas, value = _hcas(variables), variables.get("NCCL_IB_HCA", "")
+    left_out = [word.partition(":")[0].lstrip("^=") for word in value.split(",")] if value[:1] == "^" else []
+    return [
+        rail
+        for rail, _ in live_rails(view)
+        if rail.link_layer == _ETHERNET
+        and (not hcas or any(_matches(one, (rail,), variables) for one in hcas))
+        and not any(one and rail.name.startswith(one) for one in left_out)
+    ]
+
+
+def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> Iterator[str]:
+    """Yield the entry that NCCL_IB_GID_INDEX names, in words, where it cannot carry the ranks' traffic."""
+    index = _index(variables)
+    if index is None:
+        return
+    versions = Counter(
+        version
+        for other in group.machines
+        for rail in _used_rails(other, variables)
+        if (version := _version(rail, index)) is not None
+    )
+    usual = max(versions, key=lambda one: (versions[one], -one), default=4)
+    for rail in _used_rails(view, variables):
+        if rail.gids is None or any(one.kind is None for one in rail.gids):
+            continue
+        entry = next((one for one in rail.gids if one.index == index), None)
+        other = next(
+            (f"; {one.index} is {_ROCE2}" for one in rail.gids if _is_ipv4(one.kind, one.address)), ""
+        )
+        if entry is None:
+            yield f"GID index {index} of {rail.name} is empty{other}"
+        elif entry.kind != _ROCE2:
+            yield f"GID index {index} of {rail.name} is {entry.kind}{other}"
+        elif _version(rail, index) != usual:
+            yield f"GID index {index} of {rail.name} is IPv{_version(rail, index)}, IPv{usual} elsewhere"
+        else:
+            continue
+        return  # one line a machine: the fix is one
+
+
+def _index(variables: Mapping[str, str]) -> int | None:
+    word = variables.get("NCCL_IB_GID_INDEX", "")
+    return int(word) if word.isdecimal() and word.isascii() and len(word) <= len("255") else None
+
+
+def _version(rail: Rail, index: int) -> int | None:
+    entry = next((one for one in rail.gids or () if one.index == index and one.kind == _ROCE2), None)
+    return None if entry is None else _ip_version(entry.address)
+
+
+def _ip_version(address: str) -> int | None:
+    try:
+        return ip_address(address).version
+    except ValueError:
+        return None
+
+
+def _is_ipv4(kind: str | None, address: str) -> bool:
+    return kind == _ROCE2 and _ip_version(address) == 4  # noqa: PLR2004 - the version
+
+
+def _unread_tables(
+    group: Group, variables: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[set[str], Finding]]:
+    """Yield tables of different order, where it cannot be read whether an index is set that must fit all."""
+    if variables:
+        return
+    first = {
+        view.name: sorted(
+            {
+                next((one.index for one in rail.gids if _is_ipv4(one.kind, one.address)), -1)
+                for rail, _ in live_rails(view)
+                if rail.gids is not None and rail.link_layer == _ETHERNET
+            }
+            - {-1}
+        )
+        for view in group.machines
+    }
+    values = {name: " and ".join(map(str, indexes)) for name, indexes in first.items() if indexes}
+    if len({index for indexes in first.values() for index in indexes}) > 1:
+        shown = "; ".join(f"{value} on {name}" for name, value in list(values.items())[:4])
+        line = f"GID of {_ROCE2} over IPv4: {shown}; whether NCCL_IB_GID_INDEX is set is unknown"
+        yield set(values), _finding(group, None, _TABLES, line)
+
+
+# Subnets and clocks, of which only several machines show whether they fit.
+
+_CABLES = Fact("cabling", "subnets", "give both ends of a cable one subnet", Severity.WARNING, Sure.LIKELY)
+_CLOCKS = Fact("clocks", "clocks", "start time synchronisation there: timedatectl set-ntp true")
+
+
+def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
+    """Yield the machines whose rails share no subnet with any other, or that have one without a peer each."""
+    own = {
+        view.name: [IPv4Network(subnet) for rail, _ in live_rails(view) for subnet in rail.subnets]
+        for view in group.machines
+    }
+    if len(own) < 2 or not all(own.values()):  # noqa: PLR2004 - a peer is needed
+        return
+    lonely = {
+        name: [
+            one
+            for one in subnets
+            if not any(one.overlaps(theirs) for peer, nets in own.items() if peer != name for theirs in nets)
+        ]
+        for name, subnets in own.items()
+    }
+    odd = {name: subnets for name, subnets in lonely.items() if subnets}
+    named = [
+        name
+        for name, subnets in odd.items()
+        if len(odd) > 1 or len(subnets) == len(own[name]) or _lacks(name, own)
+    ]
+    if named:
+        shown = "; ".join(f"{odd[name][0]} on {name}" for name in named[:3])
+        last = next(view for view in reversed(group.machines) if view.name in named)
+        yield set(named), _finding(group, last, _CABLES, f"subnets without a peer: {shown}")
+
+
+def _lacks(name: str, own: Mapping[str, Sequence[IPv4Network]]) -> bool:
+    """Return whether all other machines, two at least, share a subnet that the machine `name` has not."""
+    others = [subnets for peer, subnets in own.items() if peer != name]
+    return len(others) > 1 and any(
+        all(one in subnets for subnets in others) and not any(one.overlaps(mine) for mine in own[name])
+        for one in others[0]
+    )
+
+
+def clocks_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
+    """Yield the machines whose clock is apart from the others', beyond what the ways could explain."""
+    gaps: dict[str, tuple[float, float]] = {}
+    for view in group.machines:
+        gap = view.sample.clock if view.sample is not None else None
+        if gap is not None:
+            gaps[view.name] = gap.ahead_s, gap.error_s
+        elif view.via == "local":
+            gaps[view.name] = 0.0, 0.0
+    if len(gaps) < 2:  # noqa: PLR2004 - clocks are apart from one another
+        return
+    usual = next(iter(gaps)) if len(gaps) == 2 else _middle(gaps)  # noqa: PLR2004 - as above
+    for view in group.machines:
+        if view.name == usual or view.name not in gaps:
+            continue
+        apart = gaps[view.name][0] - gaps[usual][0]
+        if abs(apart) - gaps[view.name][1] - gaps[usual][1] > CLOCKS_APART_S:
+            way = "ahead of" if apart > 0 else "behind"
+            line = f"clock of {view.name} is {abs(apart):.1f} s {way} that of {usual}"
+            yield {view.name}, _finding(group, view, _CLOCKS._replace(key=f"clocks/{view.name}"), line)
+
+
+def _middle(gaps: Mapping[str, tuple[float, float]]) -> str:
+    middle = median_low(gap for gap, _ in gaps.values())
+    return next(name for name, (gap, _) in gaps.items() if gap == middle)

@@ -1,0 +1,76 @@
+"""What is found when machines of one engine are compared: stored cases, read from trees, and the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.analysis.machines_compared import MachinesCompared
+from sparktop.model.snapshot import EngineProcess, NodeView
+from tests.findings.machines import ENGINE, judged, machine, situation
+from tests.machines.trees import PID, read_case
+
+EXPECTED = {
+    "healthy-pair": [],
+    "kho": ["kexec handover (KHO) keeps 9.1 GiB on spark-2"],
+    "mtu": ["MTU of RDMA ports differs: 9000 on spark-1; 1500 on spark-2"],
+    "gid-moved": ["GID index 3 of roceP2p1s0f0 is empty; 5 is RoCE v2 on spark-2"],
+    "x2-lanes": ["PCIe lanes x2 of x4 for rocep1s0f0 on spark-2"],
+    "other-nccl": ["NCCL differs: 2.28.9 build 00112233 on spark-1; 2.29.2 build ffee0102 on spark-2"],
+    "no-rdma": [],
+    "no-permission": [],
+    "container": [],
+    "four": ["kernel 6.14.0-1017-nvidia on spark-3, 6.14.0-1013-nvidia on the others"],
+}
+
+
+def views_of(folder: Path, case: str) -> list[NodeView]:
+    return [
+        NodeView(
+            name,
+            "ssh",
+            sample,
+            identity,
+            age_s=0.5,
+            engine_processes=(EngineProcess(PID, "VLLM::Worker", "vllm", ENGINE),),
+        )
+        for name, (identity, sample) in read_case(folder, case).items()
+    ]
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_each_stored_difference_is_named_and_nothing_else(tmp_path: Path, case: str) -> None:
+    """Machines read from a tree give one finding for what differs, with its place and what is usual."""
+    assert [one.line for one in judged(views_of(tmp_path, case))] == EXPECTED[case]
+
+
+def test_a_later_difference_counts_once_it_lasts() -> None:
+    """Machines are read a minute apart: a difference that begins is named after 75 s, and goes at once."""
+    rule, healthy = MachinesCompared(), [machine(1), machine(2)]
+    other = [healthy[0], replace(healthy[1], identity=replace(healthy[1].identity, driver="590.1"))]
+    assert list(rule.look(situation(healthy, 0.0))) == []
+    assert list(rule.look(situation(other, 10.0))) == []
+    assert list(rule.look(situation(other, 80.0))) == []
+    assert [one.key for one in rule.look(situation(other, 90.0))] == ["driver"]
+    assert list(rule.look(situation(healthy, 100.0))) == []
+
+
+def test_a_gpu_clocked_below_its_twin_at_the_same_load_is_named() -> None:
+    """After a minute at the same load; a twin that has less to do is not slower."""
+
+    def at(view: NodeView, mhz: int, percent: float) -> NodeView:
+        assert view.sample is not None
+        gpus = tuple(replace(one, sm_clock_mhz=mhz, utilization_percent=percent) for one in view.sample.gpus)
+        return replace(view, sample=replace(view.sample, gpus=gpus))
+
+    def found(*views: NodeView) -> list[str]:
+        rule = MachinesCompared()
+        return [[one.line for one in rule.look(situation(views, float(now)))] for now in range(66)][-1]
+
+    slow = at(machine(2), 1400, 96.0)
+    line = "SM clock 1,400 MHz on spark-2, 2,405 on spark-1, at 96 % load"
+    assert found(at(machine(1), 2405, 96.0), slow) == [line]
+    assert found(at(machine(1), 2405, 96.0), at(machine(2), 1400, 40.0)) == []
+    assert found(at(machine(1), 2405, 96.0), at(machine(2), 2250, 96.0)) == []
