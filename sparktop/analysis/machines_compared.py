@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, ip_address
+from operator import is_
 from statistics import fmean, median_low
 from typing import NamedTuple
 
@@ -62,6 +63,14 @@ class Group(Struct, frozen=True, eq=False):
     """The server whose ranks they run; None for machines that need not be linked."""
 
     @property
+    def is_linked(self) -> bool:
+        """Whether their RDMA ports serve one another: an engine's, or each has a peer in its subnet."""
+        if self.engine is not None:
+            return True
+        own, lonely = subnets_of(self)
+        return len(own) > 1 and all(len(lonely[name]) < len(subnets) for name, subnets in own.items())
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the machines."""
         return tuple(one.name for one in self.machines)
@@ -73,7 +82,7 @@ class _Read(NamedTuple):
     fact: Fact
     value: Callable[[NodeView], str | None]
     of_links: bool = False
-    """Whether it matters only between ranks of one engine."""
+    """Whether it matters only where their ports serve one another."""
     by_maker: bool = False
     """Whether each maker of machines has versions of its own."""
 
@@ -169,6 +178,8 @@ class MachinesCompared:
         """Start without machines."""
         self._found: tuple[Finding, ...] = ()
         self._found_at = -LOOK_AGAIN_S
+        self._read: tuple[object, ...] = ()
+        """Identities and places at that time."""
         self._known_at: dict[tuple[str, ...], float] = {}
         """When the set-up of all machines of a group was first known."""
         self._since: dict[tuple[str, str], float] = {}
@@ -181,9 +192,14 @@ class MachinesCompared:
         self._pace = {name: pace for name, pace in self._pace.items() if name in ranks}
         for name in ranks & now.nodes.keys():
             self._note_pace(now.at, now.nodes[name])
-        if 0 <= now.at - self._found_at < LOOK_AGAIN_S:
+        read = (
+            *(view.identity for view in now.nodes.values()),
+            *(one.nodes for one in now.backends.values()),
+        )
+        is_read = len(read) == len(self._read) and all(map(is_, read, self._read))
+        if is_read and 0 <= now.at - self._found_at < LOOK_AGAIN_S:
             return self._found
-        self._found_at = now.at
+        self._found_at, self._read = now.at, read
         found: list[Finding] = []
         named: set[tuple[str, str]] = set()
         since: dict[tuple[str, str], float] = {}
@@ -219,8 +235,9 @@ class MachinesCompared:
             if one.key != "kho" or not any(("kho", name) in covered for name in machines):
                 yield machines, one
         yield from clocks_apart(group)
-        if group.engine is not None:
+        if group.is_linked:
             yield from subnets_apart(group)
+        if group.engine is not None:
             yield from self._slower(group, at)
 
     def _note_pace(self, at: float, view: NodeView) -> None:
@@ -308,8 +325,9 @@ def _finding(
 
 def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     """Yield (machines that have something else, finding) for each fact that machines do not share."""
+    is_linked = group.is_linked
     for read in _READS:
-        if read.of_links and group.engine is None:
+        if read.of_links and not is_linked:
             continue
         values = {view.name: value for view in group.machines if (value := read.value(view)) is not None}
         if not read.by_maker or len({view.identity.maker for view in group.machines}) == 1:
@@ -325,6 +343,26 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     limits = {name: _size(one.memory_max_bytes) for name, one in processes.items() if one.memory_max_bytes}
     yield from _difference(group, _MEMORY_MAX, limits)
     yield from _unread_tables(group, variables)
+
+
+def alike_in(group: Group) -> list[str]:
+    """Return what all machines of a group have in common, in words: "driver 580.126.09"."""
+    found: list[str] = []
+    for read in _READS:
+        values = {read.value(view) for view in group.machines}
+        if (
+            len(values) == 1
+            and (value := values.pop()) is not None
+            and (group.is_linked or not read.of_links)
+        ):
+            found.append(f"{read.fact.title} {value}")
+    if group.engine is not None:
+        libraries = _libraries(
+            {view.name: one for view in group.machines if (one := process_of(view, group.engine))}
+        )
+        if len(libraries) == len(group.machines) and len(set(libraries.values())) == 1:
+            found.append(f"NCCL {next(iter(libraries.values()))}")
+    return found
 
 
 _NCCL = Fact("nccl", "NCCL", "run the same container image, or install the same NCCL, on all machines")
@@ -576,14 +614,12 @@ _CABLES = Fact("cabling", "subnets", "give both ends of a cable one subnet", Sev
 _CLOCKS = Fact("clocks", "clocks", "start time synchronisation there: timedatectl set-ntp true")
 
 
-def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
-    """Yield the machines whose rails share no subnet with any other, or that have one without a peer each."""
+def subnets_of(group: Group) -> tuple[dict[str, list[IPv4Network]], dict[str, list[IPv4Network]]]:
+    """Return the subnets of the rails of each machine, and those of them that no other machine shares."""
     own = {
         view.name: [IPv4Network(subnet) for rail, _ in live_rails(view) for subnet in rail.subnets]
         for view in group.machines
     }
-    if len(own) < 2 or not all(own.values()):  # noqa: PLR2004 - a peer is needed
-        return
     lonely = {
         name: [
             one
@@ -592,6 +628,14 @@ def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
         ]
         for name, subnets in own.items()
     }
+    return own, lonely
+
+
+def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
+    """Yield the machines whose rails share no subnet with any other, or that have one without a peer each."""
+    own, lonely = subnets_of(group)
+    if len(own) < 2 or not all(own.values()):  # noqa: PLR2004 - a peer is needed
+        return
     odd = {name: subnets for name, subnets in lonely.items() if subnets}
     named = [
         name

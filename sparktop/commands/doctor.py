@@ -171,6 +171,7 @@ async def _examine(watch: Watch, *, named: bool) -> tuple[list[Check], list[Chec
 
     routers = (*watch.routers, *watch.sweep_routers)
     urls = [*(target.url for target in watch.backends), *(target.url for target in routers)]
-    machine = check_machine(*await look_at_machine())
+    own = await look_at_machine()
+    machine = check_machine(*own)
     async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
-        return machine, await examine_network(watch, network, wanted=named)
+        return machine, await examine_network(watch, network, wanted=named, own=own)

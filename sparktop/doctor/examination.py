@@ -10,6 +10,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from sparktop.doctor.check import Check, Status
+from sparktop.doctor.compared import check_compared
 from sparktop.doctor.machine import check_missing_gpu
 from sparktop.doctor.network import Network, check_names, host_key, place_of
 from sparktop.doctor.servers import check_backend, check_port, check_prometheus, check_router
@@ -28,13 +29,19 @@ Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget, PrometheusTa
 
 
 async def examine_network(
-    watch: Watch, network: Network, *, wanted: bool, search: Search = discover
+    watch: Watch,
+    network: Network,
+    *,
+    wanted: bool,
+    search: Search = discover,
+    own: tuple[Reading, NodeIdentity] | None = None,
 ) -> list[Check]:
     """Check host names, and all nodes, backends and routers that are watched; return the checks.
 
     The hosts in `watch.discover` are searched for servers with `search`, and these servers are checked too,
     as are those that files list.
-    `wanted` is whether the user named these hosts, so that a search without a result is a failure.
+    `wanted` is whether the user named these hosts, so that a search without a result is a failure. `own` is
+    what was read of this machine: it is compared with the others if it is watched.
     """
     named = await check_names(_hosts(watch), network)
     resolved = [host for host in watch.discover if not _is_dead(named.get(host_key(host)))]
@@ -53,18 +60,24 @@ async def examine_network(
 
         return [line for lines in await asyncio.gather(*map(one, targets)) for line in lines]
 
+    machines = [(target, *own) for target in watch.nodes if own is not None and target.via == "local"]
+
+    async def check_machine(target: NodeTarget, network: Network) -> list[Check]:
+        return await check_node(target, network, note=lambda *read: machines.append((target, *read)))
+
     async def check_listed(target: BackendTarget, network: Network) -> list[Check]:
         return softened(await check_backend(target, network))
 
     parts = await asyncio.gather(
-        each(check_node, [*watch.nodes, *listed_nodes]),
+        each(check_machine, [*watch.nodes, *listed_nodes]),
         each(check_backend, backends),
         each(check_listed, _unknown(listed_backends, backends)),
         each(check_router, routers),
         each(check_prometheus, watch.prometheus),
     )
     checks = [*named.values(), *_search_checks(found, wanted=wanted), *listed_checks]
-    return checks + [check for part in parts for check in part]
+    compared = check_compared(machines, [*backends, *listed_backends])
+    return [*checks, *(check for part in parts for check in part), *compared]
 
 
 def _hosts(watch: Watch) -> list[str]:
@@ -130,11 +143,15 @@ def way_in(target: NodeTarget) -> Source:
 
 
 async def check_node(
-    target: NodeTarget, network: Network, *, source: Callable[[NodeTarget], Source] = way_in
+    target: NodeTarget,
+    network: Network,
+    *,
+    source: Callable[[NodeTarget], Source] = way_in,
+    note: Callable[[Reading, NodeIdentity], None] | None = None,
 ) -> list[Check]:
     """Check the access to a remote node by reading one sample; return [] if the node is this machine.
 
-    `source` creates the source of the samples.
+    `source` creates the source of the samples; `note` is called with what was read.
     """
     if target.via == "local":
         return []
@@ -147,6 +164,8 @@ async def check_node(
             return checks
         checks += _check_secrecy(target)
     reading, identity = await _read(source(target), _AGENT_S if target.via == "agent" else _SSH_S)
+    if note is not None:
+        note(reading, identity or NodeIdentity())
     return [*checks, *_node_checks(target, reading, identity)]
 
 

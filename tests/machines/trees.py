@@ -117,7 +117,7 @@ def _write_engine(root: Path, facts: Mapping[str, Any]) -> None:
     write(root, f"{process}/environ", "\0".join(f"{name}={value}" for name, value in variables.items()))
 
 
-def driver(facts: Mapping[str, Any]) -> FakeDriver:
+def driver(rank: int, facts: Mapping[str, Any]) -> FakeDriver:
     """Return the NVIDIA driver of a machine: in a container it lists no processes."""
     known = {**HEALTHY, **facts}
     listed = [] if known["container"] else [process(PID, 102_625 * 1024**2)]
@@ -126,13 +126,15 @@ def driver(facts: Mapping[str, Any]) -> FakeDriver:
         nvmlDeviceGetGraphicsRunningProcesses=[],
         nvmlDeviceGetVbiosVersion=known["vbios"],
     )
-    return FakeDriver(answers, driver=known["driver"])
+    made = FakeDriver(answers, driver=known["driver"])
+    made.names = {PID: f"VLLM::Worker_TP{rank}"}
+    return made
 
 
 def read_machine(root: Path, number: int = 1, **facts: Any) -> tuple[NodeIdentity, NodeSample]:  # noqa: ANN401 - as build
     """Build a machine and read it with the real reader; return its identity and a sample."""
     build(root, number, **facts)
-    machine = Machine(root, nvml=driver(facts), clock=lambda: 100.0)
+    machine = Machine(root, nvml=driver(number - 1, facts), clock=lambda: 100.0)
     sample = machine.read()
     assert machine.identity is not None
     return machine.identity, sample
