@@ -42,6 +42,7 @@ ALERT_KINDS = (
     "rdma-errors",
     "machines-differ",
     "machine-setup",
+    "slow-link",
     "oscillating",
     "starved",
     "uneven",

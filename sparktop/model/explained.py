@@ -247,6 +247,12 @@ FINDINGS: Mapping[str, Explained] = {
         "rails in one subnet, memlock below 1 GiB, a device or GID index of NCCL that does not exist there",
         "it says what helps",
     ),
+    "slow-link": Explained(
+        "for a minute steps take 1.3 times the server's own best at this batch, its GPUs are in use at their "
+        "usual clock with 15 % less power, RDMA carries below 40 % of the negotiated rate, and what steps "
+        "take longer grows with their bytes; unknown while the batch does not vary",
+        "compare MTU, PCIe lanes, cables and error counters of the rails; look for other traffic on them",
+    ),
 }
 """What rules find about a server or a machine apart from its state, by kind."""
 

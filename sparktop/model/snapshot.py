@@ -427,6 +427,8 @@ class BackendView(Struct, frozen=True, eq=False):
     """Engine steps per second over 10 s, summed over engine cores."""
     step_ms: float | None = None
     """Mean duration of an engine step over 10 s; None unless every engine core had requests all the time."""
+    best_step_ms: float | None = None
+    """The best such time of this session at this batch; None while the batch varies or is new."""
     spec_accept_by_position: tuple[float | None, ...] = ()
     """Percentage of drafts whose token was accepted, by position in the draft, over 60 s."""
     spec_verdict: str | None = None

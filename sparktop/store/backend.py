@@ -268,6 +268,7 @@ class BackendTrack:
             page_every_s=self._pages.every_s,
             step_ms=step_ms,
             prefix=prefix_use(sample, self.identity.prefix_cache),
+            best_step_ms=None if self.step_pace is None else self.step_pace.before_ms,
             spec_verdict=self._drafts.verdict(view, self._window, RATE_WINDOW_S),
             failure=None,
             failing_since=None,

@@ -9,6 +9,7 @@ from sparktop.analysis.prefix_cache import PrefixCacheRule
 from sparktop.analysis.machines_compared import MachinesCompared
 from sparktop.analysis.situation import Rule, Situation
 from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
+from sparktop.analysis.slow_link import SlowLink
 from sparktop.analysis.yardsticks import Yardsticks
 from sparktop.model.finding import Finding
 from sparktop.model.instant import Instant
@@ -24,6 +25,7 @@ RULES: tuple[Callable[[], Rule], ...] = (
     HeldMemoryRule,
     PrefixCacheRule,
     MachinesCompared,
+    SlowLink,
 )
 """Makes each rule anew for a store."""
 _LONGEST = 400

@@ -218,6 +218,11 @@ CHANGES: dict[str, tuple[str, Change]] = {
 """By key of its finding: the kind, and what makes a machine differ."""
 
 
+def _rewired(mtu: int, subnets: tuple[str, ...], rail: Rail) -> Rail:
+    only = subnets if rail.name == "rocep1s0f0" else ()
+    return replace(rail, mtu=mtu, subnets=only, gids=None)
+
+
 def _moved(moves: int, rail: Rail) -> Rail:
     return replace(rail, carrier_changes=moves)
 
@@ -331,13 +336,10 @@ def _makers(random: Random) -> list[Finding]:
 
 def _not_linked(random: Random) -> list[Finding]:
     """Play machines behind a router or just watched: their links are their own."""
-    machines = [
-        _rails(
-            _one_rail(view, random, mtu=random.choice((4200, 9000)), subnets=(f"10.{place}.0.0/24",)),
-            lambda rail: replace(rail, gids=None),
-        )
-        for place, view in enumerate(alike(random))
-    ]
+    machines = []
+    for place, view in enumerate(alike(random)):
+        mtu, subnets = random.choice((4200, 9000)), (f"10.{place}.0.0/24",)
+        machines.append(_rails(view, partial(_rewired, mtu, random.choice((subnets, ())))))
     rule, known = MachinesCompared(), {view.name: view for view in machines}
     return list(rule.look(Situation(0.0, datetime(2026, 9, 1, tzinfo=UTC), {}, known)))
 

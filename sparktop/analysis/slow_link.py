@@ -1,0 +1,229 @@
+"""Slow link: the ranks of an engine wait for a network that carries far less than its ports negotiated.
+
+A low rate alone says nothing: a link may have nothing to carry. What a slow link adds to a step grows with
+the bytes of the step; what a slow GPU adds grows with the step itself. So the batch has to vary before one is
+told from the other; until then it is unknown. This is inferred; nothing reports it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from statistics import fmean, median, pstdev
+from typing import NamedTuple
+
+from sparktop.analysis.situation import Situation
+from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
+from sparktop.model.event import Severity
+from sparktop.model.finding import Finding, Sure
+from sparktop.model.snapshot import BackendView, NodeView
+
+KIND = "slow-link"
+SLOWER = 1.3
+"""Steps count as slow from this multiple of the server's own best at this batch on."""
+_WELL = 1.1
+BUSY_PERCENT, LOW_POWER_SHARE, CLOCK_SHARE = 85.0, 0.85, 0.9
+"""Ranks that wait for the network keep the GPU in use, at its usual clock, with less than its usual power."""
+LINK_SHARE = 0.4
+"""Of the negotiated rate: what a link carries beyond this share is not far below it."""
+_LEAST_BYTES_PER_S = 5e7
+_HELD_S, _FEWEST, _SLOW_PART = 60.0, 15, 0.8
+_WINDOW_S, _KEPT, _BESTS = 300.0, 400, 120
+_BINS, _IN_BIN, _SPREAD = 3, 4, 1.5
+"""Least number of batch sizes, of looks at each, and least ratio of the most to the least bytes of a step."""
+_JUDGED_AGAIN_S = 5.0
+_EVEN = 0.15
+"""Most relative deviation, over batch sizes, of what is taken to be constant."""
+
+
+class _Look(NamedTuple):
+    """A server and its machines at one time."""
+
+    at: float
+    step_s: float
+    best_s: float
+    running: float
+    gpu_percent: float
+    power_w: float
+    clock_mhz: float
+    bytes_per_s: float
+    negotiated: float
+    """Bytes per second."""
+
+    @property
+    def step_bytes(self) -> float:
+        """Bytes that the ranks of one machine exchange in a step."""
+        return self.bytes_per_s * self.step_s
+
+    @property
+    def ratio(self) -> float:
+        """Step time as a multiple of the best."""
+        return self.step_s / self.best_s
+
+
+class SlowLink:
+    """The rule; it remembers the looks of some minutes, and power and clock at the best steps."""
+
+    def __init__(self) -> None:
+        """Start without looks."""
+        self._looks: dict[str, deque[_Look]] = {}
+        self._well: dict[str, deque[tuple[float, float]]] = {}
+        """By server: (power in W, clock in MHz) while its steps were as fast as its best."""
+        self._seen: dict[str, tuple[float, ...]] = {}
+        self._found: dict[str, tuple[float, tuple[Finding, ...]]] = {}
+        """(When a server was judged last, what was found)."""
+
+    def look(self, now: Situation) -> Iterable[Finding]:
+        """Return the servers whose link is slow, or may be."""
+        names = {one.name for one in now.backends.values() if len(one.nodes) > 1}
+        for name in self._looks.keys() - names:
+            for kept in (self._looks, self._well, self._seen, self._found):
+                kept.pop(name, None)
+        for name in names:
+            machines = self._note(now, now.backends[name])
+            at, found = self._found.get(name, (-math.inf, ()))
+            if not 0 <= now.at - at < _JUDGED_AGAIN_S:
+                is_slow = any(one.speed.word in {SLOW_CLOCK, THROTTLED} for one in machines)
+                looks, well = self._looks[name], self._well.get(name, ())
+                found = () if is_slow else tuple(judged(name, now.at, looks, well))
+                self._found[name] = now.at, found
+        return [one for name in sorted(names) for one in self._found[name][1]]
+
+    def _note(self, now: Situation, view: BackendView) -> list[NodeView]:
+        """Add a look if the machines were read since the last one; return the machines."""
+        machines = [now.nodes[name] for name in view.nodes if name in now.nodes]
+        looks = self._looks.setdefault(view.name, deque(maxlen=_KEPT))
+        times = tuple(one.sample.at for one in machines if one.sample is not None)
+        if times != self._seen.get(view.name) and len(machines) == len(view.nodes):
+            self._seen[view.name] = times
+            one = _look(now.at, view, machines)
+            if one is not None:
+                looks.append(one)
+                if one.ratio <= _WELL:
+                    well = self._well.setdefault(view.name, deque(maxlen=_BESTS))
+                    well.append((one.power_w, one.clock_mhz))
+        return machines
+
+
+def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> _Look | None:
+    if not view.ok or not view.step_ms or not view.best_step_ms or not view.running:
+        return None
+    rates: list[float] = []
+    links: list[float] = []
+    gpus: list[tuple[float, float, float]] = []
+    for node in machines:
+        if node.sample is None or not node.ok:
+            return None
+        ports = [one for one in node.sample.network if one.kind == "rdma" and one.up]
+        tx = [one.tx_bytes_per_s for one in ports if one.tx_bytes_per_s is not None]
+        rx = [one.rx_bytes_per_s for one in ports if one.rx_bytes_per_s is not None]
+        negotiated = [one.link_bits_per_s for one in ports if one.link_bits_per_s]
+        if not tx or not rx or not negotiated:
+            return None
+        rates.append(max(sum(tx), sum(rx)))
+        links.append(max(negotiated) / 8)
+        for gpu in node.sample.gpus:
+            if gpu.utilization_percent is None or gpu.power_w is None or gpu.sm_clock_mhz is None:
+                return None
+            gpus.append((gpu.utilization_percent, gpu.power_w, float(gpu.sm_clock_mhz)))
+    if not gpus:
+        return None
+    percent, power, clock = zip(*gpus, strict=True)
+    step_s, best_s = view.step_ms / 1000, view.best_step_ms / 1000
+    return _Look(
+        at, step_s, best_s, view.running, min(percent), sum(power), min(clock), max(rates), min(links)
+    )
+
+
+def judged(
+    name: str, at: float, looks: Sequence[_Look], well: Sequence[tuple[float, float]]
+) -> Iterator[Finding]:
+    """Yield that the link of a server is slow, or may be, by its looks and by power and clock at its best."""
+    newest = [one for one in looks if one.at > at - _HELD_S]
+    if len(newest) < _FEWEST or sum(one.ratio >= SLOWER for one in newest) < _SLOW_PART * len(newest):
+        return
+    power, clock = fmean(one.power_w for one in newest), fmean(one.clock_mhz for one in newest)
+    carried, most = fmean(one.bytes_per_s for one in newest), fmean(one.negotiated for one in newest)
+    if (
+        fmean(one.gpu_percent for one in newest) < BUSY_PERCENT
+        or not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * most
+        or len(well) < _FEWEST
+    ):
+        return
+    well_w, well_mhz = median(one for one, _ in well), median(one for _, one in well)
+    if power > LOW_POWER_SHARE * well_w or clock < CLOCK_SHARE * well_mhz:
+        return
+    limit, is_gpu = _ceiling([one for one in looks if one.at > at - _WINDOW_S and one.ratio >= SLOWER])
+    if is_gpu or (limit is not None and limit > LINK_SHARE * most):
+        return
+    ratio = fmean(one.ratio for one in newest)
+    said = f"RDMA carries {_gigabits(carried)} of {_gigabits(most)} Gb/s, steps take {ratio:.1f} × its best"
+    line = f"slow link: {said}" if limit is not None else f"ranks wait: {said}; link or GPU: unknown"
+    yield Finding(
+        KIND,
+        name,
+        line,
+        fix="compare MTU, PCIe lanes, cables and error counters of the rails; look for other traffic on them"
+        if limit is not None
+        else "with other numbers of requests the cause would show",
+        sure=Sure.UNKNOWN if limit is None else Sure.LIKELY,
+        severity=None if limit is None else Severity.WARNING,
+        evidence=(
+            ("steps", f"{ratio:.1f} × its best at this batch (limit {SLOWER:g})"),
+            ("ranks", f"{power:.0f} W in all, {well_w:.0f} W at its best; {clock:.0f} of {well_mhz:.0f} MHz"),
+            ("RDMA", f"{_gigabits(carried)} of {_gigabits(most)} Gb/s negotiated"),
+            (
+                "while they wait",
+                f"at most {_gigabits(limit)} Gb/s, the same for all batches"
+                if limit is not None
+                else "the batch has not varied enough to tell the link from the GPU",
+            ),
+        ),
+        values={
+            "ratio": ratio,
+            "limit_ratio": SLOWER,
+            "rdma_bytes_per_s": carried,
+            "negotiated_bytes_per_s": most,
+            "ceiling_bytes_per_s": limit,
+            "power_w": power,
+            "usual_power_w": well_w,
+            "window_s": _HELD_S,
+        },
+    )
+
+
+def _ceiling(looks: Sequence[_Look]) -> tuple[float | None, bool]:
+    """Return (bytes per second of the link while ranks wait, whether the GPU is slow instead).
+
+    The time beyond the best is compared with the bytes of a step, and with the best step itself, over batch
+    sizes: the one with which it grows in proportion is its cause. (None, False): that cannot be told.
+    """
+
+    def size(one: _Look) -> int:
+        return round(2 * math.log2(max(1.0, one.running)))
+
+    grouped = [list(group) for _, group in groupby(sorted(looks, key=size), size)]
+    bins = [
+        (
+            fmean(one.step_s - one.best_s for one in group),
+            fmean(one.step_bytes for one in group),
+            fmean(one.best_s for one in group),
+        )
+        for group in grouped
+        if len(group) >= _IN_BIN
+    ]
+    moved = [one for _, one, _ in bins]
+    if len(bins) < _BINS or min(moved) * _SPREAD > max(moved):
+        return None, False
+    by_bytes = [beyond / size for beyond, size, _ in bins]
+    by_step = [beyond / best for beyond, _, best in bins]
+    uneven_bytes, uneven_step = (pstdev(one) / fmean(one) for one in (by_bytes, by_step))
+    if uneven_bytes <= _EVEN and uneven_step >= 2 * uneven_bytes:
+        return 1 / fmean(by_bytes), False
+    return None, uneven_step < uneven_bytes
+
+
+def _gigabits(bytes_per_s: float) -> str:
+    return f"{bytes_per_s * 8 / 1e9:.3g}"
