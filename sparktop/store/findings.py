@@ -8,8 +8,8 @@ from sparktop.analysis.abandoned import ForNobody, Orphans
 from sparktop.analysis.prefix_cache import PrefixCacheRule
 from sparktop.analysis.machines_compared import MachinesCompared
 from sparktop.analysis.situation import Rule, Situation
-from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
 from sparktop.analysis.slow_link import SlowLink
+from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
 from sparktop.analysis.yardsticks import Yardsticks
 from sparktop.model.finding import Finding
 from sparktop.model.instant import Instant
