@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparktop.analysis.abandoned import ForNobody, Orphans
-from sparktop.analysis.prefix_cache import PrefixCacheRule
 from sparktop.analysis.machines_compared import MachinesCompared
+from sparktop.analysis.prefix_cache import PrefixCacheRule
 from sparktop.analysis.situation import Rule, Situation
 from sparktop.analysis.slow_link import SlowLink
 from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
