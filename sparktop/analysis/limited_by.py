@@ -480,7 +480,7 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
     """Return the limit by the KV cache: requests are preempted, or the next one does not fit."""
     kv = load.kv_percent
     if load.preempted:
-        full = "" if kv is None else f"{kv:.0f} % used, "
+        full = "" if kv is None else f"{kv:.0f} % used on average, "
         times = "preemption" if round(load.preempted) == 1 else "preemptions"
         reason = f"{full}{load.preempted:.0f} {times} in {load.span_s:.0f} s"
         return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
@@ -877,7 +877,7 @@ def _bandwidth(evidence: Evidence, load: Load, cost: StepCost, flat: float | Non
         parts.append(f"reads {value:.0f} of {limit:.0f} GB/s")
     if flat is not None:
         # A smaller fixed part would not show that steps read: then the reads do.
-        parts.append(step + (f", {100 * flat:.0f} % of it fixed" if flat >= _FLAT else ""))
+        parts.append(step + (f", {100 * flat:.0f} % of it however many" if flat >= _FLAT else ""))
     if not parts:
         parts.append(f"{step}: far fewer than would keep the GPU computing")
     return Limit(LimitKind.BANDWIDTH, "; ".join(parts), _free(evidence, load, flat), value, limit, unit)

@@ -11,8 +11,6 @@ from sparktop.simulation.engine import Engine, EngineEvent, RequestTimeline
 
 VERSION = "0.32.0+simulated"
 """Version reported by a simulated server."""
-READ_BYTES_PER_S = 265e9
-"""Bytes of weights that the GPU reads per second; converts the reading time of a step into bytes."""
 KV_TOKEN_BYTES = 73_728
 """Bytes of KV cache per token of gpt-oss-120b: 36 layers x 8 heads x 64 x (key + value) of 2 bytes."""
 _ACTIVE_PARAMETERS = 5.1e9
@@ -156,7 +154,7 @@ def _read_bytes(engine: Engine, _: Ledger) -> float:
         steps * min(cost.weights_one_s * rows**cost.weights_exponent, cost.weights_all_s)
         for rows, steps in engine.tally.step_rows.items()
     )
-    return reading_s * READ_BYTES_PER_S
+    return reading_s * cost.read_bytes_per_s
 
 
 def _rows(engine: Engine) -> float:

@@ -157,6 +157,7 @@ class Scenario(Struct, frozen=True):
             weights_one_s=times * cost.weights_one_s,
             weights_all_s=times * cost.weights_all_s,
             row_s=times * cost.row_s,
+            read_bytes_per_s=cost.read_bytes_per_s / times,
         )
         return replace(profile, cost=slow)
 

@@ -198,7 +198,7 @@ def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Che
     if soft is None:
         return Check(name, Status.OK, "no limit: a sweep reaches any concurrency")
     reach = max(0, soft - RESERVED_FILES)
-    seen = f"{soft} at once: a sweep reaches c = {reach}"
+    seen = f"{soft} allowed: a sweep reaches {reach} requests at once"
     needed = max(wanted, USUAL_CONCURRENCY)
     if reach >= needed:
         return Check(name, Status.OK, seen)

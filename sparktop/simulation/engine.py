@@ -803,6 +803,8 @@ class StepCost(Struct, frozen=True):
     attention_pair_s: float
     """Seconds for attention between a token of a prompt and an earlier token: the quadratic part of
     prefill."""
+    read_bytes_per_s: float = 265e9
+    """Bytes of weights read per second; converts the reading time of a step into bytes."""
     weights_clock_share: float = 0.3
     """Share of the reading time, 0 to 1, that scales with the SM clock; computing time scales with it
     completely."""

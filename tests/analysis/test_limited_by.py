@@ -197,7 +197,7 @@ def test_one_long_prompt_is_prefill_from_its_first_seconds_on(idle_s: int, prefi
 
 @pytest.mark.parametrize(
     ("at_second", "reason"),
-    [(50, "90 % used, 1 preemption in 30 s"), (20, "90 % used by 7 requests, 10 % free; 1 wait")],
+    [(50, "90 % used on average, 1 preemption in 30 s"), (20, "90 % used by 7 requests, 10 % free; 1 wait")],
 )
 def test_a_preemption_is_seen_before_it_is_reported(at_second: int, reason: str) -> None:
     """A request that goes from running to waiting counts as preempted, and later as one without room."""

@@ -38,6 +38,7 @@ _PLAIN = {
     "swing": "regularity",
     "slope": "trend",
     "limit_s": "must last",
+    "limit_failures": "limit of failures",
     "clears_after": "ends without any for",
     "ratio": "ratio for its batch",
 }

@@ -170,7 +170,15 @@ def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collect
     )
     axis = points_head(row.point for row in comparison.rows)
     heads = ("Source", axis, f"Theirs ({meaning.unit})", f"Ours ({meaning.unit})", "Delta")
-    return Grid(f"{meaning.title}: theirs and ours", heads, rows)
+    return Grid(f"{meaning.title}: theirs and ours", heads, _named_once(rows))
+
+
+def _named_once(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
+    """Return the rows without a first cell that is also that of the row before."""
+    before = [None, *(row[0] for row in rows)]
+    return tuple(
+        ("" if row[0] == last else row[0], *row[1:]) for row, last in zip(rows, before, strict=False)
+    )
 
 
 def all_versus(
@@ -191,7 +199,7 @@ def all_versus(
                 rows.append((Outside(name), load_words(load_of(row)), _value(row, name, meaning), *cells))
     axis = points_head(row.point for row in comparison.rows)
     heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
-    return Grid(f"{meaning.title}: theirs and ours", tuple(heads), tuple(rows))
+    return Grid(f"{meaning.title}: theirs and ours", tuple(heads), _named_once(rows))
 
 
 def at_best(found: Sequence[IndependentEngines]) -> Grid:
