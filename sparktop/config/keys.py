@@ -133,6 +133,7 @@ SWEEP_KEYS = (
     Key("stop", ("x",), "x", "stop", "twice: stop the sweep; what is done is kept", "stop"),
     Key("history", ("h",), "h", "history", "results of sweeps", "history"),
     Key("compare", ("c",), "c", "compare", "compare with another result", "compare"),
+    Key("limits", ("l",), "l", "limits", "what its levels say of other limits, without new load", "limits"),
     Key("report", ("f2",), "F2", "report", "save a report (HTML and Markdown) in this folder", "report"),
     Key("page-down", ("pagedown", "space"), "PgDn", "scroll(1)", "a screen further down (space too)"),
     Key("page-up", ("pageup",), "PgUp", "scroll(-1)", "a screen further up"),

@@ -141,11 +141,19 @@ class MarkScreen(Dialog[str]):
     MarkScreen Input { width: 100%; height: 1; border: none; padding: 0 1; margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss", "no mark")]
+    placeholder: ClassVar[str] = "a word for this moment; enter marks it, esc does not"
 
     def compose(self) -> ComposeResult:
         """Yield the input line for the label."""
-        yield Input(placeholder="a word for this moment; enter marks it, esc does not", max_length=_LONGEST)
+        yield Input(placeholder=self.placeholder, max_length=_LONGEST)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close this screen with the typed label as its result."""
         self.dismiss(event.value.strip())
+
+
+class LimitsScreen(MarkScreen):
+    """Asks for the limits that stored levels are judged by; its result is as that of a mark."""
+
+    DEFAULT_CSS = MarkScreen.DEFAULT_CSS.replace("MarkScreen", "LimitsScreen")
+    placeholder = "limits such as ttft_p90_ms=2000,stream_tps=15; enter answers, esc does not"

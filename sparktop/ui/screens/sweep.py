@@ -18,7 +18,7 @@ from sparktop.panels.sweep.table import all_levels, default_key
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.series import Reference, load_reference, reference_names
 from sparktop.sweep.view.curves import fits
-from sparktop.sweep.view.result import SweepSource
+from sparktop.sweep.view.result import StoredView, SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.report import saved_report
 from sparktop.ui.screens.canvas_screen import CanvasScreen
@@ -50,6 +50,7 @@ _FOOTERS = {
         "stop",
         "notices",
         "compare",
+        "limits",
         "history",
         "report",
     ),
@@ -59,7 +60,7 @@ _FOOTERS = {
     Page.NOTICES: ("back", "notices", "stop"),
 }
 """Names of the keys in the footer of each page, the most important first."""
-_LIVE, _OVER = frozenset({"stop"}), frozenset({"compare"})
+_LIVE, _OVER = frozenset({"stop"}), frozenset({"compare", "limits"})
 """Names of the keys for a running sweep only, and of the keys for a finished sweep only."""
 
 
@@ -313,6 +314,34 @@ class SweepScreen(CanvasScreen):
         """Show the stored results, one of which the user can choose to compare with this sweep."""
         if self._desk is not None:
             self._desk.compare(self._source)
+
+    def action_limits(self) -> None:
+        """Ask for limits, and show what the levels say of them, by the prompts of the selected level."""
+        from sparktop.ui.screens.dialogs import LimitsScreen  # late: no first picture needs it
+
+        view = self._view
+        if view is None or not view.status.over or self._source.result is None:
+            self._say("other limits are for results of sparktop's own sweeps that are over")
+        else:
+            self.app.push_screen(LimitsScreen(), self._limited)
+
+    def _limited(self, typed: str | None) -> None:
+        from sparktop.sweep.plan.capacity import parse_conditions
+        from sparktop.sweep.plan.plan import Capacity
+        from sparktop.sweep.run.again import answered
+
+        result, view = self._source.result, self._view
+        if not typed or result is None or view is None:
+            return
+        kind, level = result.plan.load, self._level(view)
+        pp = level.prompt_tokens if level is not None and view.several_lengths else None
+        try:
+            found = answered(result, Capacity(kind, parse_conditions(typed, kind)), pp)
+        except UsageError as error:
+            self._say(str(error))
+        else:
+            source = StoredView(found, view.title)
+            self.app.push_screen(SweepScreen(self.canvas.role_styles, source, keys=self.key_table))
 
     def action_report(self) -> None:
         """Write a report of the sweep into the current folder."""

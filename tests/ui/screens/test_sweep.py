@@ -257,3 +257,20 @@ async def test_history_and_comparison_lead_to_the_results(stage: SweepStage) -> 
         await stage.press("h")
         assert type(stage.top()).__name__ == "HistoryScreen"
         assert len(stage.app.screen_stack) == depth
+
+
+async def test_other_limits_are_answered_by_its_levels(stage: SweepStage) -> None:
+    """`l` asks for limits and shows the answer on a screen of its own; a wrong limit is named."""
+    async with stage.on((120, 36)):
+        await done_and_open(stage)
+        await stage.press("l", *"ttft_p50_ms=1500", "enter")
+        await stage.settled()
+        assert "at least 4 requests at once" in stage.text or "best estimate 4 requests at once" in stage.text
+        assert "nothing was sent: first token p50 ≤ 1.5 s" in " ".join(stage.text.split())
+        await stage.press("escape")
+        assert "nothing was sent" not in stage.text
+        await stage.press("l", *"speed=9", "enter")
+        await stage.settled()
+        assert any("there is no figure 'speed'" in one for one in stage.notes)
+        await stage.press("l", "escape")
+        assert page(stage) is Page.MAIN
