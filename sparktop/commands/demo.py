@@ -22,6 +22,7 @@ SCENARIOS = {
     "memory": "a program takes 90 MiB of memory a second from the first machine",
     "faulty": "the first server restarts every 40 s, the second one drips",
     "slow-start": "the first server loads its model for 80 s every two and a half minutes",
+    "stuck-start": "the first server starts again, and hangs as it captures graphs: named after 5 minutes",
     "reboot": "the first machine runs out of memory, reboots and loads its model again",
     "pd-fault": "a power-delivery fault pins the second machine's clock",
     "orphan": "an engine process of an earlier server holds 9 GiB of the second machine",

@@ -358,7 +358,7 @@ class EngineSite:
             await asyncio.sleep(restarts.boot_s)
             if restarts.loads:
                 for reader in self._readers:
-                    reader.begin_start(restarts.down_s - restarts.boot_s)
+                    reader.begin_start(restarts.down_s - restarts.boot_s, hangs=restarts.hangs)
             await asyncio.sleep(restarts.down_s - restarts.boot_s)
             await self.open()
 

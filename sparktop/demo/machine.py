@@ -84,6 +84,7 @@ def workloads_at(
         age_s=age_s,
         memory_bytes=5310 * _WORKLOADS_MIB,
         cpu_percent=cpu_percent,
+        read_bytes=58_700 * _WORKLOADS_MIB,
         oom_kills=0,
     )
     server = Workload(
@@ -98,6 +99,7 @@ def workloads_at(
         age_s=age_s + 2,
         memory_bytes=1480 * _WORKLOADS_MIB,
         cpu_percent=2.0,
+        read_bytes=310 * _WORKLOADS_MIB,
         oom_kills=0,
         asks=MemoryAsk(0.7, None, 1 if rank is None else 2),
     )
@@ -450,6 +452,10 @@ _SHORTEST_S = 0.05
 """Seconds; a sample sooner than this after the previous one repeats the previous condition of the machine."""
 _START_W = 32.0
 """Power of the GPU's work during a start, in watts above that at rest."""
+_SPINNING_W = 9.0
+"""The same of a kernel that never ends."""
+_USUAL_S = 80.0
+"""Seconds that a start takes unless it hangs."""
 _ALONE_PORT_BYTES_PER_S = 1.9e6
 """At full load, bytes per second through the ports of a machine whose engine runs on this machine alone."""
 
@@ -525,6 +531,7 @@ class MachineReader:
         self._clock = clock
         self._engine: Engine | None = None
         self._down_until, self._boots = self._clock(), 1
+        self._hangs = False
         self._start: tuple[float, float] | None = None
         """When the engine's processes started, in seconds of `clock`, and how long their start takes."""
         self._at = clock()
@@ -553,9 +560,13 @@ class MachineReader:
         self.thermal.draw(now, None)
         self._at, self._marks, self._condition = now, self._read(now), None
 
-    def begin_start(self, takes_s: float) -> None:
-        """Show a server that starts now; `attach` is called with its engine after `takes_s` seconds."""
-        self._start = (self._clock(), takes_s)
+    def begin_start(self, takes_s: float, *, hangs: bool = False) -> None:
+        """Show a server that starts now; `attach` is called with its engine after `takes_s` seconds.
+
+        One that `hangs` comes to its last phase as one that takes `_USUAL_S`, and stays there.
+        """
+        self._start = (self._clock(), min(takes_s, _USUAL_S) if hangs else takes_s)
+        self._hangs = hangs
         self._condition = None
 
     def reboot(self, down_s: float) -> None:
@@ -644,10 +655,12 @@ class MachineReader:
     def _starting(self, now: float, started_at: float, takes_s: float) -> Condition:
         """Return the condition of a machine whose server starts."""
         engine_bytes, busy, cpu_percent = starting(now - started_at, takes_s)
-        thermal = self.thermal
+        thermal, power_w = self.thermal, _START_W * busy
+        if self._hangs and now - started_at > _GRAPHS * takes_s:
+            busy, power_w, cpu_percent = 1.0, _SPINNING_W, 100.0
         return Condition(
             busy,
-            thermal.power_w() + _START_W * busy,
+            thermal.power_w() + power_w,
             thermal.temperature_c(now),
             thermal.load_clock_mhz(now) if busy else IDLE_CLOCK_MHZ,
             engine_bytes=engine_bytes,

@@ -55,6 +55,8 @@ class Restarts(Struct, frozen=True):
     """Seconds of `down_s` for which the machine itself is down, as it reboots; 0: only the server ends."""
     loads: bool = False
     """Whether the server's processes are visible meanwhile: it loads its model. Otherwise they are gone."""
+    hangs: bool = False
+    """Whether it hangs while it captures graphs, from the usual time of this phase to the end of `down_s`."""
 
 
 class Rests(Struct, frozen=True):
@@ -230,6 +232,11 @@ SCENARIOS = {
             "slow-start",
             spread=0.5,
             restarts=Restarts(0, 150.0, 80.0, loads=True),
+        ),
+        Scenario(
+            "stuck-start",
+            spread=0.5,
+            restarts=Restarts(0, 1260.0, 1230.0, loads=True, hangs=True),
         ),
         Scenario(
             "reboot",

@@ -51,6 +51,7 @@ ALERT_KINDS = (
     "start-short",
     "memory-held",
     "prefix-unused",
+    "start-stuck",
 )
 """The kinds of alerts, which are the last parts of their ids (see `Event.kind`)."""
 

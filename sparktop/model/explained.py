@@ -253,6 +253,12 @@ FINDINGS: Mapping[str, Explained] = {
         "take longer grows with their bytes; unknown while the batch does not vary",
         "compare MTU, PCIe lanes, cables and error counters of the rails; look for other traffic on them",
     ),
+    "start-stuck": Explained(
+        "a start in which nothing has moved for 5 minutes (critical: 15): memory, disks, links, compilers "
+        "and CPU stand still, while its GPU is used at 90 % or more below 30 W, or rests; this phase lasts "
+        "longer than last time",
+        "read the log of each of its machines: a rank that ended leaves the others waiting",
+    ),
 }
 """What rules find about a server or a machine apart from its state, by kind."""
 

@@ -10,6 +10,7 @@ from sparktop.analysis.prefix_cache import PrefixCacheRule
 from sparktop.analysis.situation import Rule, Situation
 from sparktop.analysis.slow_link import SlowLink
 from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
+from sparktop.analysis.start_stall import StartStallRule
 from sparktop.analysis.yardsticks import Yardsticks
 from sparktop.model.finding import Finding
 from sparktop.model.instant import Instant
@@ -26,6 +27,7 @@ RULES: tuple[Callable[[], Rule], ...] = (
     PrefixCacheRule,
     MachinesCompared,
     SlowLink,
+    StartStallRule,
 )
 """Makes each rule anew for a store."""
 _LONGEST = 400

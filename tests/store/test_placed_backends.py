@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.machine import starting
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     GpuProcess,
@@ -364,3 +365,37 @@ def test_a_server_that_has_ended_is_judged_by_its_last_start(world: World) -> No
     assert [one.line for one in world.snapshot().backends[0].findings] == [
         "start would need 70 of 60 GiB: 10 GiB short"
     ]
+
+
+def capturing(at_s: float, gib: float, *, power: float, cpu: float) -> NodeSample:
+    """Return a sample of a GB10 whose engine holds `gib` GiB and keeps its GPU at 96 %."""
+    processes = (
+        Workload(10, "vllm", "server", None, "m", 8000, 10, age_s=at_s - T0, cpu_percent=1.0),
+        Workload(11, "vllm", "engine core", None, "m", None, 10, age_s=at_s - T0, cpu_percent=cpu),
+    )
+    held = (GpuProcess(11, "VLLM::EngineCore", round(gib * GIB)),)
+    gpu = GpuReading(
+        0, "NVIDIA GB10", utilization_percent=96, power_w=power, sm_clock_mhz=2405, processes=held
+    )
+    memory = MemoryReading(unified=True, page_cache_bytes=9 * GIB)
+    return NodeSample(at_s, memory=memory, gpus=(gpu,), workloads=Workloads(processes, 0, 0.0))
+
+
+@pytest.mark.parametrize(("power", "found"), [(19.0, True), (41.0, False)])
+def test_a_start_that_hangs_is_named_and_critical_in_time(world: World, power: float, *, found: bool) -> None:
+    """A GPU that waits in a kernel for minutes hangs, one at work tries kernels; an answer ends it."""
+    for second in range(5, 1200, 5):
+        gib = min(57.0, max(0.0, second - 40)) + (26 if second > 160 else 0)
+        at(world, second).accept(NODE, capturing(world.at, gib, power=power, cpu=101.0))
+        at(world, second).accept(BACKEND, refused(world.at))
+        world.store.judge()
+        alerts = {one.id: one.severity for one in world.snapshot().alerts}
+        stuck = alerts.get("backend:v:start-stuck")
+        assert stuck is None or (found and second > 160 + 300)
+    assert stuck is (Severity.CRITICAL if found else None)
+    if found:
+        lines = [one.line for one in backend(world).findings if one.kind == "start-stuck"]
+        assert lines == ["CUDA graphs: nothing moved for 17 min, GPU 96 %, 19 W, CPU 101 %"]
+    at(world, 1201).accept(BACKEND, loaded_page(world.at))
+    world.store.judge()
+    assert [one for one in backend(world).findings if one.kind == "start-stuck"] == []

@@ -409,19 +409,22 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
     At the left stands the failure, else how long there was no progress, else what else is wrong, else what
-    limits the backend (`on_board`), else where it runs; at the right the first finding beside a limit, else
-    the duration of the last poll. Only the full screen of the backend has its URL.
+    limits the backend (`on_board`), else where it runs; at the right the worst or first finding beside these,
+    else the duration of the last poll. A start that goes on has its worst finding at the left. Only the full
+    screen of the backend has its URL.
     """
+    noted = finding_note(view.findings) or [(f" {one.line} ", "muted") for one in view.findings[:1]]
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         if view.loading is not None:  # the panel names its process
             words = view.failure.message.partition(" (process")[0]
-            return [(f" …{since}: {words} ", failure_role(view))], []
+            worst = finding_note(view.findings)
+            return (worst, []) if worst else ([(f" …{since}: {words} ", failure_role(view))], noted)
         stale = "" if view.age_s is None else f" · figures {numbers.age(view.age_s)} old"
         sign = "✖" if has_failed(view) else "…"
-        return [(f" {sign} {view.failure.message}{since}{stale} ", failure_role(view))], []
+        return [(f" {sign} {view.failure.message}{since}{stale} ", failure_role(view))], noted
     if view.progress is not None:
-        return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], []
+        return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], noted
     if trouble := _trouble(view):
         return trouble, []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
@@ -433,7 +436,6 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
         poll = scraped(view.scrape, view.age_s)
     if on_board and view.limited_by is not None:
         keeps = slow or view.page_note or view.limited_by.kind is LimitKind.UNKNOWN
-        noted = [(f" {one.line} ", "muted") for one in view.findings[:1]]
         return limit_note(view.limited_by), poll if keeps else noted
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
     said = view.findings[0].line if view.findings else where
