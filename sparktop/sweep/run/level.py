@@ -724,7 +724,10 @@ class LevelMaker(Struct, eq=False):
                 hung_up = True
                 await self.worker.send(Cancel())
         self.present = None
-        if not hung_up or run.finished is None or self.brake.pulled:
+        if run.finished is None or self.brake.pulled:
+            return None
+        if not hung_up:
+            self.tell(Notice(f"{stint.load.label}: the answers ended before anybody could hang up"))
             return None
         at = run.finished.ended_at
         found = await self.log.settled(names, at, LONGEST_S, lambda: self.brake.pulled)
