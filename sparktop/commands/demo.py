@@ -28,6 +28,7 @@ SCENARIOS = {
     "orphan": "an engine process of an earlier server holds 9 GiB of the second machine",
     "lanes": "each server has two data-parallel ranks; the load of the first one's swings between them",
     "tp2": "each server spans two machines",
+    "mixed-pair": "the second machine of the first server has another MTU and another NCCL",
     "topologies": "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",
     "recipes": "two recipes of one machine, with and without CUDA graphs for batches of 5 and 10",
     "long-context": "a server that takes 131,072 tokens, and one that takes 20,480",

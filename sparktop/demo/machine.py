@@ -20,11 +20,14 @@ from sparktop.model.node import (
     GPU_PART,
     OTHER_PART,
     PROGRAMS_PART,
+    UNLIMITED,
     CoreGroup,
     CpuReading,
+    EngineSetup,
     GpuProcess,
     GpuReading,
     LastBoot,
+    MachineSetup,
     MemoryAsk,
     MemoryPart,
     MemoryReading,
@@ -34,6 +37,7 @@ from sparktop.model.node import (
     PowerRail,
     ProcessReading,
     ProcessTable,
+    Rail,
     SensorReading,
     Workload,
     Workloads,
@@ -140,6 +144,16 @@ _ENGINE_PID, _DISPLAY_PID, _ORPHAN_PID = ENGINE_PID, 1811, 3377
 _DISPLAY_BYTES = 43 * _MIB
 
 
+def setup_of(mtu: int = 9000, nccl: str = "2.28.9", build: str = "5e1f7a90") -> MachineSetup:
+    """Return the set-up of a machine; those of one engine should have the same."""
+    rail = Rail(
+        "rocep1s0f0", "enp1s0f0np0", "Ethernet", "28.45.4028", mtu, 2, 4, 4, 32.0, ("192.168.100.0/24",)
+    )
+    library = "/opt/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
+    engine = EngineSetup(ENGINE_PID, library, nccl, None, build, {"NCCL_IB_HCA": "rocep1s0f0"}, UNLIMITED)
+    return MachineSetup("5.36", "9A.0B.18.00.2D", "", 0, (rail,), (engine,))
+
+
 class Machine(Struct, frozen=True):
     """Fixed properties of one simulated machine."""
 
@@ -153,6 +167,7 @@ class Machine(Struct, frozen=True):
     leak_bytes_per_s: float = 0.0
     """Rate at which a simulated program other than the engine allocates memory."""
     leak_most_bytes: int = MOST_LEAK_BYTES
+    setup: MachineSetup = setup_of()
     orphan_bytes: int = 0
     """GPU memory of an engine process that is left of an earlier server; 0 without one."""
     leak_from_s: float = 0.0
@@ -519,7 +534,7 @@ class MachineReader:
         """Whether samples include the process table."""
         addresses = () if address is None else (address,)
         self._identity = structs.replace(
-            IDENTITY, hostname=name, boot_id=f"simulated-{name}", addresses=addresses
+            IDENTITY, hostname=name, boot_id=f"simulated-{name}", addresses=addresses, setup=machine.setup
         )
         self.address = address
         """The machine's IP address on the link between the machines; None if it has none."""

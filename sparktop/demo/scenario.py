@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
 from sparktop.demo.faults import FAULTS, Fault, FaultTimes
-from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat
+from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, setup_of
 from sparktop.simulation.calibration import (
     CLUSTER_TP2,
     GX10_PATCHED,
@@ -263,6 +263,12 @@ SCENARIOS = {
             lane_counts=OLD_COUNTS,
         ),
         Scenario("tp2", spread=0.5, profile=CLUSTER_TP2),
+        Scenario(
+            "mixed-pair",
+            spread=0.5,
+            profile=CLUSTER_TP2,
+            machines={1: Machine(setup=setup_of(1500, "2.29.2", "0c44d1e7"))},
+        ),
         Scenario(
             "topologies",
             strategy="simple-shuffle",

@@ -142,6 +142,18 @@ def test_a_fault_stops_one_server_for_its_time(name: str) -> None:
     assert 0 < before < begun == last < after
 
 
+@pytest.mark.parametrize(("name", "keys"), [("mixed-pair", ["mtu", "nccl"]), ("tp2", [])])
+def test_what_differs_between_the_machines_of_an_engine(name: str, keys: list[str]) -> None:
+    """In a mixed pair MTU and NCCL differ, each an alert of its server; the machines of tp2 are alike."""
+    snapshot = Rehearsal(nodes=4, scenario=SCENARIOS[name]).play(5).snapshot()
+    found = [(backend.name, one.key) for backend in snapshot.backends for one in backend.findings]
+    assert [key for _, key in found if key in {"mtu", "nccl"}] == keys
+    assert {backend for backend, key in found if key in {"mtu", "nccl"}} <= {"spark-a"}
+    assert [one.id for one in snapshot.alerts if "machine" in one.id] == [
+        f"backend:spark-a:machines-differ/{key}" for key in keys
+    ]
+
+
 def test_gauges_and_machines_of_a_hang() -> None:
     """In a hang the gauges do not change; the GPU spins at low power and normal clock, without traffic."""
     rehearsal = Rehearsal(nodes=4, scenario=SCENARIOS["hang-a"])

@@ -16,7 +16,7 @@ from sparktop.model.snapshot import BackendView, NodeView
 from tests.findings.study import UNKNOWN, Family
 
 MACHINES = ("spark-1", "spark-2")
-WELL_S, TROUBLE_S, STAGE_S = 160, 320, 20
+WELL_S, TROUBLE_S, STAGE_S = 140, 260, 20
 _LINK = 20e9
 """Bytes per second that a healthy pair reaches between ranks: both functions of a port."""
 _WHEN = datetime(2026, 9, 1, tzinfo=UTC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -13,10 +14,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.hardware.setup import SetupReader, read_engine, read_variables
+from sparktop.model.instant import Instant
 from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, NodeIdentity
+from sparktop.recording.frames import Kind, Record
+from sparktop.recording.records import call_of
 from sparktop.sources.agent import NodeReplies
 from sparktop.sources.decode import decode
-from sparktop.sources.replies import Reply, encode, make_reply
+from sparktop.sources.replies import Reply, encode, json_line, make_reply
+from sparktop.store import SourceKey
+from sparktop.store.store import Call, Change
 from tests.hardware.gb10_root import write
 from tests.machines.trees import PID, PIECE, SECRET, build, cases, read_case, read_machine
 
@@ -85,6 +91,16 @@ def test_a_process_in_a_container_is_read_through_its_own_root(tmp_path: Path) -
     """The driver lists no process, so the title finds it; the library's file is that of the container."""
     (engine,) = setup_of(tmp_path, "container").engines
     assert (engine.nccl_version, engine.nccl_build) == ("2.28.9", "00112233")
+
+
+def test_a_recording_keeps_it(tmp_path: Path) -> None:
+    """An identity is read from a recording as it was; one of an earlier version has no set-up."""
+    identity, _ = read_machine(tmp_path)
+    key, when = SourceKey.node("spark-1"), Instant(1.0, datetime(2026, 9, 1, tzinfo=UTC))
+    record = Record(Kind.IDENTITY, when, key.label, body=json_line(identity))
+    assert call_of(record) == Call(Change.IDENTIFY, (key, identity))
+    old = Record(Kind.IDENTITY, when, key.label, body=b'{"os":"Linux 6.14"}')
+    assert call_of(old) == Call(Change.IDENTIFY, (key, NodeIdentity(os="Linux 6.14")))
 
 
 def test_an_old_identity_has_no_setup(tmp_path: Path) -> None:
