@@ -405,7 +405,8 @@ def shares(snapshot: Snapshot) -> Table:
         name("backend", lambda row: row[1]),
         figure("mean load", lambda row: cell.rate(row[0].mean_load.get(row[1]))),
         figure("nearly empty", lambda row: cell.percent(row[0].starved_percent.get(row[1]))),
-        figure("requests", lambda row: cell.percent(part(row))),
+        figure("of the requests", lambda row: cell.percent(part(row))),
+        figure("over", lambda row: cell.duration(row[0].window_s)),
     )
 
 

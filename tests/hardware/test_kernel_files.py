@@ -224,6 +224,16 @@ def test_used_is_what_is_not_available(spark: Path) -> None:
     assert reading.pressure_full_avg10 is None
 
 
+def test_what_the_kernel_gives_back_is_cache_and_no_part_of_what_is_used() -> None:
+    """Reclaimable slabs count as available, so no part that is in use is larger than the used memory."""
+    figures = {"MemTotal": 1000, "MemFree": 700, "MemAvailable": 900, "Cached": 100, "AnonPages": 60}
+    figures |= {"Slab": 140, "SReclaimable": 120}
+    reading = judge({name: KIB * size for name, size in figures.items()}, None, None)
+    sizes = {part.name: part.size_bytes // KIB for part in reading.parts}
+    assert sizes == {PROGRAMS_PART: 80, CACHE_PART: 220, FREE_PART: 700}
+    assert reading.used_bytes == 100 * KIB
+
+
 def test_huge_pages_say_what_is_available_on_unified_memory(spark: Path) -> None:
     """On unified memory with huge pages, only free huge pages are available."""
     write(spark, "proc/meminfo", meminfo((40_000, 10_000)))

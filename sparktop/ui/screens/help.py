@@ -46,7 +46,10 @@ FIGURES = (
         "TTFT",
         "time to first token; ITL: time between two tokens; E2E: the whole request; queue: waiting in it",
     ),
-    ("p50 p95", "half of the requests, and 95 % of them, took at most this long; <, ≤ and > are bounds"),
+    (
+        "p50 p95",
+        "half of the requests of 60 s, and 95 % of them, took at most this long; <, ≤ and >: bounds",
+    ),
     ("colour", "a latency has one from the limits slow TTFT, slow ITL and slow queue on (m, page states)"),
     ("KV", "part of the KV cache in use: it keeps the tokens of all requests that run"),
     ("UMA", "memory that CPU and GPU share, as on a GB10; headroom: what programs can still get of it"),
