@@ -413,16 +413,26 @@ def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
     found = result.capacity
     if found is None:
         return ()
-    return tuple(_search(name, found, one, None, None) for name, one in found.answers.items())
+    # One order of the conditions for all targets: their columns have one heading.
+    deciding = next(filter(None, map(_deciding_first, found.answers.values())), ())
+    return tuple(_search(name, found, one, None, None, deciding) for name, one in found.answers.items())
 
 
 def _search(
-    target: str, found: CapacityResult, answer: CapacityAnswer, now: float | None, most: float | None
+    target: str,
+    found: CapacityResult,
+    answer: CapacityAnswer,
+    now: float | None,
+    most: float | None,
+    deciding: Sequence[str] = (),
 ) -> SearchView:
-    """Return the view of a search; `most` is None once it has ended."""
+    """Return the view of a search; `most` is None once it has ended.
+
+    `deciding` is the order of the conditions; empty for the one that decides first at this target first.
+    """
     probes = {one.value: one for one in answer.probes}
     values = sorted({*probes, *([] if now is None else [now])})
-    deciding = _deciding_first(answer)
+    deciding = deciding or _deciding_first(answer)
     tried = tuple(
         TriedLoad(
             amount(found.load, value, bare=True),

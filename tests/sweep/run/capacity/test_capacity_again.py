@@ -24,6 +24,7 @@ from sparktop.sweep.result.store import save
 from sparktop.sweep.run.again import answered, stored_traces
 from sparktop.sweep.run.judgement import judge
 from sparktop.sweep.terms.definitions import CLIENT_LAG, FEW_RUNS
+from sparktop.sweep.view.capacity import stored_searches
 from tests.sweep.made_results import BEGAN
 
 SLO = {
@@ -250,3 +251,14 @@ def test_several_prompt_lengths_are_not_mixed() -> None:
     with pytest.raises(UsageError, match="prompts of 100 and 4,000 tokens: choose one length with --pp"):
         answered(stored, asked("ttft_p90_ms=900"))
     assert "1 request at once holds" in capacity_text(answered(stored, asked("ttft_p90_ms=900"), 4000))
+
+
+def test_conditions_of_several_targets_have_one_order() -> None:
+    """One decides at the first target, the other at the second: their values are in the same columns."""
+    fast, slow = sweep(0.3, 2.0).targets[0], sweep(0.2, 0.2).targets[0]
+    stored = result_of(LoadKind.CONCURRENCY)
+    stored = stored.model_copy(update={"targets": (fast, slow.model_copy(update={"name": "b"}))})
+    views = stored_searches(answered(stored, asked("ttft_p90_ms=900,stream_tps=12")))
+    orders = {tuple(bar.name for bar in one.bars) for view in views for one in view.tried}
+    assert len(views) == 2
+    assert len(orders) == 1
