@@ -614,10 +614,23 @@ _CABLES = Fact("cabling", "subnets", "give both ends of a cable one subnet", Sev
 _CLOCKS = Fact("clocks", "clocks", "start time synchronisation there: timedatectl set-ntp true")
 
 
+def _network(text: str) -> IPv4Network | None:
+    """Return the network that an agent's text means; None for anything else."""
+    try:
+        return IPv4Network(text, strict=False)
+    except ValueError:
+        return None
+
+
 def subnets_of(group: Group) -> tuple[dict[str, list[IPv4Network]], dict[str, list[IPv4Network]]]:
     """Return the subnets of the rails of each machine, and those of them that no other machine shares."""
     own = {
-        view.name: [IPv4Network(subnet) for rail, _ in live_rails(view) for subnet in rail.subnets]
+        view.name: [
+            network
+            for rail, _ in live_rails(view)
+            for subnet in rail.subnets
+            if (network := _network(subnet)) is not None
+        ]
         for view in group.machines
     }
     lonely = {

@@ -38,7 +38,7 @@ _EVEN = 0.15
 """Most relative deviation, over batch sizes, of what is taken to be constant."""
 
 
-class _Look(NamedTuple):
+class LinkLook(NamedTuple):
     """A server and its machines at one time."""
 
     at: float
@@ -68,7 +68,7 @@ class SlowLink:
 
     def __init__(self) -> None:
         """Start without looks."""
-        self._looks: dict[str, deque[_Look]] = {}
+        self._looks: dict[str, deque[LinkLook]] = {}
         self._well: dict[str, deque[tuple[float, float]]] = {}
         """By server: (power in W, clock in MHz) while its steps were as fast as its best."""
         self._seen: dict[str, tuple[float, ...]] = {}
@@ -107,7 +107,7 @@ class SlowLink:
         return machines
 
 
-def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> _Look | None:
+def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLook | None:
     if not view.ok or not view.step_ms or not view.best_step_ms or not view.running:
         return None
     rates: list[float] = []
@@ -132,13 +132,13 @@ def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> _Look |
         return None
     percent, power, clock = zip(*gpus, strict=True)
     step_s, best_s = view.step_ms / 1000, view.best_step_ms / 1000
-    return _Look(
+    return LinkLook(
         at, step_s, best_s, view.running, min(percent), sum(power), min(clock), max(rates), min(links)
     )
 
 
 def judged(
-    name: str, at: float, looks: Sequence[_Look], well: Sequence[tuple[float, float]]
+    name: str, at: float, looks: Sequence[LinkLook], well: Sequence[tuple[float, float]]
 ) -> Iterator[Finding]:
     """Yield that the link of a server is slow, or may be, by its looks and by power and clock at its best."""
     newest = [one for one in looks if one.at > at - _HELD_S]
@@ -194,14 +194,14 @@ def judged(
     )
 
 
-def _ceiling(looks: Sequence[_Look]) -> tuple[float | None, bool]:
+def _ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
     """Return (bytes per second of the link while ranks wait, whether the GPU is slow instead).
 
     The time beyond the best is compared with the bytes of a step, and with the best step itself, over batch
     sizes: the one with which it grows in proportion is its cause. (None, False): that cannot be told.
     """
 
-    def size(one: _Look) -> int:
+    def size(one: LinkLook) -> int:
         return round(2 * math.log2(max(1.0, one.running)))
 
     grouped = [list(group) for _, group in groupby(sorted(looks, key=size), size)]
@@ -215,7 +215,7 @@ def _ceiling(looks: Sequence[_Look]) -> tuple[float | None, bool]:
         if len(group) >= _IN_BIN
     ]
     moved = [one for _, one, _ in bins]
-    if len(bins) < _BINS or min(moved) * _SPREAD > max(moved):
+    if len(bins) < _BINS or min(moved) <= 0 or min(moved) * _SPREAD > max(moved):
         return None, False
     by_bytes = [beyond / size for beyond, size, _ in bins]
     by_step = [beyond / best for beyond, _, best in bins]

@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import MachinesCompared
+from sparktop.analysis.slow_link import LinkLook
+from sparktop.analysis.slow_link import judged as link_judged
+from sparktop.model.finding import Sure
+from sparktop.model.node import EngineSetup, Gid, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
 from tests.findings.machines import ENGINE, judged, machine, situation
 from tests.machines.trees import PID, read_case
@@ -44,6 +50,42 @@ def views_of(folder: Path, case: str) -> list[NodeView]:
 def test_each_stored_difference_is_named_and_nothing_else(tmp_path: Path, case: str) -> None:
     """Machines read from a tree give one finding for what differs, with its place and what is usual."""
     assert [one.line for one in judged(views_of(tmp_path, case))] == EXPECTED[case]
+
+
+@given(text=st.text(max_size=20), number=st.integers(-(2**40), 2**59))
+def test_whatever_an_agent_sends_is_judged(text: str, number: int) -> None:
+    """Text that is no subnet, address, index or version, and absurd numbers, raise nothing."""
+    view = machine(1)
+    assert view.identity.setup is not None
+    rails = tuple(
+        replace(
+            rail,
+            netdev=text,
+            firmware=text,
+            mtu=number,
+            lanes=number,
+            lanes_max=number,
+            subnets=(text, "10.0.1.0/24"),
+            gids=(Gid(number, text, text), Gid(3, text, "RoCE v2")),
+        )
+        for rail in view.identity.setup.rails or ()
+    )
+    variables = {"NCCL_IB_GID_INDEX": text, "NCCL_IB_HCA": text, "NCCL_ALGO": text}
+    engine = EngineSetup(PID, text, text, number, text, variables, number, number)
+    setup = MachineSetup(text, text, text, number, rails, (engine,))
+    odd = replace(machine(2), identity=replace(machine(2).identity, setup=setup, os=text, driver=text))
+    for one in judged([view, odd]):
+        assert one.words
+
+
+def test_ports_that_carry_nothing_at_some_batches_raise_nothing() -> None:
+    """Slow steps without any traffic at one of the batch sizes: link or GPU is unknown."""
+    looks = [
+        LinkLook(float(at), 0.2, 0.1, float(2 ** (at % 5)), 96.0, 20.0, 2400.0, 2e9 if at % 5 else 0.0, 25e9)
+        for at in range(100)
+    ]
+    found = list(link_judged("glm", 99.0, looks, [(40.0, 2400.0)] * 20))
+    assert [one.sure for one in found] == [Sure.UNKNOWN]
 
 
 def test_a_later_difference_counts_once_it_lasts() -> None:
