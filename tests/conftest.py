@@ -8,6 +8,7 @@ error names the missing mark. So the selection of `make unit` cannot become outd
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import importlib
@@ -21,6 +22,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 import pytest
 from hypothesis import settings
@@ -46,6 +48,8 @@ LONGEST_WAIT_S = 0.1
 SERVING = frozenset({"bench", "certificate", "make_shim", "serve", "server", "start_agent", "start_server"})
 """Fixtures that serve or start a helper: a test that asks for one is marked by that."""
 SCREENS = Path(__file__).parent / "ui"
+DRAWN_S, QUIET_ROUNDS = 0.02, 3
+"""Longer than a sixtieth of a second, after which Textual draws; rounds of an event loop without any work."""
 
 
 if (
@@ -113,6 +117,37 @@ guard = Guard()
 def _watch_events(event: str, _: tuple[object, ...]) -> None:
     if event in FORBIDDEN_EVENTS:
         guard.forbid(event)
+
+
+_hanging: WeakSet[object] = WeakSet()
+"""Threads, and pools of threads, that were waited for in vain: they hang on purpose."""
+
+
+def _at_work(loop: Any) -> set[object]:  # noqa: ANN401 - what an event loop has inside is no part of its type
+    """Return the threads that read a file, and the pool of `asyncio.to_thread` if it has work."""
+    working: set[object] = {one for one in threading.enumerate() if one.name == "file-reading"}
+    pool = loop._default_executor
+    if pool is not None and pool._idle_semaphore._value < len(pool._threads):
+        working.add(pool)
+    return working.difference(_hanging)
+
+
+async def _settle(_: float = 0.0, max_sleep: float = 1.0) -> None:
+    """Wait until the running loop has nothing to do for longer than a screen takes to draw what changed.
+
+    Textual's own wait ends after 20 ms in which the process used less than one of its processor: for each key
+    at least two of these, and many where other tests run beside it.
+    """
+    loop: Any = asyncio.get_running_loop()
+    end, quiet = loop.time() + max_sleep, 0
+    while quiet < QUIET_ROUNDS:
+        due = min((one.when() for one in loop._scheduled if not one.cancelled()), default=end)
+        wait_s = due - loop.time()
+        quiet = 0 if loop._ready or wait_s < DRAWN_S or _at_work(loop) else quiet + 1
+        if loop.time() > end:
+            _hanging.update(_at_work(loop))
+            return
+        await asyncio.sleep(0 if quiet or loop._ready else max(0.0, min(wait_s, 0.002)))
 
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -196,6 +231,8 @@ def pytest_collection_finish() -> None:
         # A busy machine may need longer than Textual's 30 s for a screen; pytest's limit ends what hangs.
         pilot = importlib.import_module("textual.pilot")
         pilot.Pilot._wait_for_screen.__defaults__ = (None,)
+        for module in (screens, pilot):
+            _wrap(module, "wait_for_idle", lambda _: _settle)
     gc.collect()
     gc.freeze()
 
