@@ -142,22 +142,6 @@ async def network() -> AsyncIterator[RealNetwork]:
         yield opened
 
 
-@pytest.fixture
-def fake() -> type[FakeNetwork]:
-    return FakeNetwork
-
-
-@pytest.fixture
-def vllm() -> dict[str, bytes]:
-    """Return the responses of a small vLLM server by path."""
-    return dict(VLLM)
-
-
-@pytest.fixture
-def http_answer() -> Callable[..., bytes]:
-    return answer
-
-
 def _holds_protocol(one: FakeNetwork) -> Network:
     """Make the type checker verify that `FakeNetwork` implements `Network`."""
     return one

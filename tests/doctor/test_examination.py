@@ -10,10 +10,9 @@ import os
 import re
 import termios
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -38,6 +37,7 @@ from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSam
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.sources.replies import encode, make_reply
 from sparktop.watch.discovery import Found
+from tests.doctor.conftest import FakeNetwork, Serve
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -55,14 +55,14 @@ class Search:
         return self.found
 
 
-async def test_all_that_is_watched_is_checked(fake: Any) -> None:  # noqa: ANN401 - the class of the fixture
+async def test_all_that_is_watched_is_checked() -> None:
     """Names are checked first, then nodes, backends and routers in the configuration's order."""
     watch = Watch(
         nodes=(NodeTarget("here"), NodeTarget("n", "agent", "http://spark-a:9750")),
         backends=(BackendTarget("b", "http://spark-a:8000"), BackendTarget("c", "http://spark-b:8000")),
         routers=(RouterTarget("r", "http://10.0.0.9:4000"),),
     )
-    network = fake(names={"spark-a": Resolved(("10.0.0.1",), 0.0)}, closed=(8000, 9750, 4000))
+    network = FakeNetwork(names={"spark-a": Resolved(("10.0.0.1",), 0.0)}, closed=(8000, 9750, 4000))
     checks = await examine_network(watch, network, wanted=False)
     assert [(check.name, check.status.value) for check in checks] == [
         ("name spark-a", "ok"),
@@ -74,7 +74,7 @@ async def test_all_that_is_watched_is_checked(fake: Any) -> None:  # noqa: ANN40
     ]
 
 
-async def test_what_is_found_is_checked_too(fake: Any) -> None:  # noqa: ANN401 - as above
+async def test_what_is_found_is_checked_too() -> None:
     """Found servers are checked unless they are configured; hosts that do not resolve are not searched."""
     found = Found(
         backends=(BackendTarget("new", "http://10.0.0.1:1"), BackendTarget("again", "http://10.0.0.1:2")),
@@ -83,7 +83,7 @@ async def test_what_is_found_is_checked_too(fake: Any) -> None:  # noqa: ANN401 
     )
     search = Search(found)
     watch = Watch(backends=(BackendTarget("b", "http://10.0.0.1:2"),), discover=("10.0.0.1", "dead.local"))
-    checks = await examine_network(watch, fake(closed=(1, 2, 3)), wanted=True, search=search)
+    checks = await examine_network(watch, FakeNetwork(closed=(1, 2, 3)), wanted=True, search=search)
     assert search.hosts == ["10.0.0.1"]
     assert [check.name for check in checks] == ["name dead.local", "search", "b port", "new port", "r port"]
 
@@ -155,9 +155,6 @@ def test_the_next_step_follows_from_what_was_found(
     then = next_step(checks, targets=targets, has_file=known[0], found=known[1])
     assert then == line
     assert to_text({"": checks}, then).splitlines()[-1] == f"next: {line}"
-
-
-Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 
 
 class OneReading:

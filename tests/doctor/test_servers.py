@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from aiohttp import web
@@ -22,10 +22,8 @@ from sparktop.engines.tables import RUNNING
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.net.once import Reply
 from sparktop.watch.listed import CACHE_VARIABLE
-from tests.doctor.conftest import answer
+from tests.doctor.conftest import VLLM, FakeNetwork, Serve, answer
 from tests.sources.prometheus.api_server import api, scalar, vector
-
-Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
@@ -33,9 +31,9 @@ def by_name(checks: list[Check]) -> dict[str, Check]:
     return {check.name.removeprefix("b "): check for check in checks}
 
 
-async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm: dict[str, bytes]) -> None:
+async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork) -> None:
     """A healthy server passes with port, page, version, model and configured slots, without advice."""
-    server = await serve(vllm)
+    server = await serve(VLLM)
     checks = by_name(await check_backend(BackendTarget("b", server.url, slots=8), network))
     assert {name: check.message for name, check in checks.items() if name not in {"metrics", "clock"}} == {
         "port": f"127.0.0.1:{server.port} takes connections",
@@ -53,23 +51,19 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm:
     }
 
 
-async def test_metrics_that_are_off_are_named(
-    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
-) -> None:
+async def test_metrics_that_are_off_are_named(serve: Serve, network: RealNetwork) -> None:
     """A page without the engine's names is reported as "metrics disabled", not as down."""
-    server = await serve({**vllm, "/metrics": http_answer(b"# HELP python_info x\npython_info 1\n")})
+    server = await serve({**VLLM, "/metrics": answer(b"# HELP python_info x\npython_info 1\n")})
     checks = by_name(await check_backend(BackendTarget("b", server.url, engine="vllm"), network))
     assert checks["metrics"].status is Status.FAIL
     assert "vLLM has none with --disable-log-stats" in checks["metrics"].message
     assert checks["metrics"].advice == "start the server with its metrics on"
 
 
-async def test_a_clock_that_is_off_is_told(
-    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
-) -> None:
+async def test_a_clock_that_is_off_is_told(serve: Serve, network: RealNetwork) -> None:
     """The clock is checked by the Date header of any response, also of a refusal."""
     date = f"Date: {formatdate(time.time() - 5430, usegmt=True)}"
-    server = await serve({path: http_answer(b"no", "401 Unauthorized", date) for path in vllm})
+    server = await serve({path: answer(b"no", "401 Unauthorized", date) for path in VLLM})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["metrics"].status is Status.FAIL
     assert "api_key_env" in checks["metrics"].advice
@@ -77,11 +71,9 @@ async def test_a_clock_that_is_off_is_told(
     assert checks["clock"].message.startswith("1 h 30 min behind")
 
 
-async def test_a_dead_engine_is_a_failure(
-    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
-) -> None:
+async def test_a_dead_engine_is_a_failure(serve: Serve, network: RealNetwork) -> None:
     """If /health of a vLLM is 503 while its page still answers, its engine is dead."""
-    server = await serve({**vllm, "/health": http_answer(b"", "503 Service Unavailable")})
+    server = await serve({**VLLM, "/health": answer(b"", "503 Service Unavailable")})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["engine"].status is Status.FAIL
     assert "the engine has died" in checks["engine"].message
@@ -131,15 +123,13 @@ async def fails_in_one_line(url: str, network: RealNetwork, words: str) -> None:
     assert all(char.isprintable() or char == "\n" for char in text)
 
 
-async def test_hostile_facts_are_cleaned(
-    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
-) -> None:
+async def test_hostile_facts_are_cleaned(serve: Serve, network: RealNetwork) -> None:
     """Versions and names are cleaned and cut."""
     server = await serve(
         {
-            **vllm,
-            "/version": http_answer(b'{"version": "\\u001b[31m' + b"9" * 100_000 + b'"}'),
-            "/v1/models": http_answer(b"[" * 50_000),
+            **VLLM,
+            "/version": answer(b'{"version": "\\u001b[31m' + b"9" * 100_000 + b'"}'),
+            "/v1/models": answer(b"[" * 50_000),
         }
     )
     checks = await check_backend(BackendTarget("b", server.url), network)
@@ -149,31 +139,25 @@ async def test_hostile_facts_are_cleaned(
     assert by_name(checks)["model"].message == "tiny, max_model_len not reported"
 
 
-async def test_the_key_goes_to_its_own_server_only(
-    serve: Serve, network: RealNetwork, vllm: dict[str, bytes]
-) -> None:
+async def test_the_key_goes_to_its_own_server_only(serve: Serve, network: RealNetwork) -> None:
     """A key is sent in the Authorization header and never shown, also if the server repeats it."""
-    server = await serve({**vllm, "/metrics": b"HTTP/1.1 400 Bad\r\nContent-Length: 6\r\n\r\ns3cret"})
+    server = await serve({**VLLM, "/metrics": b"HTTP/1.1 400 Bad\r\nContent-Length: 6\r\n\r\ns3cret"})
     checks = await check_backend(BackendTarget("b", server.url, engine="vllm", api_key="s3cret"), network)
     assert all(b"authorization: bearer s3cret" in head.lower() for head in server.heads)
     assert "s3cret" not in to_text({"": checks})
 
 
-async def test_a_key_no_header_may_hold_is_told(
-    serve: Serve, network: RealNetwork, vllm: dict[str, bytes]
-) -> None:
+async def test_a_key_no_header_may_hold_is_told(serve: Serve, network: RealNetwork) -> None:
     """A key with a line break is refused before anything is sent."""
-    server = await serve(vllm)
+    server = await serve(VLLM)
     checks = by_name(await check_backend(BackendTarget("b", server.url, api_key="a\nb"), network))
     assert "no HTTP header may hold" in checks["metrics"].message
     assert server.heads == []
 
 
-async def test_the_health_of_a_sglang_is_never_asked(
-    serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
-) -> None:
+async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, network: RealNetwork) -> None:
     """/health of SGLang is never requested, as it generates a token."""
-    server = await serve({"/metrics": http_answer(b'sglang:num_running_reqs{tp_rank="0"} 2.0\n')})
+    server = await serve({"/metrics": answer(b'sglang:num_running_reqs{tp_rank="0"} 2.0\n')})
     for engine in ("sglang", "auto"):
         await check_backend(BackendTarget("b", server.url, engine=engine), network)
     assert {path for path in server.paths if path.startswith("/health")} <= {"/health/liveliness"}
@@ -239,13 +223,13 @@ NAMES = {
 }
 
 
-async def checked(fake: Any, *hosts: str) -> list[Check]:  # noqa: ANN401 - the class of the fixture
-    return list((await check_names(hosts, fake(names=NAMES))).values())
+async def checked(*hosts: str) -> list[Check]:
+    return list((await check_names(hosts, FakeNetwork(names=NAMES))).values())
 
 
-async def test_mdns_names_are_warned_of(fake: Any) -> None:  # noqa: ANN401 - as above
+async def test_mdns_names_are_warned_of() -> None:
     """A .local name is a warning with the address to use instead: it broke runs at concurrency 64."""
-    (check,) = await checked(fake, "spark.local")
+    (check,) = await checked("spark.local")
     assert check.status is Status.WARN
     assert "10.0.0.3" in check.message
     assert "crashed benchmark runs at concurrency 64" in check.advice
@@ -261,16 +245,16 @@ async def test_mdns_names_are_warned_of(fake: Any) -> None:  # noqa: ANN401 - as
         ("nothing", Status.FAIL, "use its IP address"),
     ],
 )
-async def test_bad_names_say_what_to_do(fake: Any, host: str, status: Status, words: str) -> None:  # noqa: ANN401 - as above
+async def test_bad_names_say_what_to_do(host: str, status: Status, words: str) -> None:
     """A slow name is a warning, one without an address a failure."""
-    (check,) = await checked(fake, host)
+    (check,) = await checked(host)
     assert check.status is status
     assert words in check.advice
 
 
-async def test_a_resolvers_answer_is_data(fake: Any) -> None:  # noqa: ANN401 - as above
+async def test_a_resolvers_answer_is_data() -> None:
     """Control characters in a resolver's answer are removed."""
-    (check,) = await checked(fake, "hostile")
+    (check,) = await checked("hostile")
     assert "\x1b" not in check.message
 
 
@@ -361,6 +345,23 @@ async def test_what_is_no_llm_server_is_not_called_one(page: bytes) -> None:
     assert (check.message, check.advice) == ("answers, but not as an LLM server: not watched", "")
 
 
+def scraping(
+    servers: int, ahead_s: float = 0.0, *, down: int = 0, **labels: str
+) -> Callable[[str], web.Response]:
+    """Return a Prometheus that scrapes or once scraped `servers`, of which the first `down` are down now."""
+
+    def answering(query: str) -> web.Response:
+        if query == "time()":
+            return scalar(time.time() + ahead_s)
+        targets = [{"job": "j", "instance": f"h:{number}", **labels} for number in range(max(servers, down))]
+        if "== 0" in query:
+            return vector(*((one, "1") for one in targets[:down]))
+        seen = targets[:servers] if "last_over_time" in query else targets[down:servers]
+        return vector(*(({"__name__": next(iter(RUNNING)), **one}, "1") for one in seen))
+
+    return answering
+
+
 @pytest.mark.outside
 @pytest.mark.parametrize(
     ("servers", "ahead_s", "status", "wanted"),
@@ -374,17 +375,7 @@ async def test_what_it_scrapes_is_counted(
     servers: int, ahead_s: float, status: Status, wanted: str, network: RealNetwork
 ) -> None:
     """The number of servers and groups is reported; none is a failure."""
-
-    def answering(query: str) -> web.Response:
-        if query == "time()":
-            return scalar(time.time() + ahead_s)
-        if "== 0" in query:
-            return vector()
-        mark = next(iter(RUNNING))
-        labels = ({"__name__": mark, "job": "j", "instance": f"h:{number}"} for number in range(servers))
-        return vector(*((one, "1") for one in labels))
-
-    async with api(answering) as (url, _):
+    async with api(scraping(servers, ahead_s)) as (url, _):
         checks = await check_prometheus(PrometheusTarget("main", url), network)
     assert (checks[-1].status, checks[-1].message) == (status, wanted)
 
@@ -395,16 +386,7 @@ async def test_a_label_that_no_server_has_groups_nothing(
     group_by: str, fault: str | None, network: RealNetwork
 ) -> None:
     """A label in `group_by` that no server has is a warning: all servers would be one group."""
-
-    def answering(query: str) -> web.Response:
-        if query == "time()":
-            return scalar(time.time())
-        if "== 0" in query:
-            return vector()
-        labels = {"__name__": next(iter(RUNNING)), "job": "j", "namespace": "llm"}
-        return vector(*(({**labels, "instance": f"h:{number}"}, "1") for number in range(3)))
-
-    async with api(answering) as (url, _):
+    async with api(scraping(3, namespace="llm")) as (url, _):
         target = PrometheusTarget("main", url, group_by=("job", group_by))
         checks = await check_prometheus(target, network)
     found = [(one.message, one.advice) for one in checks if one.status is Status.WARN]
@@ -417,17 +399,7 @@ async def test_a_label_that_no_server_has_groups_nothing(
 @pytest.mark.parametrize("was_scraped", [True, False])
 async def test_servers_that_are_down_are_named(*, was_scraped: bool, network: RealNetwork) -> None:
     """They count as servers if they were scraped within the hour; else no selector is blamed."""
-
-    def answering(query: str) -> web.Response:
-        if query == "time()":
-            return scalar(time.time())
-        targets = [{"job": "j", "instance": f"h:{number}"} for number in range(2)]
-        if "== 0" in query:
-            return vector(*((one, "1") for one in targets))
-        past = was_scraped and "last_over_time" in query
-        return vector(*(({"__name__": next(iter(RUNNING)), **one}, "1") for one in targets if past))
-
-    async with api(answering) as (url, _):
+    async with api(scraping(2 * was_scraped, down=2)) as (url, _):
         checks = await check_prometheus(PrometheusTarget("main", url), network)
     said = {one.name: one for one in checks}
     if was_scraped:
