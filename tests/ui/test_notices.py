@@ -27,7 +27,7 @@ async def shown_at(
         await pilot.pause()
         for message, severity in messages:
             app.notify(message, severity=severity, markup=False)  # type: ignore[arg-type]  # one of its words
-        await pilot.pause(0.1)
+        await pilot.pause()
         return [(str(toast.render()), toast.region) for toast in app.screen.query(Toast)]
 
 
@@ -85,7 +85,7 @@ async def test_notices_in_front_of_a_dialog_leave_nothing_behind_it() -> None:
             for key, place in (("question_mark", "dialog"), ("escape", "board")):
                 await pilot.press(key)
                 app.notify(f"{place} {number}", timeout=60, markup=False)
-                await pilot.pause(0.1)
+                await pilot.pause()
                 (shown,) = app.screen.query(Toast)
                 assert str(shown.render()) == f"{place} {number}"
                 assert app.screen.get_widget_at(0, 23)[0] is shown
