@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import count
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from sparktop.demo.engine_page import VERSION, Ledger, engine_page
 from sparktop.demo.engine_requests import (
@@ -28,7 +29,7 @@ from sparktop.demo.engine_requests import (
 from sparktop.demo.faults import FaultRun, FaultTimes
 from sparktop.demo.load import Visitors
 from sparktop.demo.machine import MachineReader
-from sparktop.demo.scenario import Restarts, Server
+from sparktop.demo.scenario import Restarts, Server, slowed
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent, Gauges, SimulatedRequest
 from sparktop.simulation.routers import Router, make_router
@@ -352,6 +353,7 @@ class EngineSite:
         while True:
             await asyncio.sleep(restarts.every_s - restarts.down_s)
             await self.shut()
+            self._server = replace(self._server, profile=slowed(self._server.profile, restarts.slower))
             for reader in self._readers:
                 if restarts.boot_s:
                     reader.reboot(restarts.boot_s)
@@ -361,6 +363,8 @@ class EngineSite:
                     reader.begin_start(restarts.down_s - restarts.boot_s, hangs=restarts.hangs)
             await asyncio.sleep(restarts.down_s - restarts.boot_s)
             await self.open()
+            if restarts.slower != 1.0:
+                return
 
 
 # Runs a simulated engine in real time, and lets each request wait for its tokens.

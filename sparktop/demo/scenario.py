@@ -57,6 +57,8 @@ class Restarts(Struct, frozen=True):
     """Whether the server's processes are visible meanwhile: it loads its model. Otherwise they are gone."""
     hangs: bool = False
     """Whether it hangs while it captures graphs, from the usual time of this phase to the end of `down_s`."""
+    slower: float = 1.0
+    """Factor by which each step takes longer after the restart, of which there is then only one."""
 
 
 class Rests(Struct, frozen=True):
@@ -65,6 +67,21 @@ class Rests(Struct, frozen=True):
     every_s: float
     for_s: float
     """Seconds without clients at the end of each `every_s` seconds."""
+
+
+def slowed(profile: EngineProfile, times: float) -> EngineProfile:
+    """Return an engine whose steps take `times` as long to read weights and to compute."""
+    if times == 1.0:
+        return profile
+    cost = profile.cost
+    slow = replace(
+        cost,
+        weights_one_s=times * cost.weights_one_s,
+        weights_all_s=times * cost.weights_all_s,
+        row_s=times * cost.row_s,
+        read_bytes_per_s=cost.read_bytes_per_s / times,
+    )
+    return replace(profile, cost=slow)
 
 
 class Server(Struct, frozen=True):
@@ -149,19 +166,8 @@ class Scenario(Struct, frozen=True):
 
         If the server has a factor in `slower`, reading weights and computing take that many times as long.
         """
-        times = self.slower.get(backend, 1.0)
         profile = self.named[backend].profile if backend < len(self.named) else self.profile
-        if times == 1.0:
-            return profile
-        cost = profile.cost
-        slow = replace(
-            cost,
-            weights_one_s=times * cost.weights_one_s,
-            weights_all_s=times * cost.weights_all_s,
-            row_s=times * cost.row_s,
-            read_bytes_per_s=cost.read_bytes_per_s / times,
-        )
-        return replace(profile, cost=slow)
+        return slowed(profile, self.slower.get(backend, 1.0))
 
     def machine_of(self, node: int, *, start_s: float) -> Machine:
         """Return the machine with the index `node`; its memory leak, if any, begins at `start_s` seconds."""
@@ -214,7 +220,13 @@ SCENARIOS = {
             faults=Faults(share=0.9, status=500, after_tokens=100),
         ),
         Scenario("steady", spread=0.5),
-        Scenario("answers", load=8, prompt_tokens=64, output_tokens=600, spread=0.2),
+        Scenario(
+            "answers",
+            load=2,
+            prompt_tokens=64,
+            output_tokens=1500,
+            restarts=Restarts(0, 150.0, 8.0, slower=1.25),
+        ),
         Scenario("hot", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),
         Scenario(
             "memory",

@@ -156,7 +156,7 @@ def _said(server: Server, changed: str) -> list[Finding]:
 
 def _with_change(random: Random) -> list[Finding]:
     server, (running, kv) = Server(random), _batch(random)
-    server.run(90, running, kv=kv)
+    server.run(140, running, kv=kv)
     name, value = random.choice(_CHANGES)
     before = getattr(server.setup, name)
     server.start(replace(server.setup, **{name: value}))
@@ -168,7 +168,7 @@ def _with_change(random: Random) -> list[Finding]:
 
 def _without_change(random: Random, *, watched: bool = True) -> list[Finding]:
     server, (running, kv) = Server(random, watched=watched), _batch(random)
-    server.run(90, running, kv=kv)
+    server.run(140, running, kv=kv)
     server.start(server.setup)
     return _said(server.run(220, running, kv=kv, slower=_factor(random)), "")
 
