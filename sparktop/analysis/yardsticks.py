@@ -108,13 +108,14 @@ def own_best(
 
 def published_at(rates: PublishedRates, running: float) -> float | None:
     """Return the published rate at this many requests, between two levels in a straight line; None beyond."""
-    levels = sorted(rates.tps)
+    tps = dict(rates.levels)
+    levels = sorted(tps)
     below = max((one for one in levels if one <= running), default=None)
     above = min((one for one in levels if one >= running), default=None)
     if below is None or above is None:
         return None
     part = 0.0 if above == below else (running - below) / (above - below)
-    return rates.tps[below] + part * (rates.tps[above] - rates.tps[below])
+    return tps[below] + part * (tps[above] - tps[below])
 
 
 def step_limit_tps(weights: ModelWeights, bandwidth_gb_per_s: float, generated: float) -> float:
@@ -171,7 +172,7 @@ def _published(yard: Yard, tps: float, running: float) -> Yardstick:
     rate, best = max(known, key=lambda pair: pair[0])
     least = min(rate for rate, _ in known)
     among = "" if len(known) == 1 else f"; {len(known) - 1} lower, the least {least:.1f}"
-    between = "" if any(level == running for level in best.tps) else ", between two levels"
+    between = "" if any(level == running for level, _ in best.levels) else ", between two levels"
     return _stick(PUBLISHED, f"{best.source}{between}{among}", tps, rate)
 
 

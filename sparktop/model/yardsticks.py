@@ -64,8 +64,8 @@ class PublishedRates(Struct, frozen=True):
     """Machines of one engine."""
     servers: int = 1
     """Engines behind one address."""
-    tps: Mapping[int, float] = field(default_factory=dict)
-    """Generated tokens per second of all requests together."""
+    levels: tuple[tuple[int, float], ...] = ()
+    """(Requests at once, generated tokens per second of all of them together)."""
 
 
 class Yard(Struct, frozen=True):

@@ -271,12 +271,12 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
         machine = target.machine or recipe.machine
         name = next((one for one in _RATES if any(one in level.figures for level in target.levels)), "")
         rates = ((level.concurrency, level.figures.get(name)) for level in target.levels)
-        tps = {
-            count: float(rate)
+        known = tuple(
+            (count, float(rate))
             for count, rate in rates
             if 0 < count < _HIGHEST and isinstance(rate, int | float) and 0 < rate < _HIGHEST
-        }
-        if machine and tps:
+        )
+        if machine and known:
             source = f"{recipe.name}: {target.name}"
             found.append(
                 PublishedRates(
@@ -286,7 +286,7 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
                     clean(machine, 60),
                     target.machines,
                     max(1, len(target.engines)),
-                    tps,
+                    known,
                 )
             )
     return found

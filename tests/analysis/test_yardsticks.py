@@ -116,7 +116,7 @@ def test_tables_are_of_machines_and_engines() -> None:
 
 def test_between_two_levels_a_straight_line() -> None:
     """At 6 running half of the way from 4 to 8; beyond the last level nothing is known."""
-    rates = PublishedRates("t", "m", "vllm", "GB10", tps={4: 100.0, 8: 140.0})
+    rates = PublishedRates("t", "m", "vllm", "GB10", levels=((4, 100.0), (8, 140.0)))
     assert [published_at(rates, at) for at in (3, 4, 6, 8, 9)] == [None, 100.0, 120.0, 140.0, None]
     assert "between two levels" in yardsticks(Yard(published=(rates,)), 60.0, 6.0)[1].source
     assert "no table reaches 9 running" in yardsticks(Yard(published=(rates,)), 60.0, 9.0)[1].words

@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
 from sparktop.model.finding import Finding
-from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample, Workload, Workloads
+from sparktop.model.node import (
+    GpuReading,
+    MemoryReading,
+    ModelWeights,
+    NodeIdentity,
+    NodeSample,
+    Workload,
+    Workloads,
+)
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
 from tests.findings.study import Family
@@ -51,6 +59,7 @@ class Server:
         self.setup = Setup()
         self.found: list[Finding] = []
         self.clock_mhz = 2400
+        self.weights: ModelWeights | None = None
         nodes = (NodeTarget("n"),) if watched else ()
         target = BackendTarget("b", "http://b:8000", nodes=("n",) if watched else ())
         self.store = Store(
@@ -125,7 +134,7 @@ class Server:
         flags = tuple(self.setup.flags.split(",")) if self.setup.flags else ()
         age_s = self.at - self.started
         server = Workload(7, "vllm", "server", model="m", port=8000, server=7, age_s=age_s)
-        server = replace(server, flags=flags, revision=self.setup.revision)
+        server = replace(server, flags=flags, revision=self.setup.revision, weights=self.weights)
         gpu = GpuReading(
             0,
             "NVIDIA GB10",

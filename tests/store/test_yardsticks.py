@@ -1,0 +1,112 @@
+"""What servers are compared with, through the store: published rates, weights, bests of earlier runs."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+from sparktop.model.finding import Finding
+from sparktop.model.instant import Instant
+from sparktop.model.node import ModelWeights
+from sparktop.model.snapshot import Kept
+from sparktop.model.yardsticks import FLAGS, PublishedRates
+from sparktop.recording.records import call_of, record_of
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.text_snapshot import render
+from sparktop.store.store import Call, Change
+from tests.findings.yardsticks import Server, Setup
+
+TABLE = PublishedRates("t: one", "org/M", "vllm", "gb10", levels=((4, 200.0),))
+
+
+def server_of_now() -> Server:
+    return Server(Random(3))  # noqa: S311 - a simulation
+
+
+def compared(server: Server) -> Finding:
+    (view,) = server.store.snapshot().backends
+    (found,) = (one for one in view.findings if one.kind == "yardsticks")
+    return found
+
+
+def test_a_servers_rate_beside_the_published_and_the_limit() -> None:
+    """Percentages of the rate of now; what is not known is in the evidence alone."""
+    server = server_of_now()
+    server.weights = ModelWeights(2.73)
+    server.store.learn(
+        Kept(published=(TABLE, PublishedRates("t: two", "m", "vllm", "GB10", 2, levels=((4, 1.0),))))
+    )
+    server.run(120, 4)
+    found = compared(server)
+    tps = found.values["generation_tps"]
+    assert isinstance(tps, float)
+    assert found.values["published_percent"] == pytest.approx(tps / 2)
+    assert found.values["limit_percent"] == pytest.approx(100 * tps / (4 * 100), rel=0.02)
+    assert (
+        found.line == f"{tps / 2:.0f} % of the published, {found.values['limit_percent']:.0f} % of the limit"
+    )
+    rows = dict(found.evidence)
+    assert rows["own best"] == "unknown: none is kept of this batch, version and flags"
+    assert rows["published"].endswith("%: t: one")
+    snapshot = server.store.snapshot()
+    assert found.line in render(snapshot, 200)
+    (shown,) = json.loads(json.dumps(to_json(snapshot)))["backends"]
+    assert found.line in [one["line"] for one in shown["findings"]]
+    assert "yard" not in shown
+
+
+def test_with_prompts_only_the_own_best_is_compared() -> None:
+    """Published rates and the limit are of decoding; a best of as many prompt tokens is not."""
+    before = server_of_now()
+    before.run(140, 4, prompt_share=0.8)
+    kept = before.store.yards.take_changed()
+    later = server_of_now()
+    later.at += 2000
+    later.start(Setup())
+    later.store.learn(Kept(setups=kept, published=(TABLE,)))
+    later.run(140, 4, prompt_share=0.8, slower=lambda _: 1.25)
+    found = compared(later)
+    assert found.values["own_best_percent"] == pytest.approx(80, abs=2)
+    assert found.line == f"{found.values['own_best_percent']:.0f} % of its own best"
+    assert "prompts are computed" in dict(found.evidence)["published"]
+
+
+def test_setups_and_bests_are_kept_once_they_change() -> None:
+    """The version and what the machine says; nothing more until something is better."""
+    server = server_of_now()
+    server.run(120, 4)
+    (setup,) = server.store.yards.take_changed()
+    assert setup.key == ("b:8000", "vllm", "m")
+    assert setup.facts == {
+        "version": "0.31.0",
+        FLAGS: "none",
+        "model revision": "aa10",
+        "kernel": "Ubuntu 24.04, Linux 6.14.0",
+        "driver": "580.95",
+    }
+    (best,) = setup.bests
+    assert (best.running, round(best.batch)) == (4.0, 4)
+    server.run(60, 4, slower=lambda _: 1.1)
+    assert server.store.yards.take_changed() == ()
+
+
+def test_what_files_hold_is_recorded() -> None:
+    """A recording gives the same bests and published rates to the store that it is played into."""
+    server = server_of_now()
+    server.run(120, 4)
+    (setup,) = server.store.yards.take_changed()
+    call = Call(Change.LEARN, (Kept(setups=(setup,), published=(TABLE,)),))
+    record = record_of(Instant(1.0, server.store.snapshot().taken_at), call)
+    assert record is not None
+    played = server_of_now()
+    (read,) = (one for one in (call_of(record),) if one is not None)
+    (kept,) = read.arguments
+    assert isinstance(kept, Kept)
+    played.store.learn(kept)
+    (again,) = played.store.yards.setups(setup.key)
+    assert again.facts == setup.facts
+    assert again.bests[0].step_ms == pytest.approx(setup.bests[0].step_ms)
+    assert played.run(120, 4) is played
+    assert "% of the published" in compared(played).line
