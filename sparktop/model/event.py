@@ -52,6 +52,7 @@ ALERT_KINDS = (
     "memory-held",
     "prefix-unused",
     "start-stuck",
+    "draft-length",
 )
 """The kinds of alerts, which are the last parts of their ids (see `Event.kind`)."""
 

@@ -421,6 +421,7 @@ class BackendView(Struct, frozen=True, eq=False):
     spec_decode_accept_percent: float | None = None
     spec_accepted_per_draft: float | None = None  # mean, over 60 s
     spec_drafts_per_s: float | None = None  # over 10 s
+    spec_draft_length: float | None = None  # mean tokens in a draft, over 10 s
     tokens_per_step: float | None = None
     """Mean tokens per engine step, prompt and generated, over 60 s."""
     steps_per_s: float | None = None
@@ -432,7 +433,7 @@ class BackendView(Struct, frozen=True, eq=False):
     spec_accept_by_position: tuple[float | None, ...] = ()
     """Percentage of drafts whose token was accepted, by position in the draft, over 60 s."""
     spec_verdict: str | None = None
-    """Why speculative decoding is not worth its time, with the figures that show it; None unless shown."""
+    """Why drafts are too long or not worth their time (finding "draft-length"); None unless shown."""
     counter_figures: Mapping[str, float | None] = field(default_factory=lambda: _NO_NUMBERS)
     """Values of the metrics in `COUNTER_FIGURES`, by name."""
     estimated_read_gb_per_s: float | None = None  # over 10 s, summed over engine cores

@@ -203,8 +203,6 @@ def also_reported_words(view: BackendView) -> str:
     parts: dict[str, list[str]] = {} if view.role is None else {"role": [view.role]}
     for one, value in also_reported_figures(view.counter_figures):
         parts.setdefault(one.section, []).append(f"{one.title} {counter_figure(one, value)}")
-    if view.spec_verdict is not None:
-        parts["speculation"] = [view.spec_verdict]
     return " · ".join(f"{section}: {', '.join(words)}" for section, words in parts.items())
 
 

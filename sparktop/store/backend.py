@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
-from statistics import median
 
 from msgspec.structs import replace
 
@@ -15,7 +14,6 @@ from sparktop.analysis.evidence import prefill_s
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.stall import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
-from sparktop.analysis.yardsticks import MOST_PROMPT
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure
@@ -111,7 +109,7 @@ class BackendTrack:
         no request."""
         self.identity = EngineIdentity()
         self._lineage = Lineage()
-        self._window, self._drafts = Window(), DraftPace()
+        self._window = Window()
         self._held: deque[tuple[float, float | None, float | None]] = deque()
         """(time, running requests, waiting requests) of every poll in the window of the state."""
         self._histories = HistoryTable(_REMEMBERED)
@@ -269,7 +267,6 @@ class BackendTrack:
             step_ms=step_ms,
             prefix=prefix_use(sample, self.identity.prefix_cache),
             best_step_ms=None if self.step_pace is None else self.step_pace.before_ms,
-            spec_verdict=self._drafts.verdict(view, self._window, RATE_WINDOW_S),
             failure=None,
             failing_since=None,
             history=self._remember(at, view, step_ms, interval_s),
@@ -325,7 +322,6 @@ class BackendTrack:
             self._held.clear()
             self._running.clear()
             self._baseline.clear()
-            self._drafts.clear()
             self.standstill = StandstillClock()
             self.work.gap()
             self._pages.clear()
@@ -563,73 +559,6 @@ class LaneRate:
             recent.popleft()
         took_s = at - recent[0][0]
         return (tokens - recent[0][1]) / took_s if took_s >= LIVE_SPAN_S else None
-
-
-# Compares a backend's speed with and without speculative decoding, where it was seen both ways.
-#
-# A server may stop drafting tokens while many requests run, and start again. Only then can a viewer know
-# whether the drafts are worth their time: how long a step takes without them is not on the metrics page.
-
-
-_DRAFTS, _NONE = 0.9, 0.02
-"""Drafts per step and request: at least this many count as steps with drafts, at most this few as without."""
-_ENOUGH = 20
-"""Samples with as many requests, with drafts and without, that a verdict needs."""
-_KEPT = 60
-_MARGIN = 0.1
-"""Relative difference of the medians from which on one is faster."""
-_FEW_DRAFTS = 200.0
-_NOTHING = 0.02
-"""Accepted tokens per draft up to which the drafts give nothing."""
-_FINE = 4
-"""Buckets of request counts per doubling."""
-
-
-class DraftPace:
-    """The token rates of a backend with and without drafts, by the number of running requests."""
-
-    def __init__(self) -> None:
-        """Start without any samples."""
-        self._rates: dict[tuple[int, bool], deque[float]] = {}
-
-    def clear(self) -> None:
-        """Forget all samples, because the server restarted or another server answers."""
-        self._rates.clear()
-
-    def verdict(self, view: BackendView, window: Window, window_s: float) -> str | None:
-        """Note the newest figures; return why the drafts are not worth their time, None if that is not shown.
-
-        `window_s` is the length in seconds of the window of the rates in `view`.
-        """
-        words = self._measured(view, window, window_s)
-        drafted = window.counted("spec_drafts", window_s)
-        per_draft = view.spec_accepted_per_draft
-        few = drafted is None or drafted[0] < _FEW_DRAFTS or per_draft is None
-        if words is not None or few or per_draft is None or per_draft > _NOTHING:
-            return words
-        return f"drafts give nothing: {1 + per_draft:.2f} tokens a step"
-
-    def _measured(self, view: BackendView, window: Window, window_s: float) -> str | None:
-        per_step = window.ratio("spec_drafts", "steps", window_s)
-        rate, running = view.generation_tps, view.running
-        if per_step is None or not rate or not running:
-            return None
-        each = per_step * max(1, len(view.lanes)) / running
-        with_drafts = each >= _DRAFTS
-        if (view.prompt_tps or 0.0) > MOST_PROMPT * rate or not (with_drafts or each <= _NONE):
-            return None
-        bucket = round(_FINE * math.log2(max(1.0, running)))
-        self._rates.setdefault((bucket, with_drafts), deque(maxlen=_KEPT)).append(rate)
-        both = [self._rates.get((bucket, drafts), ()) for drafts in (True, False)]
-        if min(map(len, both)) < _ENOUGH:
-            return None
-        drafting, plain = map(median, both)
-        if plain < (1 + _MARGIN) * drafting:
-            return None
-        return (
-            f"drafts cost more than they give: {drafting:.0f} tok/s with them, {plain:.0f} without, "
-            f"at {running:.0f} requests"
-        )
 
 
 # Recognises a metrics page that comes from a cache: it stands for seconds, then everything on it jumps.

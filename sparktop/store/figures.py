@@ -103,6 +103,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         spec_decode_accept_percent=_accept_percent(lanes, window, long_s),
         spec_accepted_per_draft=window.ratio("spec_accepted_tokens", "spec_drafts", long_s),
         spec_drafts_per_s=rate("spec_drafts"),
+        spec_draft_length=window.ratio("spec_draft_tokens", "spec_drafts", short_s),
         tokens_per_step=window.ratio("stepped", "steps", long_s),
         steps_per_s=rate("steps"),
         counter_figures=_counter_figures(lanes, window, short_s, least_s, long_s),

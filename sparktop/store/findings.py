@@ -9,6 +9,7 @@ from sparktop.analysis.machines_compared import MachinesCompared
 from sparktop.analysis.prefix_cache import PrefixCacheRule
 from sparktop.analysis.situation import Rule, Situation
 from sparktop.analysis.slow_link import SlowLink
+from sparktop.analysis.speculation import DraftLengthRule
 from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
 from sparktop.analysis.start_stall import StartStallRule
 from sparktop.analysis.yardsticks import Yardsticks
@@ -28,6 +29,7 @@ RULES: tuple[Callable[[], Rule], ...] = (
     MachinesCompared,
     SlowLink,
     StartStallRule,
+    DraftLengthRule,
 )
 """Makes each rule anew for a store."""
 _LONGEST = 400

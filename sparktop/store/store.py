@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from sparktop.analysis.situation import Situation
+from sparktop.analysis.speculation import shown_line
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
@@ -489,6 +490,7 @@ class Store:
         bandwidth = bandwidth_gb_per_s([self._placement.node_sample(name) for name in view.nodes])
         spread = (len(view.nodes), len(view.lanes))
         yard = self.yards.of(view.name)
+        findings = self._findings.of(SourceKey.backend(view.name))
         token_gb = None if yard.weights is None else yard.weights.token_gb
         return replace(
             view,
@@ -499,7 +501,8 @@ class Store:
             role=track.reported_role if track.role is None else track.role.value,
             ranks=self.ranks.view(view.name, at),
             limited_by=self.limits.of(view),
-            findings=self._findings.of(SourceKey.backend(view.name)),
+            findings=findings,
+            spec_verdict=shown_line(findings),
             lanes_balance=self.balance.of_lanes(view.name),
             in_sweep=at < track.loaded_until,
             yard=yard,

@@ -6,7 +6,6 @@ A *lane* is an engine core (data-parallel rank) of the server.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from textwrap import wrap
 
 from msgspec.structs import replace
 
@@ -455,7 +454,6 @@ def _cache(view: BackendView, width: int) -> list[Row]:
         percent_bar("accepted", accepted, "generation", percent_run(accepted), width, 5),
         *facts(cells, width),
         *_positions(view, width),
-        *_verdict(view, width),
     ]
 
 
@@ -476,11 +474,6 @@ def _positions(view: BackendView, width: int) -> list[Row]:
     if per_draft is not None:
         row.append(label(f"  {1 + per_draft:.1f} tok a step"))
     return [row]
-
-
-def _verdict(view: BackendView, width: int) -> list[Row]:
-    """Return the rows that say why the drafts are not worth their time; none unless the figures show it."""
-    return [[(line, "warn")] for line in wrap(view.spec_verdict or "", width)]
 
 
 def _roofline(view: BackendView, width: int) -> list[Row]:

@@ -376,7 +376,9 @@ class Drafting:
                 self.steps + 20,
                 self.prompt + prompt_tps,
             )
-            view: BackendView = self.world.feed(page(self.at, self.lane()))
+            self.world.feed(page(self.at, self.lane()))
+            self.world.store.judge()
+        view: BackendView = self.world.view()
         return view
 
     def lane(self) -> LaneSample:

@@ -1,0 +1,241 @@
+"""How many draft tokens pay: what the last positions of a draft add, against what they cost.
+
+A step generates 1 + Σ p(i) tokens for a request, where p(i) is the share of drafts whose token at position i
+was accepted; these are counted, so they hold for any shorter draft too. What a position costs is known
+only where this server was seen to make steps of the same batch with shorter drafts, or without. Between two
+lengths that were seen a step's time is interpolated: each position costs one pass of the draft model and one
+row of the model for each request.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from msgspec import Struct
+
+from sparktop.analysis.situation import Situation
+from sparktop.model.event import Severity
+from sparktop.model.finding import Finding, Sure
+from sparktop.model.snapshot import BackendView
+
+KIND = "draft-length"
+MARGIN, ALERT_MARGIN = 0.1, 0.2
+"""Gain from which on another length is named, and is an alert."""
+ENOUGH, _KEPT = 20, 60
+"""Samples of a batch with a length of drafts that a verdict needs; those that are kept."""
+_DRAFTS, _NONE = 0.9, 0.02
+"""Drafts per step and request: at least this many count as steps with drafts, at most this few as without."""
+_MOST_PROMPT = 0.5
+"""Prompt tokens per generated token up to which steps are compared: prefill would hide the difference."""
+_FEW_DRAFTS = 200.0
+_NOTHING = 0.02
+"""Accepted tokens per draft up to which the drafts give nothing."""
+_SELDOM_PERCENT = 20.0
+"""Positions that are accepted less often are worth a question."""
+_FINE, _MOST_BATCHES = 4, 64
+"""Buckets of request counts per doubling; batches remembered of a server."""
+
+
+class Gain(Struct, frozen=True):
+    """What shorter drafts would give."""
+
+    length: int
+    """Tokens in a draft, 0 for none."""
+    share: float
+    """Tokens per second more, as a share."""
+    lost_tokens: float
+    """Tokens that a step would generate less for a request."""
+    saved_ms: float
+    """Milliseconds that a step would be shorter."""
+
+
+def best_length(percents: Sequence[float], step_ms: float, shorter: int, shorter_ms: float) -> Gain | None:
+    """Return the length of drafts with the most tokens per second; None if that is the present one.
+
+    `percents` has the acceptance by position of today's drafts, whose steps take `step_ms`; steps with
+    `shorter` ones take `shorter_ms`. A step of length j takes T(j) = T(k) - (k - j) c, where c = (T(k) -
+    T(shorter)) / (k - shorter), and generates E(j) = 1 + Σ p(i), i < j. The gain is
+    E(j) T(k) / (E(k) T(j)) - 1.
+    """
+    length = len(percents)
+    each_ms = (step_ms - shorter_ms) / (length - shorter)
+    tokens = [1 + sum(percents[:count]) / 100 for count in range(length + 1)]
+    gains = [
+        Gain(
+            count,
+            tokens[count] * step_ms / (tokens[length] * (step_ms - (length - count) * each_ms)) - 1,
+            tokens[length] - tokens[count],
+            (length - count) * each_ms,
+        )
+        for count in range(shorter, length)
+    ]
+    best = max(gains, key=lambda one: one.share)
+    return best if best.share > 0 else None
+
+
+def shown_line(findings: Sequence[Finding]) -> str | None:
+    """Return the line of the finding on drafts, if there is one that is not unknown."""
+    return next((one.line for one in findings if one.kind == KIND and one.sure is not Sure.UNKNOWN), None)
+
+
+class _Steps:
+    """Step times and token rates of one batch with drafts of one length."""
+
+    def __init__(self) -> None:
+        self.ms: deque[float] = deque(maxlen=_KEPT)
+        self.rates: deque[float] = deque(maxlen=_KEPT)
+        self.restarts = 0
+        """Restarts of the server at the newest sample."""
+
+
+class DraftLengthRule:
+    """Finds servers whose drafts are too long, or not worth their time."""
+
+    def __init__(self) -> None:
+        """Start without servers."""
+        self._servers: dict[str, _Server] = {}
+
+    def look(self, now: Situation) -> Iterator[Finding]:
+        """Return what holds now, of each server that drafts."""
+        for gone in self._servers.keys() - now.backends.keys():
+            del self._servers[gone]
+        for name, view in now.backends.items():
+            if view.steps_per_s is not None:
+                yield from self._servers.setdefault(name, _Server()).look(view)
+
+
+class _Server:
+    """The steps of one server by batch and length of drafts, also from before a restart."""
+
+    def __init__(self) -> None:
+        self._model: tuple[str | None, str | None] = (None, None)
+        self._steps: dict[tuple[int, int], dict[int, _Steps]] = {}
+        self._generated: float | None = None
+        self._found: tuple[Finding, ...] = ()
+
+    def look(self, view: BackendView) -> tuple[Finding, ...]:
+        if view.generation_tokens == self._generated or not view.ok:
+            return self._found
+        self._generated = view.generation_tokens
+        if (view.model, view.version) != self._model:
+            self._model = view.model, view.version
+            self._steps.clear()
+        self._found = tuple(self._judged(view))
+        return self._found
+
+    def _judged(self, view: BackendView) -> Iterator[Finding]:
+        length = draft_length(view)
+        batch = self._noted(view, length)
+        found = None if batch is None or length is None else _compared(view, length, batch)
+        if found is not None:
+            yield found
+            return
+        per_draft = view.spec_accepted_per_draft
+        drafts = (view.spec_drafts_per_s or 0.0) * (view.rate_window_s or 0.0)
+        if per_draft is not None and per_draft <= _NOTHING and drafts >= _FEW_DRAFTS:
+            line = f"drafts give nothing: {1 + per_draft:.2f} tokens a step"
+            yield Finding(KIND, view.name, line, fix="start it without drafts, or with another draft model")
+        elif length and (batch is None or not any(other < length for other in _known(batch))):
+            yield from _unanswered(view, length)
+
+    def _noted(self, view: BackendView, length: int | None) -> dict[int, _Steps] | None:
+        """Keep a sample; return all of such a batch by length of drafts, None if it cannot be compared."""
+        rate, running = view.generation_tps, view.running
+        if length is None or not rate or not running or view.step_ms is None:
+            return None
+        if (view.prompt_tps or 0.0) > _MOST_PROMPT * rate:
+            return None
+        filled = math.floor(math.log2(max(1.0, view.kv_cache_percent or 1.0)))
+        key = (round(_FINE * math.log2(max(1.0, running))), filled)
+        if key not in self._steps and len(self._steps) >= _MOST_BATCHES:
+            self._steps.pop(next(iter(self._steps)))
+        batch = self._steps.setdefault(key, {})
+        steps = batch.setdefault(length, _Steps())
+        steps.ms.append(view.step_ms)
+        steps.rates.append(rate)
+        steps.restarts = view.restarts
+        return batch
+
+
+def draft_length(view: BackendView) -> int | None:
+    """Return the tokens in each draft, 0 where steps have none; None if only some steps have drafts."""
+    if not view.running or not view.steps_per_s:
+        return None
+    each = (view.spec_drafts_per_s or 0.0) / view.steps_per_s * max(1, len(view.lanes)) / view.running
+    if each <= _NONE:
+        return 0
+    length = view.spec_draft_length
+    whole = length is not None and abs(length - round(length)) <= _NONE * length
+    return round(length) if each >= _DRAFTS and whole and length is not None else None
+
+
+def _known(batch: dict[int, _Steps]) -> list[int]:
+    return [length for length, steps in batch.items() if len(steps.ms) >= ENOUGH]
+
+
+def _compared(view: BackendView, length: int, batch: dict[int, _Steps]) -> Finding | None:
+    """Return the finding that shorter drafts, or none, give more; None if that is not shown."""
+    known = _known(batch)
+    percents = [one for one in view.spec_accept_by_position[:length] if one is not None]
+    length = length or max(known, default=0)  # drafts may rest: both rates were measured
+    shorter = max((other for other in known if other < length), default=None)
+    if length not in known or shorter is None:
+        return None
+    now, then = batch[length], batch[shorter]
+    now_ms, then_ms, running = median(now.ms), median(then.ms), view.running or 0.0
+    sure = Sure.KNOWN if then.restarts == view.restarts else Sure.LIKELY
+    values = {
+        "draft_length": float(length),
+        "step_ms": now_ms,
+        "other_length": float(shorter),
+        "other_step_ms": then_ms,
+        "limit_share": MARGIN,
+    }
+    times = f"{now_ms:.1f} ms with {length} draft tokens, {then_ms:.1f} ms with {shorter}"
+    seen = ("steps", f"{times}, {running:.0f} requests")
+    gain = best_length(percents, now_ms, shorter, then_ms) if len(percents) == length else None
+    if shorter == 0 and (gain is None or gain.length == 0):
+        rates = median(now.rates), median(then.rates)
+        if rates[1] < (1 + MARGIN) * rates[0]:
+            return None
+        share = rates[1] / rates[0] - 1
+        line = f"drafts cost more than they give: {rates[0]:.0f} tok/s with them, {rates[1]:.0f} without"
+        line, fix, best = f"{line}, at {running:.0f} requests", "start it without drafts", 0
+    elif gain is None or gain.share < MARGIN:
+        return None
+    else:
+        share, best, last = gain.share, gain.length, length
+        positions = f"position {last} adds" if best + 1 == last else f"positions {best + 1}–{last} add"
+        costs = "costs" if best + 1 == last else "cost"
+        line = f"{positions} {gain.lost_tokens:.2f} tokens a step and {costs} {gain.saved_ms:.0f} ms"
+        line += f": k = {best} would give about {100 * share:.0f} % more"
+        fix = f"num_speculative_tokens {best}"
+        sure = sure if best == shorter else Sure.LIKELY  # its step time is interpolated
+    severity = Severity.INFO if share >= ALERT_MARGIN else None
+    values |= {"best_length": float(best), "gain_percent": 100 * share}
+    return Finding(
+        KIND, view.name, line, fix=fix, sure=sure, severity=severity, evidence=(seen,), values=values
+    )
+
+
+def _unanswered(view: BackendView, length: int) -> Iterator[Finding]:
+    """Yield that the last positions are seldom accepted, and below which cost they pay."""
+    percents = [one for one in view.spec_accept_by_position[:length] if one is not None]
+    often = sum(one >= _SELDOM_PERCENT for one in percents)
+    if len(percents) != length or often == length or view.step_ms is None:
+        return
+    added, tokens = sum(percents[often:]) / 100, 1 + sum(percents) / 100
+    most_ms = view.step_ms * added / tokens
+    which = f"position {length} adds" if often + 1 == length else f"positions {often + 1}–{length} add"
+    yield Finding(
+        KIND,
+        view.name,
+        f"{which} {added:.2f} tokens a step; whether that pays is unknown",
+        fix=f"it does below {most_ms:.1f} ms a step: run k = {often} once while watched, at as many requests",
+        sure=Sure.UNKNOWN,
+        evidence=(("missing", "the time of steps with shorter drafts, or without, in such a batch"),),
+        values={"draft_length": float(length), "added_tokens": added, "pays_below_ms": most_ms},
+    )
