@@ -309,7 +309,9 @@ def _is_decoding(view: BackendView) -> bool:
 
 
 def _compared(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
-    generated = tps * steady.step_ms / 1000 / view.yard.cores
+    drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
+    accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
+    generated = steady.running / view.yard.cores + accepted
     sticks = yardsticks(view.yard, tps, steady.running, steady.batch, generated, before=before)
     if not _is_decoding(view):
         prefill = "not compared: prompts are computed for part of the time"
