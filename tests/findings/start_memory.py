@@ -279,7 +279,10 @@ FAMILIES = (
         tuned=True,
     ),
     _family(
-        "a container starts again, its memory taken", SHORT, lambda dice: _again(dice, -dice.uniform(3, 20))
+        "a container starts again, its memory taken",
+        SHORT,
+        lambda dice: _again(dice, -dice.uniform(3, 20)),
+        tuned=True,
     ),
     _family("asks for more than is free", SHORT, lambda dice: _load(dice, -dice.uniform(2, 20))),
     _family(
