@@ -1,4 +1,4 @@
-"""Exceptions that end a command, with a one-line message for the user and an exit code.
+"""Exceptions that end a command, with a one-line message and an exit code; the word that a typo meant.
 
 SparktopError
  ├── UsageError        2   arguments that cannot be used
@@ -8,6 +8,9 @@ SparktopError
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class SparktopError(Exception):
@@ -39,3 +42,11 @@ class UnreachableError(SparktopError):
 
 class OutputError(SparktopError):
     """A result could not be written."""
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Return ": did you mean 'x'?" with the most similar of `words`; "" if none is similar to `word`."""
+    by_lower = {known.lower(): known for known in words}
+    # difflib's time grows quadratically, so the length is limited.
+    close = get_close_matches(word[:64].lower(), by_lower, n=1)
+    return f": did you mean '{by_lower[close[0]]}'?" if close else ""

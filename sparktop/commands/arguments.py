@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from sparktop import typed as typed_numbers
 from sparktop.commands.output import tell
-from sparktop.errors import UsageError
+from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from sparktop.agent.access import Service

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from sparktop.colors.palette import find_palette, palettes
 from sparktop.commands.output import tell
-from sparktop.errors import UsageError
+from sparktop.errors import UsageError, did_you_mean
 from sparktop.files import find_config
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Target = TypeVar("Target", BackendTarget, NodeTarget, PrometheusTarget)

@@ -81,7 +81,7 @@ def _comparison(arguments: argparse.Namespace) -> str:
 def _known_name(name: str | None, names: Collection[str]) -> str | None:
     if name is None or name in names:
         return name
-    from sparktop.nearest import did_you_mean  # late: only after a mistake
+    from sparktop.errors import did_you_mean  # late: only after a mistake
 
     near = did_you_mean(name, names) or f" (there are: {', '.join(names)})"
     raise UsageError(f"nothing here is called '{clean(name, 60)}'{near}")

@@ -256,7 +256,7 @@ def _of_target(result: SweepResult, name: str | None) -> SweepResult:
         return result
     found = result.target(name)
     if found is None:
-        from sparktop.nearest import did_you_mean  # late: only for a mistake
+        from sparktop.errors import did_you_mean  # late: only for a mistake
 
         names = [one.name for one in result.targets]
         near = did_you_mean(name, names) or f" (there are: {clean(', '.join(names), 200)})"

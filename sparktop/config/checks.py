@@ -9,10 +9,9 @@ from msgspec.structs import asdict
 
 from sparktop.config.keys import KEYS, wrong_keys, wrong_preset_keys
 from sparktop.config.toml_text import Path, key_lines, key_name, line_of
-from sparktop.errors import ConfigError
+from sparktop.errors import ConfigError, did_you_mean
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 
 MOST = 100
 """Most lines of errors shown."""

@@ -28,7 +28,7 @@ from sparktop.config.watch import (
     variable_words,
     watch_of,
 )
-from sparktop.errors import ConfigError
+from sparktop.errors import ConfigError, did_you_mean
 from sparktop.files import find_config, usual_places
 from sparktop.model.event import ALERT_KINDS
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
@@ -45,7 +45,6 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 
 __all__ = ["MOST_BYTES", "SETTINGS", "Config", "default_toml", "find_config", "load", "usual_places"]
 

@@ -1,4 +1,4 @@
-"""A moment on two clocks, and the bounds of the interval between two polls and of a poll's duration."""
+"""A moment on two clocks, a range of durations, and the bounds of intervals and durations of polls."""
 
 from __future__ import annotations
 
@@ -21,3 +21,14 @@ class Instant(Struct, frozen=True):
     """Monotonic seconds."""
     wall: datetime
     """UTC."""
+
+
+class TimeRange(Struct, frozen=True):
+    """The range in which an estimated duration lies, in seconds."""
+
+    least_s: float
+    most_s: float
+
+    def after(self, seconds: float) -> TimeRange:
+        """Return the range of what is left of the duration after `seconds`."""
+        return TimeRange(max(0.0, self.least_s - seconds), max(0.0, self.most_s - seconds))

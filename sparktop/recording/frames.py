@@ -6,6 +6,7 @@ import fcntl
 import json
 import math
 import os
+import sys
 import time
 import zlib
 from collections.abc import Generator, Iterator, Mapping
@@ -15,6 +16,7 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
+from sparktop.errors import OutputError
 from sparktop.model.instant import Instant
 
 # {"k":"page","s":"backend:spark-a","m":5120.25,"w":1764000000.5,…,"n":65798,"c":3735928559}
@@ -170,7 +172,7 @@ class FrameWriter:
 
     def __init__(self, level: int, *, small: bool = False) -> None:
         """Begin a frame of compression level `level` (1 to 19), of few servers if `small`."""
-        from sparktop.recording.zstandard import CompressionParameter, ZstdCompressor
+        from sparktop.recording.frames import CompressionParameter, ZstdCompressor
 
         options: dict[int, int] = {
             CompressionParameter.compression_level: level,
@@ -322,7 +324,7 @@ class FrameReader:
         With `waits`, yield None as long as the header or the next block is incomplete at the end of the file,
         because a process may still be writing it.
         """
-        from sparktop.recording.zstandard import DecompressionParameter, ZstdDecompressor, ZstdError
+        from sparktop.recording.frames import DecompressionParameter, ZstdDecompressor, ZstdError
 
         while (offset := self._after_header(frame)) is None:
             torn = frame + _LONGEST_HEADER > self.size()
@@ -411,3 +413,36 @@ class FrameReader:
             kept = (kept + chunk)[-len(MAGIC) + 1 :]
             offset, step = offset + len(chunk), min(2 * step, _SEARCHED_AT_ONCE)
         return None
+
+
+_MISSING = (
+    "recordings need the Python package backports.zstd (Python 3.14 has its own): install sparktop anew"
+)
+
+try:
+    if sys.version_info >= (3, 14):
+        from compression.zstd import (
+            CompressionParameter,
+            DecompressionParameter,
+            ZstdCompressor,
+            ZstdDecompressor,
+            ZstdError,
+        )
+    else:
+        from backports.zstd import (
+            CompressionParameter,
+            DecompressionParameter,
+            ZstdCompressor,
+            ZstdDecompressor,
+            ZstdError,
+        )
+except ImportError as error:
+    raise OutputError(_MISSING) from error
+
+__all__ = [
+    "CompressionParameter",
+    "DecompressionParameter",
+    "ZstdCompressor",
+    "ZstdDecompressor",
+    "ZstdError",
+]

@@ -93,7 +93,7 @@ class Recordings:
         if folder is None:
             return
         try:
-            import_module("sparktop.recording.zstandard")
+            import_module("sparktop.recording.frames")
             await asyncio.to_thread(make_folder, folder)
         except OSError as error:
             self._post(f"the flight recorder is off: {clean(folder, 200)}: {reason_of(error)}")
@@ -161,7 +161,7 @@ class Recordings:
             return f"recorded {clean(path, 200)}{lost}"
         path = folder / f"sparktop-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}"
         try:
-            import_module("sparktop.recording.zstandard")
+            import_module("sparktop.recording.frames")
             path.touch(mode=0o600, exist_ok=False)
         except OSError as error:
             return f"not recorded: {clean(path, 200)}: {reason_of(error)}"
@@ -271,7 +271,7 @@ async def record(
     """
     if not path.parent.is_dir():
         raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
-    import_module("sparktop.recording.zstandard")  # fail before anything is watched
+    import_module("sparktop.recording.frames")  # fail before anything is watched
     file = RecordingFile(path)
     try:
         file.check_room()

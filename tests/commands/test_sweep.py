@@ -25,9 +25,9 @@ from sparktop.commands.sweep import targets as sweep_targets
 from sparktop.commands.sweep.command import OLD_OPTIONS, add_arguments, chosen_format, spec_of
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets
+from sparktop.model.instant import TimeRange
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
-from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_line

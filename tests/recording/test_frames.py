@@ -9,8 +9,8 @@ import pytest
 
 from sparktop.recording.frames import (
     FrameReader,
+    ZstdDecompressor,
 )
-from sparktop.recording.zstandard import ZstdDecompressor
 from tests.recording.conftest import A_FRAME, Made, read
 
 

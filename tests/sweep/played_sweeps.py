@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
     EndReason,
     FirstToken,
@@ -17,7 +18,6 @@ from sparktop.model.load import (
 )
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Latency, NodeHistory, NodeView, Snapshot
-from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire import TokenBin
 from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult

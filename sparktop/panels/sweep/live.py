@@ -15,10 +15,12 @@ from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling, time_axis, 
 from sparktop.graphics.braille import DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.activity import LETTERS, Activities, Doing
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import (
+    LETTERS,
+    Activities,
     BackendLine,
+    Doing,
     LevelSpan,
     LiveSeries,
     NodeLine,

@@ -22,11 +22,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from sparktop.errors import UsageError
+from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import LoadMode, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
     CapacityAnswer,

@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.errors import UsageError
+from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan

@@ -18,11 +18,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from sparktop.errors import UsageError
+from sparktop.errors import UsageError, did_you_mean
 from sparktop.files import read_bounded
 from sparktop.model.conversation import CallStart, ConversationCall, Turn
 from sparktop.model.text import clean, reason_of
-from sparktop.nearest import did_you_mean
 
 
 class Draw(Struct, frozen=True):

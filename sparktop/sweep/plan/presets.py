@@ -12,11 +12,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktop.errors import UsageError
+from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import AXES, GuardLimits, SweepSpec
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rates_or_auto
 from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
 from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations

@@ -11,10 +11,9 @@ import math
 import re
 from collections.abc import Iterable
 
-from sparktop.errors import UsageError
+from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
-from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.plan import Plan, SloCondition
 from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
 from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM

@@ -9,9 +9,9 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.model.instant import TimeRange
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import LimitKind
-from sparktop.model.time_range import TimeRange
 from sparktop.sweep.compare.ratio import main_rate, rate_ratio
 from sparktop.sweep.plan.capacity import Pace, level_plan, longest_seconds
 from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition, Stint, level_of, load_at

@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import duration_words, range_words
+from sparktop.model.instant import TimeRange
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.text import clean
-from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.conversations import ConversationPreset

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from sparktop.analysis.yardsticks import words, yardsticks
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
     FirstToken,
     Level,
@@ -28,7 +29,6 @@ from sparktop.model.load import (
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import LimitKind
 from sparktop.model.targets import ModelFacts
-from sparktop.model.time_range import TimeRange
 from sparktop.store import Reading, SourceKey
 from sparktop.store.sources import SourceKind
 from sparktop.sweep.generator.refusals import is_refusal

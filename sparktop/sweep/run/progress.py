@@ -10,8 +10,8 @@ from statistics import median
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.model.instant import TimeRange
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted, RunStarted
-from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire import TokenBin
 from sparktop.sweep.plan.plan import Load, Plan
 from sparktop.sweep.result.results import CapacityResult, LevelResult, SweepResult

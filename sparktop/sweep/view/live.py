@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import range_words
 from sparktop.model.balance import Balance
 from sparktop.model.countdown import Countdown
+from sparktop.model.instant import TimeRange
 from sparktop.model.load import LevelEnded, LoadKind, LoadPoint, RequestEnded
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep import (
@@ -31,7 +32,6 @@ from sparktop.model.sweep import (
     SweepView,
     SweptTarget,
 )
-from sparktop.model.time_range import TimeRange
 from sparktop.sweep.compare.series import Reference
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.result.results import LevelResult, SweepResult

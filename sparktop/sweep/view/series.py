@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from sparktop.model.activity import LETTERS, Activities, Doing
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import (
     FirstToken,
@@ -21,7 +20,17 @@ from sparktop.model.load import (
 )
 from sparktop.model.series import LATE, Series
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.model.sweep import BackendLine, LevelKey, LevelSpan, LiveSeries, NodeLine, Slots
+from sparktop.model.sweep import (
+    LETTERS,
+    Activities,
+    BackendLine,
+    Doing,
+    LevelKey,
+    LevelSpan,
+    LiveSeries,
+    NodeLine,
+    Slots,
+)
 from sparktop.sweep.generator.wire import TokenBin
 
 # A slot lasts a tenth of a second at first, as long as the bins in which tokens are reported. When the grid

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from pathlib import Path
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
@@ -23,7 +25,6 @@ from sparktop.sweep.history import History, found_rows, title_of
 from sparktop.sweep.view.difference import Compared, labelled, series_pairs
 from sparktop.sweep.view.result import SweepSource
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.path_completion import completed
 from sparktop.ui.report import saved_report
 from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.screens.dialogs import AskScreen
@@ -539,3 +540,50 @@ class HistoryScreen(CanvasScreen):
             return
         self._find()
         self._say("")
+
+
+_MOST_NAMES = 8
+
+
+class Completed(Struct, frozen=True):
+    """The result of completing a path."""
+
+    text: str
+    names: tuple[str, ...] = ()
+    """All names that the path may continue with if there are several, else empty. Names of folders end in
+    "/"."""
+
+    @property
+    def words(self) -> str:
+        """`names` on one line: the first few, and how many more there are."""
+        shown = "  ".join(clean(name, 40) for name in self.names[:_MOST_NAMES])
+        more = len(self.names) - _MOST_NAMES
+        return f"{shown}  and {more} more" if more > 0 else shown
+
+
+def completed(text: str) -> Completed:
+    """Complete the last name of the path `text` as far as it is unambiguous; a leading "~" stays as typed.
+
+    The text is returned unchanged if no name matches or its folder cannot be read.
+    """
+    folder, name = os.path.split(text)
+    if text in {"~", ".", ".."}:
+        return Completed(f"{text}/")
+    try:
+        found = sorted(_names(os.path.expanduser(folder) or ".", name))  # noqa: PTH111 - "~x" may be unknown
+    except OSError:
+        return Completed(text)
+    if not found:
+        return Completed(text)
+    certain = os.path.commonprefix(found)  # noqa: RUF071 - characterwise: a name is half typed
+    path = certain if not folder else f"{folder.rstrip('/')}/{certain}"
+    return Completed(path, () if len(found) == 1 else tuple(found))
+
+
+def _names(folder: str, start: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [
+            f"{entry.name}/" if entry.is_dir() else entry.name
+            for entry in entries
+            if entry.name.startswith(start) and (start.startswith(".") or not entry.name.startswith("."))
+        ]

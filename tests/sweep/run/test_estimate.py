@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import Scenario
 from sparktop.graphics.numbers import range_words
-from sparktop.model.time_range import TimeRange
+from sparktop.model.instant import TimeRange
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from stage.sweep import RehearsedSweep

@@ -9,11 +9,10 @@ import pytest
 
 from sparktop.sweep.history import History
 from sparktop.sweep.view.result import ForeignView, StoredView
-from sparktop.ui.path_completion import completed
 from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.screens.help import KeysScreen
 from sparktop.ui.screens.sweep import SweepScreen
-from sparktop.ui.screens.sweep_history import HISTORY_KEYS, DifferenceScreen
+from sparktop.ui.screens.sweep_history import HISTORY_KEYS, DifferenceScreen, completed
 from tests.ui.board import SIZES
 from tests.ui.history_stage import RESULTS, Shown
 
