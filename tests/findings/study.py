@@ -52,7 +52,8 @@ class Count(Struct, frozen=True):
     def is_good(self) -> bool:
         """Whether the shares keep their limits."""
         if self.family.expects == self.family.kind:
-            return 100 * self.found >= RIGHT_PERCENT * self.runs
+            # Of a few runs one may fail: a share of 97 % misses 10 of 10 in a quarter of all studies.
+            return self.runs - self.found <= max(1.0, (1 - RIGHT_PERCENT / 100) * self.runs)
         return 100 * self.found <= FALSE_PERCENT * self.runs
 
 
