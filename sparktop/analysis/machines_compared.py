@@ -437,6 +437,8 @@ _HCA = Fact("hca", "NCCL_IB_HCA", "correct the name: /sys/class/infiniband lists
 _GID = Fact("gid-index", "GID index", "unset NCCL_IB_GID_INDEX (NCCL 2.21 and later find it), or correct it")
 _TABLES = Fact("gid-table", "GID tables", "see that NCCL_IB_GID_INDEX fits on all", None, Sure.UNKNOWN)
 _ROCE2, _ETHERNET = "RoCE v2", "Ethernet"
+_CUT = "…"
+"""At the end of a value that was too long to keep."""
 
 
 def alone_facts(view: NodeView, group: Group) -> Iterator[Finding]:
@@ -510,7 +512,7 @@ def _hcas(variables: Mapping[str, str]) -> list[str]:
     if value.startswith("^"):
         return []
     words = (word.strip().partition(":")[0] for word in value.lstrip("=").split(","))
-    return [word for word in words if word][:16]
+    return [word for word in words if word and not word.endswith(_CUT)][:16]
 
 
 def _matches(hca: str, rails: Iterable[Rail], variables: Mapping[str, str]) -> bool:

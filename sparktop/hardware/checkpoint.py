@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from sparktop.hardware.kernel_file import open_regular
 from sparktop.hardware.step_bytes import read_step_weights
 from sparktop.model.node import ModelWeights
 from sparktop.model.text import clean, reason_of
@@ -117,7 +118,8 @@ def in_hub(hub: Path, model: str) -> Path | None:
     """
     home = hub / f"models--{model.replace('/', '--')}"
     try:
-        wanted = (home / "refs/main").read_bytes()[:64].decode("ascii", "replace").strip()
+        with open_regular(home / "refs/main") as file:
+            wanted = file.read(64).decode("ascii", "replace").strip()
         if wanted.isalnum() and (home / "snapshots" / wanted).is_dir():
             return home / "snapshots" / wanted
     except OSError:
@@ -172,12 +174,13 @@ def _indexed(path: Path) -> frozenset[str]:
     try:
         if path.stat().st_size > _MOST_INDEX_BYTES:
             return frozenset()
-        content = json.loads(path.read_bytes())
+        with open_regular(path) as file:
+            content = json.loads(file.read(_MOST_INDEX_BYTES))
     except (OSError, ValueError, RecursionError):
         return frozenset()
     listed = content.get("weight_map") if isinstance(content, dict) else None
     names = listed.values() if isinstance(listed, dict) else ()
-    return frozenset(clean(name, 200) for name in names if isinstance(name, str))
+    return frozenset(clean(name, 200) for name in names if isinstance(name, str)) - {""}
 
 
 def _checkpoint(files: Iterable[Path], lacks: str, *, headers: bool) -> Checkpoint:
@@ -206,7 +209,7 @@ def _tensors(path: Path, dtypes: dict[str, int], most: int) -> tuple[int, int, s
         return 0, 0, "is no file"
     if path.suffix != ".safetensors":
         return found.st_size, 0, None
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
         rest = found.st_size - _LENGTH_BYTES - length
         if length > _LONGEST_HEADER or rest < 0:

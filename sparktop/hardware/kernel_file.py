@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import stat
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 # Functions that read small files of the kernel (/proc, /sys), completely; None if a file cannot be read.
 
@@ -52,6 +54,22 @@ def read_small(path: str) -> bytes | None:
         return None
     finally:
         os.close(handle)
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a file that anybody may have put there, to read it.
+
+    A pipe would wait for a writer, and a device may act as soon as it is opened.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    if stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - as Path.stat, for either
+        file = open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")  # noqa: PTH123, SIM115 - the caller closes it
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+    raise OSError(errno.EINVAL, "no regular file")
 
 
 def read_text(path: str) -> str | None:

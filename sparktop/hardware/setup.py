@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Address
@@ -12,6 +11,7 @@ from pathlib import Path
 from sparktop.hardware.kernel_file import (
     entries,
     giga_transfers,
+    open_regular,
     parse_int,
     read_bytes,
     read_int,
@@ -35,6 +35,10 @@ _TRIES = 10
 _ENVIRON_BYTES = 1 << 18
 """An environment beyond this is not searched."""
 _ROUTES_BYTES = 1 << 18
+_IPC_LOCK = 1 << 14
+"""CAP_IPC_LOCK of include/uapi/linux/capability.h."""
+_ALL_USERS = [b"0", b"0", b"4294967295"]
+"""The content of /proc/PID/uid_map in the machine's own user namespace."""
 _WORD = 200
 _NAMES = """
     ALGO BUFFSIZE CROSS_NIC CUMEM_ENABLE DEBUG IB_ADAPTIVE_ROUTING IB_ADDR_FAMILY IB_ADDR_RANGE IB_DISABLE
@@ -142,7 +146,9 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         size,
         build,
         read_variables(f"{process}/environ"),
-        _memlock(read_small(f"{process}/limits") or b""),
+        UNLIMITED
+        if _may_lock_all(read_small(f"{process}/status") or b"", read_small(f"{process}/uid_map") or b"")
+        else _memlock(read_small(f"{process}/limits") or b""),
         _memory_max(root, read_small(f"{process}/cgroup") or b""),
     )
 
@@ -217,6 +223,20 @@ def _memlock(limits: bytes) -> int | None:
     return None
 
 
+def _may_lock_all(status: bytes, users: bytes) -> bool:
+    """Return whether a process has CAP_IPC_LOCK on its machine, for which the kernel ignores the limit.
+
+    A container has it by --privileged or --cap-add IPC_LOCK, unless its user IDs are mapped to others
+    (`capable` in `ib_umem_get` of the kernel's drivers/infiniband/core/umem.c).
+    """
+    line = next((one for one in status.splitlines() if one.startswith(b"CapEff:")), b"")
+    try:
+        rights = int(line.partition(b":")[2], 16)
+    except ValueError:
+        return False
+    return bool(rights & _IPC_LOCK) and users.split() == _ALL_USERS
+
+
 def _memory_max(root: Path, cgroup: bytes) -> int | None:
     """Return the memory limit of a process' control group (version 2), in bytes."""
     path = next((line[3:] for line in cgroup.splitlines() if line.startswith(b"0::/")), None)
@@ -246,18 +266,10 @@ def _size_and_build(path: str) -> tuple[int | None, str | None]:
     A pipe or device that stands at the path is not opened for reading.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError):
+        with open_regular(path) as file:
+            return os.fstat(file.fileno()).st_size, _build_id(file.fileno())
+    except (OSError, ValueError, struct.error, OverflowError):
         return None, None
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return None, None
-        return status.st_size, _build_id(handle)
-    except (OSError, struct.error, OverflowError):
-        return None, None
-    finally:
-        os.close(handle)
 
 
 def _build_id(handle: int) -> str | None:

@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sparktop.hardware.kernel_file import open_regular
 from sparktop.model.node import ModelWeights
 
-_MOST_FILES, _MOST_HEADER, _MOST_CONFIG = 256, 8 << 20, 1 << 20
+_MOST_FILES, _MOST_HEADER, _MOST_HEADERS, _MOST_CONFIG = 256, 8 << 20, 64 << 20, 1 << 20
+"""Most files of a model; most bytes of the header of one, of all headers, and of its config.json."""
 _LENGTH = 8
 _EXPERTS = re.compile(r"(^|\.)experts\.")
 _EMBEDDING = re.compile(r"(embed_tokens|word_embeddings|wte|tok_embeddings)\.weight$")
@@ -38,16 +41,20 @@ def read_step_weights(folder: Path, flags: tuple[str, ...] = ()) -> ModelWeights
         OSError: a file cannot be read.
         ValueError: a file is no JSON, or not what its format says.
     """
-    config = _json((folder / "config.json").read_bytes()[: _MOST_CONFIG + 1])
+    with open_regular(folder / "config.json") as file:
+        config = _json(file.read(_MOST_CONFIG))
     text = config.get("text_config", config)
     if not isinstance(text, dict) or _is_reshaped(config, text, flags):
         return None
-    sizes: dict[str, int] = {}
-    files = sorted(folder.glob("model*.safetensors"))
-    for path in files[:_MOST_FILES]:
-        sizes |= _tensors(path)
-    if not sizes or len(files) > _MOST_FILES:
+    files = list(islice(folder.glob("model*.safetensors"), _MOST_FILES + 1))
+    if not files or len(files) > _MOST_FILES:
         return None
+    sizes: dict[str, int] = {}
+    left = _MOST_HEADERS
+    for path in files:
+        tensors, length = _tensors(path, min(left, _MOST_HEADER))
+        sizes |= tensors
+        left -= length
     return step_weights(text, sizes)
 
 
@@ -85,19 +92,19 @@ def _is_reshaped(config: Mapping[str, object], text: Mapping[str, object], flags
     return other or any(one.startswith(_RESHAPING) for one in flags)
 
 
-def _tensors(path: Path) -> dict[str, int]:
-    """Return the bytes of each tensor of a safetensors file."""
-    with path.open("rb") as file:
+def _tensors(path: Path, most: int) -> tuple[dict[str, int], int]:
+    """Return (bytes of each tensor of a safetensors file, length of its header, which is `most` at most)."""
+    with open_regular(path) as file:
         length = int.from_bytes(file.read(_LENGTH), "little")
-        if not 0 < length <= _MOST_HEADER:
-            raise ValueError("no header of a safetensors file")
+        if not 0 < length <= most:
+            raise ValueError("no header of a safetensors file, or too long")
         header = _json(file.read(length))
     header.pop("__metadata__", None)
     sizes: dict[str, int] = {}
     for name, one in header.items():
         start, end = one["data_offsets"]
         sizes[name] = max(0, int(end) - int(start))
-    return sizes
+    return sizes, length
 
 
 def _json(content: bytes) -> dict[str, Any]:

@@ -104,6 +104,22 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     assert (found.weights_bytes, found.problem) == (0, "a.safetensors is no file")
 
 
+@pytest.mark.parametrize("device", ["/dev/zero", None])
+def test_a_device_or_pipe_for_an_index_or_a_revision_is_ignored(tmp_path: Path, device: str | None) -> None:
+    """A pipe would wait for a writer, /dev/zero fill all memory: the files of the folder count."""
+    home = tmp_path / "models--o--m"
+    folder = home / "snapshots/aaa"
+    folder.mkdir(parents=True)
+    (home / "refs").mkdir()
+    safetensors(folder / "model-1.safetensors", {"a": ("BF16", 10)})
+    for place in (folder / "model.safetensors.index.json", home / "refs/main"):
+        os.mkfifo(place) if device is None else place.symlink_to(device)
+    assert in_hub(tmp_path, "o/m") == folder
+    found = read_checkpoint(folder)
+    assert found is not None
+    assert (found.weights_bytes, found.problem) == (10, None)
+
+
 def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     """A missing folder and a path that cannot be are unknown to a reader, an empty folder has no weights."""
     assert read_checkpoint(tmp_path) is None

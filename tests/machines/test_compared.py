@@ -15,6 +15,7 @@ from sparktop.analysis.slow_link import judged as link_judged
 from sparktop.model.finding import Sure
 from sparktop.model.node import EngineSetup, Gid, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
+from sparktop.model.text import clean
 from tests.findings.machines import ENGINE, judged, machine, situation
 from tests.machines.trees import PID, read_case
 
@@ -86,6 +87,19 @@ def test_ports_that_carry_nothing_at_some_batches_raise_nothing() -> None:
     ]
     found = list(link_judged("glm", 99.0, looks, [(40.0, 2400.0)] * 20))
     assert [one.sure for one in found] == [Sure.UNKNOWN]
+
+
+def test_a_list_of_devices_that_was_cut_misses_none() -> None:
+    """The last device of a value that was too long to keep is not called missing."""
+    view = machine(1)
+    assert view.identity.setup is not None
+    (engine,) = view.identity.setup.engines
+    devices = clean("rocep1s0f0:1,roceP2p1s0f0:1," * 8, 200)
+    assert devices.endswith("…")
+    cut = replace(engine, variables={"NCCL_IB_HCA": devices})
+    setup = replace(view.identity.setup, engines=(cut,))
+    view = replace(view, identity=replace(view.identity, setup=setup))
+    assert judged((view, machine(2))) == []
 
 
 def test_a_later_difference_counts_once_it_lasts() -> None:

@@ -93,6 +93,25 @@ def test_a_process_in_a_container_is_read_through_its_own_root(tmp_path: Path) -
     assert (engine.nccl_version, engine.nccl_build) == ("2.28.9", "00112233")
 
 
+@pytest.mark.parametrize(
+    ("rights", "users", "limit"),
+    [
+        ("000001ffffffffff", "0 0 4294967295", UNLIMITED),
+        ("000001ffffffffff", "0 100000 65536", 65536),
+        ("00000000a80425fb", "0 0 4294967295", 65536),
+        ("\x1b[2J", "0 0 4294967295", 65536),
+    ],
+)
+def test_a_privileged_process_has_no_limit_of_locked_memory(
+    tmp_path: Path, rights: str, users: str, limit: int
+) -> None:
+    """The kernel ignores it for CAP_IPC_LOCK, but not for that of a user namespace; Docker's own lacks it."""
+    build(tmp_path, 1, memlock="65536")
+    write(tmp_path, f"proc/{PID}/status", f"Name:\tpython\nCapPrm:\t0\nCapEff:\t{rights}\n")
+    write(tmp_path, f"proc/{PID}/uid_map", f"         {users}\n")
+    assert read_engine(tmp_path / "proc" / str(PID), tmp_path).memlock_bytes == limit
+
+
 def test_a_recording_keeps_it(tmp_path: Path) -> None:
     """An identity is read from a recording as it was; one of an earlier version has no set-up."""
     identity, _ = read_machine(tmp_path)
