@@ -132,6 +132,10 @@ _MEANINGS = {
     ("sweeps", "timeout_s"): "Seconds that a request may wait for its first and each next token.",
     ("sweeps", "longest"): "Measure the largest prompt length that fits, where a server refuses one.",
     ("sweeps", "leave"): "Hang up in the middle of answers after each level, and see how long servers go on.",
+    (
+        "sweeps",
+        "beside",
+    ): "Measure each steady level again while prompts of so many tokens arrive, one by one.",
     ("sweeps", "whole"): "Send context and prompt in one request.",
     ("sweeps", "trace_format"): "Its format, if its first line does not tell.",
     ("sweeps", "api"): "Which API is asked; otherwise chat.",
@@ -208,6 +212,7 @@ _PURPOSES = {
     "batch-scaling": "How much does a second, fourth, sixteenth request cost?",
     "long-context": "Prefill of long prompts, one at a time.",
     "high-concurrency": "Very many requests at once.",
+    "interference": "How much do long prompts of others slow down the tokens of short requests?",
 }
 
 
@@ -218,6 +223,8 @@ def presets_block() -> str:
         levels = f"c = {_numbers(one.concurrency)}" + (f" … {one.climb_to}" if one.climb_to else "")
         if one.depths:
             levels += f", each at depth {_numbers(one.depths)}"
+        if one.beside:
+            levels += f", each alone and while prompts of {one.beside:,} tokens arrive"
         tokens = f"{_numbers(one.prompt_lengths)} in, {one.tg} out"
         rows.append((f"`{one.name}`", _PURPOSES[one.name], levels, tokens))
     return table(("preset", "question", "levels", "tokens of a request"), rows)

@@ -15,6 +15,7 @@ from sparktop.model.load import (
     Level,
     LoadEvent,
     RequestEnded,
+    RequestEvent,
     RequestStarted,
     RunEnded,
     RunStarted,
@@ -25,6 +26,7 @@ from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.routers import make_router
 from sparktop.sweep.generator.exchange import RunLog
 from sparktop.sweep.generator.wire import (
+    LONG,
     Calibrate,
     Calibrated,
     Cancel,
@@ -179,17 +181,21 @@ class RehearsedWorker(SweepWorker):
         # Not the sweep's own ids: these differ each time, and would change the random draws.
         name = f"run{self._runs}"
         way = self._ways[load.target.url]
-        loop = self._begin(load, name, way)
-        seen = 0
-        while not loop.done or seen < len(loop.events):
-            if not loop.done:
+        loops = [self._begin(load, name, way)]
+        if load.beside is not None:
+            long = replace(load, concurrency=1, prompt_tokens=load.beside.tokens, output_tokens=1)
+            loops.append(self._begin(long, name + LONG, way))
+        seen = [0] * len(loops)
+        while any(not loop.done or count < len(loop.events) for loop, count in zip(loops, seen, strict=True)):
+            if not all(loop.done for loop in loops):
                 rehearsal.advance(rehearsal.now_s + _STEP_S)
                 await self._moved()
-            events, seen = loop.events[seen:], len(loop.events)
-            yield events
-            if self._called_off:
-                for request_id in tuple(self._in_flight(loop.events)):
-                    way.abort(request_id)
+            for number, loop in enumerate(loops):
+                events, seen[number] = loop.events[seen[number] :], len(loop.events)
+                yield [event for event in events if not number or isinstance(event, RequestEvent)]
+                if self._called_off:
+                    for request_id in tuple(self._in_flight(loop.events)):
+                        way.abort(request_id)
 
     def _begin(self, load: RunLoad, name: str, way: Way) -> ClosedLoop | Conversations:
         """Start the load of a run, named `name`, on `way`."""

@@ -451,6 +451,7 @@ _SWEEP = _table(
         "tg": Setting(_COUNT),
         "longest": Setting(_SWITCH),
         "leave": Setting(_SWITCH),
+        "beside": Setting(_COUNT),
         "depths": Setting(_list(_whole(0, 10_000_000))),
         "whole": Setting(_SWITCH),
         "runs": Setting(_COUNT),

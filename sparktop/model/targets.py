@@ -300,6 +300,8 @@ class SweepSpec(Struct, frozen=True):
     """Whether the largest length that fits is looked for where a server refuses a prompt length."""
     leave: bool = False
     """Whether clients hang up in the middle of answers after each level."""
+    beside: int | None = None
+    """Tokens of long prompts that arrive while each level is measured again; None for none."""
     api: str | None = None
     """chat or completions."""
     seed: int | None = None

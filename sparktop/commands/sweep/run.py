@@ -142,8 +142,13 @@ def _is_live() -> bool:
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"
-_BEFORE = {Phase.WARMING_UP: "warm-up", Phase.CONTEXT: "context", Phase.LEAVING: "hang-up"}
-"""Words for the phases before a measured run."""
+_BESIDES = {
+    Phase.WARMING_UP: "warm-up",
+    Phase.CONTEXT: "context",
+    Phase.LEAVING: "hang-up",
+    Phase.BESIDE: "long prompts",
+}
+"""Words for the phases before and after the measured runs."""
 
 
 class SweepLine(Struct):
@@ -263,9 +268,9 @@ def progress_line(now: Progress, trace_s: float | None = None, width: int | None
     if now.load is not None:
         depth = f" @ {now.load.depth:,}" if now.load.depth else ""
         parts.append(f"{now.load.point.label}{depth}")
-    if now.phase is Phase.RUNNING or now.phase in _BEFORE:
+    if now.phase is Phase.RUNNING or now.phase in _BESIDES:
         if now.phase is not Phase.RUNNING:
-            parts.append(_BEFORE[now.phase])
+            parts.append(_BESIDES[now.phase])
         elif now.run is not None:
             parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
         spare = [f"TTFT p50 {_number(now.ttft_p50_ms)} ms", f"{now.in_flight} in flight"]

@@ -140,6 +140,11 @@ def _fields(
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
     yield "joules_per_token", level.joules_per_token
+    beside = level.beside
+    yield "beside_prompt_tokens", beside.prompt_tokens if beside else None
+    for part in ("mean", "p95"):
+        yield f"beside_itl_ms_{part}", getattr(beside.itl_ms, part, None) if beside else None
+    yield "beside_significant", beside.significant if beside else None
     yield "error", spreadsheet_text(level.error or "")
     yield "validity", spreadsheet_text(" ".join(one.code for one in level.validity))
     slow = (mark for mark in marks_of(level) if not mark.doubt)

@@ -67,7 +67,14 @@ from sparktop.sweep.view.capacity import capacity_sentences, compared_words
 from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of
 from sparktop.sweep.view.result import result_view, topologies
-from sparktop.sweep.view.words import headline, judgements, left_words, main_sentences, slo_sentences
+from sparktop.sweep.view.words import (
+    beside_words,
+    headline,
+    judgements,
+    left_words,
+    main_sentences,
+    slo_sentences,
+)
 
 COMPARISON_TITLE = "sparktop compare"
 MEANINGS = "What the figures mean"
@@ -407,6 +414,14 @@ def sections(
         if level.left is not None
     )
     parts += [Section("When clients hang up", items=left)] if left else []
+    slowed = tuple(
+        f"{code(target.name)}, {level.point.label}: {beside_words(level)}; "
+        f"{level.beside.arrived} long prompts answered, {level.beside.failed} failed"
+        for target in result.targets
+        for level in target.in_order()
+        if level.beside is not None
+    )
+    parts += [Section("While long prompts arrive", items=slowed)] if slowed else []
     marks = tuple(mark_details(result))
     parts += [Section("Warnings, and why levels are slow", items=marks)] if marks else []
     parts += evidence_sections(result)

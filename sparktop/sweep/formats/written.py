@@ -54,6 +54,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     targets = (f"{one.name}={one.url}" if addresses else one.name for one in result.targets)
     words = ["sparktop", "sweep", *targets]
     plan, slo = result.plan, result.slo
+    words += ["--preset", plan.preset] if plan.beside is not None and plan.preset is not None else []
     conditions = slo.conditions if slo is not None else ()
     runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"

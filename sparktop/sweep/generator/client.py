@@ -12,7 +12,7 @@ import asyncio
 import math
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from itertools import chain, count
 from math import ceil
 from time import perf_counter
@@ -24,7 +24,7 @@ from sparktop.model.load import EndReason, LoadKind, LoadMode, LoadPoint, Reques
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog, Terms
 from sparktop.sweep.generator.prompts import BlockPrompts
-from sparktop.sweep.generator.wire import ContextLoad, OpenLoop, RunLoad
+from sparktop.sweep.generator.wire import LONG, ContextLoad, OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
 from sparktop.sweep.plan.own_requests import Prompt
 from sparktop.sweep.plan.traces import Trace, TraceChoice, TracedRequest, TraceError
@@ -162,7 +162,7 @@ class LoadClient:
         if ramp_s is None:
             ramp_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * (load.duration_s or 0.0))
         for slot in range(slots):
-            self._add_task(self._fill_slot(ramp_s * slot / slots))
+            self._add_task(self._fill_slot(ramp_s * slot / slots, self.next_request))
         ending = None
         if load.duration_s is not None:
             ending = self._loop.call_later(load.duration_s, self._stopping.set)
@@ -171,13 +171,15 @@ class LoadClient:
             ending.cancel()
         self._raise_faults()
 
-    async def _fill_slot(self, delay_s: float) -> None:
+    async def _fill_slot(self, delay_s: float, following: Callable[[], Request | None]) -> None:
         """After `delay_s` seconds, send requests one after the other, each when the previous one has ended.
+
+        `following` makes the next one.
 
         Return when the run is to stop, or when no request is left to send.
         """
         await self._pause(delay_s)
-        while not self._stopping.is_set() and (request := self._next()) is not None:
+        while not self._stopping.is_set() and (request := following()) is not None:
             began = perf_counter()
             failed = await self._send_once(request)
             if failed:
@@ -240,7 +242,8 @@ class LoadClient:
         end = RequestEnded(name, at, EndReason.ERROR, failure)
         self._log.request_unsent(name, at, request.prompt_tokens, end, request.due, request.call)
 
-    def _next(self) -> Request | None:
+    def next_request(self) -> Request | None:
+        """Return a request that is ready to be sent; None if none is left."""
         if self._ready:
             return self._ready.popleft()
         return self._make() if self._may_make() else None
@@ -337,6 +340,25 @@ class ContextClient(LoadClient):
         return Request(f"{load.id}-{number}", content, tokens, load.output_tokens)
 
 
+class BesideClient(LoadClient):
+    """Executes a steady run with one more slot, in which long prompts follow one another for one token each.
+
+    The run ends when its requests and the last long prompt have ended.
+    """
+
+    def __init__(
+        self, load: RunLoad, beside: ContextLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog
+    ) -> None:
+        """Create the run `load` with long prompts `beside` it; for the others see `LoadClient`."""
+        super().__init__(load, pool, recipe, log)
+        long = replace(load, id=load.id + LONG, output_tokens=1)
+        self._long = ContextClient(long, beside, pool, recipe, log)
+
+    async def _steady(self) -> None:
+        self._add_task(self._fill_slot(0.0, self._long.next_request))
+        await super()._steady()
+
+
 # The load generator's open loop: each request is sent when it is due, however many are in flight.
 
 
@@ -428,7 +450,7 @@ class OpenLoopClient(LoadClient):
             await asyncio.wait(self._measured, timeout=left_s)
 
     def _begin_due(self, due: float, *, is_measured: bool) -> None:
-        request = self._next()
+        request = self.next_request()
         assert request is not None  # noqa: S101 - an open loop has no fixed number of requests
         task = self._loop.create_task(self._send_in_turn(replace(request, due=due if is_measured else None)))
         self._tasks.add(task)
@@ -536,7 +558,7 @@ class ReplayClient(OpenLoopClient):
         return RunStarted(at, number)  # turns wait for answers: when the last one is due is not known yet
 
     async def _execute(self) -> None:
-        while (request := self._next()) is not None and request.request_id:
+        while (request := self.next_request()) is not None and request.request_id:
             traced = self._traced[request.request_id]
             if traced.after is not None and math.isnan(self._ended[traced.after]):
                 self._following[traced.after].append(request)

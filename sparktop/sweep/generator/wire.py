@@ -106,6 +106,10 @@ class OpenLoop(Struct, frozen=True):
     seed: str
 
 
+LONG = "-long"
+"""Follows the id of a run in the ids of the long prompts beside its requests."""
+
+
 class ContextLoad(Struct, frozen=True):
     """Text before the prompt of each request (llama-benchy's depth), a new one for each request of a run."""
 
@@ -171,6 +175,8 @@ class RunLoad(_Line, frozen=True):
     wait in the client."""
     context: ContextLoad | None = None
     """Burst mode: text before each prompt."""
+    beside: ContextLoad | None = None
+    """Steady mode with a duration: long prompts beside the requests, each when the one before has ended."""
     trace: TraceChoice | None = None
     """Open mode: the recorded traffic to replay. It replaces the pattern and the times of `open_loop`."""
     conversations: ConversationLoad | None = None

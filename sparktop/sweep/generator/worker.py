@@ -18,7 +18,13 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from sparktop.sweep.generator.calibration import Calibration
-from sparktop.sweep.generator.client import ContextClient, LoadClient, OpenLoopClient, ReplayClient
+from sparktop.sweep.generator.client import (
+    BesideClient,
+    ContextClient,
+    LoadClient,
+    OpenLoopClient,
+    ReplayClient,
+)
 from sparktop.sweep.generator.connection import (
     ConnectionPool,
     EndpointError,
@@ -56,6 +62,8 @@ def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog)
         return ConversationClient(load, load.conversations, pool, recipe, log)
     if load.context is not None:
         return ContextClient(load, load.context, pool, recipe, log)
+    if load.beside is not None:
+        return BesideClient(load, load.beside, pool, recipe, log)
     if load.open_loop is None:
         return LoadClient(load, pool, recipe, log)
     if load.trace is None:

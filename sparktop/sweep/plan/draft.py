@@ -278,7 +278,16 @@ _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 _NAMES = _BOUNDS | {"trace-format": "format", "trace-range": "part"}
 """Names of fields by option, where they differ."""
 _NUMBERS = "write one number or several, as in 1,4,16"
-_WITHOUT_FIELDS = ("prompts", "extra_body", "headers", "timeout_s", "longest", "leave", "max_error_share")
+_WITHOUT_FIELDS = (
+    "prompts",
+    "extra_body",
+    "headers",
+    "timeout_s",
+    "longest",
+    "leave",
+    "beside",
+    "max_error_share",
+)
 """Settings of a preset that have no field: they stay."""
 
 

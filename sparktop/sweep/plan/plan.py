@@ -198,6 +198,9 @@ class Plan(Struct, frozen=True):
     it."""
     leave: bool = False
     """True to hang up in the middle of answers after each level, and see how long the servers go on."""
+    beside: int | None = None
+    """Tokens of the long prompts that arrive while each level is measured again (steady mode); None for none.
+    A server with less context gets shorter ones."""
     max_error_share: float = ERROR_SHARE
     """Share (0 to 1) of failed requests above which the sweep counts as failed (exit code 1)."""
     preset: str | None = None

@@ -55,10 +55,20 @@ _LEVELS = (
         "high-concurrency", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1
     ),
 )
-BUILT_IN = tuple(replace(one, more_runs=True) for one in _LEVELS)
+_INTERFERENCE = SweepSpec(
+    "interference",
+    concurrency=(1, 4),
+    prompt_lengths=(128,),
+    tg=64,
+    runs=3,
+    mode="steady",
+    duration_s=60.0,
+    beside=32_768,
+)
+BUILT_IN = (*(replace(one, more_runs=True) for one in _LEVELS), _INTERFERENCE)
 """The built-in presets, in the order in which they are listed.
 
-In all of them, a level has as many runs as a reliable result needs.
+In those of bursts, a level has as many runs as a reliable result needs.
 """
 
 
@@ -102,6 +112,7 @@ _SAME = (
         "extra_body",
         "headers",
         "leave",
+        "beside",
     ),
 )
 """The settings that a plan holds as they are given."""
@@ -253,6 +264,11 @@ def _check(plan: Plan) -> None:
     _check_context(plan)
     if plan.leave and plan.mode not in {LoadMode.BURST, LoadMode.STEADY}:
         raise UsageError("--leave hangs up on requests at once: leave out --rate, --agents and --trace")
+    if plan.beside is not None and (plan.mode is not LoadMode.STEADY or plan.duration_s is None or plan.slo):
+        raise UsageError(
+            "long prompts beside the requests (preset interference) need --mode steady with --duration: "
+            "leave out --slo, --requests and other loads"
+        )
     if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
         raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
 
@@ -386,6 +402,8 @@ def _parts(preset: SweepSpec) -> Iterator[str]:
         yield f"{preset.tg:,} out"
     if preset.prompts is not None:
         yield f"prompts of {Path(preset.prompts).name}"
+    if preset.beside is not None:
+        yield f"alone and while prompts of {preset.beside:,} tokens arrive"
     if preset.depths:
         yield f"after {_listed(preset.depths)} tokens of context"
     if preset.runs is not None:

@@ -213,14 +213,16 @@ class RequestTrace(Struct, eq=False):
         later = self.placed - self.arrivals[0][1] if self.arrivals else 0
         return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 
-    def gaps_s(self) -> Iterator[float]:
+    def gaps_s(self, within: Sequence[Span] | None = None) -> Iterator[float]:
         """Yield the gaps between consecutive tokens (ITL) in seconds, from the second read on.
 
-        A read with n tokens, t seconds after the previous read, yields n times t / n.
+        A read with n tokens, t seconds after the previous read, yields n times t / n. `within` leaves out
+        those that overlap none of these times.
         """
         for (before, _), (at, count) in zip(self.arrivals, self.arrivals[1:], strict=False):
-            for _ in range(count):
-                yield (at - before) / count
+            if within is None or any(start < at and before < end for start, end in within):
+                for _ in range(count):
+                    yield (at - before) / count
 
 
 def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
@@ -296,15 +298,15 @@ def timed(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
     return [trace for trace in finished if trace.is_counted] or finished
 
 
-def gaps_s(finished: Sequence[RequestTrace]) -> Iterator[float]:
+def gaps_s(finished: Sequence[RequestTrace], within: Sequence[Span] | None = None) -> Iterator[float]:
     """Yield the gaps between consecutive tokens (ITL) in seconds, for requests whose token times are known.
 
     None is known where the server sends no token counts: a read may bring several chunks, and a chunk
-    several tokens.
+    several tokens. `within` is that of `RequestTrace.gaps_s`.
     """
     for trace in finished:
         if trace.is_placed and trace.is_counted:
-            yield from trace.gaps_s()
+            yield from trace.gaps_s(within)
 
 
 def run_duration_s(run: Sequence[RequestTrace]) -> float:

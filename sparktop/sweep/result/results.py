@@ -243,6 +243,8 @@ class PlanResult(Part):
     """True if levels had more than `runs` runs where these were short."""
     leave: bool = False
     """True if clients hung up in the middle of answers after each level; see `LeftRequests`."""
+    beside: Count | None = None
+    """Tokens of the long prompts that arrived while each level was measured again; None for none."""
     mode: LoadMode = LoadMode.BURST
     prompts: PromptPlan | None = None
     """The user's own prompts, in place of made ones; None for made ones."""
@@ -1056,6 +1058,36 @@ class LeftRequests(Part):
     """Tokens that the servers generated and nobody received; None if they do not count them, or went on."""
 
 
+class BesideResult(Part):
+    """What the requests of a level showed while long prompts arrived, each when the one before had ended.
+
+    No figure has values of the long prompts, except the first four.
+    """
+
+    prompt_tokens: Count
+    """Tokens that each long prompt was to have."""
+    arrived: Count = 0
+    """Long prompts that were answered."""
+    failed: Count = 0
+    """Long prompts that failed."""
+    error: Text | None = None
+    """The message of the last failure; None if none failed."""
+    requests: Requests = Requests()
+    itl_ms: Latency | None = None
+    """Of all token gaps during which a long prompt was in flight."""
+    ttft_ms: Latency | None = None
+    figure: Literal["p95", "mean"] = "p95"
+    """What `itl_runs_ms` has of each run; the mean if one has too few token gaps for the percentile."""
+    itl_runs_ms: tuple[Finite, ...] = ()
+    """Of the token gaps during which a long prompt was in flight; empty if a run has none."""
+    alone_itl_runs_ms: tuple[Finite, ...] = ()
+    """Of the runs of the level without long prompts."""
+    significant: bool | None = None
+    """Whether the two differ, tested as other latencies are, by the runs' values; None: single runs."""
+    change_percent: tuple[Number, Number] | None = None
+    """95 % interval of the change by the long prompts; None for single runs."""
+
+
 class LevelResult(AxisPart):
     """The result of one target at one point of the axis and prompt length."""
 
@@ -1130,6 +1162,8 @@ class LevelResult(AxisPart):
     validity: tuple[Validity, ...] = ()
     left: LeftRequests | None = None
     """None if the clients did not hang up (`--leave`), or servers do not report running requests."""
+    beside: BesideResult | None = None
+    """The level measured again while long prompts arrived; None if it was not."""
     limited_by: LimitSide | None = None
     balance: Tree | None = None
     """How evenly the router distributed the load over its backends, in the format of a JSON snapshot."""

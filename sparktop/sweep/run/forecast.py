@@ -179,6 +179,8 @@ class Estimate:
                 total += self._plan.duration_s or 0.0
             else:
                 total += seconds * len(stint.runs)
+            if stint.last and self._plan.beside is not None:  # all runs again, while long prompts arrive
+                total += seconds * self._plan.runs
             # The warm-up run of an open loop is a single request.
             warms = stint.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
             total += pause + (seconds if warms else 0.0)
@@ -584,7 +586,8 @@ def _level_s(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> flo
         run_s += earlier.run_s(replace(load, prompt_tokens=load.depth, depth=0), plan.tg)
     if plan.mode is LoadMode.STEADY:
         known_values = [one for one in (plan.duration_s, _steady_s(plan, load, run_s)) if one is not None]
-        return total + (_runs(plan, load) or plan.runs) * min(known_values, default=0.0)
+        times = 1 if plan.beside is None else 2
+        return total + times * (_runs(plan, load) or plan.runs) * min(known_values, default=0.0)
     runs = _runs(plan, load)
     if runs is not None:
         # With more runs, the last one is on average half done when the time is up.

@@ -48,6 +48,7 @@ from sparktop.sweep.result.measure import RequestTrace, by_run, collect, run_dur
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import (
     BackendSide,
+    BesideResult,
     LeftRequests,
     LevelResult,
     LimitSide,
@@ -56,6 +57,7 @@ from sparktop.sweep.result.results import (
     YardstickSide,
 )
 from sparktop.sweep.run.agents import conversations_of, with_servers
+from sparktop.sweep.run.beside import beside_command, beside_result, beside_tokens
 from sparktop.sweep.run.depth import context_command, context_of, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Brake, GuardWatch
@@ -207,6 +209,8 @@ class LevelRecord(Struct, eq=False):
     cut_short: str | None = None
     left: LeftRequests | None = None
     """What the servers did after a hang-up."""
+    beside: BesideResult | None = None
+    """What the same load showed while long prompts arrived."""
 
     @property
     def _most_output(self) -> int:
@@ -326,6 +330,7 @@ class LevelRecord(Struct, eq=False):
                 "balance": self._balance(log, events, made),
                 "context": context_part(self.level, self.contexts, self.traces, self._measured()),
                 "left": self.left,
+                "beside": self.beside,
                 "limited_by": limit_side(self.prepared, log.limits, loaded, batches, self.level.concurrency),
             }
         )
@@ -698,6 +703,38 @@ class LevelMaker(Struct, eq=False):
             record.add_growth(before, measured_from, self.rest)
             if self.plan.leave and stint.last and names:
                 record.left = await self._leave(stint, record)
+            if self.plan.beside is not None and stint.last and record.runs:
+                record.beside = await self._measure_beside(stint, record, self.plan.beside)
+
+    async def _measure_beside(self, stint: Stint, record: LevelRecord, wanted: int) -> BesideResult | None:
+        """Repeat the runs of a level while long prompts arrive; return what its requests show, if anything.
+
+        Raises:
+            WorkerGoneError: the load generator's process exited.
+        """
+        tokens = beside_tokens(wanted, record.level, record.prepared.max_model_len)
+        if tokens is None:
+            self.tell(Notice(f"{stint.load.label}: the server's context has no room for longer prompts"))
+            return None
+        traces: list[RequestTrace] = []
+        self.tell(self._phase(Phase.BESIDE, stint))
+        for number in range(record.runs, 2 * record.runs):
+            load = run_command(self.plan, self.sweep_id, stint, record, number, fit=self._fit, warm_up=False)
+            run = RunRecord(load.id)
+            self.present, self.newest_data_at = record.prepared, self.clock()
+            async for message in self.worker.run(beside_command(load, tokens)):
+                run.add(message)
+                if isinstance(message, WorkerEnded):
+                    raise WorkerGoneError(message.failure)
+                if isinstance(message, Batch) and message.bins:
+                    self.newest_data_at = self.clock()
+            self.present = None
+            if run.finished is None or self.brake.pulled:
+                break
+            traces += collect(run.events())
+        if not self.brake.pulled:
+            await self.settle(record.prepared.backends)
+        return beside_result(record.level, tokens, record.traces, traces)
 
     async def _leave(self, stint: Stint, record: LevelRecord) -> LeftRequests | None:
         """Send requests, hang up in the middle of their answers, and return what the servers do then.

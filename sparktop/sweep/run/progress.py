@@ -36,10 +36,12 @@ class Phase(StrEnum):
     RUNNING = "running"
     LEAVING = "hanging up"
     """Requests are sent whose clients hang up, and the servers are watched until they rest."""
+    BESIDE = "while long prompts arrive"
+    """The runs of a level are repeated while long prompts arrive."""
     ENDED = "ended"
 
 
-_UNCOUNTED = frozenset({Phase.WARMING_UP, Phase.CONTEXT, Phase.LEAVING})
+_UNCOUNTED = frozenset({Phase.WARMING_UP, Phase.CONTEXT, Phase.LEAVING, Phase.BESIDE})
 
 
 class PhaseChanged(Struct, frozen=True):

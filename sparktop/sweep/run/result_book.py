@@ -250,6 +250,7 @@ def plan_result(plan: Plan) -> PlanResult:
         climb_to=plan.climb_to,
         more_runs=plan.more_runs,
         leave=plan.leave,
+        beside=plan.beside,
         mode=plan.mode,
         prompts=None if plan.prompts is None else PromptPlan.model_validate(plan.prompts),
         extra_body=without_texts(plan.extra_body),

@@ -61,6 +61,7 @@ _STATES = {
     Phase.RUNNING: LevelState.RUNNING,
     Phase.SETTLING: LevelState.SETTLING,
     Phase.LEAVING: LevelState.SETTLING,
+    Phase.BESIDE: LevelState.SETTLING,
 }
 _GOING_ON = frozenset(_STATES.values())
 

@@ -22,7 +22,7 @@ from sparktop.model.judgement import (
     signed,
 )
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.sweep import ComparedLevel, ComparedMetric, Rank, ResultRow, Topologies
+from sparktop.model.sweep import ComparedLevel, ComparedMetric, Rank, ResultRow, Topologies, short_tokens
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, BestLevel, best_level, main_rate, rate_ratio
 from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words
@@ -565,6 +565,45 @@ def left_words(level: LevelResult) -> str:
     return words + ("" if left.tokens_after is None else f", {left.tokens_after:,.0f} tokens for nobody")
 
 
+def beside_sentence(target: TargetResult) -> str | None:
+    """Return what long prompts did to the requests at each level of a target; None if none were sent.
+
+    For example "at c = 1 ITL p95 of short requests 31 → 84 ms while 32k prompts arrive (+152 to +189 %)".
+    """
+    found = [(one.point.label, beside_words(one)) for one in target.in_order() if one.beside is not None]
+    return "; ".join(f"at {label} {words}" for label, words in found) or None
+
+
+def beside_words(level: LevelResult) -> str:
+    """Return what long prompts did to the requests of a level; "" if none were sent.
+
+    The percentiles are means over the runs.
+    """
+    found = level.beside
+    if found is None:
+        return ""
+    if not found.arrived:
+        return f"no prompt of {found.prompt_tokens:,} tokens was answered" + (
+            f": {found.error}" if found.error else ""
+        )
+    short = short_tokens(found.prompt_tokens)
+    length = short if short.endswith("k") else f"{found.prompt_tokens:,}-token"
+    while_they = f"while {length} prompts arrive"
+    what = f"{'ITL p95' if found.figure == 'p95' else 'mean ITL'} of short requests"
+    if not found.alone_itl_runs_ms or not found.itl_runs_ms:
+        return f"{what} {while_they} is unknown: too few tokens came"
+    first, second = fmean(found.alone_itl_runs_ms), fmean(found.itl_runs_ms)
+    if found.significant is False:
+        return f"{NO_DIFFERENCE} in {what} {while_they} ({_ms(first)} and {_ms(second)} ms)"
+    ends = found.change_percent
+    how = NOT_TESTED if ends is None else " to ".join(dict.fromkeys(signed(end or 0.0) for end in ends))
+    return f"{what} {_ms(first)} → {_ms(second)} ms {while_they} ({how})"
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - three digits
+
+
 def headline(
     result: SweepResult, compared: Topologies | None, name: Callable[[str], str] = str
 ) -> str | None:
@@ -572,9 +611,12 @@ def headline(
 
     `compared` is the comparison of several targets; `name` escapes their names for the output format.
     """
-    left = [(name(one.name), words) for one in result.targets if (words := left_sentence(one))]
+    said = (left_sentence, beside_sentence)
+    left = [(name(one.name), words) for one in result.targets for say in said if (words := say(one))]
     if left:
-        return "; ".join(words if len(left) == 1 else f"{target}: {words}" for target, words in left)
+        return "; ".join(
+            words if len(result.targets) == 1 else f"{target}: {words}" for target, words in left
+        )
     found = "; ".join([*capacity_sentences(result, name), *slo_sentences(result, name)])
     if found:
         return found

@@ -37,6 +37,7 @@ SHAPES = {
     "batch-scaling": ((1, 2, 4, 8, 16), (105,), 256, 3),
     "long-context": ((1,), (5000, 20000, 39000), 256, 1),
     "high-concurrency": ((64, 128, 256, 512, 1024), (128,), 128, 1),
+    "interference": ((1, 4), (128,), 64, 3),
 }
 
 
@@ -45,7 +46,8 @@ def test_a_preset_has_the_shape_of_its_table(name: str) -> None:
     """Concurrency, prompt lengths, tokens and runs of each built-in preset are the published ones."""
     plan = make_plan(find_preset(name), [SOLO])
     assert (plan.concurrency, plan.lengths, plan.tg, plan.runs) == SHAPES[name]
-    assert (plan.mode, plan.order, plan.preset) == (LoadMode.BURST, Order.ASCENDING, name)
+    mode = LoadMode.STEADY if name == "interference" else LoadMode.BURST
+    assert (plan.mode, plan.order, plan.preset) == (mode, Order.ASCENDING, name)
 
 
 def test_a_preset_of_the_configuration_stands_in_place_of_a_built_in_one() -> None:

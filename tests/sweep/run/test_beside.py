@@ -1,0 +1,168 @@
+"""Long prompts beside short requests: engines that decode more slowly meanwhile, and one that does not."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.demo.scenario import Scenario
+from sparktop.errors import UsageError
+from sparktop.model.load import Level, LoadMode
+from sparktop.model.targets import SweepSpec
+from sparktop.simulation.calibration import SOLO
+from sparktop.simulation.engine import EngineProfile
+from sparktop.sweep.formats.exports import to_csv
+from sparktop.sweep.formats.report import sweep_markdown
+from sparktop.sweep.formats.written import repeat_command
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.result.results import BesideResult, LevelResult, SweepResult
+from sparktop.sweep.run.beside import beside_tokens
+from sparktop.sweep.view.words import beside_words, headline
+from stage.sweep import RehearsedSweep
+from tests.sweep.watched_servers import QUICK, watched
+
+LONG = replace(SOLO, max_model_len=65536, max_num_batched_tokens=2048)
+FREE = replace(
+    LONG,
+    cost=replace(
+        SOLO.cost,
+        weights_all_s=SOLO.cost.weights_one_s,
+        row_s=0.0,
+        context_token_s=0.0,
+        attention_pair_s=0.0,
+    ),
+)
+"""An engine whose steps last as long whatever they hold."""
+
+
+async def interfered(profile: EngineProfile) -> tuple[LevelResult, SweepResult]:
+    """Return the level of a sweep whose requests were measured alone and beside long ones, and the result."""
+    sweep = RehearsedSweep(scenario=Scenario("beside", "round-robin", profile=profile), backends=1)
+    preset = find_preset("interference") | SweepSpec(concurrency=(2,))
+    live = await sweep.play(make_plan(preset, [sweep.targets["spark-a"]]))
+    assert live.result is not None
+    (level,) = live.result.targets[0].levels
+    found = level.beside
+    assert found is not None
+    assert level.runs == len(found.itl_runs_ms) == len(found.alone_itl_runs_ms) == 3
+    assert found.arrived >= 3
+    assert (found.requests.failed, found.failed, found.error) == (0, 0, None)
+    assert found.itl_ms is not None
+    assert found.itl_ms.count is not None
+    assert found.itl_ms.count <= 63 * (found.requests.ok + found.requests.cancelled)
+    assert SweepResult.model_validate(live.result.to_json()).targets[0].levels[0].beside == found
+    return level, live.result
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_prefill_slows_decode() -> None:
+    """An engine whose steps hold parts of long prompts has longer gaps; every form has both figures."""
+    level, result = await interfered(LONG)
+    found = level.beside
+    assert found is not None
+    assert found.significant
+    assert min(found.itl_runs_ms) > 3 * max(found.alone_itl_runs_ms)
+    assert level.itl_ms is not None
+    assert level.itl_ms.max is not None
+    assert level.itl_ms.max < min(found.itl_runs_ms)
+    words = headline(result, None) or ""
+    assert words.startswith("at c = 2 ITL p95 of short requests ")
+    assert " ms while 32k prompts arrive (" in words
+    page = sweep_markdown(result)
+    assert words[1:] in page
+    assert f"{found.arrived} long prompts answered, 0 failed" in page
+    (row,) = csv.DictReader(io.StringIO(to_csv(result)))
+    assert (row["beside_prompt_tokens"], row["beside_significant"]) == ("32768", "True")
+    assert "--preset interference" in repeat_command(result)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_prefill_that_costs_nothing() -> None:
+    """An engine whose steps take as long with parts of long prompts shows no clear difference."""
+    level, result = await interfered(FREE)
+    assert level.beside is not None
+    assert level.beside.significant is False
+    assert "no clear difference in ITL p95 of short requests while 32k" in (headline(result, None) or "")
+
+
+@pytest.mark.process
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_real_generator_sends_both() -> None:
+    """Long prompts, cut to the server's context, follow one another; no figure of the short ones has them."""
+    async with watched() as servers:
+        plan = servers.plan(
+            concurrency=(2,), tg=32, runs=2, mode=LoadMode.STEADY, duration_s=1.0, beside=32768
+        )
+        result = await servers.runner(plan).run()
+    (level,) = result.targets[0].levels
+    found = level.beside
+    assert found is not None
+    assert found.prompt_tokens == QUICK.max_model_len - 64
+    assert found.arrived >= 2
+    assert (found.requests.failed, found.failed) == (0, 0)
+    assert found.ttft_ms is not None
+    assert found.ttft_ms.count == found.requests.ok
+    assert len(found.itl_runs_ms) == 2
+    assert not {one.code for one in level.validity} & {"count_mismatch", "foreign_traffic"}
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            BesideResult(
+                prompt_tokens=32768,
+                arrived=9,
+                itl_runs_ms=(83.0, 85.0),
+                alone_itl_runs_ms=(30.0, 32.0),
+                significant=True,
+                change_percent=(140.0, 201.6),
+            ),
+            "ITL p95 of short requests 31 → 84 ms while 32k prompts arrive (+140 % to +202 %)",
+        ),
+        (
+            BesideResult(prompt_tokens=1000, arrived=1, itl_runs_ms=(84.0,), alone_itl_runs_ms=(31.0,)),
+            "ITL p95 of short requests 31 → 84 ms while 1,000-token prompts arrive (single runs, not tested)",
+        ),
+        (
+            BesideResult(prompt_tokens=32768, arrived=1, alone_itl_runs_ms=(31.0,)),
+            "ITL p95 of short requests while 32k prompts arrive is unknown: too few tokens came",
+        ),
+        (
+            BesideResult(prompt_tokens=32768, failed=2, error="HTTP 400: too long"),
+            "no prompt of 32,768 tokens was answered: HTTP 400: too long",
+        ),
+    ],
+)
+def test_words_say_how_certain_it_is(found: BesideResult, words: str) -> None:
+    """A difference has its interval, single runs have none, and what was not measured is unknown."""
+    assert beside_words(LevelResult(concurrency=1, beside=found)) == words
+    assert beside_words(LevelResult(concurrency=1)) == ""
+
+
+def test_long_prompts_fit_into_the_context() -> None:
+    """They are cut to it, with room for template and answer, and are longer than the level's or left out."""
+    level = Level("a", 1, prompt_tokens=128, output_tokens=128)
+    assert beside_tokens(32768, level, None) == 32768
+    assert beside_tokens(32768, level, 131072) == 32768
+    assert beside_tokens(32768, level, 16384) == 16384 - 64
+    assert beside_tokens(32768, level, 192) is None
+
+
+def test_the_preset_keeps_requests_in_flight() -> None:
+    """Bursts, searches and other loads contradict it; a length of one's own is a key of a preset."""
+    target = SweepTarget("a", "http://a")
+    preset = find_preset("interference")
+    plan = make_plan(preset, (target,))
+    assert (plan.mode, plan.beside, plan.runs) == (LoadMode.STEADY, 32768, 3)
+    assert make_plan(preset | SweepSpec(beside=8192, concurrency=(2,)), (target,)).beside == 8192
+    for other in (SweepSpec(mode="burst"), SweepSpec(rate="1"), SweepSpec(slo="ttft_p90_ms=2000")):
+        with pytest.raises(UsageError, match="preset interference"):
+            make_plan(preset | other, (target,))
