@@ -210,19 +210,26 @@ class Recorder:
             return
         items, dropped = self._take()
         if not items and not (stopping and self._frame is not None):
+            self._count_dropped(dropped)
             return
         try:
             self._write(items, dropped, stopping=stopping, sync=sync)
-        except (OSError, OutputError) as error:
+        except Exception as error:
+            self._count_dropped(dropped + len(items))
+            # Those that were encoded have updated the head already; a second time changes nothing.
             self._update_head(item for _, item in items)
-            with self._lock:
-                self._dropped += dropped + len(items)
+            if not isinstance(error, OSError | OutputError):
+                raise
             self._fail(reason_of(error))
             return
         if self._failed_at is not None:
             self._failed_at = self.problem = None
             self._on_problem("recording goes on")
         self._on_written(self._last)
+
+    def _count_dropped(self, items: int) -> None:
+        with self._lock:
+            self._dropped += items
 
     def _fail(self, reason: str) -> None:
         self.problem = reason
@@ -267,6 +274,8 @@ class Recorder:
         if self._file is None:  # deleted meanwhile, and nothing new to write
             return
         if stopping:
+            if dropped:
+                text += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
             text += encode(Record(Kind.END, self._last, fields={"reason": self._reason}))
         data += self._end_frame(text) if stopping else self._added(bytes(text))
         self._file.append(bytes(data), frame_open=self._frame is not None, sync=sync)
@@ -294,6 +303,7 @@ class Recorder:
         if self._file is None or self._is_part_due(instant):
             if self._file is not None:
                 self._file.close()
+                self._file = None  # the next one may fail to open
             self._file = RecordingFile(self._next_path(instant))
             self._part_at = instant.at
             self._on_part(self._file.path)
@@ -321,8 +331,7 @@ class Recorder:
             record = self._record(instant, item)
             return b"" if record is None else encode(record)
         except (RecordError, ValueError):  # too large, or text or a number that JSON cannot express
-            with self._lock:
-                self._dropped += 1
+            self._count_dropped(1)
             if not self._has_logged:
                 _log.exception("a record cannot be written; the same for later ones is not logged")
                 self._has_logged = True
@@ -359,6 +368,8 @@ MIN_FREE_SHARE = 0.02
 """Writing pauses while the disk has less room than the larger of these: others need it too."""
 _MIB = 1 << 20
 _LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.02
+_CLOSED = -1
+"""Descriptor of a file that is closed: its old number may already be that of another file."""
 
 
 class RecordingFile:
@@ -378,7 +389,10 @@ class RecordingFile:
             self._descriptor = _open(path)
             try:
                 self._good_end = self._resume()
-            except OutputError:
+            except OSError as error:
+                os.close(self._descriptor)
+                raise OutputError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None
+            except BaseException:
                 os.close(self._descriptor)
                 raise
             if not self.is_gone():  # deleted by another process before it was locked
@@ -442,13 +456,17 @@ class RecordingFile:
         return (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino)
 
     def close(self) -> None:
-        """End the frame and close the file; delete it if it was created here and nothing was written."""
+        """End the frame and close the file; delete it if it was created here and nothing was written.
+
+        A second call does nothing.
+        """
         self.end_frame()
         with suppress(OSError):
             if self._is_new and not self._good_end and not self.is_gone():
                 self.path.unlink()
         with suppress(OSError):
             os.close(self._descriptor)
+        self._descriptor = _CLOSED
 
     def _resume(self) -> int:
         """Return the offset at which to append, after cutting off a torn end of an earlier recording."""

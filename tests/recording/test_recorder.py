@@ -38,13 +38,16 @@ class Recorded:
 
     path: Path
     next_path: Callable[[Instant], Path] | None = None
+    part_s: float | None = None
     at: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Start the recorder."""
         next_path = self.next_path or (lambda _: self.path)
-        self.recorder = Recorder(WATCH, next_path=next_path, on_problem=self.problems.append)
+        self.recorder = Recorder(
+            WATCH, next_path=next_path, part_s=self.part_s, on_problem=self.problems.append
+        )
         self.store = Store(
             WATCH, clock=lambda: self.at, now=lambda: instant(self.at).wall, journal=self.recorder
         )
@@ -193,3 +196,98 @@ def test_a_recording_goes_on_after_a_torn_end(made: Made, tmp_path: Path) -> Non
     records, reader = read(tmp_path / "copy", path.read_bytes())
     assert records == made.records[:50] + made.records
     assert reader.damage == []
+
+
+def test_a_next_file_that_cannot_be_opened_closes_nothing_else(tmp_path: Path) -> None:
+    """The file before it is closed once: its descriptor may already be that of another file."""
+    others: list[int] = []
+
+    def next_path(at: Instant) -> Path:
+        if at.at > 60:
+            others.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(64))
+            raise OutputError("no more files")
+        return tmp_path / "a"
+
+    run = Recorded(tmp_path / "a", next_path, part_s=30.0)
+    run.second()
+    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    run.at += 60.0
+    run.second()
+    wait(lambda: run.problems)
+    run.recorder.stop("quit")
+    assert run.problems[0].startswith("recording pauses: no more files")
+    for descriptor in others:
+        os.close(descriptor)
+
+
+def test_a_file_closes_once(tmp_path: Path) -> None:
+    """A second `close` leaves alone whatever has the number of its descriptor now."""
+    file = RecordingFile(tmp_path / "a")
+    before = set(os.listdir("/proc/self/fd"))
+    file.close()
+    others = [os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT) for _ in range(len(before))]
+    file.close()
+    for descriptor in others:
+        os.close(descriptor)
+
+
+def test_a_file_that_cannot_be_read_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock is not held: the next try opens it."""
+    (tmp_path / "a").write_bytes(b"something")
+    with monkeypatch.context() as broken:
+        broken.setattr("os.pread", refuse)
+        with pytest.raises(OutputError, match="cannot be read: no space left"):
+            RecordingFile(tmp_path / "a")
+    (tmp_path / "a").write_bytes(b"")
+    RecordingFile(tmp_path / "a").close()
+
+
+def test_items_dropped_from_the_queue_are_counted_although_none_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their number is in the next record, also where that is the last one."""
+    monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 0.01)
+    run = Recorded(tmp_path / "a")
+    run.second()
+    wait(lambda: run.path.exists() and run.path.stat().st_size)
+    flushes = 0
+    flush = run.recorder._flush  # noqa: SLF001 - to wait for the thread
+
+    def counted(*, stopping: bool, sync: bool) -> None:
+        nonlocal flushes
+        flush(stopping=stopping, sync=sync)
+        flushes += 1
+
+    monkeypatch.setattr(run.recorder, "_flush", counted)
+    monkeypatch.setattr("sparktop.recording.recorder.MAX_WAITING_ITEMS", 0)
+    run.second()
+    wait(lambda: flushes > 1)
+    run.recorder.stop("quit")
+    records, _ = read(tmp_path / "copy", run.path.read_bytes())
+    assert [record.fields["dropped"] for record in records if record.kind == "lag"] == [2]
+
+
+def test_an_error_of_the_program_costs_no_call_of_the_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target that was added with the record that failed is in the next head; the loss is counted."""
+    monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.0)
+    run = Recorded(tmp_path / "a")
+    run.second()
+    wait(lambda: run.path.exists() and run.path.stat().st_size)
+
+    def broken(*_: object) -> None:
+        raise TypeError("a fault of the program")
+
+    with monkeypatch.context() as fault:
+        fault.setattr(run.recorder, "_encoded", broken)
+        run.store.add(BackendTarget("late", "http://127.0.0.1:9"))
+        wait(lambda: run.problems)
+    run.at += 60.0
+    run.second()
+    run.recorder.stop("quit")
+    records, _ = read(tmp_path / "copy", run.path.read_bytes())
+    assert sum(record.fields["dropped"] for record in records if record.kind == "lag") == 1
+    player = Player(Recording([run.path]))
+    player.play(instant(run.at).wall)
+    assert [one.name for one in player.snapshot().backends] == ["a", "late"]
