@@ -180,9 +180,11 @@ def _compared(view: BackendView, length: int, batch: dict[int, _Steps]) -> Findi
     """Return the finding that shorter drafts, or none, give more; None if that is not shown."""
     known = _known(batch)
     percents = [one for one in view.spec_accept_by_position[:length] if one is not None]
-    length = length or max(known, default=0)  # drafts may rest: both rates were measured
-    shorter = max((other for other in known if other < length), default=None)
-    if length not in known or shorter is None:
+    if length:
+        shorter = max((other for other in known if other < length), default=None)
+    else:  # it runs without drafts at the moment: the longest drafts that were measured against these steps
+        length, shorter = max(known, default=0), 0
+    if length not in known or shorter not in known or shorter == length:
         return None
     now, then = batch[length], batch[shorter]
     now_ms, then_ms, running = median(now.ms), median(then.ms), view.running or 0.0

@@ -170,7 +170,11 @@ def _seen(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSa
     own = [
         one
         for one in listed
-        if (one.server == loading.pid if machine.name == loading.node else one.engine == engine)
+        if (
+            one.server == loading.pid
+            if machine.name == loading.node
+            else engine is not None and one.engine == engine
+        )
     ]
     pids = {one.pid for one in own}
     gpus = [gpu for gpu in sample.gpus if any(one.pid in pids for one in gpu.processes or ())]

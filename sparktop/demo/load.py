@@ -134,7 +134,7 @@ class GivingWay:
             self.hear(reports)
             return
         asyncio.get_running_loop().remove_reader(pipe)
-        self._free.set()
+        self._come_back()
 
 
 # The demo's own load: clients that keep a number of requests in flight at the proxy, over real HTTP.
@@ -146,6 +146,8 @@ _AGAIN_S = 0.1
 """Seconds that a client waits after a failure."""
 _READ_S = 120.0
 _OK = 200
+_END = b"data: [DONE]\n\n"
+"""How a complete answer ends."""
 _AROUND = len(tokenize_chat([("user", "")]))
 """Tokens that a chat with one message has in addition to the tokens of the message's text."""
 
@@ -165,7 +167,7 @@ class Driver:
         # Load needs no cryptographic randomness.
         self._random = random.Random(f"load/{seed}")  # noqa: S311
         self.done = self.failed = 0
-        """Numbers of requests that were completed, and that failed without a pause for another client."""
+        """Numbers of requests that were completed, and that failed although the load did not abort them."""
         self._way = way
         self._asking: set[asyncio.Timeout] = set()
         self._present = asyncio.Event()
@@ -190,10 +192,13 @@ class Driver:
         """Abort all requests and send none, for the last part of each period; never return."""
         while True:
             await asyncio.sleep(rests.every_s - rests.for_s)
-            self._present.clear()
-            self._hang_up()
+            self._rest_now()
             await asyncio.sleep(rests.for_s)
             self._present.set()
+
+    def _rest_now(self) -> None:
+        self._present.clear()
+        self._hang_up()
 
     async def _client(self, session: aiohttp.ClientSession, number: int) -> None:
         scenario, agent = self._scenario, None
@@ -211,7 +216,7 @@ class Driver:
                 complete = await self._answer(session, self._body()) is not None
             if complete:
                 self.done += 1
-            elif self._way is None or not self._way.paused:
+            elif self._present.is_set() and (self._way is None or not self._way.paused):
                 self.failed += 1
                 await asyncio.sleep(_AGAIN_S)
 
@@ -219,23 +224,24 @@ class Driver:
         """Abort the requests in flight."""
         for limit in self._asking:
             limit.reschedule(asyncio.get_running_loop().time())
+        self._asking.clear()  # a timeout that expires cannot be set again
 
     async def _answer(self, session: aiohttp.ClientSession, body: dict[str, object]) -> str | None:
         """Send one request and read its streamed response; return its text, None if it is not complete.
 
         Only agents need the text; for other loads it is empty.
         """
-        complete, parts = False, []
+        end, parts = b"", []
         limit = asyncio.timeout(None)
         try:
             async with limit:
                 self._asking.add(limit)
                 async with session.post(self._url, json=body, headers=MARKED) as response:
                     async for part in response.content.iter_any():
-                        complete = part.endswith(b"data: [DONE]\n\n")
+                        end = (end + part)[-len(_END) :]
                         if self._scenario.agents:
                             parts.append(part)
-                    return streamed_text(b"".join(parts)) if complete and response.status == _OK else None
+                    return streamed_text(b"".join(parts)) if end == _END and response.status == _OK else None
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
         finally:

@@ -43,6 +43,12 @@ def is_plain(text: str) -> bool:
     return _NARROW.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=4096)
+def is_narrow(text: str) -> bool:
+    """Return whether each character of `text` takes one cell, so that a cell is found by its index."""
+    return is_plain(text) or all(_char_width(char) == 1 for char in text)
+
+
 def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left") -> str:
     """Return `text` in exactly `width` cells: padded with spaces, or cut at the right and ended with "…".
 

@@ -31,7 +31,9 @@ class TextEnum(str, Enum):  # noqa: UP042 - the reader of machines runs with Pyt
 
 def with_subject(subject: str, text: str) -> str:
     """Return "subject: text", or `text` alone where it begins with the subject."""
-    return text if text.startswith(subject) else f"{subject}: {text}"
+    rest = text.removeprefix(subject)
+    begins = rest != text and not (rest[:1].isalnum() or rest[:1] in {"-", "_"})
+    return text if begins or text == subject else f"{subject}: {text}"
 
 
 def reason_of(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sparktop.graphics.cells import cell_width, is_plain
+from sparktop.graphics.cells import cell_width, is_narrow, is_plain
 from sparktop.panels.parts.text import Row
 from sparktop.ui.styles import RoleStyles
 
@@ -182,7 +182,7 @@ def _run_changes(old: str, new: str, x: int, width: int) -> Iterator[tuple[int, 
 
     Both segments begin at column `x` and are `width` cells wide.
     """
-    if len(old) != width or len(new) != width:
+    if not is_narrow(old) or not is_narrow(new):
         yield x, x + width  # wide or combining characters: cells are not characters
         return
     for index, (before, after) in enumerate(zip(old, new, strict=True)):
@@ -233,7 +233,7 @@ def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, in
         if start - last > _SPAN_BYTES // _MOST_BYTES:
             if text is None:
                 text = "".join([part for part, _ in row])
-                simple = is_narrow(row)
+                simple = is_narrow_row(row)
             if simple and len(text[last:start].encode()) > _SPAN_BYTES:
                 yield pending
                 first = start
@@ -242,11 +242,11 @@ def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, in
         yield pending
 
 
-def is_narrow(row: Row) -> bool:
+def is_narrow_row(row: Row) -> bool:
     """Return whether each character of a row takes one cell."""
     if is_plain("".join([text for text, _ in row])):
         return True
-    return all(cell_width(text) == len(text) for text, _ in row)
+    return all(is_narrow(text) for text, _ in row)
 
 
 class Canvas(Widget, can_focus=True):
@@ -338,7 +338,7 @@ class Canvas(Widget, can_focus=True):
         narrow = self._narrow.get(y)
         if narrow is None:
             self._follow_filters()
-            narrow = self._narrow[y] = is_narrow(row)
+            narrow = self._narrow[y] = is_narrow_row(row)
         if not narrow:
             yield from self.render_lines(Region(first, y, end - first, 1))[0]
             return
@@ -381,9 +381,8 @@ class Canvas(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Return row `y` as a Textual strip; beyond the last row, an empty one."""
-        strip = self._strips.get(y)
-        if strip is None:
-            width = self.size.width
+        strip, width = self._strips.get(y), self.size.width
+        if strip is None or strip.cell_length != width:
             row: Row = self._rows[y] if y < len(self._rows) else []
             styles = self.role_styles
             segments = [Segment(styles.text(text, role), styles[role]) for text, role in row]

@@ -16,7 +16,7 @@ from textual.app import App
 
 from sparktop.errors import SparktopError
 from sparktop.files import SHARED, write_whole
-from sparktop.graphics.cells import cell_width
+from sparktop.graphics.cells import is_narrow
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Target
 from sparktop.model.text import clean
@@ -68,7 +68,7 @@ def _in_pieces(match: re.Match[str]) -> str:
     """
     style, x, y, length, rest, content = match.groups()
     text = html.unescape(content).replace("\xa0", " ")
-    if not text.isprintable() or cell_width(text) != len(text):
+    if not text.isprintable() or not is_narrow(text):
         return match.group()
     cell = float(length) / len(text)
     pieces: list[str] = []

@@ -73,3 +73,12 @@ def test_another_model_is_another_server() -> None:
     (finding,) = played(random.Random(1), Draft(50, 2, (0.01, 0.0)), (Phase(2),))  # noqa: S311 - a simulation
     assert finding.line == "drafts give nothing: 1.01 tokens a step"
     assert played(random.Random(1), Draft(50, 1, (0.9, 0.8)), (Phase(0), Phase(2))) == []  # noqa: S311 - a simulation
+
+
+def test_while_drafts_rest_the_longest_are_compared_with_none() -> None:
+    """Shorter ones, which were measured too, do not hide that drafts cost more than they give."""
+    costly = Draft(30.0, 20.0, (0.2, 0.1, 0.05, 0.02))
+    for phases in ((Phase(4), Phase(0)), (Phase(2), Phase(4), Phase(0))):
+        (finding,) = played(random.Random(1), costly, phases)  # noqa: S311 - a simulation
+        assert finding.line.startswith("drafts cost more than they give")
+        assert finding.values["draft_length"] == 4

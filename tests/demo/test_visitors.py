@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from typing import Self, cast
 
 import aiohttp
 import pytest
@@ -85,3 +86,77 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
             stranger.close()
         await until(lambda: driver.done >= before + 6)
     assert driver.failed == 0
+
+
+async def test_two_aborts_at_once_are_one() -> None:
+    """Requests that are being aborted already are left alone, and the load goes on."""
+    live = live_engine(time.monotonic)
+    way = GivingWay()
+    async with served(live, Visitors()) as url, loaded(url, way) as driver:
+        await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
+        way.on_impatience()
+        await asyncio.sleep(0)
+        way.on_impatience()
+        before = driver.done
+        await until(lambda: driver.done >= before + 6)
+
+
+async def test_requests_that_a_rest_aborts_have_not_failed() -> None:
+    """A scenario that rests ends its own requests; only what the server breaks off counts."""
+    live = live_engine(time.monotonic)
+    async with served(live, Visitors()) as url:
+        driver = Driver(url, replace(SCENARIO, output_tokens=100_000), seed=1)
+        running = asyncio.ensure_future(driver.run())
+        await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
+        driver._rest_now()
+        await until(lambda: not live.engine.in_flight)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+    assert driver.failed == 0
+
+
+class SplitEnd:
+    """A session whose answer comes in two parts, divided within its last line."""
+
+    status = 200
+
+    def post(self, *_: object, **__: object) -> Self:
+        """Return the answer, which is also its own context and content."""
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    @property
+    def content(self) -> Self:
+        """The body of the answer."""
+        return self
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """Yield the two parts."""
+        yield b'data: {"choices": []}\n\ndata: [DO'
+        yield b"NE]\n\n"
+
+
+async def test_an_answer_whose_end_comes_in_two_parts_is_complete() -> None:
+    """Where a response is divided says nothing."""
+    driver = Driver("http://127.0.0.1:1", SCENARIO, seed=1)
+    answer = await driver._answer(cast("aiohttp.ClientSession", SplitEnd()), {})
+    assert answer == ""
+
+
+async def test_a_load_that_nobody_pauses_any_more_loses_no_patience(pipe: tuple[int, int]) -> None:
+    """When all servers have closed the pipe, the load goes on, and its requests are not aborted later."""
+    heard, told = pipe
+    way = GivingWay(quiet_s=LONG_S, patience_s=LONG_S)
+    way.listen(heard)
+    os.write(told, b"+")
+    await until(lambda: way.paused)
+    os.close(told)
+    await until(lambda: not way.paused)
+    assert way._impatient is not None
+    assert way._impatient.cancelled()

@@ -138,7 +138,10 @@ def _sample(at: float, seen: Seen, rank: int, dice: random.Random) -> NodeSample
         NetworkReading("enP7s7", "ethernet", up=True, rx_bytes_per_s=seen.net * dice.uniform(0.8, 1.2)),
         NetworkReading("rocep1s0f0", "rdma", up=True, rx_bytes_per_s=seen.rdma, tx_bytes_per_s=seen.rdma),
     )
-    loads = Workloads(own[rank and 1 :], seen.compilers, dice.uniform(0, 9))
+    desktop = Workload(
+        12, None, "Xorg", None, None, None, None, memory_bytes=GIB, cpu_percent=0.0, read_bytes=0
+    )
+    loads = Workloads((*own[rank and 1 :], desktop), seen.compilers, dice.uniform(0, 9))
     return NodeSample(at, memory=memory, gpus=(gpu,), network=network, workloads=loads)
 
 
@@ -150,10 +153,12 @@ def play(
     past_s: float | None = None,
     ranks: int | None = None,
     visible: bool = True,
+    remembered: bool = True,
 ) -> Sequence[Finding]:
     """Play one start with a machine for each of `shows`, and return all findings of all its moments.
 
-    It comes to `phase` in a healthy way, then does as `shows` says for `minutes`, 16 to 30 of them.
+    It comes to `phase` in a healthy way, then does as `shows` says for `minutes`, 16 to 30 of them. If it is
+    not `remembered`, nothing is known of the engine whose start it is.
     """
     rule, clock, found = StartStallRule(), StartClock(1000.0, 1002.0), list[Finding]()
     before = {"start": 20.0, "GPU context": 40.0, "weights": 100.0, "compile": 140.0, "CUDA graphs": 200.0}
@@ -191,7 +196,7 @@ def play(
             )
         view = BackendView(
             "b", "http://b:8000", "g", state=BackendState.LOADING, loading=loading,
-            nodes=names if visible else (), start_memory=about if visible else None,
+            nodes=names if visible else (), start_memory=about if visible and remembered else None,
         )  # fmt: skip
         found += rule.look(Situation(at, WALL, {"b": view}, nodes))
     return found
@@ -230,6 +235,10 @@ FAMILIES = (
     ),
     _well(
         "a phase as long and as quiet last time", lambda dice: play(dice, blocked, minutes=14, past_s=800.0)
+    ),
+    _well(
+        "compiles on a machine whose engine is not known",
+        lambda dice: play(dice, spins, compiles, phase="compile", remembered=False),
     ),
     _well("swaps", lambda dice: play(dice, swaps, phase="compile")),
     _well("four minutes of silence", lambda dice: play(dice, spins, minutes=4.5)),

@@ -23,7 +23,7 @@ from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STA
 from sparktop.model.ranks import RanksWord
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendState, LimitKind
-from sparktop.model.text import clean
+from sparktop.model.text import clean, with_subject
 from sparktop.store.alerts import RESTARTS_CRITICAL, RESTARTS_WARN, RESTARTS_WITHIN_S
 
 GAP: dict[str, float | None] = {}
@@ -199,3 +199,19 @@ def test_a_crash_loop_is_explained_with_the_limits_of_its_rule() -> None:
     meaning = ALERTS["restarts"].meaning.replace("twice", "2 times")
     assert f"restarted {RESTARTS_WARN} times within {RESTARTS_WITHIN_S / 60:.0f} minutes" in meaning
     assert f"critical: {RESTARTS_CRITICAL} times" in meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("spark1: no route", "spark1: no route"),
+        ("spark1 is down", "spark1 is down"),
+        ("spark1", "spark1"),
+        ("spark10 is down", "spark1: spark10 is down"),
+        ("spark1-b is down", "spark1: spark1-b is down"),
+        ("no route", "spark1: no route"),
+    ],
+)
+def test_a_subject_is_named_once(text: str, shown: str) -> None:
+    """The name of another machine that begins like it is not the subject."""
+    assert with_subject("spark1", text) == shown

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.text import Row, row_width
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.canvas import Canvas, CellsUpdate, FrugalUpdate, changed_spans, joined
+from sparktop.ui.canvas import Canvas, CellsUpdate, FrugalUpdate, changed_spans, is_narrow_row, joined
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.themes import chosen_palette
 from stage.rehearsal import Rehearsal
@@ -59,6 +59,13 @@ def test_every_changed_cell_is_in_a_span(old: Row, new: Row) -> None:
         assert 0 <= start < end <= WIDTH
         painted[start:end] = after[start:end]
     assert painted == after
+
+
+def test_a_wide_character_and_a_mark_do_not_count_as_two_narrow_ones() -> None:
+    """They take two cells for two characters, but what follows them is not where its index says."""
+    old, new = [("漢a\u0301", "text")], [("漢b\u0301", "text")]
+    assert not is_narrow_row(new)
+    assert list(changed_spans(old, new)) == [(0, 3)]
 
 
 def test_a_long_unchanged_middle_is_not_sent_again() -> None:

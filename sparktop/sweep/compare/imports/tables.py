@@ -222,6 +222,9 @@ def _separated(lines: Sequence[str], start: int) -> _Parsed:
         heads = _split(lines[start], mark)
         if any(map(_is_number, heads[1:])):
             continue
+        below = _split(lines[start + 1], mark) if start + 1 < len(lines) else []
+        if len(below) > len(heads) and not any(map(_is_number, below[1:])):
+            continue  # a sentence above the heading
         end = start + 1
         while end < len(lines) and lines[end].strip() and mark in lines[end]:
             end += 1
@@ -420,6 +423,8 @@ def _number(text: str | None) -> float | None:
     decimal = "," if bare.rfind(",") > bare.rfind(".") else "."
     if decimal == "," and re.fullmatch(r"-?[1-9]\d{0,2}(,\d{3})+", bare):
         decimal = "."
+    elif re.fullmatch(r"-?[1-9]\d{0,2}(\.\d{3}){2,}", bare):
+        decimal = ","
     bare = bare.replace("." if decimal == "," else ",", "").replace(decimal, ".")
     try:
         return finite(float(bare))

@@ -21,7 +21,7 @@ from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
-from sparktop.sweep.compare.imports.tables import figure_of, read
+from sparktop.sweep.compare.imports.tables import figure_of, read, tables_of
 from sparktop.sweep.compare.series import LoadShape, Series
 from sparktop.sweep.terms.definitions import LATENCIES
 from tests.sweep.made_results import made_level, made_sweep
@@ -94,6 +94,17 @@ def test_columns_apart_by_blanks() -> None:
         "2×Solo least-busy",
     ]
     assert values(found[1])[2] == {"decode_tps": 104.1}
+
+
+def test_a_sentence_above_comma_separated_values_is_no_heading() -> None:
+    """It may have a comma, and no blank line below it."""
+    text = "Two Sparks, as measured\nconcurrency,decode tps,ttft ms\n1,50,120\n4,120,300\n"
+    (table,) = tables_of(text)
+    assert (table.title, table.heads) == (
+        "Two Sparks, as measured",
+        ("concurrency", "decode tps", "ttft ms"),
+    )
+    assert len(table.rows) == 2
 
 
 def test_a_column_for_each_metric() -> None:
@@ -189,6 +200,9 @@ def test_what_is_no_table_of_levels_is_refused_in_one_line(text: str) -> None:
         ("57,5", 57.5, None),
         ("~45–55", 50, (45, 55)),
         ("1,234.5", 1234.5, None),
+        ("1.234.567", 1_234_567, None),
+        ("1.234.567,5", 1_234_567.5, None),
+        ("1.234", 1.234, None),
         ("57 69", None, None),
         (">100", None, None),
         ("**183** (best)", None, None),
