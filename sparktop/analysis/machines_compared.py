@@ -7,7 +7,7 @@ are named too. What a reader may not see is not compared.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, ip_address
 from operator import is_
 from statistics import fmean, median_low
@@ -26,13 +26,17 @@ DIFFER, SETUP = "machines-differ", "machine-setup"
 LOOK_AGAIN_S = 5.0
 SETTLED_S = 75.0
 """A difference that appears later than the machines counts once it lasts: each is read once a minute."""
-CLOCKS_APART_S = 0.5
+CLOCKS_APART_S, _CLOCKS_TOGETHER_S = 0.5, 0.4
+"""Gap of clocks from which on it is named, and down to which it stays so."""
 _HOLDS = {"clocks": 10.0, "sm-clock": 0.0}
 """Seconds that these must last instead, by the begin of their key: clocks are compared at each sample, SM
 clocks over a minute."""
-SLOWER_SHARE = 0.9
-"""A GPU below this share of its twin's SM clock, at the same load, is slower."""
+SLOWER_SHARE, _AS_FAST_SHARE = 0.9, 0.93
+"""A GPU below the first share of its twin's SM clock, at the same load, is slower; it stays so up to the
+second."""
 _LOADED_PERCENT, _SAME_LOAD_PERCENT = 85.0, 10.0
+_UNJUDGED_S = 300.0
+"""Seconds for which a slower GPU stays named while it is not under load like its twins."""
 _WINDOW_S, _FEWEST, _MOST_PACES = 60.0, 20, 256
 SMALL_MEMLOCK_BYTES = 1 << 30
 """NCCL locks its buffers in memory: hundreds of MiB for each link."""
@@ -177,6 +181,8 @@ class MachinesCompared:
     def __init__(self) -> None:
         """Start without machines."""
         self._found: tuple[Finding, ...] = ()
+        self._named: frozenset[str] = frozenset()
+        """Their keys."""
         self._found_at = -LOOK_AGAIN_S
         self._read: tuple[object, ...] = ()
         """Identities and places at that time."""
@@ -185,6 +191,8 @@ class MachinesCompared:
         self._since: dict[tuple[str, str], float] = {}
         self._pace: dict[str, deque[tuple[float, float, float]]] = {}
         """By machine: (time, SM clock in MHz, use in percent)."""
+        self._slow: dict[tuple[str, ...], tuple[float, tuple[tuple[set[str], Finding], ...]]] = {}
+        """By machines of an engine: (when SM clocks were compared last, what was found)."""
 
     def look(self, now: Situation) -> Iterable[Finding]:
         """Return what differs now; it is judged every few seconds."""
@@ -220,7 +228,8 @@ class MachinesCompared:
                     found.append(one)
         self._since = since
         self._known_at = {one.names: self._known_at[one.names] for one in groups}
-        self._found = tuple(found)
+        self._slow = {names: one for names, one in self._slow.items() if names in self._known_at}
+        self._found, self._named = tuple(found), frozenset(one.key for one in found)
         return self._found
 
     def _of_group(self, group: Group, at: float) -> Iterator[tuple[set[str], Finding]]:
@@ -234,7 +243,7 @@ class MachinesCompared:
         for machines, one in differences:
             if one.key != "kho" or not any(("kho", name) in covered for name in machines):
                 yield machines, one
-        yield from clocks_apart(group)
+        yield from clocks_apart(group, named=self._named)
         if group.is_linked:
             yield from subnets_apart(group)
         if group.engine is not None:
@@ -251,27 +260,39 @@ class MachinesCompared:
             pace = self._pace.setdefault(view.name, deque(maxlen=_MOST_PACES))
             pace.append((at, min(one[0] for one in known), min(one[1] for one in known)))
 
-    def _slower(self, group: Group, at: float) -> Iterator[tuple[set[str], Finding]]:
-        """Yield the machines whose GPU is clocked below its twins', all under the same load."""
+    def _slower(self, group: Group, at: float) -> Iterable[tuple[set[str], Finding]]:
+        """Return the machines whose GPU is clocked below its twins', all under the same load."""
+        known_at, known = self._slow.get(group.names, (at, ()))
+        found = self._clocked(group, at)
+        if found is None:
+            return known if at - known_at < _UNJUDGED_S else ()
+        self._slow[group.names] = at, found
+        return found
+
+    def _clocked(self, group: Group, at: float) -> tuple[tuple[set[str], Finding], ...] | None:
+        """Return the same by the last minute; None if the load was not such."""
         paces: dict[str, tuple[float, float]] = {}
         for view in group.machines:
             newest = [one for one in self._pace.get(view.name, ()) if one[0] > at - _WINDOW_S]
             if len(newest) < _FEWEST or newest[-1][0] - newest[0][0] < _WINDOW_S * 2 / 3:
-                return
+                return None
             paces[view.name] = fmean(one[1] for one in newest), fmean(one[2] for one in newest)
         loads = [load for _, load in paces.values()]
         if min(loads) < _LOADED_PERCENT or max(loads) - min(loads) > _SAME_LOAD_PERCENT:
-            return
+            return None
+        found: list[tuple[set[str], Finding]] = []
         best, (most, _) = max(paces.items(), key=lambda one: one[1][0])
         for view in group.machines:
             clock, load = paces[view.name]
-            if clock < SLOWER_SHARE * most:
+            key = f"sm-clock/{view.name}"
+            if clock < (_AS_FAST_SHARE if key in self._named else SLOWER_SHARE) * most:
                 line = (
                     f"SM clock {clock:,.0f} MHz on {view.name}, {most:,.0f} on {best}, at {load:.0f} % load"
                 )
                 fix = view.speed.fix or "check power adapter, cooling and clock limits there"
-                fact = Fact(f"sm-clock/{view.name}", "SM clock", fix)
-                yield {view.name}, _finding(group, view, fact, line, (("why", view.speed.reason),))
+                fact = Fact(key, "SM clock", fix)
+                found.append(({view.name}, _finding(group, view, fact, line, (("why", view.speed.reason),))))
+        return tuple(found)
 
 
 def groups_of(now: Situation) -> list[Group]:
@@ -672,8 +693,11 @@ def _lacks(name: str, own: Mapping[str, Sequence[IPv4Network]]) -> bool:
     )
 
 
-def clocks_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
-    """Yield the machines whose clock is apart from the others', beyond what the ways could explain."""
+def clocks_apart(group: Group, named: Container[str] = ()) -> Iterator[tuple[set[str], Finding]]:
+    """Yield the machines whose clock is apart from the others', beyond what the ways could explain.
+
+    `named` has the keys of what was found before.
+    """
     gaps: dict[str, tuple[float, float]] = {}
     for view in group.machines:
         gap = view.sample.clock if view.sample is not None else None
@@ -688,10 +712,12 @@ def clocks_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
         if view.name == usual or view.name not in gaps:
             continue
         apart = gaps[view.name][0] - gaps[usual][0]
-        if abs(apart) - gaps[view.name][1] - gaps[usual][1] > CLOCKS_APART_S:
+        key = f"clocks/{view.name}"
+        limit_s = _CLOCKS_TOGETHER_S if key in named else CLOCKS_APART_S
+        if abs(apart) - gaps[view.name][1] - gaps[usual][1] > limit_s:
             way = "ahead of" if apart > 0 else "behind"
             line = f"clock of {view.name} is {abs(apart):.1f} s {way} that of {usual}"
-            yield {view.name}, _finding(group, view, _CLOCKS._replace(key=f"clocks/{view.name}"), line)
+            yield {view.name}, _finding(group, view, _CLOCKS._replace(key=key), line)
 
 
 def _middle(gaps: Mapping[str, tuple[float, float]]) -> str:

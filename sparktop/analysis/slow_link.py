@@ -33,7 +33,8 @@ _HELD_S, _FEWEST, _SLOW_PART = 60.0, 15, 0.8
 _WINDOW_S, _KEPT, _BESTS = 300.0, 400, 120
 _BINS, _IN_BIN, _SPREAD = 3, 4, 1.5
 """Least number of batch sizes, of looks at each, and least ratio of the most to the least bytes of a step."""
-_JUDGED_AGAIN_S = 5.0
+_JUDGED_AGAIN_S, _STAYS_S = 5.0, 120.0
+"""Seconds between two judgements; seconds for which what was found stays, because small batches hide it."""
 _EVEN = 0.15
 """Most relative deviation, over batch sizes, of what is taken to be constant."""
 
@@ -74,12 +75,14 @@ class SlowLink:
         self._seen: dict[str, tuple[float, ...]] = {}
         self._found: dict[str, tuple[float, tuple[Finding, ...]]] = {}
         """(When a server was judged last, what was found)."""
+        self._slow: dict[str, float] = {}
+        """When its link was found to be slow last."""
 
     def look(self, now: Situation) -> Iterable[Finding]:
         """Return the servers whose link is slow, or may be."""
         names = {one.name for one in now.backends.values() if len(one.nodes) > 1}
         for name in self._looks.keys() - names:
-            for kept in (self._looks, self._well, self._seen, self._found):
+            for kept in (self._looks, self._well, self._seen, self._found, self._slow):
                 kept.pop(name, None)
         for name in names:
             machines = self._note(now, now.backends[name])
@@ -87,8 +90,12 @@ class SlowLink:
             if not 0 <= now.at - at < _JUDGED_AGAIN_S:
                 is_slow = any(one.speed.word in {SLOW_CLOCK, THROTTLED} for one in machines)
                 looks, well = self._looks[name], self._well.get(name, ())
-                found = () if is_slow else tuple(judged(name, now.at, looks, well))
-                self._found[name] = now.at, found
+                newest = tuple(judged(name, now.at, looks, well))
+                if any(one.severity is not None for one in newest):
+                    self._slow[name] = now.at
+                elif found and now.at - self._slow.get(name, -math.inf) < _STAYS_S:
+                    newest = found
+                self._found[name] = now.at, () if is_slow else newest
         return [one for name in sorted(names) for one in self._found[name][1]]
 
     def _note(self, now: Situation, view: BackendView) -> list[NodeView]:

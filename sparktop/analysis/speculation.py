@@ -24,6 +24,8 @@ from sparktop.model.snapshot import BackendView
 KIND = "draft-length"
 MARGIN, ALERT_MARGIN = 0.1, 0.2
 """Gain from which on another length is named, and is an alert."""
+_STAYS = 0.5
+"""Share of these down to which it stays so: acceptance varies from sample to sample."""
 ENOUGH, _KEPT = 20, 60
 """Samples of a batch with a length of drafts that a verdict needs; those that are kept."""
 _DRAFTS, _NONE = 0.9, 0.02
@@ -33,6 +35,8 @@ _MOST_PROMPT = 0.5
 _FEW_DRAFTS = 200.0
 _NOTHING = 0.02
 """Accepted tokens per draft up to which the drafts give nothing."""
+_UNJUDGED_S = 300.0
+"""Seconds for which a finding stays while the batch is one of which no other length is known."""
 _SELDOM_PERCENT = 20.0
 """Positions that are accepted less often are worth a question."""
 _FINE, _MOST_BATCHES = 4, 64
@@ -104,7 +108,7 @@ class DraftLengthRule:
             del self._servers[gone]
         for name, view in now.backends.items():
             if view.steps_per_s is not None:
-                yield from self._servers.setdefault(name, _Server()).look(view)
+                yield from self._servers.setdefault(name, _Server()).look(now.at, view)
 
 
 class _Server:
@@ -114,22 +118,31 @@ class _Server:
         self._model: tuple[str | None, str | None] = (None, None)
         self._steps: dict[tuple[int, int], dict[int, _Steps]] = {}
         self._generated: float | None = None
+        self._compared: tuple[float, int | None, int] = (-math.inf, None, 0)
+        """(time, length of drafts, restarts) when another length was found to be better."""
         self._found: tuple[Finding, ...] = ()
 
-    def look(self, view: BackendView) -> tuple[Finding, ...]:
+    def look(self, at: float, view: BackendView) -> tuple[Finding, ...]:
         if view.generation_tokens == self._generated or not view.ok:
             return self._found
         self._generated = view.generation_tokens
         if (view.model, view.version) != self._model:
             self._model = view.model, view.version
             self._steps.clear()
-        self._found = tuple(self._judged(view))
+        self._found = tuple(self._judged(at, view))
         return self._found
 
-    def _judged(self, view: BackendView) -> Iterator[Finding]:
+    def _judged(self, at: float, view: BackendView) -> Iterator[Finding]:
         length = draft_length(view)
         batch = self._noted(view, length)
-        found = None if batch is None or length is None else _compared(view, length, batch)
+        before = next((one for one in self._found if one.sure is not Sure.UNKNOWN and one.values), None)
+        found = None if batch is None or length is None else _compared(view, length, batch, before)
+        if found is None and before is not None and not _is_comparable(batch, length):
+            known_at, known_length, restarts = self._compared
+            same = length in {None, 0, known_length} and restarts == view.restarts
+            found = before if same and at - known_at < _UNJUDGED_S else None
+        elif found is not None:
+            self._compared = at, length, view.restarts
         if found is not None:
             yield found
             return
@@ -176,8 +189,21 @@ def _known(batch: dict[int, _Steps]) -> list[int]:
     return [length for length, steps in batch.items() if len(steps.ms) >= ENOUGH]
 
 
-def _compared(view: BackendView, length: int, batch: dict[int, _Steps]) -> Finding | None:
-    """Return the finding that shorter drafts, or none, give more; None if that is not shown."""
+def _is_comparable(batch: dict[int, _Steps] | None, length: int | None) -> bool:
+    """Return whether steps of a batch with drafts of this length and with shorter ones are known."""
+    known = _known(batch) if batch is not None else []
+    return length in known and (not length or min(known) < length)
+
+
+def _compared(
+    view: BackendView, length: int, batch: dict[int, _Steps], before: Finding | None
+) -> Finding | None:
+    """Return the finding that shorter drafts, or none, give more; None if that is not shown.
+
+    `before` is what was found at the sample before.
+    """
+    margin = MARGIN if before is None else _STAYS * MARGIN
+    alert_margin = ALERT_MARGIN if before is None or before.severity is None else _STAYS * ALERT_MARGIN
     known = _known(batch)
     percents = [one for one in view.spec_accept_by_position[:length] if one is not None]
     if length:
@@ -201,12 +227,12 @@ def _compared(view: BackendView, length: int, batch: dict[int, _Steps]) -> Findi
     gain = best_length(percents, now_ms, shorter, then_ms) if len(percents) == length else None
     if shorter == 0 and (gain is None or gain.length == 0):
         rates = median(now.rates), median(then.rates)
-        if rates[1] < (1 + MARGIN) * rates[0]:
+        if rates[1] < (1 + margin) * rates[0]:
             return None
         share = rates[1] / rates[0] - 1
         line = f"drafts cost more than they give: {rates[0]:.0f} tok/s with them, {rates[1]:.0f} without"
         line, fix, best = f"{line}, at {running:.0f} requests", "start it without drafts", 0
-    elif gain is None or gain.share < MARGIN:
+    elif gain is None or gain.share < margin:
         return None
     else:
         share, best, last = gain.share, gain.length, length
@@ -216,7 +242,7 @@ def _compared(view: BackendView, length: int, batch: dict[int, _Steps]) -> Findi
         line += f": k = {best} would give about {100 * share:.0f} % more"
         fix = f"num_speculative_tokens {best}"
         sure = sure if best == shorter else Sure.LIKELY  # its step time is interpolated
-    severity = Severity.INFO if share >= ALERT_MARGIN else None
+    severity = Severity.INFO if share >= alert_margin else None
     values |= {"best_length": float(best), "gain_percent": 100 * share}
     return Finding(
         KIND, view.name, line, fix=fix, sure=sure, severity=severity, evidence=(seen,), values=values

@@ -33,12 +33,13 @@ The second is the same of a GPU with memory of its own: its context."""
 LEAST_SHARE = 0.9
 """Share of memory that vLLM asks for without an option, at least: 0.9, 0.92 in newer versions."""
 _CLEARLY_BYTES = _GIB
-"""A lack of less is within the error of what is known."""
+"""A lack of less is within the error of what is known; once named, it stays down to half of it."""
 _HELD_BYTES, _HELD_GPU_BYTES, _HELD_S = 8 * _GIB, 2 * _GIB, 60.0
 """Memory of nobody from which on it is named, of a machine that shares it with its GPU and of a GPU with its
 own, and for how long: an idle Spark has about 3 GiB, and a process that ends gives its own back soon."""
 _STAYS = 0.8
-"""Share of it that must still be there for the finding to stay while an engine starts beside it."""
+"""Share of it that must still be there for the finding to stay while an engine starts beside it; share of the
+limit down to which it stays while none does."""
 _GONE = {FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _MOST_EXTRA = 5
 
@@ -193,8 +194,12 @@ class Fit(Struct, frozen=True):
     values: Values = field(default_factory=dict)
 
 
-def fit_of(need: Need, room: Room, *, held_bytes: int = 0) -> Fit:
-    """Return whether `need` fits into `room`; `held_bytes` of the room are its own already."""
+def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = False) -> Fit:
+    """Return whether `need` fits into `room`; `held_bytes` of the room are its own already.
+
+    What `was_short` a moment ago stays so until it fits clearly.
+    """
+    lack, spare = (_CLEARLY_BYTES // 2, _CLEARLY_BYTES // 2) if was_short else (_CLEARLY_BYTES, 0)
     free = room.free_bytes + held_bytes
     before = min(free, room.before_drop_bytes + held_bytes)
     size, least = need.size_bytes, "at least " if need.at_least else ""
@@ -213,10 +218,10 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0) -> Fit:
     short: bool | None = True
     if size is None:
         words, short = f"unknown if it fits: {need.basis}", None
-    elif size > free + _CLEARLY_BYTES:
+    elif size > free + lack:
         words = f"would need {said}: {_gib(size - free)} GiB short"
         fix = f"free {_gib(size - free)} GiB first, or ask for less"
-    elif guard and left is not None and left < limit:
+    elif guard and left is not None and left < limit + spare:
         words = f"would need {said}: {guard} acts below {_gib(limit)} GiB"
         fix = "ask for less, or set its limit lower"
     elif need.at_least:
@@ -244,6 +249,8 @@ class StartMemoryRule:
         """Start without having seen an engine awake."""
         self._awake: dict[tuple[str, str], tuple[int, int]] = {}
         """(restarts, most GPU memory that it held awake) of an engine, by backend and machine."""
+        self._short: set[tuple[str, str]] = set()
+        """Backends and machines whose memory did not suffice at the last look."""
 
     def look(self, now: Situation) -> Iterator[Finding]:
         """Return for each such engine whether memory suffices: about the server, and about its machine."""
@@ -254,7 +261,10 @@ class StartMemoryRule:
                 if machine is None or machine.sample is None or not machine.ok:
                     continue
                 found = self._judged(view, machine, machine.sample, now)
+                self._short.discard((name, node))
                 if found is not None:
+                    if found[1].short:
+                        self._short.add((name, node))
                     yield from _findings(name, node, *found, several=len(view.nodes) > 1)
 
     def _judged(
@@ -270,15 +280,18 @@ class StartMemoryRule:
         is_gone = about is not None and not about.alive and _is_gone(view)
         if not (sleeps or is_gone or view.loading is not None):
             return None
+        was_short = key in self._short
         room = room_of(sample, len(held) or _on_one(about, len(view.nodes)))
         if room is None:
             return None
         if sleeps:
-            return "waking", fit_of(self._wake_need(key, about, room, most), room)
+            return "waking", fit_of(self._wake_need(key, about, room, most), room, was_short=was_short)
         if about is None:
             return "start", fit_of(Need(None, "its process is not visible"), room)
         need = _need_of(about, room, now, machines=len(view.nodes))
-        return ("start", fit_of(need, room)) if is_gone else _fit_of_rest(about, need, room, most)
+        if is_gone:
+            return "start", fit_of(need, room, was_short=was_short)
+        return _fit_of_rest(about, need, room, most, was_short=was_short)
 
     def _wake_need(self, key: tuple[str, str], about: StartMemory | None, room: Room, held: int) -> Need:
         awake, basis = self._awake.get(key, (0, 0))[1], "what it held awake"
@@ -322,17 +335,19 @@ def _need_of(about: StartMemory, room: Room, now: Situation, *, machines: int) -
     )
 
 
-def _fit_of_rest(about: StartMemory, need: Need, room: Room, held: int) -> tuple[str, Fit]:
+def _fit_of_rest(
+    about: StartMemory, need: Need, room: Room, held: int, *, was_short: bool
+) -> tuple[str, Fit]:
     """Return whether the start that goes on fits; it holds `held` bytes of GPU memory so far."""
     peak = None if about.last is None or about.last.asks != about.asks else about.last.gpu_peak_bytes
     room = replace(room, before_drop_bytes=room.free_bytes)
     if peak is not None and peak - held > room.free_bytes + _CLEARLY_BYTES:
         # Something else has taken memory since it began.
         rest = Need(peak - held, f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}")
-        return "the rest of its start", fit_of(rest, room)
+        return "the rest of its start", fit_of(rest, room, was_short=was_short)
     # What it has taken so far is its own: by the machine's memory at its begin, else by its GPU memory.
     own = held if about.begin_bytes is None else max(held, about.begin_bytes - room.free_bytes)
-    return "start", fit_of(need, room, held_bytes=own)
+    return "start", fit_of(need, room, held_bytes=own, was_short=was_short)
 
 
 def _is_gone(view: BackendView) -> bool:
@@ -391,7 +406,9 @@ class HeldMemoryRule:
         self, name: str, part: str, size: int, least: int, at: float, *, alone: bool
     ) -> Finding | None:
         key = (name, part)
-        if size < (least if alone else max(least, round(_STAYS * self._named.get(key, 1 << 60)))):
+        named = self._named.get(key)
+        stays = least if named is None else round(_STAYS * (least if alone else max(least, named)))
+        if size < stays or (named is None and not alone):
             self._since.pop(key, None)
             self._named.pop(key, None)
             return None
