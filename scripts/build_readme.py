@@ -126,6 +126,7 @@ _MEANINGS = {
         "rate",
     ): "Requests per second instead: `0.5,1,2`, `0.5..4` (one rising level) or `auto`.",
     ("sweeps", "trace"): "A file with recorded traffic to replay, relative to this file.",
+    ("sweeps", "texts"): "Kinds of built-in text: each concurrency is measured with prompts of every kind.",
     ("sweeps", "prompts"): "A file with your own prompts (`--prompts`), relative to this file.",
     ("sweeps", "extra_body"): "More fields of each request's body. Results keep no text of them.",
     ("sweeps", "headers"): "More headers of each request. Results keep their names alone.",
@@ -213,6 +214,7 @@ _PURPOSES = {
     "long-context": "Prefill of long prompts, one at a time.",
     "high-concurrency": "Very many requests at once.",
     "interference": "How much do long prompts of others slow down the tokens of short requests?",
+    "kinds": "Do drafts pay for code, prose, tables, calls of tools? Drafts accepted on each.",
 }
 
 
@@ -225,6 +227,8 @@ def presets_block() -> str:
             levels += f", each at depth {_numbers(one.depths)}"
         if one.beside:
             levels += f", each alone and while prompts of {one.beside:,} tokens arrive"
+        if one.texts:
+            levels += f", each with {', '.join(one.texts)}"
         tokens = f"{_numbers(one.prompt_lengths)} in, {one.tg} out"
         rows.append((f"`{one.name}`", _PURPOSES[one.name], levels, tokens))
     return table(("preset", "question", "levels", "tokens of a request"), rows)
@@ -330,6 +334,8 @@ def _values(kind: Kind) -> str:
     if kind.items is not None:
         if len(kind.items.choices) > _MOST_WORDS:
             return "list of [kinds of alerts](words.md#alerts)"
+        if kind.items.choices:
+            return f"list of {_values(kind.items)}"
         plain, comma, bounds = _values(replace(kind.items, items=None)).partition(",")
         return f"{'table' if dict in kind.types else 'list'} of {plain}s{comma}{bounds}"
     if kind.choices:

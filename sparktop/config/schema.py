@@ -470,6 +470,7 @@ _SWEEP = _table(
         "trace_speed": Setting(_number(least=0.001, most=1000)),
         "trace_range": Setting(_NAME),
         "prompts": Setting(_FILE),
+        "texts": Setting(_list(_one_of("code", "prose", "table", "agent"))),
         "extra_body": Setting(_by_name(Kind("a value", (str, int, float, bool, list, dict), check=_json))),
         "headers": Setting(_by_name(_PLAIN)),
         "timeout_s": Setting(_number(least=0.1, most=86_400)),

@@ -55,6 +55,8 @@ class LoadPoint(Struct, frozen=True):
     """The value at the end of a level during which it rises; None if it stays the same."""
     trace: str | None = None
     """Name of the recorded traffic whose mean rate this is; None for arrivals that are drawn."""
+    text: str | None = None
+    """The kind of text that all prompts are, such as "code"; None for made prompts and the user's own."""
 
     @property
     def concurrency(self) -> int:
@@ -69,10 +71,10 @@ class LoadPoint(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The point with its unit: "c = 8", "1.5 /s", "1.5 /s of day.csv", "8 agents"."""
+        """The point with its unit: "c = 8", "c = 8 code", "1.5 /s", "1.5 /s of day.csv", "8 agents"."""
         match self.kind:
             case LoadKind.CONCURRENCY:
-                return f"c = {self.words}"
+                return f"c = {self.words}" + ("" if self.text is None else f" {self.text}")
             case LoadKind.RATE:
                 return f"{self.words} /s" + ("" if self.trace is None else f" of {self.trace}")
             case kind:
@@ -83,25 +85,31 @@ class LoadPoint(Struct, frozen=True):
         """The point for narrow columns: "c8", "1.5/s", "8 agents"."""
         match self.kind:
             case LoadKind.CONCURRENCY:
-                return f"c{self.words}"
+                return f"c{self.words}" + ("" if self.text is None else f" {self.text}")
             case LoadKind.RATE:
                 return f"{self.words}/s"
             case _:
                 return self.label
 
     @property
-    def order(self) -> tuple[int, float, float, str]:
+    def order(self) -> tuple[int, float, float, str, str]:
         """The sort key: by kind, then ascending by value."""
-        return list(LoadKind).index(self.kind), self.value, self.rises_to or 0.0, self.trace or ""
+        return (
+            list(LoadKind).index(self.kind),
+            self.value,
+            self.rises_to or 0.0,
+            self.trace or "",
+            self.text or "",
+        )
 
     def __lt__(self, other: LoadPoint) -> bool:
         """Return whether this point comes before `other` in tables and curves."""
         return self.order < other.order
 
 
-def concurrency_point(concurrency: int) -> LoadPoint:
-    """Return the point of a level of `concurrency` requests at the same time."""
-    return LoadPoint(LoadKind.CONCURRENCY, concurrency)
+def concurrency_point(concurrency: int, text: str | None = None) -> LoadPoint:
+    """Return the point of a level of `concurrency` requests at the same time, of a kind of text if given."""
+    return LoadPoint(LoadKind.CONCURRENCY, concurrency, text=text)
 
 
 class OnAxis:
@@ -117,7 +125,7 @@ class OnAxis:
 
         @property
         def position(self) -> LoadPoint | None:
-            """The point on an axis other than concurrency; None on the latter."""
+            """The point, unless it is a concurrency of made prompts or the user's own."""
 
     @property
     def point(self) -> LoadPoint:

@@ -288,6 +288,8 @@ class SweepSpec(Struct, frozen=True):
     """How the gaps between requests at a rate vary, such as "poisson"."""
     prompts: str | None = None
     """Path of a file with the user's own prompts, which replace made ones and their lengths."""
+    texts: tuple[str, ...] = ()
+    """Kinds of built-in text, such as "code": each concurrency is measured with prompts of every kind."""
     extra_body: Mapping[str, Any] = field(default_factory=lambda: _NO_NAMES)
     """Further fields of each request's body."""
     headers: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)

@@ -59,6 +59,8 @@ _SIGNALS = {
 
 def _levels_words(plan: Plan) -> str:
     """Return the levels of a plan: ", c1 to c4", or ", c1 to at most c64" if it may go on; "" for none."""
+    if plan.texts:
+        return f", {', '.join(plan.texts)}"
     ends = list(dict.fromkeys(point.short for point in (*plan.axis[:1], *plan.axis[-1:])))
     from sparktop.model.load import concurrency_point
 

@@ -6,6 +6,7 @@ Speculative acceptance stands beside the rates of a level.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,14 @@ from typing import Any
 import pytest
 
 from sparktop.cli import main
+from sparktop.errors import UsageError
+from sparktop.model.targets import SweepSpec
+from sparktop.sweep.formats.written import repeat_command
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.plan.texts import TEXTS, text_at
 from sparktop.sweep.result.store import load, stored
+from sparktop.sweep.view.words import headline
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.test_sweep_command import SMALL, Command
 
@@ -210,22 +218,34 @@ vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="tiny"}} {acce
 """
 
 
+ACCEPTED = {"a Python module": 27, "of a story": 12, "name,owner": 24, "calls of an agent": 18}
+"""Accepted tokens of an answer to a built-in text, by words of its prompt."""
+
+
 class Vllm:
-    """A server whose counters grow with each answer: 10 drafts of 3 tokens, of which 21 are accepted."""
+    """A server whose counters grow with each answer: 10 drafts of 3 tokens, of which 21 are accepted.
+
+    Of answers to built-in texts as many are accepted as `ACCEPTED` says.
+    """
 
     idle_s = None
 
     def __init__(self, *, speculates: bool) -> None:
         self._text = _PAGE + (_SPECULATION if speculates else "")
         self._done = 5
+        self._accepted = 105
+        self.asked: list[Asked] = []
         self._running = 0
 
     async def answer(self, asked: Asked) -> None:
         """Stream what is asked for."""
         self._running += 1
+        self.asked.append(asked)
         await asked.stream()
         self._running -= 1
         self._done += 1
+        kinds = (share for opening, share in ACCEPTED.items() if opening in asked.prompt)
+        self._accepted += next(kinds, 21)
 
     @property
     def small(self) -> Callable[[str, dict[str, str], dict[str, Any]], bytes | None]:
@@ -235,7 +255,7 @@ class Vllm:
     def _page(self) -> bytes:
         done = self._done
         counts = {"prompt": 45 * done, "generated": 9 * done, "drafts": 10 * done}
-        text = self._text.format(running=self._running, drafted=30 * done, accepted=21 * done, **counts)
+        text = self._text.format(running=self._running, drafted=30 * done, accepted=self._accepted, **counts)
         head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n\r\n"
         return f"{head}{text}".encode()
 
@@ -264,3 +284,73 @@ async def test_acceptance_is_that_of_the_measured_runs(tmp_path: Path, *, specul
     assert ("Accepted" in texts["md"]) is speculates
     assert ("70 %" in texts["md"]) is speculates
     assert "spec_accept_percent" in texts["csv"]
+
+
+@pytest.mark.process
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("speculates", [True, False])
+async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path, *, speculates: bool) -> None:
+    """The headline is of the lowest concurrency and has the most and the least accepted kind.
+
+    No two measured prompts are equal. The result's command sends the same load again.
+    """
+    behaviour = Vllm(speculates=speculates)
+    server = StreamServer(behaviours={"vllm": behaviour})
+    await server.start()
+    command = Command(tmp_path)
+    words = ("--target", f"a={server.url}/vllm", "--preset", "kinds", "-c", "1,2", "--runs", "1", "--tg", "9")
+    code, _, err = await command.run(*words, "--no-warm-up")
+    await server.stop()
+    assert code == 0, err
+    measured = [one for one in behaviour.asked if any(opening in one.prompt for opening in ACCEPTED)]
+    assert len(measured) == len({one.prompt for one in measured}) == 12
+    assert all(one.body["temperature"] == 0 for one in measured)
+    (kept,) = stored(command.folder)
+    assert kept.result is not None
+    levels = kept.result.targets[0].in_order()
+    names = [f"c = {at} {one}" for at in (1, 2) for one in sorted(TEXTS)]
+    assert [one.point.label for one in levels] == names
+    shares = [one.server.spec_accept_percent if one.server else None for one in levels]
+    assert shares == ([60.0, 90.0, 40.0, 80.0] * 2 if speculates else [None] * 8)
+    found = headline(kept.result, None) or ""
+    if speculates:
+        assert re.match(r"code 90 % of drafts accepted, [\d.,]+ tok/s.*; prose 40 %, [\d.,]+ tok/s", found)
+    else:
+        assert re.match(r"agent [\d.,]+ tok/s.*; code [\d.,]+ tok/s.*; prose .*; table", found)
+    repeated = repeat_command(kept.result)
+    assert "--preset kinds -c 1,2 --pp 512 --tg 9" in repeated
+    assert "--prompts" not in repeated
+    for form in ("md", "csv", "html"):
+        assert main(["report", str(kept.path), "--format", form, "-o", str(tmp_path / f"r.{form}")]) == 0
+    text = (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "built-in texts: code, prose, table, agent" in text
+    assert "own prompts" not in text
+    assert "c2 code" in text
+    assert "Long contexts" not in text  # its rows would be kinds
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (SweepSpec(rate="1"), "--rate"),
+        (SweepSpec(agents=(1,)), "--agents"),
+        (SweepSpec(depths=(0, 100)), "--depth"),
+        (SweepSpec(slo="ttft_p90_ms=9"), "--slo"),
+        (SweepSpec(prompt_lengths=(100, 200)), "--pp"),
+        (SweepSpec(texts=("poem",)), "there is no text 'poem'"),
+    ],
+)
+def test_kinds_of_text_are_measured_alone(other: SweepSpec, words: str) -> None:
+    """Options that make prompts or levels of their own are refused by name."""
+    target = SweepTarget("solo", "http://127.0.0.1:8000")
+    with pytest.raises(UsageError, match=words):
+        make_plan(find_preset("kinds") | other, [target])
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_built_in_texts_differ_in_their_first_words(kind: str) -> None:
+    """Each has about the length asked for, four letters a token; the same number and salt give the same."""
+    made = [text_at(kind, 512, number, salt)[0] for number in range(50) for salt in ("a", "b")]
+    assert len({one[:12] for one in made}) == len(made)
+    assert all(500 <= len(one) / 4 <= 640 for one in made)
+    assert text_at(kind, 512, 49, "b")[0] == made[-1]

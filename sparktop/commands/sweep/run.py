@@ -246,7 +246,7 @@ def _axis_words(plan: Plan, more: int | None) -> str:
     """Return the levels of a plan: "c = 1, 4", "0.5, 1 requests/s (poisson)"."""
     if plan.find_knee:
         return f"rates from one request at a time until the server does not keep up ({plan.arrivals})"
-    levels = ", ".join(point.words for point in plan.axis)
+    levels = ", ".join(dict.fromkeys(point.words for point in plan.axis))  # once for all kinds of text
     match plan.kind:
         case LoadKind.RATE:
             return f"{levels} requests/s ({plan.arrivals})"

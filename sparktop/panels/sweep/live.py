@@ -15,7 +15,7 @@ from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling, time_axis, 
 from sparktop.graphics.braille import DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.load import LoadKind
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import (
     LETTERS,
     Activities,
@@ -249,7 +249,8 @@ def _words(
     each = [f"{names[key.target]} " if len(names) > 1 and key.target in names else "" for key in keys]
     once = [word if not at or word != each[at - 1] else "" for at, word in enumerate(each)]
     spellings = [list(zip(each, full, strict=True)), list(zip(once, full, strict=True))]
-    if all(key.point.kind is LoadKind.CONCURRENCY and not key.depth for key in keys) and not lengths:
+    plain = all(key.point == concurrency_point(key.point.concurrency) and not key.depth for key in keys)
+    if plain and not lengths:
         spellings.append([(word, key.point.words) for word, key in zip(once, keys, strict=True)])
 
     def fitting(words: list[tuple[str, str]]) -> int:

@@ -37,7 +37,7 @@ from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import Split, level_split
 from sparktop.sweep.result.results import SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, Metric
-from sparktop.sweep.view.curves import by_depth, curve_plots
+from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
 
 CONCURRENCY, LENGTH = "requests at once", "tokens of the prompt"
 AXES = {
@@ -69,7 +69,7 @@ def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
     lengths = {level.load.pp for level in levels if level.load.pp is not None}
     if len(lengths) > 1 and len({level.load.point for level in levels}) == 1:
         return [_over_lengths(one) for one in series], LENGTH
-    return [part for one in series for part in _parts(one)], axis_title(
+    return [part for one in series for text in by_text(one) for part in _parts(text)], axis_title(
         level.load.point.kind for level in levels
     )
 

@@ -159,6 +159,7 @@ def _of_axis(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
     for name in _AGENTS:
         yield f"agents_{name}", getattr(level.agents, name) if level.agents else None
     yield "trace", spreadsheet_text(level.trace or "")
+    yield "text", spreadsheet_text(level.text or "")
     for name in _REPLAY:
         yield name, getattr(level.replay, name) if level.replay else None
 

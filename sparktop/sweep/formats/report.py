@@ -556,7 +556,7 @@ def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
         if result.plan.preset == "batch-scaling":
             yield batch_scaling(one)
         alone = [level for level in one.levels if level.load.point.concurrency == 1]
-        if any(level.load.depth for level in one.levels):
+        if any(level.load.depth or level.load.point.text for level in one.levels):
             continue
         if len(alone) > 1:
             yield contexts(one)

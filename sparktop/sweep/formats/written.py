@@ -27,6 +27,7 @@ from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
 from sparktop.sweep.plan.capacity import NAME, default_seconds
 from sparktop.sweep.plan.conversations import BUILT_IN
 from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.plan.presets import TEXTS_PRESET
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,
@@ -61,10 +62,14 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     opens, agents = plan.mode is LoadMode.OPEN, plan.load is LoadKind.AGENTS
     rates = "auto" if plan.find_knee else ",".join(plan.points)
     rates += f",arrivals={plan.arrivals}" if plan.arrivals else ""
+    texts = plan.prompts if plan.prompts is not None and plan.prompts.texts else None
     options = {
+        "--preset": None if texts is None else TEXTS_PRESET,
         "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
         "--rate": rates if opens else None,
-        "--pp": ",".join(map(str, plan.bases or result.prompt_lengths())),
+        "--pp": ",".join(map(str, plan.bases or result.prompt_lengths()))
+        if texts is None
+        else texts.about_tokens,
         "--tg": plan.tg,
         "--depth": ",".join((*map(str, plan.depths), *(["whole"] if plan.bases else []))),
         "--mode": None if opens or agents else plan.mode.value,
@@ -121,7 +126,7 @@ def _request_options(result: SweepResult) -> dict[str, str | None]:
     models = {target.asked_model for target in result.targets}
     return {
         "--model": models.pop() if len(models) == 1 else None,
-        "--prompts": None if prompts is None else prompts.path or prompts.name,
+        "--prompts": None if prompts is None or prompts.texts else prompts.path or prompts.name,
         "--extra-body": json.dumps(plan.extra_body) if plan.extra_body else None,
         "--timeout": None if plan.timeout_s is None else f"{plan.timeout_s:g}",
     }

@@ -181,6 +181,8 @@ class RunLoad(_Line, frozen=True):
     """Open mode: the recorded traffic to replay. It replaces the pattern and the times of `open_loop`."""
     conversations: ConversationLoad | None = None
     """Agents mode: what the `concurrency` agents do."""
+    text: str | None = None
+    """The kind of built-in text that the prompts are, of about `prompt_tokens` tokens; None for others."""
     warm_up: bool = False
     """True for a run that is not measured; it is executed like any other."""
 

@@ -13,6 +13,7 @@ import gc
 import os
 import signal
 import sys
+from functools import partial
 from time import perf_counter
 
 from msgspec.structs import replace
@@ -53,11 +54,14 @@ from sparktop.sweep.generator.wire import (
     decode_command,
     encode_line,
 )
+from sparktop.sweep.plan.texts import text_at
 from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestFailure, request_failure
 
 
 def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> LoadClient:
     """Return the client that executes `load` over `pool`, with requests made as in `recipe`."""
+    if load.text is not None:
+        recipe = replace(recipe, prompt=partial(text_at, load.text, load.prompt_tokens))
     if load.conversations is not None:
         return ConversationClient(load, load.conversations, pool, recipe, log)
     if load.context is not None:

@@ -280,6 +280,7 @@ _NAMES = _BOUNDS | {"trace-format": "format", "trace-range": "part"}
 _NUMBERS = "write one number or several, as in 1,4,16"
 _WITHOUT_FIELDS = (
     "prompts",
+    "texts",
     "extra_body",
     "headers",
     "timeout_s",

@@ -179,6 +179,9 @@ class Plan(Struct, frozen=True):
     prompts: PromptFile | None = None
     """The user's own prompts, sent in place of made ones; `pp` is then a guess of their mean length, for
     forecasts."""
+    texts: tuple[str, ...] = ()
+    """Kinds of built-in text, with prompts of which each concurrency is measured; `pp` is then their length
+    as a guess. Empty for made prompts and the user's own."""
     extra_body: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     """Further fields of each request's body, whose texts may be secrets."""
     headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
@@ -221,7 +224,14 @@ class Plan(Struct, frozen=True):
         """The points of all levels, in the order in which they are measured."""
         if self.points or self.find_knee or self.capacity is not None:
             return self.points
-        return tuple(concurrency_point(one) for one in self.concurrency)
+        return tuple(
+            concurrency_point(one, text) for one in self.concurrency for text in self.texts or (None,)
+        )
+
+    @property
+    def guesses_length(self) -> bool:
+        """True if prompts are the user's own or built-in texts: `pp` is a guess of their lengths."""
+        return self.prompts is not None or bool(self.texts)
 
     @property
     def kind(self) -> LoadKind:
@@ -274,7 +284,7 @@ class Plan(Struct, frozen=True):
             target=target.name,
             concurrency=concurrency,
             prompt_tokens=prompt_tokens or self.pp,
-            own_prompts=self.prompts is not None,
+            own_prompts=self.guesses_length,
             output_tokens=self.tg,
             mode=self.mode,
             runs=self.runs_of(concurrency) or self.runs,
@@ -296,12 +306,12 @@ class Load(OnAxis, Struct, frozen=True):
     depth: int = 0
     """Tokens of context before the prompt."""
     own_prompts: bool = False
-    """True if the prompts are the user's own, of which `prompt_tokens` is a guess."""
+    """True if the prompts are the user's own or built-in texts, of which `prompt_tokens` is a guess."""
 
     @property
     def word(self) -> str:
         """The load as part of an id, unique within a sweep: "128x4", "128x0.5rate"."""
-        kind = "" if self.position is None else self.position.kind.value
+        kind = "" if self.position is None else self.position.text or self.position.kind.value
         return f"{self.prompt_tokens}x{self.point.words}{kind}" + (f"d{self.depth}" if self.depth else "")
 
     @property
@@ -339,10 +349,8 @@ def loads(plan: Plan) -> list[Load]:
 
 def load_at(plan: Plan, point: LoadPoint, prompt_tokens: int, depth: int = 0) -> Load:
     """Return the load of the plan's level at `point` with this prompt length after `depth` tokens."""
-    position = None if point.kind is LoadKind.CONCURRENCY else point
-    return Load(
-        prompt_tokens, plan.concurrency_at(point), position, depth, own_prompts=plan.prompts is not None
-    )
+    position = None if point == concurrency_point(point.concurrency) else point
+    return Load(prompt_tokens, plan.concurrency_at(point), position, depth, own_prompts=plan.guesses_length)
 
 
 def level_of(plan: Plan, target: SweepTarget, load: Load) -> Level:

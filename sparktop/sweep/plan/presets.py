@@ -21,11 +21,14 @@ from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
 from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SweepTarget, Timeouts, patience
+from sparktop.sweep.plan.texts import TEXTS
 from sparktop.sweep.plan.traces import Replay, find_replay, parse_range
 
 DEFAULT = "quick"
 CLIMB_TO = 256
 """Highest concurrency to which the default preset goes on while the token rate rises."""
+TEXTS_PRESET = "kinds"
+"""Name of the preset that measures one concurrency with prompts of each kind of text."""
 STEADY_S = 30.0
 """Default duration in seconds of a run in steady mode, if neither duration nor requests are given."""
 OPEN_S = 60.0
@@ -53,6 +56,15 @@ _LEVELS = (
     SweepSpec("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
     SweepSpec(
         "high-concurrency", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1
+    ),
+    SweepSpec(
+        TEXTS_PRESET,
+        concurrency=(1,),
+        texts=TEXTS,
+        prompt_lengths=(512,),
+        tg=256,
+        runs=3,
+        extra_body={"temperature": 0},
     ),
 )
 _INTERFERENCE = SweepSpec(
@@ -101,7 +113,18 @@ def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
 
 
 _SAME = (
-    *("concurrency", "climb_to", "prompt_lengths", "tg", "depths", "whole", "runs", "more_runs", "arrivals"),
+    *(
+        "concurrency",
+        "climb_to",
+        "prompt_lengths",
+        "tg",
+        "depths",
+        "whole",
+        "runs",
+        "more_runs",
+        "arrivals",
+        "texts",
+    ),
     *(
         "duration_s",
         "requests",
@@ -242,7 +265,7 @@ def _fitted(plan: Plan) -> Plan:
     lengths = tuple(depth + length for depth in plan.depths for length in plan.lengths)
     return replace(
         plan,
-        climb_to=plan.climb_to if chosen and not plan.depths else None,
+        climb_to=plan.climb_to if chosen and not plan.depths and not plan.texts else None,
         more_runs=plan.more_runs and chosen and bursts and plan.requests is None,
         prompt_lengths=tuple(dict.fromkeys(lengths)) if whole else plan.prompt_lengths,
     )
@@ -257,6 +280,7 @@ def _check(plan: Plan) -> None:
     if plan.order is Order.ABBA and plan.runs_of(1) is None:
         raise UsageError("--order abba interleaves runs: say how many with --runs instead of --duration")
     _check_prompts(plan)
+    _check_texts(plan)
     if plan.mode is LoadMode.OPEN:
         _check_open(plan)
     if plan.mode is LoadMode.AGENTS:
@@ -287,6 +311,26 @@ def _check_prompts(plan: Plan) -> None:
     for option, is_given in others.items():
         if is_given:
             raise UsageError(f"--prompts: {option} makes prompts of its own: leave out one of them")
+
+
+def _check_texts(plan: Plan) -> None:
+    if not plan.texts:
+        return
+    unknown = next((one for one in plan.texts if one not in TEXTS), None)
+    if unknown is not None:
+        raise UsageError(f"there is no text '{clean(unknown, 40)}' (known: {', '.join(TEXTS)})")
+    others = {
+        "--prompts": plan.prompts is not None,
+        "--rate, --agents, --trace": plan.mode not in {LoadMode.BURST, LoadMode.STEADY},
+        "--depth": bool(plan.depths),
+        "--longest": plan.longest,
+        "--slo": bool(plan.slo),
+        "long prompts beside them": plan.beside is not None,
+        "all lengths of --pp but one": len(plan.lengths) > 1,
+    }
+    for option, is_given in others.items():
+        if is_given:
+            raise UsageError(f"texts of several kinds (preset kinds) are measured alone: leave out {option}")
 
 
 def _check_context(plan: Plan) -> None:
@@ -404,6 +448,8 @@ def _parts(preset: SweepSpec) -> Iterator[str]:
         yield f"prompts of {Path(preset.prompts).name}"
     if preset.beside is not None:
         yield f"alone and while prompts of {preset.beside:,} tokens arrive"
+    if preset.texts:
+        yield f"prompts of {', '.join(preset.texts)}"
     if preset.depths:
         yield f"after {_listed(preset.depths)} tokens of context"
     if preset.runs is not None:

@@ -179,19 +179,21 @@ class AxisPart(Part):
     """The value at the end of a level during which it rises; None if it stays the same."""
     trace: Text | None = None
     """Name of the recorded traffic of a level, whose mean rate is `value`; None for other levels."""
+    text: Text | None = None
+    """The kind of built-in text that the prompts of a level are; None for other prompts."""
 
     @property
     def point(self) -> LoadPoint:
         """The position on the axis of the sweep."""
         if self.load is LoadKind.CONCURRENCY or self.value is None:
-            return concurrency_point(self.concurrency)
+            return concurrency_point(self.concurrency, self.text)
         return LoadPoint(self.load, self.value, self.rises_to, self.trace)
 
 
 def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
     """Return the fields of an `AxisPart` at `point`, with at most `concurrency` requests in flight."""
     if point.kind is LoadKind.CONCURRENCY:
-        return {"concurrency": concurrency}
+        return {"concurrency": concurrency, "text": point.text}
     named = {"load": point.kind, "value": point.value, "rises_to": point.rises_to, "trace": point.trace}
     return {"concurrency": concurrency, **named}
 
@@ -202,7 +204,7 @@ LevelLoad = tuple[LoadPoint, int | None, int | None, int]
 
 
 class PromptPlan(Part):
-    """The file of a user's own prompts."""
+    """The file of a user's own prompts, or the kinds of built-in text."""
 
     name: Text
     """Name of the file, without its folder."""
@@ -212,10 +214,16 @@ class PromptPlan(Part):
     """SHA-256 of the file: equal digests are equal prompts."""
     count: Count | None = None
     """Number of prompts in the file."""
+    texts: tuple[Text, ...] = ()
+    """Kinds of built-in text, with prompts of which each concurrency was measured; empty for a file."""
+    about_tokens: Count | None = None
+    """Length of a prompt in tokens as a guess; the servers count the true one."""
 
     @property
     def words(self) -> str:
-        """The file as text: "day.jsonl (1,234 prompts)"."""
+        """The file as text: "day.jsonl (1,234 prompts)"; or "built-in texts: code, prose"."""
+        if self.texts:
+            return f"{self.name}: {', '.join(self.texts)}"
         return self.name if self.count is None else f"{self.name} ({self.count:,} prompts)"
 
 
@@ -278,10 +286,10 @@ class PlanResult(Part):
     @property
     def request_words(self) -> tuple[str, ...]:
         """What a user gave for each request, in words: prompts, further fields and headers, a time limit."""
-        body = json.dumps(self.extra_body, ensure_ascii=False)
+        body, own = json.dumps(self.extra_body, ensure_ascii=False), self.prompts
         noun = "header" if len(self.headers) == 1 else "headers"
         return (
-            *([] if self.prompts is None else [f"own prompts of {self.prompts.words}"]),
+            *([] if own is None else [own.words if own.texts else f"own prompts of {own.words}"]),
             *([f"each request with {clean(body, _LONGEST_BODY)}"] if self.extra_body else []),
             *([f"with the {noun} {', '.join(self.headers)}"] if self.headers else []),
             *([] if self.timeout_s is None else [f"failed after {self.timeout_s:g} s without a token"]),
@@ -295,7 +303,10 @@ class PlanResult(Part):
     def axis(self) -> tuple[LoadPoint, ...]:
         """The planned levels on the axis of the sweep."""
         if self.load is LoadKind.CONCURRENCY:
-            return tuple(concurrency_point(one) for one in self.concurrency)
+            texts = () if self.prompts is None else self.prompts.texts
+            return tuple(
+                concurrency_point(one, text) for one in self.concurrency for text in texts or (None,)
+            )
         found = (_point_of(self.load, one) for one in self.points)
         name = None if self.trace is None else self.trace.name
         return tuple(replace(point, trace=name) for point in found if point is not None)

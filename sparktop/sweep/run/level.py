@@ -586,6 +586,7 @@ def run_command(
         trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
         conversations=conversations_of(plan, load, record.prepared.max_model_len, run),
         context=None if warm_up or not load.depth else context_of(run_id, load.depth),
+        text=load.point.text,
         warm_up=warm_up,
     )
 

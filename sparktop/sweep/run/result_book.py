@@ -16,6 +16,7 @@ from sparktop.sweep.generator.wire import ClientHealth
 from sparktop.sweep.plan.own_requests import request_digest, without_texts
 from sparktop.sweep.plan.plan import Load, Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
+from sparktop.sweep.plan.texts import texts_digest
 from sparktop.sweep.result.level import with_common_causes
 from sparktop.sweep.result.results import (
     CapacityResult,
@@ -230,7 +231,16 @@ def _fresh_by(prepared: PreparedTarget, result: SweepResult) -> str | None:
     """Return what keeps prompts out of the prefix cache; None for own ones that nothing keeps out."""
     if prepared.takes_salt:
         return "cache_salt"
-    return "nonce" if prepared.lengths and result.plan.prompts is None else None
+    own = result.plan.prompts
+    return "nonce" if prepared.lengths and (own is None or own.texts) else None
+
+
+def _prompts(plan: Plan) -> PromptPlan | None:
+    if plan.texts:
+        return PromptPlan(
+            name="built-in texts", digest=texts_digest(), texts=plan.texts, about_tokens=plan.pp
+        )
+    return None if plan.prompts is None else PromptPlan.model_validate(plan.prompts)
 
 
 def plan_result(plan: Plan) -> PlanResult:
@@ -241,7 +251,7 @@ def plan_result(plan: Plan) -> PlanResult:
         concurrency=() if plan.points else plan.concurrency,
         load=plan.kind,
         points=tuple(one.words for one in plan.points),
-        pp=lengths[0] if len(lengths) == 1 and plan.prompts is None else None,
+        pp=lengths[0] if len(lengths) == 1 and not plan.guesses_length else None,
         tg=plan.tg,
         depths=plan.depths,
         bases=plan.bases,
@@ -252,7 +262,7 @@ def plan_result(plan: Plan) -> PlanResult:
         leave=plan.leave,
         beside=plan.beside,
         mode=plan.mode,
-        prompts=None if plan.prompts is None else PromptPlan.model_validate(plan.prompts),
+        prompts=_prompts(plan),
         extra_body=without_texts(plan.extra_body),
         headers=tuple(plan.headers),
         request_digest=request_digest(plan.extra_body, plan.headers),

@@ -93,14 +93,21 @@ def _of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
 
 
 def by_depth(series: Iterable[Series]) -> Iterator[Series]:
-    """Yield a series for each depth of each of `series`; those of different depths never share a curve."""
-    for one in series:
+    """Yield a series for each depth and kind of text of each of `series`, which never share a curve."""
+    for one in (part for whole in series for part in by_text(whole)):
         depths = sorted({level.load.depth for level in one.levels})
         for depth in depths:
             levels = tuple(level for level in one.levels if level.load.depth == depth)
             yield replace(
                 one, name=f"{one.name} @{short_tokens(depth)}" if len(depths) > 1 else one.name, levels=levels
             )
+
+
+def by_text(series: Series) -> Iterator[Series]:
+    """Yield a series for each kind of built-in text of `series`; the series itself if it has none."""
+    for text in dict.fromkeys(level.load.point.text for level in series.levels):
+        levels = tuple(level for level in series.levels if level.load.point.text == text)
+        yield series if text is None else replace(series, name=f"{series.name} {text}", levels=levels)
 
 
 def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:

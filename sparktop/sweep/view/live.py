@@ -584,7 +584,7 @@ class LiveView:
             return conditions_words(plan.capacity)
         if self._result is not None:
             return plan_words(self._result.plan, self._result.prompt_lengths())
-        return plan_words(plan_result(plan), plan.lengths if plan.prompts is None else ())
+        return plan_words(plan_result(plan), () if plan.guesses_length else plan.lengths)
 
     def _left(self, now: float) -> TimeRange | None:
         """Return the range of the seconds left at `now`, from the plan's forecast before the first run."""

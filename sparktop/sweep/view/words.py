@@ -604,6 +604,34 @@ def _ms(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - three digits
 
 
+def has_texts(target: TargetResult) -> bool:
+    """Return whether the levels of a target are kinds of built-in text."""
+    return any(level.text is not None for level in target.levels)
+
+
+def text_sentence(target: TargetResult) -> str | None:
+    """Return on which kind of text most and fewest drafts are accepted; None if nothing was measured.
+
+    For example "code 81 % of drafts accepted, 96 tok/s; prose 44 %, 61 tok/s", at the lowest concurrency.
+    Where no level has a share, the token rates are the answer.
+    """
+    levels = [one for one in target.in_order() if one.error is None and one.requests.ok]
+    metric = main_rate(levels)
+    levels = [one for one in levels if metric is not None and one.rate(metric) is not None]
+    if metric is None or not levels:
+        return None
+    levels = [one for one in levels if one.concurrency == levels[0].concurrency]
+    shares = [(one.server.spec_accept_percent if one.server else None, one) for one in levels]
+    known = sorted(((share, one) for share, one in shares if share is not None), key=lambda pair: -pair[0])
+    parts = [f"{one.text} {_rate(one, metric)}{_warning(one)}" for one in levels if not known]
+    for share, one in known[:1] + known[1:][-1:]:
+        of = " of drafts accepted" if not parts else ""
+        parts.append(f"{one.text} {share:.0f} %{of}, {_rate(one, metric)}{_warning(one)}")
+    if known and (unknown := [one.text or "" for share, one in shares if share is None]):
+        parts.append(f"unknown for {names_in_words(unknown)}")
+    return "; ".join(parts) + drift_words(target)
+
+
 def headline(
     result: SweepResult, compared: Topologies | None, name: Callable[[str], str] = str
 ) -> str | None:
@@ -626,7 +654,7 @@ def headline(
     if len(targets) == 1:
         return _headline_of_target(result, targets[0], "best: ")
     over_rates = any(map(is_over_rates, targets)) and not is_one_trace(targets)
-    if over_rates or any(map(has_conversations, targets)):
+    if over_rates or any(map(has_conversations, targets)) or all(map(has_texts, targets)):
         compared = None  # how much each one takes is the answer
     if compared is not None and (found := _of_comparison(result, compared, name)):
         return found
@@ -644,6 +672,8 @@ def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -
         return rate_sentence(target)
     if has_conversations(target):
         return conversation_sentence(target)
+    if has_texts(target):
+        return text_sentence(target)
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
     known = [level for level in levels if metric is not None and level.rate(metric) is not None]
