@@ -40,7 +40,8 @@ _WINDOW_S = 10.0
 _MEMORY_BYTES, _READ_BYTES, _CACHE_BYTES = 8 << 20, 4 << 20, 32 << 20
 """Changes in this time from which on memory of its processes, bytes read from disks, and the machine's cache
 of files have moved: 3 MB/s of a cache that others use too."""
-_NET_BYTES_PER_S, _SWAP_BYTES_PER_S, _LINK_MB_PER_S, _PRESSURE_PERCENT = 2e6, 1e6, 1.0, 5.0
+_NET_BYTES_PER_S, _SWAP_BYTES_PER_S, _LINK_MB_PER_S, _PRESSURE_PERCENT = 2e5, 1e6, 1.0, 5.0
+"""From these on a download over a slow line, swap, ranks or waiting for memory count as movement."""
 _CPU_PERCENT, _SPINNING_CPU_PERCENT = 20.0, 150.0
 """CPU use of one of its processes from which on it computes, while its GPUs rest; and while they spin, when
 one core waits for them."""
@@ -155,6 +156,9 @@ class StartStallRule:
         if seconds < BLIND_S[0] or (loading.phase_s or 0.0) < _LONGER * (past_s or 0.0):
             return None
         seen_ones = [start.seen[node] for node in view.nodes if node in start.seen]
+        if not all(one.sample.gpus for one in seen_ones):
+            why = "a machine whose GPU is not seen"
+            return _unknown(view.name, seconds, f"{loading.phase}: nothing moved", why)
         asks = None if view.start_memory is None else view.start_memory.asks
         if asks is not None and asks.ranks > sum(max(1, len(one.sample.gpus)) for one in seen_ones):
             why = f"a machine of its {asks.ranks} ranks is not watched"
@@ -177,7 +181,9 @@ def _seen(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSa
         )
     ]
     pids = {one.pid for one in own}
-    gpus = [gpu for gpu in sample.gpus if any(one.pid in pids for one in gpu.processes or ())]
+    gpus = [  # one whose processes are not listed may be its own
+        gpu for gpu in sample.gpus if gpu.processes is None or any(one.pid in pids for one in gpu.processes)
+    ]
     held = sum(one.memory_bytes or 0 for gpu in gpus for one in gpu.processes or () if one.pid in pids)
     known = [one.read_bytes for one in own if one.read_bytes is not None]
     marks = _Marks(
