@@ -732,6 +732,7 @@ class LevelMaker(Struct, eq=False):
             self.present = None
             if run.finished is None or self.brake.pulled:
                 break
+            record.health.append(run.finished.health)
             traces += collect(run.events())
         if not self.brake.pulled:
             await self.settle(record.prepared.backends)
