@@ -15,7 +15,8 @@ _NOT_SEEN = SpeedState()
 _LEAST_PREFILL_S = 3.0
 """Shorter times without a token are those of a usual prompt."""
 _GREW_S = 15.0
-"""The KV cache has grown within these last seconds while a prompt is computed: a chunk may take as long."""
+"""Longest time that one chunk of a prompt may take: without growth of the KV cache for longer, no prompt is
+computed."""
 
 
 class Look(NamedTuple):
@@ -128,12 +129,14 @@ def prefill_s(looks: Sequence[Look]) -> float | None:
     """Return for how many seconds a server has computed prompts and generated nothing, up to the newest poll.
 
     Its KV cache grows with each chunk of a prompt, while tokens and prompt tokens are counted at its end.
-    None if it generates, holds no request, or its KV cache does not grow.
+    None if it generates, holds no request, has done so for less than `_LEAST_PREFILL_S`, or its KV cache has
+    not grown for `_GREW_S`.
     """
     last = looks[-1] if looks else None
     if last is None or not last.running or last.generated is None:
         return None
     begin, grew_at = last.at, None
+    # From the newest poll back, as long as nothing was generated and the cache did not shrink.
     for later, look in pairwise(reversed(looks)):
         if look.generated != last.generated or look.kv_percent is None or later.kv_percent is None:
             break

@@ -3,8 +3,8 @@
 A step generates 1 + Σ p(i) tokens for a request, where p(i) is the share of drafts whose token at position i
 was accepted; these are counted, so they hold for any shorter draft too. What a position costs is known
 only where this server was seen to make steps of the same batch with shorter drafts, or without. Between two
-lengths that were seen a step's time is interpolated: each position costs one pass of the draft model and one
-row of the model for each request.
+lengths that were seen a step's time is interpolated: each position costs one pass of the draft model, and
+makes the model check one more token for each request.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ ENOUGH, _KEPT = 20, 60
 """Samples of a batch with a length of drafts that a verdict needs; those that are kept."""
 _DRAFTS, _NONE = 0.9, 0.02
 """Drafts per step and request: at least this many count as steps with drafts, at most this few as without."""
+_ROUNDING = 0.02
+"""Share by which a mean length may differ from a whole number."""
 _MOST_PROMPT = 0.5
 """Prompt tokens per generated token up to which steps are compared: prefill would hide the difference."""
-_FEW_DRAFTS = 200.0
+_ENOUGH_DRAFTS = 200.0
+"""Drafts in the rate window from which on it is said that drafts give nothing."""
 _NOTHING = 0.02
 """Accepted tokens per draft up to which the drafts give nothing."""
 _UNJUDGED_S = 300.0
@@ -49,23 +52,23 @@ class Gain(Struct, frozen=True):
     length: int
     """Tokens in a draft, 0 for none."""
     share: float
-    """Tokens per second more, as a share."""
+    """Relative gain of tokens per second: 0.1 is 10 % more."""
     lost_tokens: float
     """Tokens that a step would generate less for a request."""
     saved_ms: float
     """Milliseconds that a step would be shorter."""
 
 
-def best_length(percents: Sequence[float], step_ms: float, shorter: int, shorter_ms: float) -> Gain | None:
+def best_length(percents: Sequence[float], step_ms: float, other_length: int, other_ms: float) -> Gain | None:
     """Return the length of drafts with the most tokens per second; None if that is the present one.
 
-    `percents` has the acceptance by position of today's drafts, whose steps take `step_ms`; steps with
-    `shorter` ones take `shorter_ms`. A step of length j takes T(j) = T(k) - (k - j) c, where c = (T(k) -
-    T(shorter)) / (k - shorter), and generates E(j) = 1 + Σ p(i), i < j. The gain is
-    E(j) T(k) / (E(k) T(j)) - 1.
+    `percents` has the acceptance by position of today's drafts, of length k, whose steps take `step_ms`.
+    Steps with drafts of the shorter `other_length` o take `other_ms`. A step of length j takes
+    T(j) = T(k) - (k - j) c, where c = (T(k) - T(o)) / (k - o), and generates E(j) = 1 + Σ p(i), i < j. The
+    gain is E(j) T(k) / (E(k) T(j)) - 1.
     """
     length = len(percents)
-    each_ms = (step_ms - shorter_ms) / (length - shorter)
+    each_ms = (step_ms - other_ms) / (length - other_length)
     tokens = [1 + sum(percents[:count]) / 100 for count in range(length + 1)]
     gains = [
         Gain(
@@ -74,7 +77,7 @@ def best_length(percents: Sequence[float], step_ms: float, shorter: int, shorter
             tokens[length] - tokens[count],
             (length - count) * each_ms,
         )
-        for count in range(shorter, length)
+        for count in range(other_length, length)
     ]
     best = max(gains, key=lambda one: one.share)
     return best if best.share > 0 else None
@@ -129,14 +132,19 @@ class _Server:
         if (view.model, view.version) != self._model:
             self._model = view.model, view.version
             self._steps.clear()
-        self._found = tuple(self._judged(at, view))
+        self._found = tuple(self._findings(at, view))
         return self._found
 
-    def _judged(self, at: float, view: BackendView) -> Iterator[Finding]:
+    def _findings(self, at: float, view: BackendView) -> Iterator[Finding]:
+        """Keep the sample, and yield what is known of drafts.
+
+        That is the comparison with another length, which stays for a while where it cannot be repeated; else
+        that drafts give nothing; else the question what shorter ones would give.
+        """
         length = draft_length(view)
-        batch = self._noted(view, length)
+        batch = self._keep_sample(view, length)
         before = next((one for one in self._found if one.sure is not Sure.UNKNOWN and one.values), None)
-        found = None if batch is None or length is None else _compared(view, length, batch, before)
+        found = None if batch is None or length is None else _better_length(view, length, batch, before)
         if found is None and before is not None and not _is_comparable(batch, length):
             known_at, known_length, restarts = self._compared
             same = length in {None, 0, known_length} and restarts == view.restarts
@@ -148,14 +156,18 @@ class _Server:
             return
         per_draft = view.spec_accepted_per_draft
         drafts = (view.spec_drafts_per_s or 0.0) * (view.rate_window_s or 0.0)
-        if per_draft is not None and per_draft <= _NOTHING and drafts >= _FEW_DRAFTS:
+        if per_draft is not None and per_draft <= _NOTHING and drafts >= _ENOUGH_DRAFTS:
             line = f"drafts give nothing: {1 + per_draft:.2f} tokens a step"
             yield Finding(KIND, view.name, line, fix="start it without drafts, or with another draft model")
-        elif length and (batch is None or not any(other < length for other in _known(batch))):
-            yield from _unanswered(view, length)
+        elif length and (batch is None or not any(other < length for other in _lengths_measured(batch))):
+            yield from _question(view, length)
 
-    def _noted(self, view: BackendView, length: int | None) -> dict[int, _Steps] | None:
-        """Keep a sample; return all of such a batch by length of drafts, None if it cannot be compared."""
+    def _keep_sample(self, view: BackendView, length: int | None) -> dict[int, _Steps] | None:
+        """Keep a sample; return the samples of similar batches by length of drafts, None if it is unusable.
+
+        Batches are similar if they have about as many requests (to a quarter of a doubling) and fill the KV
+        cache to the same whole doubling.
+        """
         rate, running = view.generation_tps, view.running
         if length is None or not rate or not running or view.step_ms is None:
             return None
@@ -177,25 +189,27 @@ def draft_length(view: BackendView) -> int | None:
     """Return the tokens in each draft, 0 where steps have none; None if only some steps have drafts."""
     if not view.running or not view.steps_per_s:
         return None
+    # Steps are summed over the lanes, of which each has its part of the requests.
     each = (view.spec_drafts_per_s or 0.0) / view.steps_per_s * max(1, len(view.lanes)) / view.running
     if each <= _NONE:
         return 0
     length = view.spec_draft_length
-    whole = length is not None and abs(length - round(length)) <= _NONE * length
+    whole = length is not None and abs(length - round(length)) <= _ROUNDING * length
     return round(length) if each >= _DRAFTS and whole and length is not None else None
 
 
-def _known(batch: dict[int, _Steps]) -> list[int]:
+def _lengths_measured(batch: dict[int, _Steps]) -> list[int]:
+    """Return the lengths of drafts of which there are enough samples."""
     return [length for length, steps in batch.items() if len(steps.ms) >= ENOUGH]
 
 
 def _is_comparable(batch: dict[int, _Steps] | None, length: int | None) -> bool:
     """Return whether steps of a batch with drafts of this length and with shorter ones are known."""
-    known = _known(batch) if batch is not None else []
+    known = _lengths_measured(batch) if batch is not None else []
     return length in known and (not length or min(known) < length)
 
 
-def _compared(
+def _better_length(
     view: BackendView, length: int, batch: dict[int, _Steps], before: Finding | None
 ) -> Finding | None:
     """Return the finding that shorter drafts, or none, give more; None if that is not shown.
@@ -204,7 +218,7 @@ def _compared(
     """
     margin = MARGIN if before is None else _STAYS * MARGIN
     alert_margin = ALERT_MARGIN if before is None or before.severity is None else _STAYS * ALERT_MARGIN
-    known = _known(batch)
+    known = _lengths_measured(batch)
     percents = [one for one in view.spec_accept_by_position[:length] if one is not None]
     if length:
         shorter = max((other for other in known if other < length), default=None)
@@ -212,21 +226,21 @@ def _compared(
         length, shorter = max(known, default=0), 0
     if length not in known or shorter not in known or shorter == length:
         return None
-    now, then = batch[length], batch[shorter]
-    now_ms, then_ms, running = median(now.ms), median(then.ms), view.running or 0.0
-    sure = Sure.KNOWN if then.restarts == view.restarts else Sure.LIKELY
+    long_steps, short_steps = batch[length], batch[shorter]
+    long_ms, short_ms, running = median(long_steps.ms), median(short_steps.ms), view.running or 0.0
+    sure = Sure.KNOWN if short_steps.restarts == view.restarts else Sure.LIKELY
     values = {
         "draft_length": float(length),
-        "step_ms": now_ms,
+        "step_ms": long_ms,
         "other_length": float(shorter),
-        "other_step_ms": then_ms,
+        "other_step_ms": short_ms,
         "limit_share": MARGIN,
     }
-    times = f"{now_ms:.1f} ms with {length} draft tokens, {then_ms:.1f} ms with {shorter}"
+    times = f"{long_ms:.1f} ms with {length} draft tokens, {short_ms:.1f} ms with {shorter}"
     seen = ("steps", f"{times}, {running:.0f} requests")
-    gain = best_length(percents, now_ms, shorter, then_ms) if len(percents) == length else None
+    gain = best_length(percents, long_ms, shorter, short_ms) if len(percents) == length else None
     if shorter == 0 and (gain is None or gain.length == 0):
-        rates = median(now.rates), median(then.rates)
+        rates = median(long_steps.rates), median(short_steps.rates)
         if rates[1] < (1 + margin) * rates[0]:
             return None
         share = rates[1] / rates[0] - 1
@@ -249,8 +263,8 @@ def _compared(
     )
 
 
-def _unanswered(view: BackendView, length: int) -> Iterator[Finding]:
-    """Yield that the last positions are seldom accepted, and below which cost they pay."""
+def _question(view: BackendView, length: int) -> Iterator[Finding]:
+    """Yield that the last positions are seldom accepted, and up to which time per step they still pay."""
     percents = [one for one in view.spec_accept_by_position[:length] if one is not None]
     often = sum(one >= _SELDOM_PERCENT for one in percents)
     if len(percents) != length or often == length or view.step_ms is None:

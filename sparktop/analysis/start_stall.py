@@ -1,10 +1,11 @@
 """Whether a start hangs before the server answers: nothing that a start moves has moved for minutes.
 
-A start moves something all the time: GPU memory or its own grows, files are read, something is downloaded,
-kernels are compiled on the CPU, steps are tried on the GPU. What hangs keeps its GPU at 90 % or more at low
-power, or leaves GPU and CPU at rest, with quiet disks and links (eugr/spark-vllm-docker #352: graph capture,
-96 %, the head waits for ever for a rank that had ended). As with a server that hangs (`analysis/stall.py`),
-what other causes could explain is not named, and nothing is called certain.
+A start moves something all the time: GPU memory or the memory of its processes grows, files are read,
+something is downloaded, kernels are compiled on the CPU, steps are tried on the GPU. What hangs keeps
+its GPU at 90 % or more at low power, or leaves GPU and CPU at rest, with quiet disks and links
+(eugr/spark-vllm-docker #352: graph capture, 96 %, the head waits for ever for a rank that had ended). As with
+a server that hangs (`analysis/stall.py`), what other causes could explain is not named, and nothing is called
+certain.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ _LONGER = 1.2
 _WINDOW_S = 10.0
 """Memory and files are compared over this many seconds."""
 _MEMORY_BYTES, _READ_BYTES, _CACHE_BYTES = 8 << 20, 4 << 20, 32 << 20
-"""Changes in this time from which on memory of its processes, bytes read from disks, and the machine's cache
-of files have moved: 3 MB/s of a cache that others use too."""
+"""Least changes within `_WINDOW_S` that count as movement: of its processes' memory, of what they read, and
+of the machine's cache of files, which others use too, so that its limit is higher."""
 _NET_BYTES_PER_S, _SWAP_BYTES_PER_S, _LINK_MB_PER_S, _PRESSURE_PERCENT = 2e5, 1e6, 1.0, 5.0
 """From these on a download over a slow line, swap, ranks or waiting for memory count as movement."""
 _CPU_PERCENT, _SPINNING_CPU_PERCENT = 20.0, 150.0
 """CPU use of one of its processes from which on it computes, while its GPUs rest; and while they spin, when
 one core waits for them."""
 _TABLE_AGE_S = 15.0
+"""Age of the table of processes up to which its CPU use is that of now."""
 _GRAPHS = PHASES[-1]
 
 
@@ -78,8 +80,8 @@ class _Machine(Struct, frozen=True):
     """Of the busiest of its processes; None if one is not known."""
 
     @property
-    def works(self) -> str | None:
-        """What the machine does that a start may do; None if it rests, or its GPUs wait."""
+    def activity(self) -> str | None:
+        """What the machine does that a start may do, in words; None if it rests, or its GPUs wait."""
         sample, memory = self.sample, self.sample.memory
         rates = [link.rx_bytes_per_s or 0.0 for link in sample.network if link.kind in {"ethernet", "wifi"}]
         rdma, cpu = rdma_mb_per_s((sample,)), self.cpu_percent
@@ -93,6 +95,7 @@ class _Machine(Struct, frozen=True):
             return "a compiler"
         if not all(gpu.spinning or gpu.at_rest for gpu in self.gpus):
             return "a GPU"
+        # Unknown CPU use may be work, except while a GPU spins: then a core is known to wait for it.
         if cpu is None or cpu >= (_SPINNING_CPU_PERCENT if spins else _CPU_PERCENT):
             return None if cpu is None and spins else "the CPU"
         return None
@@ -112,7 +115,7 @@ class StartStallRule:
     """Follows each start, and names those in which nothing moves."""
 
     def __init__(self) -> None:
-        """Start without a start."""
+        """Follow no start yet."""
         self._starts: dict[str, _Start] = {}
 
     def look(self, now: Situation) -> Iterator[Finding]:
@@ -127,11 +130,14 @@ class StartStallRule:
             view, start = now.backends[name], self._starts.get(name)
             if start is None or start.pid != loading.pid:
                 start = self._starts[name] = _Start(loading.pid, now.at)
-            found = self._judged(view, loading, start, now)
+            found = self._follow_and_judge(view, loading, start, now)
             if found is not None:
                 yield found
 
-    def _judged(self, view: BackendView, loading: Loading, start: _Start, now: Situation) -> Finding | None:
+    def _follow_and_judge(
+        self, view: BackendView, loading: Loading, start: _Start, now: Situation
+    ) -> Finding | None:
+        """Update what is known of a start; return the finding if nothing has moved for minutes."""
         if loading.phase is None or loading.pid is None:
             seconds = now.at - start.moved_at
             why = "neither its process nor its machine is seen"
@@ -143,10 +149,10 @@ class StartStallRule:
                 return None
             known = start.seen.get(machine.name)
             if known is None or known.sample.at != machine.sample.at:
-                seen = _seen(view, loading, machine, machine.sample)
+                seen = _machine_of(view, loading, machine, machine.sample)
                 start.seen[machine.name] = seen
                 before = start.marks.get(machine.name)
-                if seen.works is not None or before is None or before.moved(seen.marks) is not None:
+                if seen.activity is not None or before is None or before.moved(seen.marks) is not None:
                     start.moved_at = now.at
                 if before is None or seen.marks.at - before.at >= _WINDOW_S:
                     start.marks[machine.name] = seen.marks
@@ -166,11 +172,12 @@ class StartStallRule:
         return _finding(view, loading, seen_ones, seconds, past_s)
 
 
-def _seen(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
+def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
     """Return what a machine shows of a start."""
     loads = sample.workloads
     engine = None if view.start_memory is None else view.start_memory.engine
     listed = () if loads is None else loads.processes
+    # A process ID holds on the server's own machine only; elsewhere its ranks are known by their engine.
     own = [
         one
         for one in listed
@@ -193,7 +200,7 @@ def _seen(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSa
         sum(known) if len(known) == len(own) else None,
         sample.memory.page_cache_bytes or 0,
     )
-    works = tuple(
+    work = tuple(
         GpuWork(
             gpu.power_w,
             gpu.utilization_percent,
@@ -203,11 +210,14 @@ def _seen(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSa
         for gpu in gpus
     )
     fresh = loads is not None and (loads.age_s or 0.0) <= _TABLE_AGE_S
-    return _Machine(sample, marks, works, _busiest(own) if fresh else None)
+    return _Machine(sample, marks, work, _busiest(own) if fresh else None)
 
 
 def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
-    """Return the power below which a GPU only waits; of others than a GB10 None while they are used."""
+    """Return the power below which a GPU counts as waiting: for a GB10, its own limit.
+
+    Other GPUs wait at any power (infinity) at a use of 0 %, and are not known to wait otherwise (None).
+    """
     if is_gb10(gpu, unified=sample.memory.unified):
         return GB10_POWER_W[0]
     return math.inf if gpu.utilization_percent == 0 else None

@@ -20,10 +20,6 @@ import aiohttp
 from sparktop.demo.engine_requests import answer_words, tokenize_chat
 from sparktop.demo.scenario import QUIET_S, Rests, Scenario, lengths_of
 
-# For each request of another client, a server writes a byte into a pipe that the load's process reads: `+`
-# when the request arrives, `-` when it ends.
-
-
 MARK = "X-Sparktop-Demo-Load"
 """Name of the request header that marks requests of the demo's own load."""
 MARKED = {MARK: "1"}
@@ -137,14 +133,10 @@ class GivingWay:
         self._come_back()
 
 
-# The demo's own load: clients that keep a number of requests in flight at the proxy, over real HTTP.
-#
-# The load pauses while other clients send requests, which the servers report.
-
-
 _AGAIN_S = 0.1
 """Seconds that a client waits after a failure."""
 _READ_S = 120.0
+"""Seconds without any data after which a request has failed."""
 _OK = 200
 _END = b"data: [DONE]\n\n"
 """How a complete answer ends."""
@@ -169,9 +161,11 @@ class Driver:
         self.done = self.failed = 0
         """Numbers of requests that were completed, and that failed although the load did not abort them."""
         self._way = way
-        self._asking: set[asyncio.Timeout] = set()
-        self._present = asyncio.Event()
-        self._present.set()
+        self._in_flight: set[asyncio.Timeout] = set()
+        """The timeouts of the requests in flight, by which they are aborted."""
+        self._awake = asyncio.Event()
+        """Clear while the scenario rests."""
+        self._awake.set()
         if way is not None:
             way.on_impatience = self._hang_up
 
@@ -194,10 +188,10 @@ class Driver:
             await asyncio.sleep(rests.every_s - rests.for_s)
             self._rest_now()
             await asyncio.sleep(rests.for_s)
-            self._present.set()
+            self._awake.set()
 
     def _rest_now(self) -> None:
-        self._present.clear()
+        self._awake.clear()
         self._hang_up()
 
     async def _client(self, session: aiohttp.ClientSession, number: int) -> None:
@@ -207,7 +201,7 @@ class Driver:
         while True:
             if agent is not None:
                 await asyncio.sleep(agent.pause_s())
-            await self._present.wait()
+            await self._awake.wait()
             if self._way is not None:
                 await self._way.wait()
             if agent is not None:
@@ -216,15 +210,15 @@ class Driver:
                 complete = await self._answer(session, self._body()) is not None
             if complete:
                 self.done += 1
-            elif self._present.is_set() and (self._way is None or not self._way.paused):
+            elif self._awake.is_set() and (self._way is None or not self._way.paused):
                 self.failed += 1
                 await asyncio.sleep(_AGAIN_S)
 
     def _hang_up(self) -> None:
         """Abort the requests in flight."""
-        for limit in self._asking:
+        for limit in self._in_flight:
             limit.reschedule(asyncio.get_running_loop().time())
-        self._asking.clear()  # a timeout that expires cannot be set again
+        self._in_flight.clear()  # a timeout that expires cannot be set again
 
     async def _answer(self, session: aiohttp.ClientSession, body: dict[str, object]) -> str | None:
         """Send one request and read its streamed response; return its text, None if it is not complete.
@@ -235,7 +229,7 @@ class Driver:
         limit = asyncio.timeout(None)
         try:
             async with limit:
-                self._asking.add(limit)
+                self._in_flight.add(limit)
                 async with session.post(self._url, json=body, headers=MARKED) as response:
                     async for part in response.content.iter_any():
                         end = (end + part)[-len(_END) :]
@@ -245,7 +239,7 @@ class Driver:
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
         finally:
-            self._asking.discard(limit)
+            self._in_flight.discard(limit)
 
     def _body(self) -> dict[str, object]:
         prompt_tokens, output_tokens = self._lengths(self._random)
@@ -259,16 +253,16 @@ class Driver:
         }
 
 
-# An agent of the demo's own load: conversations with tools, whose prompts hold the server's answers.
-
-
 Send = Callable[[dict[str, object]], Awaitable[str | None]]
 """Sends the body of a request; returns the text of the answer, None where it failed or broke off."""
 _SHARED, _OWN = 6000, 2000
 """Tokens of the start that all conversations share, and of each one's own context."""
 _REQUESTS, _STEPS = 3, 7
 """A person's requests in a conversation, and calls for each of them, with its tools."""
+_PER_TURN = 600
+"""Tokens that each earlier call of a conversation that is under way would have left in its prompt."""
 _HUMAN_S = 5.0
+"""Seconds that a person thinks between two requests."""
 _DATA = "data: "
 
 
@@ -278,7 +272,8 @@ class DemoAgent:
     def __init__(self, model: str, *, seed: int, number: int, dated: bool = False) -> None:
         """Prepare agent `number`; the same seed gives the same conversations.
 
-        If it is `dated`, the first tokens of each call are its own.
+        If it is `dated`, each call begins with a line of its own, as prompts with the time of day do: then no
+        prefix is cached.
         """
         self._model, self._dated = model, dated
         # Load needs no cryptographic randomness.
@@ -297,7 +292,7 @@ class DemoAgent:
         if not self._messages:
             shared = "".join(answer_words("shared", _SHARED))
             self._messages = [{"role": "system", "content": shared}]
-            new += _OWN + self._turn * 600
+            new += _OWN + self._turn * _PER_TURN
         words = answer_words(self._random.getrandbits(62), max(1, new))
         self._messages.append({"role": "user", "content": "".join(words)})
         tokens = max(1, round(self._draw(120, 0.8, 512)))

@@ -1,4 +1,4 @@
-"""Compares the machines that were read: of one engine, and all of one product."""
+"""Compares machines that should be alike: those that run the same engine, and those of the same product."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from sparktop.sources.source import Reading
 
 _NAME = "machines compared"
 _LATER_S = 15.0
-"""Clocks must be apart for some seconds; the readings of one time are looked at twice."""
+"""The rule reports some differences, as of clocks, only if they last some seconds. The doctor reads once, so
+it shows the rule the same readings again as if this much later."""
 
 
 def check_compared(
@@ -33,12 +34,16 @@ def check_compared(
 
     `machines` are targets with what was read there; fewer than two that could be read are not compared.
     """
-    read = [one for one in machines if isinstance(one[1], NodeSample) and one[2].setup is not None]
+    read = [
+        (target, sample, identity)
+        for target, sample, identity in machines
+        if isinstance(sample, NodeSample) and identity.setup is not None
+    ]
     if len(read) < 2:  # noqa: PLR2004 - one has nothing to compare with
         return []
     now = _situation(read, backends)
     rule = MachinesCompared()
-    rule.look(now)
+    rule.look(now)  # it remembers since when there is a difference
     found = rule.look(Situation(_LATER_S, now.wall, now.backends, now.nodes))
     checks = [
         Check(
@@ -55,15 +60,18 @@ def check_compared(
 
 
 def _situation(
-    read: Sequence[tuple[NodeTarget, Reading, NodeIdentity]], backends: Sequence[BackendTarget]
+    read: Sequence[tuple[NodeTarget, NodeSample, NodeIdentity]], backends: Sequence[BackendTarget]
 ) -> Situation:
+    """Return what the rule judges: a view of each machine, and the servers placed on them.
+
+    A server of the engine "auto" is taken to be of the only engine that is seen, if there is only one.
+    """
     nodes: dict[str, NodeView] = {}
     for target, sample, identity in read:
-        if isinstance(sample, NodeSample):
-            processes = engine_processes(sample.gpus)
-            nodes[target.name] = NodeView(
-                target.name, target.via, sample, identity, age_s=0.0, engine_processes=processes
-            )
+        processes = engine_processes(sample.gpus)
+        nodes[target.name] = NodeView(
+            target.name, target.via, sample, identity, age_s=0.0, engine_processes=processes
+        )
     engines = {process.engine for view in nodes.values() for process in view.engine_processes}
     only = next(iter(engines)) if len(engines) == 1 else None
     known = [(one, only if one.engine == "auto" else one.engine) for one in backends]

@@ -48,18 +48,22 @@ _OWN: Mapping[str, Mapping[str, str]] = {
     "llamacpp": {one: one for one in llamacpp.NAMES},
     "trtllm": {one: one for one in trtllm.NAMES},
 }
-"""The name in the tables of each name on the page of an engine, under the prefix of that table."""
+"""By engine: its name in the tables by the name on a page. They differ for LMDeploy, which is read with the
+tables of vLLM."""
 
 
-def _own_prefix(engine: str) -> str:
-    """Return the prefix of an engine's names in the table that its pages are read with."""
+def _table_prefix(engine: str) -> str:
+    """Return the prefix of an engine's names in `_OWN`.
+
+    Ray and Aphrodite are read with vLLM's table, so theirs is vLLM's.
+    """
     return PREFIXES["vllm" if engine in {RAY, "aphrodite"} else engine][0]
 
 
 @cache
 def spelled(engine: str, prefix: str) -> Mapping[str, str]:
-    """Return the names that are read from a page with this prefix, each as the engine's tables have it."""
-    own = _own_prefix(engine)
+    """Return the name in the engine's tables by the name on a page with this prefix."""
+    own = _table_prefix(engine)
     return MappingProxyType(
         {
             f"{prefix}{theirs.removeprefix(own)}": name
@@ -76,8 +80,8 @@ def _dialects() -> Iterator[tuple[str, str, Mapping[str, str]]]:
             yield engine, prefix, spelled(engine, prefix)
 
 
-def _found(names: Callable[[str], tuple[str, ...]]) -> dict[str, str]:
-    """Return the engine by each spelling of the names that `names` returns for an engine."""
+def _engine_by_spelling(names: Callable[[str], tuple[str, ...]]) -> dict[str, str]:
+    """Return the engine by spelling, of all spellings of the names that `names` returns for an engine."""
     return {
         theirs: engine
         for engine, _, known in _dialects()
@@ -93,11 +97,14 @@ def _names_of(engine: str, field: str) -> tuple[str, ...]:
 
 def names_for(field: str) -> tuple[str, ...]:
     """Return the metric names, of all engines, from which this field of `LaneSample` is read."""
-    return tuple(_found(lambda engine: _names_of(engine, field)))
+    return tuple(_engine_by_spelling(lambda engine: _names_of(engine, field)))
 
 
 def twice_counted(field: str) -> tuple[str, ...]:
-    """Return those names of a counter under which Ray has the same samples again: without `_total`."""
+    """Return the names of a counter whose samples must not be added.
+
+    Ray exports a counter under two names, with and without `_total`: these are those without.
+    """
     known = (spelled(RAY, prefix) for prefix in PREFIXES[RAY])
     wanted = _names_of(RAY, field)
     names = {theirs for one in known for theirs, name in one.items() if name in wanted}
@@ -111,10 +118,12 @@ def buckets_for(field: str) -> tuple[str, ...]:
         histograms = _TABLES[engine][1]
         return tuple(f"{name}_bucket" for known, names in histograms if known == field for name in names)
 
-    return tuple(_found(buckets))
+    return tuple(_engine_by_spelling(buckets))
 
 
-RUNNING: Mapping[str, str] = MappingProxyType(_found(lambda engine: _names_of(engine, "running")))
+RUNNING: Mapping[str, str] = MappingProxyType(
+    _engine_by_spelling(lambda engine: _names_of(engine, "running"))
+)
 """The engine by the name of its gauge of running requests, which marks its servers."""
 
 
@@ -123,7 +132,8 @@ def names_beside(gauge: str) -> frozenset[str]:
     """Return every metric name that is read from the page that has this gauge of running requests."""
     engine = RUNNING[gauge]
     names = next(known for name, _, known in _dialects() if name == engine and gauge in known)
-    shared = {name for name in _OWN[engine] if not name.startswith(_own_prefix(engine))}
+    # Names without an engine's prefix, such as those of its Python process.
+    shared = {name for name in _OWN[engine] if not name.startswith(_table_prefix(engine))}
     return frozenset({*names, *shared})
 
 

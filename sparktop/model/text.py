@@ -9,7 +9,7 @@ from enum import Enum
 
 # Control (Cc), format (Cf: bidi marks, zero-width, soft hyphen), surrogates, private use, unassigned, line
 # and paragraph separators: terminals disagree on their width, and some move the cursor.
-_DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _ENOUGH = 4096
 """Most characters read: bounds the cost of a name that is a megabyte long."""
 _CLEAN = re.compile("(?:[!-~]+(?: [!-~]+)*)?")
@@ -60,7 +60,7 @@ def clean(text: object, limit: int = 200) -> str:
             kept.append(" ")
         elif unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f":
             continue
-        elif unicodedata.category(char) in _DROPPED_CATEGORIES:
+        elif unicodedata.category(char) in _UNSAFE_CATEGORIES:
             kept.append(" ")
         else:
             kept.append(char)

@@ -1,4 +1,8 @@
-"""The recorder: collects the calls that change a store; its thread writes them to a file once a second."""
+"""The recorder: collects the calls that change a store; its thread writes them to a file once a second.
+
+A recording has one file or more, its parts. A file consists of Zstandard frames; each begins with a head, the
+state of the store that is needed to play from there.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +43,8 @@ _log = logging.getLogger(__name__)
 FLUSH_S = 1.0
 """Seconds between two writes to the disk."""
 EARLY_BYTES = 4 << 20
-"""Bytes of metrics pages from which on those that wait are encoded before the second is over: pages of 500
-servers are 33 MB a second."""
+"""When this many bytes of pages wait, they are encoded at once, not only when the second is over: pages of
+500 servers are 33 MB a second."""
 _PIECE_BYTES = 1 << 20
 """Bytes of records that are compressed together."""
 FRAME_S = 60.0
@@ -67,7 +71,7 @@ class ShownSweep(Struct, frozen=True):
 
 
 Item = Call | Snapshot | ShownSweep | str
-"""A call of the store, a picture for the head of the next frame, or the word of a mark."""
+"""A call of the store, a picture for the head of the next frame, a sweep's view, or the word of a mark."""
 
 
 class Recorder:
@@ -92,8 +96,8 @@ class Recorder:
 
         `next_path` returns the path of the file that begins at an instant. A new file begins after `part_s`
         seconds (None: no limit) or `part_bytes` bytes. `on_part` receives the path of each file when it has
-        been opened, `on_written` the time of the newest record each time records have been written. All
-        three are called in the recorder's thread.
+        been opened, `on_written` the time of the newest record each time records have been written. They and
+        `on_problem` are called in the recorder's thread.
         """
         self._watch = watch
         self._next_path = next_path
@@ -140,6 +144,7 @@ class Recorder:
 
     def write(self, instant: Instant, call: Call) -> None:
         """Record a call; called by the store before the call takes effect."""
+        # A frame begins with a picture of the store: at most one in `FRAME_S`, taken with a judgement.
         due = self._pictured_at is None or instant.at - self._pictured_at >= FRAME_S
         if call.change is Change.JUDGE and due and self._picture is not None:
             self._pictured_at = instant.at
@@ -165,7 +170,7 @@ class Recorder:
                 oldest = self._items.popleft()[1]
                 self._waiting_bytes -= _page_bytes(oldest)
                 self._dropped += 1
-                if isinstance(oldest, tuple) and oldest.change not in _NO_CHANGE_OF_HEAD:
+                if isinstance(oldest, Call) and oldest.change not in _NO_CHANGE_OF_HEAD:
                     self._missed.append(oldest)
 
     def _take(self) -> tuple[list[tuple[Instant, Item]], int]:
@@ -183,7 +188,7 @@ class Recorder:
     def _update_head(self, items: Iterable[Item]) -> None:
         """Update the head by the calls in `items`, which are never written, for the next frame's head."""
         for item in items:
-            if isinstance(item, tuple) and self._head is not None:
+            if isinstance(item, Call) and self._head is not None:
                 self._head = self._head.after(item)
 
     def _run(self) -> None:
@@ -254,31 +259,31 @@ class Recorder:
         if self._file is not None and self._file.is_gone():
             self._file.close()
             self._file = self._frame = None
-        data, text = bytearray(), bytearray()
+        blocks, plain = bytearray(), bytearray()
         for instant, item in items:
             if isinstance(item, Snapshot) or self._frame is None or self._frame_bytes > MAX_FRAME_BYTES:
-                data += self._end_frame(text)
-                text.clear()
-                if self._is_part_due(instant) and data and self._file is not None:
-                    self._file.append(bytes(data), frame_open=False, sync=True)
-                    data.clear()
+                blocks += self._end_frame(plain)
+                plain.clear()
+                if self._is_part_due(instant) and blocks and self._file is not None:
+                    self._file.append(bytes(blocks), frame_open=False, sync=True)
+                    blocks.clear()
                 self._begin_frame(instant, item)
-                data += self._added(encode(self._head_record(instant)))
+                blocks += self._added(encode(self._head_record(instant)))
             if dropped:
-                text += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
+                plain += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
                 dropped = 0
-            text += self._encoded(instant, item)
-            if len(text) >= _PIECE_BYTES:
-                data += self._added(bytes(text))
-                text.clear()
+            plain += self._encoded(instant, item)
+            if len(plain) >= _PIECE_BYTES:
+                blocks += self._added(bytes(plain))
+                plain.clear()
         if self._file is None:  # deleted meanwhile, and nothing new to write
             return
         if stopping:
             if dropped:
-                text += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
-            text += encode(Record(Kind.END, self._last, fields={"reason": self._reason}))
-        data += self._end_frame(text) if stopping else self._added(bytes(text))
-        self._file.append(bytes(data), frame_open=self._frame is not None, sync=sync)
+                plain += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
+            plain += encode(Record(Kind.END, self._last, fields={"reason": self._reason}))
+        blocks += self._end_frame(plain) if stopping else self._added(bytes(plain))
+        self._file.append(bytes(blocks), frame_open=self._frame is not None, sync=sync)
 
     def _added(self, text: bytes) -> bytes:
         assert self._frame is not None  # noqa: S101 - only within a frame
@@ -354,13 +359,10 @@ class Recorder:
 
 def _page_bytes(item: Item) -> int:
     """Return the size in bytes of the metrics page that `item` carries; 0 if it carries none."""
-    if not isinstance(item, tuple) or item.change is not Change.ACCEPT:
+    if not isinstance(item, Call) or item.change is not Change.ACCEPT:
         return 0
     reading = item.arguments[1]
     return len(reading.page) if isinstance(reading, EngineSample) and reading.page is not None else 0
-
-
-# The file of a recording while it is written: locked, appended to, and kept readable whatever happens.
 
 
 MIN_FREE_BYTES = 1 << 30
@@ -373,7 +375,7 @@ _CLOSED = -1
 
 
 class RecordingFile:
-    """An open file to which one process appends blocks."""
+    """An open file to which one process appends blocks: locked, and kept readable whatever happens."""
 
     def __init__(self, path: Path) -> None:
         """Create the file (mode 0600), or open an existing recording and append to it.
@@ -429,7 +431,7 @@ class RecordingFile:
         """
         try:
             require_room(self._descriptor)
-            _write(self._descriptor, data, self._good_end)
+            _write_all(self._descriptor, data, self._good_end)
             if sync:
                 os.fdatasync(self._descriptor)
         except OSError:
@@ -443,7 +445,7 @@ class RecordingFile:
         with suppress(OSError):
             os.ftruncate(self._descriptor, self._good_end)
             if self._frame_open:
-                _write(self._descriptor, EMPTY_LAST_BLOCK, self._good_end)
+                _write_all(self._descriptor, EMPTY_LAST_BLOCK, self._good_end)
                 self._good_end += len(EMPTY_LAST_BLOCK)
                 self._frame_open = False
 
@@ -470,7 +472,7 @@ class RecordingFile:
 
     def _resume(self) -> int:
         """Return the offset at which to append, after cutting off a torn end of an earlier recording."""
-        if not _is_locked(self._descriptor):
+        if not _lock(self._descriptor):
             raise OutputError(f"{clean(self.path, 300)}: another process writes this recording")
         size = os.fstat(self._descriptor).st_size
         if size == 0:
@@ -524,7 +526,7 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _is_locked(descriptor: int) -> bool:
+def _lock(descriptor: int) -> bool:
     """Lock the file; return False if another process holds the lock.
 
     Tries for a fifth of a second, because a process that tests whether the file is being written holds the
@@ -543,7 +545,7 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
-def _write(descriptor: int, data: bytes, offset: int) -> None:
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
         written = os.pwrite(descriptor, view, offset)

@@ -83,7 +83,7 @@ class HasCells(Protocol):
         ...
 
 
-def _escaped(pieces: Iterable[tuple[int, int, Iterable[Segment]]], console: Console) -> str:
+def _drawing_sequences(pieces: Iterable[tuple[int, int, Iterable[Segment]]], console: Console) -> str:
     """Return the text and escape sequences that draw `pieces`: (column, row, cells) each."""
     system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 - as Textual's own updates do
     out: list[str] = []
@@ -124,7 +124,7 @@ class FrugalUpdate(ChopsUpdate):
 
     def render_segments(self, console: Console) -> str:
         """Return the text and escape sequences to send to the terminal."""
-        return _escaped(self._pieces(), console)
+        return _drawing_sequences(self._pieces(), console)
 
 
 class CellsUpdate(ChopsUpdate):
@@ -138,7 +138,7 @@ class CellsUpdate(ChopsUpdate):
     def render_segments(self, console: Console) -> str:
         """Return the text and escape sequences to send to the terminal."""
         cells = self._widget.cells
-        return _escaped(((first, y, cells(y, first, end)) for y, first, end in self.spans), console)
+        return _drawing_sequences(((first, y, cells(y, first, end)) for y, first, end in self.spans), console)
 
 
 class FrugalCompositor(Compositor):
@@ -167,7 +167,7 @@ class FrugalCompositor(Compositor):
             if region.width and region.height:
                 if isinstance(widget, HasCells) and region == clip == self.size.region:
                     return widget
-                break
+                break  # they come from front to back: one in front of the others does not fill it
         return None
 
 
@@ -230,6 +230,7 @@ def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, in
             pending = (start, end)
             continue
         first, last = pending
+        # Fewer cells never cost more than a new span, whatever their characters.
         if start - last > _SPAN_BYTES // _MOST_BYTES:
             if text is None:
                 text = "".join([part for part, _ in row])
@@ -337,7 +338,7 @@ class Canvas(Widget, can_focus=True):
         row: Row = self._rows[y] if y < len(self._rows) else []
         narrow = self._narrow.get(y)
         if narrow is None:
-            self._follow_filters()
+            self._follow_filters()  # once for each row after a `show`: filters change with the theme only
             narrow = self._narrow[y] = is_narrow_row(row)
         if not narrow:
             yield from self.render_lines(Region(first, y, end - first, 1))[0]

@@ -64,6 +64,7 @@ def textual_theme(palette: Palette) -> Theme:
         # Textual's own style sheets use these variables with any ANSI theme.
         theirs = BUILTIN_THEMES["ansi-dark" if palette.dark else "ansi-light"].variables
         ours = variables | {"block-cursor-foreground": color("text")}
+        # An ANSI palette keeps Textual's own colours; a transparent one has colours of its own.
         variables = variables | theirs if palette.ansi else theirs | ours
     return Theme(
         name=palette.name,

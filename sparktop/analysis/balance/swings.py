@@ -1,4 +1,4 @@
-"""Detects swings of a group's loads: convoys, herds, and one rhythm, each against chance."""
+"""Detects swings of a group's loads: convoys, herds, and a common rhythm; each is tested against chance."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
         full_spread=_mean_of_means(times.full),
         full_total=sum(times.full_totals) / len(times.full_totals),
         part_share=times.part_slots / len(totals),
-        least_leads=_second(times.leads),
+        least_leads=_leads_of_runner_up(times.leads),
         period_s=_period_s(times.columns, grid.step_s),
     )
     if not times.part:
@@ -120,11 +120,16 @@ class _Times(Struct):
         elif total <= part * self.most:
             self._fell = True
             if total >= lowest * self.most:
-                self._take_part(index, total)
+                self._add_part_slot(index, total)
 
-    def _take_part(self, index: int, total: float) -> None:
+    def _add_part_slot(self, index: int, total: float) -> None:
+        """Add a slot at part load.
+
+        A new stretch begins after each full time, and when another backend takes the lead; a tie that
+        follows a lead changes nothing.
+        """
         self.part_slots, self.last_part = self.part_slots + 1, index
-        first = _first(self.columns, self.shares, index)
+        first = _leader_of(self.columns, self.shares, index)
         if self._leader is None or first not in {self._leader, _TIE}:
             self.part.append([])
             self.leads.append(first)
@@ -133,13 +138,17 @@ class _Times(Struct):
 
 
 def _spread(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int, total: float) -> float:
+    """Return how unevenly the requests of a time slot are split: about 1 if routing is random.
+
+    This is Pearson's χ² against the backends' due shares, per degree of freedom.
+    """
     apart = [
         (column[index] - share * total) ** 2 / share for column, share in zip(columns, shares, strict=True)
     ]
     return sum(apart) / total / (len(columns) - 1)
 
 
-def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
+def _leader_of(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
     """Return which backend has the highest load relative to its due share in time slot `index`.
 
     The result is the index of the backend, or `_TIE` if two backends have the highest.
@@ -149,9 +158,10 @@ def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: i
     return loads.index(top) if loads.count(top) == 1 else _TIE
 
 
-def _second(leads: Sequence[int]) -> int:
+def _leads_of_runner_up(leads: Sequence[int]) -> int:
     """Count how often each backend leads; return the second highest of these numbers.
 
+    With convoys at least two backends lead in turn; one that always leads is only slow.
     `leads` has the index of the leading backend at each time, or `_TIE`. Return 0 if at most one backend
     ever leads.
     """
@@ -249,12 +259,14 @@ PIECE_LIVES = 0.5
 """Length of a piece as a multiple of a request's life (median time from arrival to end): a herd lasts about
 one life, so a piece holds part of a single herd."""
 _SHORTEST_S = 1.0
-_FEWEST_LOOKS = 2
+"""Shortest length of a piece."""
+_FEWEST_SAMPLES = 2
 """Fewest samples in a piece; with fewer, the counts of one sample fall into the next piece."""
 _FEWEST_PIECES, _FEWEST_WHERE_FAILED = 8, 6
 """Fewest pieces with requests for a test; the second, lower number is for a pair with failures, because
 failures make herds likely."""
 _FEWEST_IN_A_PIECE = 2
+"""Requests in a piece, of all backends, from which on it is tested: one alone is always uneven."""
 _SERVED_BY_CHANCE = 3
 """Requests per backend in a piece: with this many a backend gets none by chance in one of twenty pieces."""
 _HERD_CHANCE = 0.05
@@ -279,15 +291,16 @@ def find_herds(
     """
     if life_s is None or any(track.arrived is None for track in tracks):
         return None
-    piece_s = max(PIECE_LIVES * life_s, _SHORTEST_S, _FEWEST_LOOKS * step_s)
+    piece_s = max(PIECE_LIVES * life_s, _SHORTEST_S, _FEWEST_SAMPLES * step_s)
     pieces = int(span_s / piece_s)
     if pieces < _FEWEST_WHERE_FAILED:
         return None
     edges = [end_s - (pieces - index) * piece_s for index in range(pieces + 1)]
-    # A backend that failed was taken out: refilling it is part of the swing.
-    fills = not any(track.errors for track in tracks)
+    # Without failures, filling a backend up to the even split is no herd. After a failure it is: the backend
+    # was taken out, and refilling it is part of the swing.
+    excuses_filling = not any(track.errors for track in tracks)
     columns = [_Column(_between(track, edges), _at(track, edges)) for track in tracks]
-    return _weigh(columns, piece_s, fills=fills)
+    return _test_herds(columns, piece_s, excuses_filling=excuses_filling)
 
 
 class _Column(Struct, frozen=True):
@@ -304,19 +317,22 @@ class _Column(Struct, frozen=True):
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
 
-def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arrivals | None:
+def _test_herds(columns: Sequence[_Column], piece_s: float, *, excuses_filling: bool) -> Arrivals | None:
     """Return the result of the test for herds, from the requests that each backend got in each short period.
 
     A herd is many requests sent to one backend in a short period ("piece") of `piece_s` seconds. With
-    `fills`, requests that only fill a backend up to an even split are not a herd. Return None if too few
-    periods have enough requests, or if a backend got none at all.
+    `excuses_filling`, requests that only fill a backend up to an even split are not a herd. Return
+    None if too few periods have enough requests, or if a backend got none at all.
     """
     totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
     pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
-    pair_failed = len(columns) == 2 and not fills  # noqa: PLR2004 - a pair
+    pair_failed = len(columns) == 2 and not excuses_filling  # noqa: PLR2004 - a pair
     if len(pieces) < (_FEWEST_WHERE_FAILED if pair_failed else _FEWEST_PIECES):
         return None
-    served = {piece: _served(columns, piece) if fills else [*range(len(columns))] for piece in pieces}
+    served = {
+        piece: _compared_backends(columns, piece) if excuses_filling else [*range(len(columns))]
+        for piece in pieces
+    }
     parts = _parts(columns, totals, served)
     if parts is None:
         return None
@@ -334,7 +350,7 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
         first = [one for one in there if apart[one] == most]
         present = [column for column in columns if not column.away(piece)]
         at_end = [column.loads[piece + 1] for column in present]
-        past = not fills or _is_past_even(at_end, columns[first[0]].loads[piece + 1])
+        past = not excuses_filling or _is_past_even(at_end, columns[first[0]].loads[piece + 1])
         if past and chi_squared_tail(square, len(there) - 1) <= _HERD_CHANCE:
             herds += 1
             leaders += first if len(first) == 1 else ()
@@ -355,7 +371,7 @@ def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arriva
     )
 
 
-def _served(columns: Sequence[_Column], piece: int) -> list[int]:
+def _compared_backends(columns: Sequence[_Column], piece: int) -> list[int]:
     """Return the indexes of the backends that the test for herds compares in a short period ("piece").
 
     Mostly these are all backends. One backend is left out if it alone got no request, there are at least
@@ -364,7 +380,8 @@ def _served(columns: Sequence[_Column], piece: int) -> list[int]:
     came = [column.came[piece] for column in columns]
     served = [index for index, count in enumerate(came) if count]
     by_chance = sum(came) < _SERVED_BY_CHANCE * len(came)
-    return served if len(served) == len(came) - 1 > 1 and not by_chance else [*range(len(came))]
+    one_missing = len(served) == len(came) - 1
+    return served if one_missing and len(served) > 1 and not by_chance else [*range(len(came))]
 
 
 def _parts(
@@ -387,6 +404,10 @@ def _parts(
 
 
 def _is_past_even(loads: Sequence[float], load: float) -> bool:
+    """Return whether a backend's `load` is clearly above the mean of `loads`, of the backends in use.
+
+    A backend alone has no mean to compare with and counts as above.
+    """
     if len(loads) == 1:
         return True
     mean = sum(loads) / len(loads)
@@ -477,9 +498,10 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
     there = [value for value in points if not math.isnan(value)]
     mean = sum(there) / max(1, len(there))
     rms = math.sqrt(sum((value - mean) ** 2 for value in there) / max(1, len(there)))
+    # The share of the deviation that varies; the rest is a constant skew.
     moving = rms**2 / (rms**2 + mean**2) if rms else 0.0
     name, mutual = grid.tracks[index].name, _mutual(grid, slots)
-    centred = _held(points, there)
+    centred = _clipped_and_centred(points, there)
     power = sum(value * value for value in centred)
     if len(there) < _FEWEST_POINTS or power <= _SMALLEST_POWER * len(there):
         return Swing(name, rms, moving, mutual)
@@ -497,13 +519,13 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
     if lag is None:
         return swing
     band = _band(spectrum, len(points), lag)
-    hz = 1 / (_SPECTRUM_SIZE * step)
+    bin_hz = 1 / (_SPECTRUM_SIZE * step)
     return replace(
         swing,
-        period_s=1 / (band.centre * hz) if lag * FEWEST_CYCLES <= len(points) else lag * step,
+        period_s=1 / (band.centre * bin_hz) if lag * FEWEST_CYCLES <= len(points) else lag * step,
         cycles=len(points) / lag,
         variance_share=band.share,
-        chance=_chance(band, hz, correlation[1], step, len(points) / (2 * _BAND_WIDTHS)),
+        chance=_chance(band, bin_hz, correlation[1], step, len(points) / (2 * _BAND_WIDTHS)),
         rebound=correlation[lag],
         opposite=_half_way(correlation, lag),
     )
@@ -534,7 +556,7 @@ def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     return min(mine, -others) / power
 
 
-def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
+def _clipped_and_centred(points: Sequence[float], there: Sequence[float]) -> list[float]:
     """Return `points` clipped around their median and shifted to a mean of 0; missing points (NaN) become 0.
 
     `there` is the list of the known points.
@@ -587,7 +609,7 @@ def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]
     best: tuple[float, list[float]] | None = None
     found = 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
-        # Maps of operators take two thirds of a loop's time.
+        # (load / share - total) / max(total, least); maps of operators take two thirds of a loop's time.
         apart = list(map(truediv, map(sub, map(truediv, column[first:last], repeat(share)), totals), scales))
         there = apart if whole else [value for value in apart if value == value]  # noqa: PLR0124 - drops NaN
         mean = sum(there) / max(1, len(there))
@@ -601,7 +623,8 @@ def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]
 def _thinned(values: list[float], step: float) -> tuple[list[float], float]:
     """Average groups of successive values, down to at most `_MOST_POINTS`; return (values, new step in s).
 
-    Missing values (NaN) in a group are ignored; a group of only missing values gives NaN.
+    Missing values (NaN) in a group are ignored; a group of only missing values gives NaN. The oldest values
+    that do not fill a group are left out.
     """
     size = -(-len(values) // _MOST_POINTS)
     if size <= 1:
@@ -650,7 +673,8 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
     """
     tapered = [value * factor for value, factor in zip(centred, _taper(len(centred)), strict=True)]
     tapered += [0.0] * (_SPECTRUM_SIZE - len(tapered))
-    # Every other value becomes the imaginary part: half the size, half the time.
+    # Every other value becomes the imaginary part: half the size, half the time. The spectrum of n real
+    # values is X[k] = (Z[k] + Z*[n/2-k] - i w^k (Z[k] - Z*[n/2-k])) / 2; the half cancels below.
     found = _transform(list(map(complex, tapered[0::2], tapered[1::2])))
     power = [0.0]
     for one, back, factor in zip(found[1:], found[:0:-1], _twiddles(_SPECTRUM_SIZE)[1:], strict=True):
@@ -684,21 +708,22 @@ def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
     return _Band(first, centre, last, share)
 
 
-def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) -> float:
+def _chance(band: _Band, bin_hz: float, lag1: float, step: float, bands: float) -> float:
     """Return the probability that slow drift (red noise) has as much power in any band as `band` has.
 
-    `hz` is the lowest frequency of the spectrum, `memory` the autocorrelation from one point to the next,
+    `bin_hz` is the lowest frequency of the spectrum, `lag1` the autocorrelation from one point to the next,
     `step` the seconds between points, `bands` the number of frequency bands (Bonferroni). The power of a
     band is χ² with 4 degrees of freedom. A swing of few cycles looks like drift, so the probability is
     rather too high than too low.
     """
-    decay = -step / math.log(min(max(memory, 0.01), 0.999))
-    low, high = (math.atan(2 * math.pi * edge * hz * decay) for edge in (band.low, band.high))
+    time_constant_s = -step / math.log(min(max(lag1, 0.01), 0.999))
+    # The spectrum of red noise is a Lorentz curve, whose integral is an arctangent.
+    low, high = (math.atan(2 * math.pi * edge * bin_hz * time_constant_s) for edge in (band.low, band.high))
     expected = (high - low) * 2 / math.pi
     if expected <= 0:
         return 1.0
-    half = _BAND_FREEDOM / 2 * band.share / expected
-    return min(1.0, bands * math.exp(-half) * (1 + half))
+    half_chi2 = _BAND_FREEDOM / 2 * band.share / expected
+    return min(1.0, bands * math.exp(-half_chi2) * (1 + half_chi2))
 
 
 def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
@@ -718,6 +743,11 @@ def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
 
 
 def _curve(spectrum: Sequence[float], step: float) -> Curve:
+    """Return the spectrum by period in seconds, the shortest first.
+
+    Left out are periods below `_SHORTEST_STEPS` points, and that of the whole spectrum (k = 1), which is
+    longer than any window.
+    """
     last = _SPECTRUM_SIZE // _SHORTEST_STEPS
     picked = range(last, 1, -1)
     return Curve(tuple(_SPECTRUM_SIZE * step / k for k in picked), tuple(spectrum[k] for k in picked))

@@ -161,7 +161,7 @@ class Frame(Struct, frozen=True):
         return self.bottom + 40 + _NOTE_HEIGHT * len(self.notes)
 
     def x(self, value: float) -> float:
-        """Return the horizontal position of a value, in SVG units: logarithmic, linear from 0 on."""
+        """Return the horizontal position of a value in SVG units: logarithmic; linear on an axis from 0."""
         low, high = self.places[0], self.places[-1]
         if low == high:
             return (LEFT + self.right) / 2
@@ -223,7 +223,10 @@ class Frame(Struct, frozen=True):
 
 
 def _ticks(axis: PlotAxis) -> list[float]:
-    """Return the values at which a vertical axis has ticks: round numbers between its ends."""
+    """Return the values at which a vertical axis has ticks: round numbers between its ends.
+
+    A logarithmic axis (`ratios`) also has one at its end, if that is far from the last of them.
+    """
     if not axis.ratios:
         power = 10.0 ** math.floor(math.log10(axis.high))
         count = _STEPS.get(round(axis.high / power, 1), 4)

@@ -37,15 +37,17 @@ _LEAST_S = 60.0
 _LONGEST_S = 900.0
 _RESPONSES = 3.0
 _RATE_RESPONSES = 6.0
-"""Least duration of a level, in median E2E: the queue of a rate near the limit grows over several."""
+"""Least duration of a level in median E2E, and of a level at a rate: near its limit the queue grows over
+several."""
 _DECIDING_REQUESTS = 60
 """Requests of a run near the answer, where they come often enough."""
 _PAUSE_S = 20.0
 """Median pause of people from which on a run near the answer is extended for more requests, up to the usual
 duration of such conversations."""
-_ARRIVALS_SHARE = 1.3
-"""Arrivals of a level, in those with which the Wilson bound reaches the share if none misses."""
+_ARRIVALS_FACTOR = 1.3
+"""Arrivals of a level, as a multiple of the fewest with which a level without a miss passes (Wilson)."""
 _WILSON_Z2 = 3.8415
+"""z² of a two-sided 95 % interval."""
 _MOST = {LoadKind.CONCURRENCY: 256.0, LoadKind.RATE: 256.0, LoadKind.AGENTS: 64.0}
 _SECONDS = {LoadKind.CONCURRENCY: 60.0, LoadKind.RATE: 60.0, LoadKind.AGENTS: 90.0}
 _AGENTS_ONLY = tuple(
@@ -117,6 +119,7 @@ def share_needed(capacity: Capacity, condition: SloCondition) -> float:
     if capacity.kind is LoadKind.RATE:
         return capacity.share
     share = SHARES[parts_of(condition.figure)[1]]
+    # At least 15 tok/s in the 10th percentile: 90 % of the requests are as fast.
     return 1 - share if condition.at_least else share
 
 
@@ -126,7 +129,7 @@ class Pace(Struct, frozen=True):
     median_s: float | None = None
     """Median E2E; None if unknown."""
     each_per_s: float | None = None
-    """Requests per second of a single agent, user or place; None if unknown."""
+    """Requests per second at a load of 1: of an agent, or of one request at a time; None if unknown."""
 
     def after(self, median_s: float | None, requests: int, value: float, duration_s: float | None) -> Pace:
         """Return the pace after `duration_s` seconds with `requests` requests at the load `value`."""
@@ -137,9 +140,9 @@ class Pace(Struct, frozen=True):
 def level_plan(plan: Plan, point: LoadPoint, pace: Pace, *, decides: bool = False) -> Plan:
     """Return the plan for a level at `point`, which lasts as long as a judgement needs.
 
-    That is the plan's duration, three times the median E2E of the levels before, and of a rate the time for
-    enough arrivals. A run that `decides`, since the answer is near, lasts longer where requests are rare. A
-    duration that the user sets is extended for arrivals only.
+    That is the plan's duration, three times the median E2E of the levels before (six times for a rate),
+    and of a rate the time for enough arrivals. A run that `decides`, since the answer is near, lasts longer
+    where requests are rare. A duration that the user sets is extended for arrivals only.
     """
     capacity = plan.capacity
     if capacity is None:
@@ -156,7 +159,10 @@ def level_plan(plan: Plan, point: LoadPoint, pace: Pace, *, decides: bool = Fals
 
 
 def longest_seconds(plan: Plan) -> float:
-    """Return how long a run near the answer lasts at most, unless its requests are slow or its rate low."""
+    """Return how long a run near the answer lasts at most, before slow or rare requests extend it.
+
+    That is the plan's duration, or that of its conversations if people pause for `_PAUSE_S` or more.
+    """
     seconds, people = plan.duration_s or _LEAST_S, plan.conversations
     fixed = plan.capacity is not None and plan.capacity.fixed_s
     if people is None or fixed or people.human_pause_s.median < _PAUSE_S:
@@ -165,11 +171,12 @@ def longest_seconds(plan: Plan) -> float:
 
 
 def arrivals_needed(share: float) -> float:
-    """Return how many arrivals a level at a rate needs so that a few misses leave it a chance."""
-    return max(LEAST_REQUESTS, _ARRIVALS_SHARE * _WILSON_Z2 * share / (1 - share))
+    """Return how many arrivals a level at a rate needs so that it can pass in spite of a few misses.
 
-
-# The plan of a capacity search.
+    `share`, below 1, is the share of the requests that must meet all conditions. n requests without a miss
+    have the lower Wilson bound n / (n + z²), which reaches the share from n = z² share / (1 - share) on.
+    """
+    return max(LEAST_REQUESTS, _ARRIVALS_FACTOR * _WILSON_Z2 * share / (1 - share))
 
 
 WORKLOADS = ("coder-quick", "chat")

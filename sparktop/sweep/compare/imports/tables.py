@@ -3,6 +3,7 @@
 A table has a row for each level. Its columns are metrics ("Prefill (tps)", "Mean TTFT"), or targets, if the
 title above it or its heading names the metric ("Decode throughput"); a column "Target" or "Model" names the
 target of each row. llama-benchy and llama-bench write a column "test" ("pp2048 @ d4096 (c4)") instead.
+Their names of tests are of llama-bench: `pp` is prompt processing (prefill), `tg` text generation (decode).
 Values may have a unit, a deviation ("57.5 ± 1.2"), a range ("45–55"), thousands separators and emphasis.
 """
 
@@ -47,7 +48,7 @@ _METRICS: tuple[tuple[str, str], ...] = (
 """(Pattern of a heading, metric)."""
 _NAMED_FIRST = frozenset({"requests_per_s", "ttfr_ms", "ttft_ms", "itl_ms", "tpot_ms"})
 """Metrics whose names are never part of another's: "end-to-end latency to the first token" is TTFT."""
-_NO_MEAN = re.compile(
+_NOT_READ = re.compile(
     r"(?<![a-z])p\d\d|median|std|(?<![a-z])(min|max)(?![a-z])|tokens$|each|per (user|request|stream)|\(req\)"
     r"|winner|delta|change|difference|\bratio\b|spread|at best|\bnotes?\b|samples|verdict|gain|%|theirs|ours"
     r"|hardware"
@@ -106,7 +107,7 @@ class _Targets(Struct, eq=False):
 
 
 def read(text: str, name: str, source: str) -> list[Series]:
-    """Convert the tables of a text to series, at least one; without runs they are those of a published table.
+    """Convert the tables of a text to series, at least one; one without repeated runs is marked as published.
 
     `name` names the series of a table that names no target, `source` is that of the file.
 
@@ -215,7 +216,10 @@ def _bare(cell: str) -> str:
 
 
 def _separated(lines: Sequence[str], start: int) -> _Parsed:
-    """Return a table with commas, semicolons or tabs between its cells."""
+    """Return a table with commas, semicolons or tabs between its cells.
+
+    Lines with a number in them are rows, not its heading; one with thousands may be a sentence.
+    """
     for mark in ("\t", ",", ";"):
         if mark not in lines[start] or (mark == "," and re.search(r"\d,\d{3}\b", lines[start])):
             continue
@@ -256,7 +260,11 @@ def _blanks(lines: Sequence[str], start: int) -> _Parsed:
 
 
 def _names(line: str, count: int) -> list[str]:
-    """Return the names of `count` columns behind the first word of a heading without marks between them."""
+    """Return the names of `count` columns behind the first word of a heading without marks between them.
+
+    They are apart by two blanks, else by one; else words are joined at "=", then at what occurs twice; else
+    the columns are numbered.
+    """
     rest = line.strip().partition(" ")[2].strip()
     for parts in (re.split(r"\s{2,}", rest), rest.split()):
         if len(parts) == count:
@@ -292,7 +300,7 @@ def _axis(head: str) -> LoadKind | None:
 def _metric(head: str) -> str | None:
     """Return the metric that a heading names; None for other columns, and for quantiles."""
     bare = head.lower()
-    if _NO_MEAN.search(bare):
+    if _NOT_READ.search(bare):
         return None
     found = [(match.start(), metric) for pattern, metric in _METRICS if (match := re.search(pattern, bare))]
     first = next((metric for _, metric in found if metric in _NAMED_FIRST), None)
@@ -300,6 +308,7 @@ def _metric(head: str) -> str | None:
 
 
 def _read_table(table: Table, name: str, pp: int | None, tg: int | None, found: _Targets) -> None:
+    """Add the figures of a table to `found`; `pp` and `tg` are the lengths where the table states none."""
     heads = [head.lower() for head in table.heads]
     test = next((index for index, head in enumerate(heads) if head in {"test", "test_name"}), None)
     if test is not None:
@@ -310,10 +319,10 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, found: 
     if not axes and prompt is None:
         return
     by_row = _naming_column(table)
-    others = {index for index, _ in axes} | {prompt, output, run, by_row}
-    columns = {index: one for index, one in _metric_columns(table).items() if index not in others}
+    not_metrics = {index for index, _ in axes} | {prompt, output, run, by_row}
+    columns = {index: one for index, one in _metric_columns(table).items() if index not in not_metrics}
     if not columns and axes:
-        columns = {index: one for index, one in _target_columns(table).items() if index not in others}
+        columns = {index: one for index, one in _target_columns(table).items() if index not in not_metrics}
     for row in table.rows:
         point = _point(row, axes)
         if point is None:
@@ -335,18 +344,18 @@ def _metric_columns(table: Table) -> _Columns:
 
 
 def _target_columns(table: Table) -> _Columns:
-    """Return the columns of a table whose title names the metric, of the nearest lines above it."""
+    """Return each column as a target, if the title names the metric; the nearest line that does counts."""
     lines = reversed(table.title.splitlines())
     titled = next((metric for line in lines if (metric := _metric(line)) is not None), None)
     return {
         index: (head, titled, table.title)
         for index, head in enumerate(table.heads)
-        if titled is not None and head and not _NO_MEAN.search(head.lower())
+        if titled is not None and head and not _NOT_READ.search(head.lower())
     }
 
 
 def _naming_column(table: Table) -> int | None:
-    """Return the first column of names that has several; a single one may be that of a protocol."""
+    """Return the first column of target names in which they differ; one name alone tells none apart."""
     for index, head in enumerate(table.heads):
         if _TARGETS.fullmatch(head.lower()) and len({_cell(row, index) for row in table.rows}) > 1:
             return index
@@ -362,7 +371,7 @@ def _cell(row: Sequence[str], index: int | None) -> str:
 
 
 def _point(row: Sequence[str], axes: Sequence[tuple[int, LoadKind]]) -> LoadPoint | None:
-    """Return the level of a row, by the first of `axes` on which it states one: a rate may be "inf".
+    """Return the level of a row, by the first of `axes` with a number: with a rate of "inf", the concurrency.
 
     A table of prompt lengths alone is of one request at a time.
     """
@@ -390,7 +399,7 @@ def _length(cell: str) -> int | None:
 def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value | None:
     """Return the value of a cell: with its deviation or as a range if it states one; None without a number.
 
-    A latency in seconds, by the unit of the cell or of its heading, becomes milliseconds.
+    A latency in seconds, by the unit of the cell or of its heading, becomes milliseconds; "k" is thousand.
     """
     match = _CELL.fullmatch(cell.strip())
     low = None if match is None else _number(match["low"])
@@ -435,7 +444,7 @@ def _number(text: str | None) -> float | None:
 def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
     """Read a table with rows such as "pp2048 @ d4096 (c4)"; those of the context alone are left out."""
     heads = [head.lower() for head in table.heads]
-    differing = [index for index in range(test) if len({_cell(row, index) for row in table.rows}) > 1]
+    naming_columns = [index for index in range(test) if len({_cell(row, index) for row in table.rows}) > 1]
     columns = {
         one: next((index for index, head in enumerate(heads) if head in names), None)
         for one, names in {
@@ -459,7 +468,7 @@ def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
             if match["kind"] == "pp"
             else (("rate", "decode_tps"), ("peak", "peak_tps"))
         )
-        who = " ".join(filter(None, (_cell(row, index) for index in differing))) or name
+        who = " ".join(filter(None, (_cell(row, index) for index in naming_columns))) or name
         for column, metric in wanted:
             figure = figure_of(_cell(row, columns[column]))
             if figure is not None and deviations[column] is not None:
@@ -487,7 +496,11 @@ def _lengths(tests: Iterable[re.Match[str]]) -> _Lengths:
 
 
 def _lengths_of(test: re.Match[str], lengths: _Lengths) -> tuple[int | None, int | None]:
-    """Return (prompt tokens, output tokens) of a test: those of one prompt and one answer belong together."""
+    """Return (prompt tokens, output tokens) of a test.
+
+    A test states one of them. The other is the only one at its level, or that in the same place if there are
+    as many prompts as answers.
+    """
     kind = test["kind"]
     known = lengths[test["depth"], test["c"]]
     own, others = known[kind], known["tg" if kind == "pp" else "pp"]
