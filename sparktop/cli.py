@@ -84,13 +84,14 @@ def program() -> NoReturn:
 
 
 def _dispatch(words: list[str]) -> int:
-    words = [*ALIASES.get(words[0], words[:1]), *words[1:]] if words else []
+    called = words[0] if words else ""
+    words = [*ALIASES.get(called, words[:1]), *words[1:]] if words else []
     first = words[0] if words else ""
     if first == "--version":
         write_out(f"sparktop {__version__}\n")
         return 0
     if first in COMMANDS:
-        return _parse_and_run(parser_of(first), first, words[1:])
+        return _parse_and_run(parser_of(first, called), first, words[1:])
     _refuse_typo(first)
     return _parse_and_run(viewer_parser(), _VIEWER, words)
 
@@ -111,9 +112,12 @@ def _refuse_typo(word: str) -> None:
         )
 
 
-def parser_of(command: str) -> Parser:
-    """Return the parser of a command, still without its arguments, which its module adds."""
-    return Parser(f"sparktop {command}", description=_sentence(COMMANDS[command]))
+def parser_of(command: str, called: str = "") -> Parser:
+    """Return the parser of a command, still without its arguments, which its module adds.
+
+    `called` is the word that the user wrote, if it is an alias.
+    """
+    return Parser(f"sparktop {called or command}", description=_sentence(COMMANDS[command]))
 
 
 def viewer_parser() -> Parser:

@@ -20,13 +20,14 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sparktop.analysis.placement import bare_host, port_of, server_process
+from sparktop.analysis.placement import bare_host, orphans, port_of, server_process
 from sparktop.analysis.situation import Situation
+from sparktop.graphics import numbers
 from sparktop.model.event import Severity, Values
 from sparktop.model.finding import Finding, Sure
 from sparktop.model.node import Sockets, Workload, end_marks
 from sparktop.model.router import UNKNOWN_KIND, RouterView
-from sparktop.model.snapshot import BackendState, BackendView, NodeView, minutes
+from sparktop.model.snapshot import BackendState, BackendView, NodeView
 
 FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
 """Kinds of findings."""
@@ -233,7 +234,7 @@ def _finding(
     count = "1 request" if running == 1 else f"{running:.0f} requests"
     through = behind if reading is None or any(one not in seen.own for one in reading[1].clients) else None
     nobody = "0 connections" if through is None else f"0 in flight at {through.name}"
-    line = f"works for nobody: {count}, {nobody} for {minutes(lasted_s)}"
+    line = f"works for nobody: {count}, {nobody} for {numbers.age(lasted_s)}"
     line += "" if made is None else f", {made:,.0f} tokens"
     sure = Sure.LIKELY
     if reading is None:
@@ -248,7 +249,7 @@ def _finding(
         "limit_s": HOLD_S,
     }
     evidence = [
-        ("requests", f"{running:.0f} run, none has finished; at every poll for {minutes(lasted_s)}"),
+        ("requests", f"{running:.0f} run, none has finished; at every poll for {numbers.age(lasted_s)}"),
         ("clients", f"{nobody}; readings without a client: {seen.readings} (from {LEAST_READINGS} on)"),
         ("tokens", "not counted" if made is None else f"{made:,.0f} since, prompts included"),
         *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
@@ -292,14 +293,15 @@ def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
     for gpu in node.sample.gpus:
         for process in gpu.processes or ():
             held[process.pid] = held.get(process.pid, 0) + (process.memory_bytes or 0)
+    gone = orphans(node.sample.workloads)
     for one in node.sample.workloads.processes:
         size = held.get(one.pid, 0)
-        if one.adopted and size >= _LEAST_BYTES:
+        if one.pid in gone and size >= _LEAST_BYTES:
             yield one, size
 
 
 def _orphan(node: str, one: Workload, held: int, lasted_s: float) -> Finding:
-    where = f" (container {one.box})" if one.box else ""
+    where, lasted = f" (container {one.box})" if one.box else "", numbers.age(lasted_s)
     return Finding(
         ORPHANED,
         node,
@@ -310,7 +312,10 @@ def _orphan(node: str, one: Workload, held: int, lasted_s: float) -> Finding:
         evidence=(
             ("process", f"{one.pid}, {one.engine} {one.about}{where}"),
             ("GPU memory", f"{held / _GIB:.1f} GiB"),
-            ("parent", f"an init process since {minutes(lasted_s)} at least: the server that began it ended"),
+            (
+                "parent",
+                f"an init process, for at least {lasted}: the server that began it ended",
+            ),
         ),
         values={"pid": float(one.pid), "gpu_memory_bytes": float(held), "window_s": lasted_s},
         key=str(one.pid),

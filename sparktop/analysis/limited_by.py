@@ -815,7 +815,7 @@ def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> 
 def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
     """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
     if cost is None or cost.unexplained > _UNEXPLAINED:
-        return _unknown("needs the number of engine steps and tokens over a minute")
+        return _unknown("not enough engine steps were counted: it takes about a minute of load")
     flat = cost.flatness if cost.batch_spread >= _ENOUGH_SPREAD else None
     missing = _missing(evidence, cost, flat)
     if missing is not None:
@@ -877,10 +877,16 @@ def _bandwidth(evidence: Evidence, load: Load, cost: StepCost, flat: float | Non
         parts.append(f"reads {value:.0f} of {limit:.0f} GB/s")
     if flat is not None:
         # A smaller fixed part would not show that steps read: then the reads do.
-        parts.append(step + (f", {100 * flat:.0f} % of it however many" if flat >= _FLAT else ""))
+        parts.append(step + (_with_fewer(flat) if flat >= _FLAT else ""))
     if not parts:
         parts.append(f"{step}: far fewer than would keep the GPU computing")
     return Limit(LimitKind.BANDWIDTH, "; ".join(parts), _free(evidence, load, flat), value, limit, unit)
+
+
+def _with_fewer(flat: float) -> str:
+    """Return how long a step is with fewer requests; its part `flat` takes the same time with any number."""
+    grows = round(100 * (1 - flat))
+    return f", {100 - grows} % of it even with one" if grows > 0 else ", and as long with fewer"
 
 
 def _free(evidence: Evidence, load: Load, flat: float | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -193,19 +193,25 @@ def place(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dict[str, tu
     return placed
 
 
+def orphans(workloads: Workloads | None) -> frozenset[int]:
+    """Return the PIDs of processes whose server has ended, so that they serve nobody."""
+    return frozenset(one.pid for one in workloads.processes if one.adopted) if workloads else frozenset()
+
+
 def matched(
-    processes: Iterable[EngineProcess], engines: Mapping[str, str | None]
+    processes: Iterable[EngineProcess], engines: Mapping[str, str | None], orphaned: Container[int] = ()
 ) -> tuple[EngineProcess, ...]:
     """Return the engine processes of one node, each with the name of the backend that it belongs to.
 
     `engines` holds the engine of each backend on the node, None if not known yet. A process gets a name if
-    exactly one of these backends has its engine, and the engines of all of them are known.
+    exactly one of these backends has its engine, and the engines of all of them are known. `orphaned` has
+    the PIDs of processes that belong to no backend.
     """
     known: list[EngineProcess] = []
     for one in processes:
         mine = [name for name, engine in engines.items() if engine == one.engine]
         # A backend whose engine is not known yet may own the process.
-        sure = len(mine) == 1 and None not in engines.values()
+        sure = len(mine) == 1 and None not in engines.values() and one.pid not in orphaned
         known.append(EngineProcess(one.pid, one.name, one.engine, mine[0] if sure else None))
     return tuple(known)
 

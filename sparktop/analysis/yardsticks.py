@@ -26,6 +26,7 @@ from sparktop.model.yardsticks import (
     FLAGS,
     LIMIT,
     PUBLISHED,
+    YARDSTICK_WORDS,
     PublishedRates,
     SteadyLoad,
     Yard,
@@ -171,7 +172,10 @@ def _published(yard: Yard, tps: float, running: float) -> Yardstick:
         return Yardstick(PUBLISHED, f"unknown: no table reaches {running:.0f} running")
     rate, best = max(known, key=lambda pair: pair[0])
     least = min(rate for rate, _ in known)
-    among = "" if len(known) == 1 else f"; {len(known) - 1} lower, the least {least:.1f}"
+    what = "1 request" if round(running) == 1 else f"{running:.0f} requests at once"
+    among = (
+        "" if len(known) == 1 else f"; best of {len(known)} published for {what} ({least:.1f} to {rate:.1f})"
+    )
     between = "" if any(level == running for level, _ in best.levels) else ", between two levels"
     return _stick(PUBLISHED, f"{best.source}{between}{among}", tps, rate)
 
@@ -198,8 +202,10 @@ def day(unix_s: float) -> str:
 
 
 def words(sticks: Sequence[Yardstick]) -> str:
-    """Return the yardsticks that are known: "62 % of its own best, 71 % of the published"."""
-    return ", ".join(f"{one.percent:.0f} % of {one.name}" for one in sticks if one.percent is not None)
+    """Return the yardsticks that are known: "62 % of its own best, 71 % of the best published rate"."""
+    return ", ".join(
+        f"{one.percent:.0f} % of {YARDSTICK_WORDS[one.name]}" for one in sticks if one.percent is not None
+    )
 
 
 # Rules: what a server gives beside the yardsticks, and why its steps are slower than they were once.

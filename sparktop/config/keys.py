@@ -58,7 +58,7 @@ KEYS = (
     Key("nodes", ("1",), "1", "box('nodes')", "show or hide the nodes", "nodes"),
     Key("backends", ("2",), "2", "box('backends')", "show or hide the backends", "backends"),
     Key("events-box", ("3",), "3", "box('events')", "show or hide alerts and events", "events"),
-    Key("self", ("4",), "4", "box('self_cost')", "show or hide what sparktop itself costs", "self"),
+    Key("self", ("4",), "4", "box('self_cost')", "show or hide what sparktop itself costs", "own cost"),
     Key("sweep-editor", ("S",), "S", "sweep_editor", "sweep with targets and load of your choice", "edit"),
     Key("stop-sweep", ("x",), "x", "stop_sweep", "twice: stop the sweep; what is done is kept"),
     Key("history", ("h",), "h", "history", "results of sweeps: open, compare, delete", "history"),

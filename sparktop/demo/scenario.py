@@ -204,6 +204,9 @@ def _failing(fault: Fault) -> Scenario:
     return Scenario(fault.name, "simple-shuffle", load=16, spread=0.5, profile=profile, fault=times)
 
 
+_PAIRS = (Server("pair-1", CLUSTER_TP2), Server("pair-2", CLUSTER_TP2))
+"""Servers of two machines each, with names that no machine has."""
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -274,11 +277,12 @@ SCENARIOS = {
             lanes=2,
             lane_counts=OLD_COUNTS,
         ),
-        Scenario("tp2", spread=0.5, profile=CLUSTER_TP2),
+        Scenario("tp2", spread=0.5, profile=CLUSTER_TP2, named=_PAIRS),
         Scenario(
             "mixed-pair",
             spread=0.5,
             profile=CLUSTER_TP2,
+            named=_PAIRS,
             machines={1: Machine(setup=setup_of(1500, "2.29.2", "0c44d1e7"))},
         ),
         Scenario(

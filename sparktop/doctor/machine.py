@@ -120,7 +120,8 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
         advice = "headroom is judged as on a machine with GPU memory of its own: please report the driver"
         return Check(name, Status.WARN, f"{total}, not recognised as shared with the GPU", advice)
     if memory.unified is None:
-        return Check(name, Status.OK, f"{total}; no GPU reports whether it shares this memory")
+        why = "no GPU reports whether it shares this memory" if reading.gpus else "no GPU found"
+        return Check(name, Status.OK, f"{total}; {why}")
     return Check(name, Status.OK, f"{total}; the GPU has memory of its own")
 
 

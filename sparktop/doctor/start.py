@@ -123,7 +123,7 @@ def _check_weights(title: Title, words: Sequence[str], env: Mapping[str, str]) -
     except (OSError, ValueError, RuntimeError) as error:
         return None, Check(name, Status.SKIP, f"{shown}: {reason_of(error)}", "its weights are not counted")
     if found is None:
-        advice = "once downloaded they count; Hugging Face's cache is found by HF_HOME"
+        advice = "download them (Hugging Face's cache: HF_HOME) and run this again: their size is needed"
         return None, Check(name, Status.SKIP, f"no files of {shown} on this machine", advice)
     quantised = option(words, ("--quantization", "-q")) or ""
     wide = sum(found.dtypes.get(one, 0) for one in _WIDE)

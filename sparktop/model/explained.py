@@ -132,7 +132,7 @@ LIMITS: Mapping[LimitKind, Explained] = {
     ),
     LimitKind.CLIENT: Explained(
         "it has no request for part of the time, and none is known to wait for it: clients send no more",
-        "nothing, or more requests at once",
+        "nothing to repair; more requests at once bring more tok/s",
     ),
     LimitKind.UNKNOWN: Explained(
         "the figures do not decide it; the reason says what is missing", "supply what the reason names"

@@ -490,13 +490,13 @@ class BackendView(Struct, frozen=True, eq=False):
 
     @property
     def state_text(self) -> str:
-        """Return the state; "was queueing" for one of the last `state_window_s`, not of this moment.
+        """Return the state; "queueing lately" for one of the last `state_window_s`, not of this moment.
 
         A state that a sweep of this program causes is marked instead: "queueing (sweep)".
         """
         if self.is_full_by_sweep:
             return f"{self.state.value} (sweep)"
-        return self.state.value if self.state_window_s is None else f"was {self.state.value}"
+        return self.state.value if self.state_window_s is None else f"{self.state.value} lately"
 
 
 class NodeHistory(Struct, frozen=True):

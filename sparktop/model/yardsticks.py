@@ -14,6 +14,10 @@ ENGINE_VERSION, FLAGS = "version", "flags"
 """Names of facts of a setup; with another of them a server has another best of its own."""
 BEST, PUBLISHED, LIMIT = "its own best", "the published", "the limit"
 """Names of the yardsticks."""
+YARDSTICK_WORDS: Mapping[str, str] = MappingProxyType(
+    {BEST: BEST, PUBLISHED: "the best published rate", LIMIT: "the bandwidth limit"}
+)
+"""Each yardstick as a sentence names it, by its name in files."""
 MOST_SETUPS, MOST_BESTS = 6, 24
 """Setups of one server and model, and batches of each, that are kept: the newest."""
 

@@ -182,6 +182,7 @@ def _list_lines(table: Table) -> Iterator[str]:
             if column.kind is Kind.FIGURE and column.title != "time"
             else _cell(column, text)
             for column, text in zip(table.columns, row, strict=True)
+            if text != UNKNOWN or column.kind is Kind.FIGURE
         )
         yield f"- {', '.join(words)}"
 

@@ -357,7 +357,12 @@ def balances(snapshot: Snapshot) -> Table:
     now: Filled[Balance] = (
         word("now", lambda one: one.word_now.value)
         if differ
-        else figure("lead changes/min", lambda one: _decimal(one.lead_changes_per_min))
+        else figure(
+            "lead changes/min",
+            lambda one: (
+                UNKNOWN if one.word_now is BalanceWord.UNKNOWN else _decimal(one.lead_changes_per_min)
+            ),
+        )
     )
     return table(
         "Balance",
@@ -477,7 +482,7 @@ def routers(snapshot: Snapshot) -> Table:
         name("kind", lambda one: " ".join(filter(None, (one.kind, one.version)))),
         name("strategy", lambda one: one.strategy),
         name("backends", lambda one: ", ".join(one.backends)),
-        figure("elsewhere", _unwatched),
+        figure("unwatched", _unwatched),
         figure("queued", lambda one: cell.count(one.queued)),
         figure("in flight", lambda one: cell.count(one.in_flight)),
     )

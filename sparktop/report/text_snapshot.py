@@ -296,14 +296,16 @@ _ROUTERS: tuple[Filled[RouterView], ...] = (
 def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
     """Yield a text for each backend: its name, and in brackets the router's ids for its deployments.
 
-    `deployments` maps these ids to backends. The last text has the ids of all deployments that are not
-    watched backends.
+    `deployments` maps these ids to backends. An id that is the backend's name is left out. The last text has
+    the ids of all deployments that are not watched backends.
     """
     names: dict[str | None, list[str]] = {}
     for deployment, backend in deployments.items():
         names.setdefault(backend, []).append(fit(clean(deployment), 12).rstrip())
     for backend in sorted(names, key=lambda one: one is None):
-        yield f"{'unmapped' if backend is None else clean(backend)} ({', '.join(names[backend])})"
+        shown = "unmapped" if backend is None else clean(backend)
+        ids = ", ".join(names[backend])
+        yield shown if ids == shown else f"{shown} (deployment{'s' if len(names[backend]) > 1 else ''} {ids})"
 
 
 def _trouble(failure: Failure | None, age_s: float | None, loading: str = "") -> Iterator[str]:

@@ -44,6 +44,8 @@ class BalanceBook:
         """The last known percentage of tokens lost and its monotonic time, by group."""
         self._alerts: dict[str, str] = {}
         """Id of the active alert by group name."""
+        self._quiet: set[str] = set()
+        """Groups whose alerts are suppressed by a sweep of this program."""
         self._own_load: dict[str, float] = {}
         """By name of a backend or router: the monotonic time until which it carries load of a sweep of this
         program, or what that sweep left behind."""
@@ -145,7 +147,7 @@ class BalanceBook:
 
     def _judge(self, group: JudgedGroup, at: float, now: datetime, alerts: AlertBook) -> Event | None:
         # Late: these modules cost 15 ms of a start, and the first judgement comes after seconds.
-        from sparktop.store.balance_judging import judge_group, verdict_event
+        from sparktop.store.balance_judging import judge_group, sweep_event, verdict_event
 
         watch = self._watch(group.name)
         found, change = watch.update(judge_group(group, watch, at), at, now)
@@ -155,10 +157,15 @@ class BalanceBook:
         found = self._with_last_loss(found, group.name, at)
         self._found[group.name], self._judged_at[group.name] = found, at
         held = alerts.get(self._alerts.get(group.name, ""))
+        held_s = None if held is None else lasted_s(held, when)
         self._hold(found, alerts, when, quiet=quiet)
-        if change is None or quiet:
-            return None
-        return verdict_event(change, found, when, None if held is None else lasted_s(held, when))
+        returns = group.name in self._quiet and not quiet and found.bad
+        (self._quiet.add if quiet else self._quiet.discard)(group.name)
+        if quiet:
+            return None if held is None else sweep_event(found, when, held, held_s)
+        if change is None:
+            return sweep_event(found, when) if returns else None
+        return verdict_event(change, found, when, held_s)
 
     def _hold(self, found: Balance, alerts: AlertBook, when: Instant, *, quiet: bool) -> None:
         """Raise or update the group's alert while its announced verdict is bad; clear the alert otherwise.

@@ -40,7 +40,7 @@ from sparktop.analysis.balance.rules import (
 )
 from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
-from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample, Scrape, stale_s
 from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
@@ -354,6 +354,29 @@ def verdict_event(change: BalanceChange, found: Balance, when: Instant, bad_s: f
         Phase.BEGIN if begins else Phase.END,
         None if begins else bad_s,
         None if begins else Severity.WARNING,
+    )
+
+
+def sweep_event(
+    found: Balance, when: Instant, held: Alert | None = None, held_s: float | None = None
+) -> Event | None:
+    """Return the event that a sweep ends the alert `held` of a group; without one, that it is back after.
+
+    `held_s` is how many seconds the alert had held. As with `verdict_event`, None without a router.
+    """
+    if found.router is None:
+        return None
+    word = found.word.value
+    if held is None:
+        reason = "".join(f": {one}" for one in found.reasons[:1])
+        said, about = f"{word} again, the sweep is over{reason}", f"balance:{found.group}:{word}"
+        begins, values = Phase.BEGIN, verdict_values(found, found.word)
+        return Event(when.wall, Severity.WARNING, found.group, said, values, when.at, about, begins)
+    before = held.id.rpartition(":")[2]
+    said = f"alert ended after {numbers.age(held_s)}: {before}, as a sweep began"
+    ends = Phase.END
+    return Event(
+        when.wall, Severity.INFO, found.group, said, NO_VALUES, when.at, held.id, ends, held_s, held.worst
     )
 
 

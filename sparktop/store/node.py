@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.evidence import MachineLook
 from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, Trend, headroom, trend
-from sparktop.analysis.placement import engine_processes
+from sparktop.analysis.placement import engine_processes, orphans
 from sparktop.analysis.speed_state import (
     SLOW_CLOCK,
     UNKNOWN,
@@ -68,6 +68,8 @@ class NodeTrack:
         self.took_ms: float | None = None
         self.processes: tuple[EngineProcess, ...] = ()
         """Processes of inference engines on the node's GPUs. Which backend each belongs to is in `view`."""
+        self.orphans: frozenset[int] = frozenset()
+        """PIDs of processes that belong to no backend, because their server has ended."""
         self.throttled: WorstGpu | None = None
         self.steps: tuple[StepPace, ...] = ()
         """The step time comparison of the backend on this node, if it allows a conclusion about the node;
@@ -225,7 +227,7 @@ class NodeTrack:
     def _judge(self, newest: NodeSample, interval_s: float) -> None:
         """Set the view's derived values (headroom, speed, throttling, lost GPUs) as of the newest sample."""
         self.work.note(newest)
-        self.processes = engine_processes(newest.gpus)
+        self.processes, self.orphans = engine_processes(newest.gpus), orphans(newest.workloads)
         self.throttled = self._minute.worst()
         limits = memory_limits(newest.memory, self._thresholds)
         left_gib = self.view.history.headroom_gib

@@ -466,9 +466,9 @@ class Store:
     def _accept_node(
         self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, when: Instant
     ) -> None:
-        processes = track.processes
+        processes = track.processes, track.orphans
         newer = track.accept_sample(sample, took_ms, NODE_INTERVALS * self.interval_s)
-        if track.processes != processes:
+        if (track.processes, track.orphans) != processes:
             self._placement.outdate()
         judge_health(self._alerts, key, track.health, when)
         if newer:

@@ -553,7 +553,7 @@ class Placement:
                 self._on_node.setdefault(node, []).append(name)
         for name, track in self._nodes.items():
             engines = {one: self._backends[one].view.engine for one in self._on_node.get(name, ())}
-            track.assign(matched(track.processes, engines))
+            track.assign(matched(track.processes, engines, track.orphans))
 
     def steps_on(self, node: str) -> tuple[StepPace, ...]:
         """Return the step time comparison of the backend on `node`, as a tuple of at most one element.

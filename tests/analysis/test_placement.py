@@ -11,10 +11,11 @@ from sparktop.analysis.placement import (
     engine_of,
     match_deployments,
     matched,
+    orphans,
     place,
     rank_of,
 )
-from sparktop.model.node import NodeIdentity
+from sparktop.model.node import NodeIdentity, Workload, Workloads
 from sparktop.model.router import Deployment
 from sparktop.model.snapshot import EngineProcess
 from sparktop.model.targets import BackendTarget, NodeTarget
@@ -91,6 +92,14 @@ def test_a_process_is_the_backend_s_only_where_one_alone_can_be_meant() -> None:
     assert [one.backend for one in matched(found, {**engines, "x": "vllm"})] == [None, None]
     assert [one.backend for one in matched(found, {**engines, "x": None})] == [None, None]
     assert [one.backend for one in matched(found, {})] == [None, None]
+
+
+def test_an_orphan_belongs_to_no_server() -> None:
+    """Its server has ended, whatever server of its engine answers on the machine now."""
+    found = (EngineProcess(11, "VLLM::EngineCore", "vllm"), EngineProcess(12, "VLLM::EngineCore", "vllm"))
+    left = orphans(Workloads((Workload(11, "vllm", adopted=True), Workload(12, "vllm", adopted=False))))
+    assert left == {11}
+    assert [one.backend for one in matched(found, {"v": "vllm"}, left)] == [None, "v"]
 
 
 def node(name: str, *names: str) -> Machine:

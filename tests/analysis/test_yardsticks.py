@@ -130,7 +130,7 @@ def test_the_highest_of_several_tables_counts() -> None:
     )
     stick = yardsticks(Yard(published=both), 23.0, 1.0)[1]
     assert (stick.tps, stick.percent) == (57.5, 40.0)
-    assert stick.source.endswith("solo; 1 lower, the least 34.8")
+    assert stick.source.endswith("solo; best of 2 published for 1 request (34.8 to 57.5)")
 
 
 def test_the_own_best_is_of_this_version_flags_and_batch() -> None:

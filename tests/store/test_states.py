@@ -62,7 +62,7 @@ def test_idle_never_stands_beside_a_rate(world: World) -> None:
         words.append((view.state_text, bool(view.generation_tps)))
     assert all(not moving for word, moving in words if word.startswith("idle"))
     assert {word for word, _ in words[35:]} == {"idle"}
-    assert (words[24][0], words[30][0], words[40][0]) == ("bored", "was bored", "idle")
+    assert (words[24][0], words[30][0], words[40][0]) == ("bored", "bored lately", "idle")
 
 
 def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
@@ -70,7 +70,7 @@ def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
     for second in range(12):
         view = look(world, 1000 + second, 0.0, 0.0, 128.0 * second)
     assert view.generation_tps == pytest.approx(128.0)
-    assert (view.state, view.state_text) == (BackendState.BORED, "was bored")
+    assert (view.state, view.state_text) == (BackendState.BORED, "bored lately")
     assert "too short" in view.state_rule
 
 
@@ -81,7 +81,7 @@ def test_queueing_beside_nothing_waiting_says_that_it_was(world: World) -> None:
         view = look(world, 1000 + second, 4.0, float(second % 3 > 0), 100.0 * second)
         if second >= 10:
             seen.add((view.state_text, view.waiting))
-    assert seen == {("queueing", 1.0), ("was queueing", 0.0)}
+    assert seen == {("queueing", 1.0), ("queueing lately", 0.0)}
 
 
 def test_preemptions_between_two_scrapes_make_a_state(make_world: Callable[..., World]) -> None:

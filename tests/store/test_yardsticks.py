@@ -44,9 +44,8 @@ def test_a_servers_rate_beside_the_published_and_the_limit() -> None:
     assert isinstance(tps, float)
     assert found.values["published_percent"] == pytest.approx(tps / 2)
     assert found.values["limit_percent"] == pytest.approx(100 * tps / (4 * 100), rel=0.02)
-    assert (
-        found.line == f"{tps / 2:.0f} % of the published, {found.values['limit_percent']:.0f} % of the limit"
-    )
+    of_published, of_limit = f"{tps / 2:.0f} %", f"{found.values['limit_percent']:.0f} %"
+    assert found.line == f"{of_published} of the best published rate, {of_limit} of the bandwidth limit"
     rows = dict(found.evidence)
     assert rows["own best"] == "unknown: none is kept of this batch, version and flags"
     assert rows["published"].endswith("%: t: one")
@@ -109,4 +108,4 @@ def test_what_files_hold_is_recorded() -> None:
     assert again.facts == setup.facts
     assert again.bests[0].step_ms == pytest.approx(setup.bests[0].step_ms)
     assert played.run(120, 4) is played
-    assert "% of the published" in compared(played).line
+    assert "% of the best published rate" in compared(played).line

@@ -506,6 +506,8 @@ class Check(Struct, frozen=True):
     """What is known in place of a figure that misses its limit, in words; "" for nothing."""
     error: float | None = None
     """By how much the value may be off, where that is to be shown."""
+    is_rare: bool = False
+    """Whether `but` is that it was seen too few times: more of them may decide it."""
 
     @property
     def within(self) -> bool | None:
@@ -631,7 +633,7 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
             swing.score,
             least,
             "how clearly one period repeats: random routing alone exceeds 0 in 1 of 5000 windows only; the "
-            "limit is higher with few requests, many backends, load that comes and goes, or an "
+            "limit is higher with few requests, many backends, a number of requests that changes much, or an "
             "unknown E2E",
             digits=1,
             but=_first_missing(
@@ -647,7 +649,7 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
 def turns(balance: Balance) -> tuple[Check, ...]:
     """Return the check that backends go from full to empty and back more widely than by chance."""
     spread, size = least_turning_spread(balance.convoys, failing=balance.failing)
-    least = least_turns(max(PAIR, len(balance.backends)))
+    least, turned = least_turns(max(PAIR, len(balance.backends))), balance.turns or 0
     back = (balance.turns_of_one or 0) >= TURNS_OF_ONE
     return (
         Check(
@@ -656,14 +658,15 @@ def turns(balance: Balance) -> tuple[Check, ...]:
             "turning spread",
             balance.turning_spread,
             spread,
-            "how far the loads move to and fro beyond chance, which is 0; the limit is higher where requests "
-            "come and go",
+            "how far the loads move to and fro beyond chance, which is 0; the limit is higher where the "
+            "number of requests changes much",
             digits=2,
             but=_first_missing(
-                ((balance.turns or 0) >= least, f"{balance.turns or 0} turns from full to empty: too few"),
+                (turned >= least, f"seen {turned} times only, needs {least} turns from full to empty"),
                 (back, "none went there and back"),
                 *_between_backends(balance, size),
             ),
+            is_rare=turned < least,
         ),
     )
 
@@ -676,11 +679,12 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
     requests in the group.
     """
     found = balance.convoys
-    missing = "the number of requests does not come and go"
+    missing, times = "the number of requests does not change much", CONVOY_TIMES
     if found is not None:
         since_s, part, chance = found.since_part_s, found.part_chance, found.chance
+        times = min(found.full_times, found.part_times)
         missing = _first_missing(
-            (min(found.full_times, found.part_times) >= CONVOY_TIMES, "it was seen too few times"),
+            (times >= CONVOY_TIMES, f"seen {times} times only, needs {CONVOY_TIMES}"),
             (splits_evenly(found), "the split is not even at full load"),
             (found.part_share >= CONVOY_SHARE, "half of the requests are there too seldom"),
             (part is not None and part <= CONVOY_PART_CHANCE, "chance alone lies so far apart"),
@@ -702,6 +706,7 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
             "×",
             1,
             but=missing,
+            is_rare=times < CONVOY_TIMES,
         ),
     )
 
@@ -709,11 +714,12 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
 def herds(balance: Balance) -> tuple[Check, ...]:
     """Return the check for herds: requests of one moment go to one backend, later requests to another."""
     found = balance.arrivals
-    missing = "the backends do not count their requests, or too few came"
+    missing, rare = "the backends do not count their requests, or too few came", ""
     if found is not None:
+        rare = f"seen {found.herds} times only that one got far more, needs {HERDS}"
         missing = _first_missing(
             (found.chance <= HERD_CHANCE, "chance alone is as uneven"),
-            (found.herds >= HERDS, f"{found.herds} times one got far more: too few"),
+            (found.herds >= HERDS, rare),
             (found.least_herds >= HERD_LEADS, "it is always the same backend"),
             _moves_beyond_chance(balance),
             *_between_backends(balance, HERD_RMS),
@@ -729,6 +735,7 @@ def herds(balance: Balance) -> tuple[Check, ...]:
             "×",
             1,
             but=missing,
+            is_rare=missing == rare,
         ),
     )
 

@@ -260,7 +260,8 @@ def _lifetimes(result: Balance, load: GroupLoad) -> str:
     if not load.e2e_s or result.period_s is None:
         return ""
     ratio = result.period_s / load.e2e_s
-    return f" ≈ {ratio:.0f} × E2E" if abs(ratio - round(ratio)) < 0.1 else f" ≈ {ratio:.1f} × E2E"  # noqa: PLR2004 - near a whole
+    times = f"{ratio:.0f}" if abs(ratio - round(ratio)) < 0.1 else f"{ratio:.1f}"  # noqa: PLR2004 - near a whole
+    return f" ≈ {times} × the median E2E of {_seconds(load.e2e_s)}"
 
 
 def _away(result: Balance) -> list[str]:

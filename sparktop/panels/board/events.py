@@ -138,7 +138,8 @@ def _entry(one: Alert | Event, time: str, subject_role: str, *, active: bool = F
     head: Row = [(f" {SEVERITY_SIGNS[one.severity]} ", role), label(time), (f"{one.subject}: ", subject_role)]
     # Its last values are from before the end, and would contradict it.
     is_over = isinstance(one, Event) and one.phase is Phase.END
-    values = () if is_over else tuple(value_texts(one.values))
+    said = f"{one.subject} {one.message}"
+    values = () if is_over else tuple(value_texts(one.values, said))
     return _Entry(head, one.message, role if active else "muted", values)
 
 
@@ -146,11 +147,12 @@ def _clock(time: datetime) -> str:
     return f"{time.astimezone():%H:%M:%S}"
 
 
-def value_texts(values: Values) -> Iterator[str]:
+def value_texts(values: Values, said: str = "") -> Iterator[str]:
     """Yield each known value as text with its name and unit, such as "headroom 12 GiB (limit 8 GiB)".
 
-    The limits of a verdict on a balance are those from which it holds: "lead changes 12 (from 3)". Unknown
-    values, a time window of 0 s and the name of the rule behind a verdict are left out.
+    The limits of a verdict on a balance are those from which it holds: "nearly empty 46 % (from 30 %)".
+    Unknown values, words that `said` has already, a time window of 0 s, and of a verdict its rule and scores
+    without a unit are left out: the balance says what a score of this moment means, with its limit.
     """
     polls = _failed_polls(values)
     if polls:
@@ -158,11 +160,15 @@ def value_texts(values: Values) -> Iterator[str]:
     for name, value in values.items():
         if value is None or (name == "window_s" and value == 0) or name == "rule":
             continue
+        if isinstance(value, str) and (value == "unknown" or value in said):
+            continue
         if polls and name in _OF_POLLS:
             continue
         if name.removeprefix("limit_") in values and name.startswith("limit_"):
             continue
         text, limit = _named(name, value), values.get(f"limit_{name}")
+        if limit is not None and "rule" in values and _amount(name, value)[0] == name:
+            continue
         word = "from" if "rule" in values else "limit"
         yield f"{text} ({word} {_amount(name, limit)[1]})" if limit else text
 
@@ -194,7 +200,7 @@ def _amount(name: str, value: float | str) -> tuple[str, str]:
     )
     if isinstance(value, str):
         return stem, value
-    shown = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:,.0f}"
+    shown = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:.0f}" if name == "pid" else f"{value:,.0f}"
     shown = shown.replace("-", numbers.MINUS)
     return stem, f"{shown}{f' {unit}' if unit else ''}"
 

@@ -270,18 +270,25 @@ def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
     """Return all checks with their answers, always in the same order.
 
     An answer is that of the check's own figure and conditions; None while the figure is unknown or, except of
-    counted requests, while there is no verdict. What is unknown is not enough.
+    counted requests, while there is no verdict, or if the figure was seen too few times. What is unknown is
+    not enough.
     """
     judged = balance.word_now is not BalanceWord.UNKNOWN
     return [
         (
             check,
             check.holds
-            if check.code == "enough" or (check.value is not None and (judged or check.code == "requests"))
+            if check.code == "enough"
+            or (check.value is not None and not _is_open(check) and (judged or check.code == "requests"))
             else None,
         )
         for check in rules.checks(balance)
     ]
+
+
+def _is_open(check: Check) -> bool:
+    """Return whether a check's figure is over its limit, but was seen too few times for an answer."""
+    return check.is_rare and check.within is True
 
 
 def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
@@ -321,7 +328,7 @@ def _limit(check: Check) -> str:
 
 
 def _rule(check: Check, width: int) -> list[Row]:
-    why = "unknown" if check.value is None else "no"
+    why = "unknown" if check.value is None or _is_open(check) else "no"
     words = [*(f"{why}: {one}" for one in (check.but,) if one and check.within is not False), check.rule]
     words += [f"enough without it: {check.instead}"] if check.instead and not check.within else []
     return [fit_row([label(f"    {line}")], width) for line in wrapped("; ".join(words), width - 4)]

@@ -83,10 +83,12 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     judged = balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
     hungry = _starved(balance) if judged else []
     for word in balance.also:
-        also: Row = [label("also "), (word.value, "text" if balance.in_sweep else WORD_ROLES[word])]
+        role = "text" if balance.in_sweep else WORD_ROLES[word]
         if word is BalanceWord.STARVED and hungry:
-            also, hungry = [*also, label(": "), *hungry[0]], []
-        pieces.append(also)
+            pieces += _starved(balance, ("starves ", role))
+            hungry = []
+        else:
+            pieces.append([label("also "), (word.value, role)])
     if judged:
         pieces += [*_lead(balance), *hungry, *_lost(balance)]
     pieces += _window_pieces(balance)
@@ -160,7 +162,7 @@ def _lead(balance: Balance) -> list[Row]:
     return [[label("the lead changes "), figure(numbers.rate(flips, 5).strip()), label("×/min")]]
 
 
-def _starved(balance: Balance) -> list[Row]:
+def _starved(balance: Balance, verb: Run = ("nearly empty ", "muted")) -> list[Row]:
     """Return a piece of text on the backend that was nearly empty most; empty if none was.
 
     It counts while another backend has more than its share.
@@ -170,7 +172,7 @@ def _starved(balance: Balance) -> list[Row]:
         return []
     share = numbers.percent(balance.starved_percent[hungry]).strip()
     name = fit(hungry, min(16, cell_width(hungry)))
-    return [[label(f"{name} nearly empty "), figure(share), label(" of the time")]]
+    return [[label(f"{name} "), verb, figure(share), label(" of the time")]]
 
 
 def _lost(balance: Balance) -> list[Row]:

@@ -127,7 +127,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     limit = 100.0 if heat is None or margin is None else heat + margin
     memory = sample.memory
     after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
-    after.append(label(" °C" if margin is None else f" °C, {margin:.0f} left"))
+    after.append(label(" °C" if margin is None else f" °C, {margin:.0f} to limit"))
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     rx = known_total(port.rx_bytes_per_s for port in ports)
     tx = known_total(port.tx_bytes_per_s for port in ports)
@@ -604,7 +604,7 @@ def network_sections(links: Sequence[NetworkReading], width: int) -> list[Sectio
     sections = [Section("network", rows if others else [[label("no other interface")]], SINCE)]
     if ports:
         cells = _cells(width, rdma=True)
-        rows = [_head("port", "bus", cells), *(row for link in ports for row in _link(link, cells, width))]
+        rows = [_head("port", "PCIe", cells), *(row for link in ports for row in _link(link, cells, width))]
         sections.append(Section("RDMA", rows, f"beside the network · {SINCE}" if cells.wide else SINCE))
     return sections
 
@@ -614,7 +614,7 @@ def _head(name: str, last: str, cells: _Cells) -> Row:
     if cells.wide:
         tail = f"{'link':>{cells.speed}}{last:>{cells.speed}}{'use':>{cells.use}}{'errors':>{cells.errors}}"
     else:
-        speed = ("limit" if last == "bus" else "link").rjust(cells.speed) if cells.speed else ""
+        speed = (last if last == "PCIe" else "link").rjust(cells.speed) if cells.speed else ""
         use = "use".rjust(cells.use) if cells.use else ""
         tail = f"{speed}{use}{'err':>{cells.errors}}"
     return [label(f"{name:<{cells.name}}{rates}{tail}")]
@@ -702,7 +702,7 @@ def node_aside(view: NodeView, width: int) -> list[Section]:
         network,
         Section("sensors", sensors or [_nothing(view, "none")], "now / critical"),
         *rdma,
-        *([Section("power rails", rails, "now / total so far")] if rails else []),
+        *([Section("power rails", rails, "now / since its counter began")] if rails else []),
         *speed_section(view, width),
     ]
 

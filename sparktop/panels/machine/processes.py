@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 
+from sparktop.analysis.placement import orphans
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessTable, Workload, Workloads
@@ -19,6 +20,8 @@ _PID = 7
 _MOST_NAME = 48
 """Greatest width in cells of a name: further away, values could not be matched to the name."""
 _ID_DIGITS = 12
+ORPHAN = "orphan"
+"""What a process serves whose server has ended."""
 ROWS_IN_DETAIL = 10
 """Rows of processes below the other values of a machine; further processes are only counted."""
 
@@ -48,7 +51,7 @@ class ProcessLine(Struct, frozen=True):
     name: str
     serves: str = ""
     """The backend that the process serves, else the engine that it belongs to, else what it uses the GPU
-    for."""
+    for; "orphan" where its server has ended."""
     gpu_bytes: int | None = None
     memory_bytes: int | None = None
     cpu_percent: float | None = None
@@ -72,7 +75,7 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
     sample = view.sample or NodeSample(at=0.0)
     held = _held(sample)
     workloads = {one.pid: one for one in (sample.workloads or Workloads()).processes}
-    serves = _served(view, workloads.values())
+    serves = _served(view, sample.workloads)
     table = sample.processes.processes if sample.processes is not None else ()
     read = {entry.pid: entry for entry in table}
     lines = []
@@ -98,18 +101,20 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
     return lines
 
 
-def _served(view: NodeView, workloads: Iterable[Workload]) -> dict[int, str]:
-    """Return {PID: backend, else engine} of the processes of engines.
+def _served(view: NodeView, known_workloads: Workloads | None) -> dict[int, str]:
+    """Return {PID: backend, else engine, or "orphan"} of the processes of engines.
 
     Processes of one server serve the same backend, also those that hold no GPU memory.
     """
+    workloads = known_workloads.processes if known_workloads is not None else ()
     known = {one.pid: one.backend for one in view.engine_processes if one.backend is not None}
     backends = {
         one.server: known[one.pid] for one in workloads if one.pid in known and one.server is not None
     }
     found = {one.pid: one.engine for one in workloads if one.engine is not None}
     found |= {one.pid: backends[one.server] for one in workloads if one.server in backends}
-    return found | {one.pid: one.backend or one.engine for one in view.engine_processes}
+    found |= {one.pid: one.backend or one.engine for one in view.engine_processes}
+    return found | dict.fromkeys(orphans(known_workloads), ORPHAN)
 
 
 def about_process(name: str, workload: Workload) -> str:

@@ -147,7 +147,7 @@ def _name_cells(width: int) -> int:
 def _machines(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
     """Return the table of a backend's machines while the counts of the ranks are unknown."""
     rows = [_row("–", name, _muted("–"), _machine(view, nodes.get(name), None), width) for name in view.nodes]
-    return [_head("launched", width), *rows] if len(rows) >= _SEVERAL else []
+    return [_head("NCCL ops", width), *rows] if len(rows) >= _SEVERAL else []
 
 
 def _table(view: BackendView, found: RanksView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
@@ -404,7 +404,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
         ),
         fact("requests", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("finished", numbers.count(done, 6), " in all" if wide else ""),
-        fact("batch", numbers.rate(view.tokens_per_step, 6), " tok/step" if wide else " tok"),
+        fact("batch 60 s", numbers.rate(view.tokens_per_step, 5), " tok/step" if wide else " tok"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)

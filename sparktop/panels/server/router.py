@@ -251,7 +251,8 @@ def _arrow(name: str, backend: str | None) -> Row:
     short = (fit(name, _ID).rstrip(), "muted")
     if backend is None:
         return [short, (f" {_UNMAPPED}", "warn")]
-    return [short, (" → ", "muted"), (fit(backend, _NAME).rstrip(), "text")]
+    shown = (fit(backend, _NAME).rstrip(), "text")
+    return [shown] if name == backend else [short, (" → ", "muted"), shown]
 
 
 def _listing(view: RouterView, width: int, height: int) -> list[Row]:

@@ -828,7 +828,8 @@ def _load(axis: SweepAxis, track: _Small) -> Row:
     running = axis.columns(track.values)
     waiting = axis.columns(track.other) if track.other else [None] * len(running)
     run, wait = _newest(track.values), _newest(track.other)
-    text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
+    running_now, waiting_now = (numbers.count(one, 4).strip() for one in (run, wait))
+    text = f"{running_now} wait {waiting_now}"
     if len(track.name) + len(text) + len("run ") + 2 <= GUTTER:
         text = f"run {text}"
     roles = ("running", "waiting")

@@ -710,18 +710,28 @@ def _first_mark(row: ResultRow, *, brief: bool) -> Row:
     """Return the first mark of a level with its sign, and the number of others; with `brief`, in one word."""
     if not row.marks:
         return []
-    mark, more = row.marks[0], len(row.marks) - 1
+    mark = row.marks[0]
     first: Row = [
         (DOUBT if mark.doubt else SLOW, "warn"),
         ((brief and mark.brief) or mark.word, "text" if mark.doubt else "warn"),
     ]
-    return [*first, label(f" +{more}")] if more else first
+    return [*first, *_more_marks(row, 1)]
+
+
+def _more_marks(row: ResultRow, shown: int) -> Row:
+    """Return the number of marks after the first `shown`, and before it signs that only they have: "▾+2"."""
+    signs = [DOUBT if mark.doubt else SLOW for mark in row.marks]
+    if shown >= len(signs):
+        return []
+    new = "".join(dict.fromkeys(sign for sign in signs[shown:] if sign not in signs[:shown]))
+    more = f"+{len(signs) - shown}"
+    return [label(" "), (new, "warn"), label(more)] if new else [label(f" {more}")]
 
 
 def marks_words(row: ResultRow, room: int) -> Row:
     """Return the reasons to doubt a level, and the reasons why it is slow, as short labels in one row.
 
-    Labels that do not fit into `room` cells are counted ("+2"). If not even the first one fits, it is one
+    Labels that do not fit into `room` cells are counted ("▾+2"). If not even the first one fits, it is one
     word, without room for that only the signs, each once.
     """
     if not row.marks:
@@ -735,14 +745,12 @@ def marks_words(row: ResultRow, room: int) -> Row:
     runs: Row = []
     used = 0
     for index, mark in enumerate(row.marks):
-        left = len(row.marks) - index
         sign, role = (DOUBT, "warn") if mark.doubt else (SLOW, "warn")
         gap, word = ", " if runs else "", (brief and mark.brief) or mark.word
         cells = cell_width(gap) + cell_width(sign) + cell_width(word)
-        more = cell_width(f" +{left - 1}") if left > 1 else 0
-        if runs and used + cells + more > room:
-            others = f" +{left}"
-            return [*runs, label(others)] if used + cell_width(others) <= room else runs
+        if runs and used + cells + row_width(_more_marks(row, index + 1)) > room:
+            others = _more_marks(row, index)
+            return [*runs, *others] if used + row_width(others) <= room else runs
         runs += [label(gap), (sign, role), (word, "text" if mark.doubt else "warn")]
         used += cells
     return runs

@@ -238,17 +238,31 @@ def rate_ratio(one: LevelResult, other: LevelResult, metric: str) -> Ratio | Non
     return None if first is None or second is None else ratio_of(first, second)
 
 
+def clearly_best(best: Value, other: Value) -> bool | None:
+    """Return whether the highest or lowest value is clearly apart from another; None if not testable.
+
+    Their difference must be significant and beyond the noise floor, and the 95 % interval of the best must
+    not contain the other: a reader who sees the interval would not believe it.
+    """
+    ratio = ratio_of(best, other)
+    clear = None if ratio is None else ratio.significant(NOISE_FLOOR_PERCENT)
+    if clear and best.low is not None and best.high is not None:
+        return not best.low <= other.mean <= best.high
+    return clear
+
+
 def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
     """Return the best of `levels`, at least one, each with the rate `metric`: the first of equals.
 
     The other levels are compared with it as in the table of levels.
     """
     best = max(levels, key=lambda one: rate.mean if (rate := one.rate(metric)) is not None else 0.0)
-    ratios = [(one, rate_ratio(best, one, metric)) for one in levels if one is not best]
+    first = best.figure(metric)
     tests = [
-        (one, ratio.significant(NOISE_FLOOR_PERCENT), ratio.beyond(NOISE_FLOOR_PERCENT))
-        for one, ratio in ratios
-        if ratio is not None
+        (one, clearly_best(first, second), ratio.beyond(NOISE_FLOOR_PERCENT))
+        for one in levels
+        if one is not best and first is not None and (second := one.figure(metric)) is not None
+        if (ratio := ratio_of(first, second)) is not None
     ]
     return BestLevel(
         best,

@@ -18,7 +18,7 @@ from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import Value
-from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
+from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
 from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import made_of
@@ -519,8 +519,8 @@ def _sources(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield a line for each source of published rates and limits, as far as it is the same for levels."""
     for name in (PUBLISHED, LIMIT):
         known = [one for level in levels for one in level.yardsticks if one.name == name and one.tps]
-        if sources := sorted({code(one.source) for one in known}):
-            yield f"Of {name}: {', '.join(sources)}"
+        if sources := dict.fromkeys(code(one.source) for one in known):
+            yield f"Of {YARDSTICK_WORDS[name]}: {', '.join(sources)}"
 
 
 def _rate(name: str) -> Column:

@@ -755,8 +755,11 @@ def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
         "requests waited" if queue.waiting_max is None else f"up to {queue.waiting_max:.0f} requests waited"
     )
     seen += f" ({queue.looks_waiting} of {queue.looks} polls)" if queue.looks else ""
-    if beyond and queue.at_once is not None:
-        return f"{seen}: {wanted} of our requests at once exceed its {slots} slots"
+    if beyond and slots is not None and queue.at_once is not None:
+        # Before the server admits them, requests that have just arrived wait although slots are free.
+        arrived = (queue.waiting_max or 0.0) > wanted - slots
+        new = ", some only until admitted to a free slot" if arrived else ""
+        return f"{seen}{new}: at most {wanted} of ours were there at once, for {slots} slots"
     if beyond:
         return f"{seen} while all of its {slots} slots were taken"
     return f"{seen}: its KV cache is full" if full else seen

@@ -29,7 +29,8 @@ from sparktop.model.sweep import (
     Timeline,
     Value,
 )
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, ratio_of
+from sparktop.model.yardsticks import YARDSTICK_WORDS
+from sparktop.sweep.compare.ratio import clearly_best, main_rate
 from sparktop.sweep.plan.plan import Load, Order, Plan, TargetKind, loads
 from sparktop.sweep.result.level import level_split, split_words
 from sparktop.sweep.result.results import (
@@ -348,8 +349,7 @@ def _is_clear(
         row = comparison.row(metric, key.point, key.prompt_tokens, key.depth)
         if row is not None and row.ahead == best.target and row.significant is not None:
             return key.target in row.beats
-    ratio = ratio_of(figures[key][metric], figures[best][metric])
-    return None if ratio is None else ratio.significant(NOISE_FLOOR_PERCENT)
+    return clearly_best(figures[best][metric], figures[key][metric])
 
 
 # Timelines of the requests of a level: one bar per request with start, first token, end and backend.
@@ -656,9 +656,8 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 def _share_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of the rates that the level's is compared with, and of its padding."""
-    if level.yardsticks:
-        yield "Compared", "; ".join(_yardstick_words(one) for one in level.yardsticks)
-    elif level.roofline_percent is not None:
+    yield from (("Compared", _yardstick_words(one)) for one in level.yardsticks)
+    if not level.yardsticks and level.roofline_percent is not None:
         yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
     if level.padding_percent is not None:
         yield "Padding", f"{level.padding_percent:.1f} % of the batch"
@@ -666,9 +665,10 @@ def _share_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 def _yardstick_words(one: YardstickSide) -> str:
     """Return a yardstick in words: "62 % of its own best (150 tok/s: 8 running, 2026-11-03)"."""
+    name = YARDSTICK_WORDS.get(one.name, one.name)
     if one.percent is None or one.tps is None:
-        return f"{one.name} {one.source}"
-    return f"{one.percent:.0f} % of {one.name} ({one.tps:.1f} tok/s: {one.source})"
+        return f"{name}: {one.source}"
+    return f"{one.percent:.0f} % of {name} ({one.tps:.1f} tok/s: {one.source})"
 
 
 def _arrivals_words(found: OpenLoopResult) -> str:

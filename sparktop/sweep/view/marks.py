@@ -104,7 +104,7 @@ def limit_words(level: LevelResult) -> str | None:
     limit = level.limited_by
     if limit is None:
         return None
-    title = "limit unknown" if limit.kind == "unknown" else f"limited by {limit.kind}"
+    title = "unknown" if limit.kind == "unknown" else limit.kind
     where = "" if limit.server is None else f" on {limit.server}"
     return f"{title}{where}: {_limit_reason(limit)}"
 

@@ -9,7 +9,6 @@ from statistics import fmean
 from msgspec import Struct
 
 from sparktop.model.judgement import (
-    NO_DIFFERENCE,
     NOT_TESTED,
     Name,
     Outcome,
@@ -730,7 +729,7 @@ def _certainty(found: BestLevel) -> Iterator[str]:
     """Yield which levels are not clearly below the best, and whether some could not be tested."""
     if found.alike:
         others = names_in_words([f"c = {one.concurrency}" for one in found.alike])
-        yield f"{NO_DIFFERENCE} from {others}"
+        yield f"not clearly more than {others}"
     if found.untested:
         yield NOT_TESTED
 
@@ -742,7 +741,8 @@ def _end(result: SweepResult, target: TargetResult, levels: Sequence[LevelResult
         ratio = None if top in found.alike else rate_ratio(top, best, metric)
         return "" if ratio is None else f"; {top.point.label} gives {signed(ratio.percent)}{_warning(top)}"
     if target.slots is not None and best.concurrency >= target.slots:
-        return f"; all {target.slots} slots in use"
+        many = "as many" if best.concurrency == target.slots else "more"
+        return f"; {many} requests at once {'as' if many == 'as many' else 'than'} slots ({target.slots})"
     ratio = rate_ratio(best, levels[-2], metric)
     if ratio is None or not ratio.beyond(NOISE_FLOOR_PERCENT) or levels[-2] in found.alike:
         return ""
@@ -928,8 +928,8 @@ def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
         ranked = [row for row in rows if row.key.prompt_tokens == length and key in row.ranks]
         best = next((row for row in ranked if row.ranks[key] is Rank.BEST), None)
         if best is not None:
-            others = ", ".join(row.key.point.short for row in ranked if row is not best)
-            also = f"; {others}: {NO_DIFFERENCE}" if others else ""
+            others = [row.key.point.short for row in ranked if row is not best]
+            also = f"; not clearly more than {names_in_words(others)}" if others else ""
             among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
             title = in_sentence(METRICS[key].title)
             yield f"most {title}{among} at {best.key.point.short}: {_sure(best, key)}{also}"

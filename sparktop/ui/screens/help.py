@@ -39,7 +39,7 @@ _HEAD = 12
 _UNWRAPPED = 10_000
 _STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
-    ("was …", "true of the last 10 s, but not of this moment"),
+    ("… lately", "true of the last 10 s, but not of this moment"),
 )
 FIGURES = (
     (

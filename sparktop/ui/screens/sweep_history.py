@@ -141,7 +141,7 @@ HISTORY_KEYS = (
     ),
     Key("import", ("i",), "i", "ask('import')", "bring in a result file of another tool", "import"),
     Key("report", ("f2",), "F2", "report", "save a report (HTML and Markdown) in this folder", "report"),
-    Key("path", ("f",), "f", "path", "show the path of the file", "path"),
+    Key("path", ("f",), "f", "path", "show the path of the file", "file path"),
     Key("down", ("down", "j"), "↓ j", "select(1)", "next result"),
     Key("up", ("up", "k"), "↑ k", "select(-1)", "result before"),
     Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further"),

@@ -64,9 +64,9 @@ def test_the_picture_needs_no_scrolling(name: str, width: int, height: int) -> N
 def test_the_verdict_names_word_period_flips_hunger_loss_and_who_routes() -> None:
     """What matters most stands above the picture, with the verdict's begin and the time between polls."""
     text = "\n".join(picture(traced("cooldown-c64"), 120, 34))
-    assert re.search(r"▲ oscillating since \d\d:\d\d:\d\d · every 39 s · also starved: ", text)
+    assert re.search(r"▲ oscillating since \d\d:\d\d:\d\d · every 39 s · spark-a starves ", text)
     assert "the lead changes 3.2×/min" in text
-    assert "also starved: spark-a nearly empty 35 % of the time" in text
+    assert "spark-a starves 35 % of the time" in text
     assert "about 31 % of throughput lost" in text
     assert "last 152 s · polled every 0.25 s · strategy least-busy" in text
     assert "spark-a and spark-b swap the lead (" in text

@@ -118,7 +118,7 @@ def _of_text(text: str, path: Path, name: str) -> list[Series]:
     try:
         return tables.read(text, clean(path.stem, 60), clean(path.name))
     except ImportFormatError as problem:
-        raise UsageError(f"{name}: is neither JSON nor a table: {problem}; or give {_KNOWN}") from None
+        raise UsageError(f"{name}: is not JSON, and {problem}; or give {_KNOWN}") from None
 
 
 def is_sweep(path: Path) -> bool:

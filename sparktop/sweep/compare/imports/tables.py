@@ -58,7 +58,8 @@ _AXES = (
     (
         LoadKind.CONCURRENCY,
         re.compile(
-            r"(max[_ ]?)?(concurrency|conc\b.*|batch( size)?|clients?|users?|streams?|c|n)|concurrent( \w+)?"
+            r"(max[_ ]?)?(concurrency|conc\b.*|batch( size)?|clients?|users?|streams?|c|n)|load"
+            r"|concurrent( \w+)?"
         ),
     ),
     (LoadKind.RATE, re.compile(r"(request[_ ]?)?rate\b.*")),
@@ -123,7 +124,9 @@ def read(text: str, name: str, source: str) -> list[Series]:
         _read_table(table, name, pp, tg, found)
     if not found.levels:
         what = (
-            "no table" if not tables else "no table of it has a column of levels (Concurrency) and a metric"
+            "no table"
+            if not tables
+            else "no table of it has a column of levels (Concurrency or Load) and a metric"
         )
         raise ImportFormatError(f"{what}; metrics are named Decode, Prefill, Output, TTFT, ITL, E2E")
     if len(found.levels) > _MOST_TARGETS:
