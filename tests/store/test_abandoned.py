@@ -88,7 +88,7 @@ def test_an_alert_names_requests_that_run_for_nobody() -> None:
     assert (alert.id, alert.values["running_requests"]) == ("backend:b:for-nobody", 3.0)
     assert 30 <= float(alert.values["window_s"] or 0) <= 70
     assert alert.values["tokens_since"] == 20 * float(alert.values["window_s"] or 0)
-    assert "works for nobody: 3 requests, 0 connections for 1:" in alert.message
+    assert "works for nobody: 3 requests, 0 connections for 1 min" in alert.message
 
 
 def test_a_recording_gives_the_same_findings() -> None:

@@ -9,6 +9,7 @@ from statistics import fmean
 from msgspec import Struct
 
 from sparktop.model.judgement import (
+    NO_DIFFERENCE,
     NOT_TESTED,
     Name,
     Outcome,

@@ -14,7 +14,7 @@ from sparktop.analysis.state import verdict
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.engine import LaneSample
-from sparktop.model.event import Severity
+from sparktop.model.event import Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.snapshot import LimitKind, Snapshot
@@ -255,6 +255,21 @@ def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
     pair.at += 61
     seen = swinging(pair)
     assert [one.id for one in seen.alerts] == ["balance:proxy:oscillating"]
+
+
+def test_an_alert_that_a_sweep_ends_says_so_and_says_when_it_is_back() -> None:
+    """Each of the two, so that the times in the list of events fit those of the alert."""
+    pair = Pair()
+    assert swinging(pair).alerts
+    with pair.store.loaded_from_here(frozenset({"proxy"})):
+        during = swinging(pair)
+        assert (during.balance[0].word, during.alerts) == (Is.OSCILLATING, ())
+        assert during.events[-1].message.endswith(": oscillating, as a sweep began")
+    pair.at += 61
+    after = swinging(pair)
+    (alert,) = (one for one in after.alerts if one.id.startswith("balance"))
+    last = [one for one in after.events if one.about == alert.id][-1]
+    assert (last.phase, last.at) == (Phase.BEGIN, alert.since)
 
 
 # Servers of one model that no known router joins: their loads are described, and nothing warns.
