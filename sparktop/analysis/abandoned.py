@@ -21,13 +21,11 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sparktop.analysis.placement import bare_host, orphans, port_of, server_process
-from sparktop.analysis.situation import Situation
 from sparktop.graphics import numbers
-from sparktop.model.event import Severity, Values
-from sparktop.model.finding import Finding, Sure
+from sparktop.model.event import Finding, Severity, Sure, Values
 from sparktop.model.node import Sockets, Workload, end_marks
 from sparktop.model.router import UNKNOWN_KIND, RouterView
-from sparktop.model.snapshot import BackendState, BackendView, NodeView
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Situation
 
 FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
 """Kinds of findings."""

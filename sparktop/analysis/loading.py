@@ -11,13 +11,37 @@ when the engine has a process of its own.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from sparktop.model.snapshot import GROWTH, LAST_TIME, PHASES, Loading, PastStart
+from sparktop.analysis.speed_state import is_gb10
+from sparktop.analysis.stall import (
+    BLIND_S,
+    GB10_POWER_W,
+    GpuWork,
+    compiler,
+    gpu_words,
+    rdma_mb_per_s,
+)
+from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.node import GpuReading, NodeSample, Workload
+from sparktop.model.snapshot import (
+    GROWTH,
+    LAST_TIME,
+    PHASES,
+    BackendState,
+    BackendView,
+    Loading,
+    NodeView,
+    PastStart,
+    Situation,
+    minutes,
+)
 
 START, CONTEXT, WEIGHTS, COMPILE, POOL, GRAPHS = range(len(PHASES))
 DOWNLOAD = "download"
@@ -190,3 +214,264 @@ def best_past(starts: list[PastStart], boot_id: str | None) -> PastStart | None:
 def is_warm(starts: list[PastStart], boot_id: str | None) -> bool:
     """Return whether one of these earlier starts happened since the boot `boot_id` of the machine."""
     return boot_id is not None and any(one.boot_id == boot_id for one in starts)
+
+
+# Whether a start hangs before the server answers: nothing that a start moves has moved for minutes.
+#
+# A start moves something all the time: GPU memory or the memory of its processes grows, files are read,
+# something is downloaded, kernels are compiled on the CPU, steps are tried on the GPU. What hangs keeps its
+# GPU at 90 % or more at low power, or leaves GPU and CPU at rest, with quiet disks and links (eugr/spark-
+# vllm-docker #352: graph capture, 96 %, the head waits for ever for a rank that had ended). As with a
+# server that hangs (`analysis/stall.py`), what other causes could explain is not named, and nothing is
+# called certain.
+
+
+STUCK = "start-stuck"
+UNSEEN_S = 1800.0
+"""A start whose process is not visible is said to be unknown after so many seconds."""
+_LONGER = 1.2
+"""A phase is judged once it lasts so many times as long as in the last start."""
+_WINDOW_S = 10.0
+"""Memory and files are compared over this many seconds."""
+_MEMORY_BYTES, _READ_BYTES, _CACHE_BYTES = 8 << 20, 4 << 20, 32 << 20
+"""Least changes within `_WINDOW_S` that count as movement: of its processes' memory, of what they read, and
+of the machine's cache of files, which others use too, so that its limit is higher."""
+_NET_BYTES_PER_S, _SWAP_BYTES_PER_S, _LINK_MB_PER_S, _PRESSURE_PERCENT = 2e5, 1e6, 1.0, 5.0
+"""From these on a download over a slow line, swap, ranks or waiting for memory count as movement."""
+_CPU_PERCENT, _SPINNING_CPU_PERCENT = 20.0, 150.0
+"""CPU use of one of its processes from which on it computes, while its GPUs rest; and while they spin, when
+one core waits for them."""
+_TABLE_AGE_S = 15.0
+"""Age of the table of processes up to which its CPU use is that of now."""
+_GRAPHS = PHASES[-1]
+
+
+class _Marks(Struct, frozen=True):
+    """What grows on a machine while it loads, in bytes."""
+
+    at: float
+    gpu: int
+    own: int
+    read: int | None
+    """None where a process of another user hides it: then the cache of files stands for it."""
+    cache: int
+
+    def moved(self, now: _Marks) -> str | None:
+        """Return what has changed from these marks to later ones; None if nothing has."""
+        if abs(now.gpu - self.gpu) >= _MEMORY_BYTES or abs(now.own - self.own) >= _MEMORY_BYTES:
+            return "its memory"
+        if now.read is None or self.read is None:
+            return "files" if abs(now.cache - self.cache) >= _CACHE_BYTES else None
+        return "files" if now.read - self.read >= _READ_BYTES else None
+
+
+class _Machine(Struct, frozen=True):
+    """One machine of a start, at one sample."""
+
+    sample: NodeSample
+    marks: _Marks
+    gpus: tuple[GpuWork, ...]
+    cpu_percent: float | None
+    """Of the busiest of its processes; None if one is not known."""
+
+    @property
+    def activity(self) -> str | None:
+        """What the machine does that a start may do, in words; None if it rests, or its GPUs wait."""
+        sample, memory = self.sample, self.sample.memory
+        rates = [link.rx_bytes_per_s or 0.0 for link in sample.network if link.kind in {"ethernet", "wifi"}]
+        rdma, cpu = rdma_mb_per_s((sample,)), self.cpu_percent
+        spins = any(gpu.spinning for gpu in self.gpus)
+        if sum(rates) >= _NET_BYTES_PER_S or (rdma is not None and rdma >= _LINK_MB_PER_S):
+            return "a link"
+        swaps = (memory.swap_in_bytes_per_s or 0.0) >= _SWAP_BYTES_PER_S
+        if swaps or (memory.pressure_full_avg10 or 0.0) >= _PRESSURE_PERCENT:
+            return "swap"
+        if compiler((sample,)) is not None:
+            return "a compiler"
+        if not all(gpu.spinning or gpu.at_rest for gpu in self.gpus):
+            return "a GPU"
+        # Unknown CPU use may be work, except while a GPU spins: then a core is known to wait for it.
+        if cpu is None or cpu >= (_SPINNING_CPU_PERCENT if spins else _CPU_PERCENT):
+            return None if cpu is None and spins else "the CPU"
+        return None
+
+
+class _Start(Struct):
+    """A start that is followed."""
+
+    pid: int | None
+    moved_at: float
+    marks: dict[str, _Marks] = field(default_factory=dict)
+    """By machine: of a sample of at least `_WINDOW_S` ago."""
+    seen: dict[str, _Machine] = field(default_factory=dict)
+
+
+class StartStallRule:
+    """Follows each start, and names those in which nothing moves."""
+
+    def __init__(self) -> None:
+        """Follow no start yet."""
+        self._starts: dict[str, _Start] = {}
+
+    def look(self, now: Situation) -> Iterator[Finding]:
+        """Return a finding for each start in which nothing has moved for minutes."""
+        loads = {
+            name: view.loading
+            for name, view in now.backends.items()
+            if view.loading is not None and view.state is BackendState.LOADING
+        }
+        self._starts = {name: one for name, one in self._starts.items() if name in loads}
+        for name, loading in loads.items():
+            view, start = now.backends[name], self._starts.get(name)
+            if start is None or start.pid != loading.pid:
+                start = self._starts[name] = _Start(loading.pid, now.at)
+            found = self._follow_and_judge(view, loading, start, now)
+            if found is not None:
+                yield found
+
+    def _follow_and_judge(
+        self, view: BackendView, loading: Loading, start: _Start, now: Situation
+    ) -> Finding | None:
+        """Update what is known of a start; return the finding if nothing has moved for minutes."""
+        if loading.phase is None or loading.pid is None:
+            seconds = now.at - start.moved_at
+            why = "neither its process nor its machine is seen"
+            return None if seconds < UNSEEN_S else _unknown(view.name, seconds, "it has loaded", why)
+        machines = [now.nodes.get(node) for node in view.nodes]
+        for machine in machines:
+            if machine is None or machine.sample is None or not machine.ok:
+                start.moved_at = now.at
+                return None
+            known = start.seen.get(machine.name)
+            if known is None or known.sample.at != machine.sample.at:
+                seen = _machine_of(view, loading, machine, machine.sample)
+                start.seen[machine.name] = seen
+                before = start.marks.get(machine.name)
+                if seen.activity is not None or before is None or before.moved(seen.marks) is not None:
+                    start.moved_at = now.at
+                if before is None or seen.marks.at - before.at >= _WINDOW_S:
+                    start.marks[machine.name] = seen.marks
+        seconds = now.at - start.moved_at
+        last = view.start_memory.last if view.start_memory is not None else None
+        past_s = None if last is None else last.phases.get(loading.phase)
+        if seconds < BLIND_S[0] or (loading.phase_s or 0.0) < _LONGER * (past_s or 0.0):
+            return None
+        seen_ones = [start.seen[node] for node in view.nodes if node in start.seen]
+        if not all(one.sample.gpus for one in seen_ones):
+            why = "a machine whose GPU is not seen"
+            return _unknown(view.name, seconds, f"{loading.phase}: nothing moved", why)
+        asks = None if view.start_memory is None else view.start_memory.asks
+        if asks is not None and asks.ranks > sum(max(1, len(one.sample.gpus)) for one in seen_ones):
+            why = f"a machine of its {asks.ranks} ranks is not watched"
+            return _unknown(view.name, seconds, f"{loading.phase}: nothing moved here", why)
+        return _finding(view, loading, seen_ones, seconds, past_s)
+
+
+def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
+    """Return what a machine shows of a start."""
+    loads = sample.workloads
+    engine = None if view.start_memory is None else view.start_memory.engine
+    listed = () if loads is None else loads.processes
+    # A process ID holds on the server's own machine only; elsewhere its ranks are known by their engine.
+    own = [
+        one
+        for one in listed
+        if (
+            one.server == loading.pid
+            if machine.name == loading.node
+            else engine is not None and one.engine == engine
+        )
+    ]
+    pids = {one.pid for one in own}
+    gpus = [  # one whose processes are not listed may be its own
+        gpu for gpu in sample.gpus if gpu.processes is None or any(one.pid in pids for one in gpu.processes)
+    ]
+    held = sum(one.memory_bytes or 0 for gpu in gpus for one in gpu.processes or () if one.pid in pids)
+    known = [one.read_bytes for one in own if one.read_bytes is not None]
+    marks = _Marks(
+        sample.at,
+        held,
+        sum(one.memory_bytes or 0 for one in own),
+        sum(known) if len(known) == len(own) else None,
+        sample.memory.page_cache_bytes or 0,
+    )
+    work = tuple(
+        GpuWork(
+            gpu.power_w,
+            gpu.utilization_percent,
+            gpu.sm_clock_mhz,
+            _quiet_below_w(gpu, sample),
+        )
+        for gpu in gpus
+    )
+    fresh = loads is not None and (loads.age_s or 0.0) <= _TABLE_AGE_S
+    return _Machine(sample, marks, work, _busiest(own) if fresh else None)
+
+
+def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
+    """Return the power below which a GPU counts as waiting: for a GB10, its own limit.
+
+    Other GPUs wait at any power (infinity) at a use of 0 %, and are not known to wait otherwise (None).
+    """
+    if is_gb10(gpu, unified=sample.memory.unified):
+        return GB10_POWER_W[0]
+    return math.inf if gpu.utilization_percent == 0 else None
+
+
+def _busiest(own: Sequence[Workload]) -> float | None:
+    known = [one.cpu_percent for one in own]
+    return None if not known or None in known else max(one for one in known if one is not None)
+
+
+def _unknown(name: str, seconds: float, what: str, why: str) -> Finding:
+    line = f"{what} for {seconds / 60:.0f} min, unknown if it hangs"
+    return Finding(
+        STUCK, name, line, sure=Sure.UNKNOWN, evidence=(("unknown", why),), values={"still_s": seconds}
+    )
+
+
+def _finding(
+    view: BackendView, loading: Loading, machines: Sequence[_Machine], seconds: float, past_s: float | None
+) -> Finding:
+    """Return the finding about a start in which nothing has moved for `seconds`."""
+    gpus = [gpu for one in machines for gpu in one.gpus]
+    cpus = [one.cpu_percent for one in machines if one.cpu_percent is not None]
+    several = len(machines) > 1
+    rdma = rdma_mb_per_s(one.sample for one in machines) if several else None
+    said = gpu_words([replace(gpu, clock_mhz=None) for gpu in gpus], "") or "its GPU not used yet"
+    said += f", CPU {max(cpus):.0f} %" if cpus else ""
+    said += f", RDMA {rdma:.1f} MB/s" if rdma is not None else ""
+    rows = [("looked at", "GPU memory, own memory, disk, file cache, links, swap, compilers, CPU, GPU power")]
+    rows += (
+        [("this phase last time", f"{minutes(past_s)} min, judged from {_LONGER:g} times that on")]
+        if past_s
+        else []
+    )
+    rows.append(("named", f"from {BLIND_S[0] / 60:.0f} min on, critical from {BLIND_S[1] / 60:.0f} min on"))
+    if several:
+        fix = (
+            "read each machine's log: a rank that ended leaves the others waiting (RemoveIPC: enable-linger)"
+        )
+    elif loading.phase == _GRAPHS:
+        fix = "read its log; if it always hangs here, --enforce-eager starts without CUDA graphs"
+    else:
+        fix = "read its log, then end it"
+    powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    used = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    return Finding(
+        STUCK,
+        view.name,
+        f"{loading.phase}: nothing moved for {seconds / 60:.0f} min, {said}",
+        fix=fix,
+        sure=Sure.LIKELY,
+        severity=Severity.CRITICAL if seconds >= BLIND_S[1] else Severity.WARNING,
+        evidence=tuple(rows),
+        values={
+            "still_s": seconds,
+            "limit_s": BLIND_S[0],
+            "power_w": max(powers, default=None),
+            "utilization_percent": min(used, default=None),
+            "cpu_percent": max(cpus, default=None),
+            "rdma_mb_per_s": rdma,
+        },
+    )

@@ -15,11 +15,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from sparktop.analysis.situation import Situation
-from sparktop.model.event import Severity
-from sparktop.model.finding import Finding, Sure
+from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.node import UNLIMITED, EngineSetup, MachineSetup, NetworkReading, Rail
-from sparktop.model.snapshot import NodeView
+from sparktop.model.snapshot import NodeView, Situation
 
 DIFFER, SETUP = "machines-differ", "machine-setup"
 """Kinds: machines differ; a fact is wrong on one machine, whatever the others have."""

@@ -15,11 +15,9 @@ from math import comb
 
 from msgspec import Struct
 
-from sparktop.analysis.situation import Situation
 from sparktop.model.engine import Histogram
-from sparktop.model.event import Severity
-from sparktop.model.finding import Finding, Sure
-from sparktop.model.snapshot import BackendView, PrefixUse
+from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.snapshot import BackendView, PrefixUse, Situation
 
 KIND = "prefix-unused"
 LEAST_PROMPTS, LEAST_TOKENS = 12, 20_000

@@ -14,11 +14,9 @@ from itertools import groupby
 from statistics import fmean, median, pstdev
 from typing import NamedTuple
 
-from sparktop.analysis.situation import Situation
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
-from sparktop.model.event import Severity
-from sparktop.model.finding import Finding, Sure
-from sparktop.model.snapshot import BackendView, NodeView
+from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.snapshot import BackendView, NodeView, Situation
 
 KIND = "slow-link"
 SLOWER = 1.3

@@ -16,10 +16,8 @@ from statistics import median
 
 from msgspec import Struct
 
-from sparktop.analysis.situation import Situation
-from sparktop.model.event import Severity
-from sparktop.model.finding import Finding, Sure
-from sparktop.model.snapshot import BackendView
+from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.snapshot import BackendView, Situation
 
 KIND = "draft-length"
 MARGIN, ALERT_MARGIN = 0.1, 0.2

@@ -18,12 +18,18 @@ from statistics import median
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.analysis.situation import Situation
-from sparktop.model.event import Severity, Values
+from sparktop.model.event import Finding, Severity, Sure, Values
 from sparktop.model.failure import FailureKind
-from sparktop.model.finding import Finding, Sure
 from sparktop.model.node import FREE_PART, MemoryAsk, MemoryGuard, NodeSample, Workloads
-from sparktop.model.snapshot import BackendState, BackendView, NodeView, PastStart, StartMemory, minutes
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    NodeView,
+    PastStart,
+    Situation,
+    StartMemory,
+    minutes,
+)
 
 SHORT, FITS, HELD = "start-short", "start-fits", "memory-held"
 _GIB = 1 << 30

@@ -13,12 +13,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from sparktop.analysis.situation import Situation
 from sparktop.analysis.speed_state import SLOW_CLOCK, SLOW_STEPS, THROTTLED
-from sparktop.model.event import Severity
-from sparktop.model.finding import Finding
+from sparktop.model.event import Finding, Severity
 from sparktop.model.node import ModelWeights
-from sparktop.model.snapshot import BackendView
+from sparktop.model.snapshot import BackendView, Situation
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.yardsticks import (
     BEST,

@@ -25,7 +25,7 @@ from sparktop.commands.sweep.command import (
 )
 from sparktop.commands.sweep.command import render as render_sweep
 from sparktop.errors import UsageError
-from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_TOKENS
+from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_TOKENS
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
@@ -157,7 +157,7 @@ def _of_stored(arguments: argparse.Namespace) -> SweepResult:
     from sparktop.commands.report import found_result  # late: as above
     from sparktop.sweep.result.store import load
     from sparktop.sweep.run.again import answered
-    from sparktop.sweep.terms.limits import ERROR_SHARE
+    from sparktop.sweep.terms.definitions import ERROR_SHARE
 
     given = [name for name in _SENDING if getattr(arguments, name)]
     if given:

@@ -32,7 +32,7 @@ from sparktop.errors import ConfigError, did_you_mean
 from sparktop.files import find_config, usual_places
 from sparktop.model.event import ALERT_KINDS
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
-from sparktop.model.structs import hide_in_repr
+from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import (
     BackendTarget,
     EventSettings,

@@ -10,8 +10,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from sparktop.doctor.check import Check, Status
-from sparktop.doctor.compared import check_compared
-from sparktop.doctor.machine import check_missing_gpu
+from sparktop.doctor.machine import check_compared, check_missing_gpu
 from sparktop.doctor.network import Network, check_names, host_key, place_of
 from sparktop.doctor.servers import check_backend, check_port, check_prometheus, check_router
 from sparktop.model.failure import Failure, FailureKind

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
-from sparktop.model.structs import compare_without, hide_in_repr
+from sparktop.model.plain import compare_without, hide_in_repr
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 UNKNOWN_REASON = "unknown"

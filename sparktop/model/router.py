@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from sparktop.model.failure import Failure
-from sparktop.model.structs import compare_without
+from sparktop.model.plain import compare_without
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 

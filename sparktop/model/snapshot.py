@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Protocol
 
 from msgspec import Struct, field
 
 from sparktop.model.balance import Balance
 from sparktop.model.engine import Histogram, PrefixCache
-from sparktop.model.event import Alert, Event, ProgressView
+from sparktop.model.event import Alert, Event, Finding, ProgressView
 from sparktop.model.failure import Failure
-from sparktop.model.finding import Finding
 from sparktop.model.node import LostGpu, MemoryAsk, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
@@ -616,3 +616,25 @@ class Snapshot(Struct, frozen=True, eq=False):
     simulated: bool = False
     searching: tuple[str, ...] = ()  # hosts whose usual ports are tried: no server was found there yet
     thresholds: StateThresholds = StateThresholds()  # by which states of backends are judged
+
+
+class Situation(Struct, frozen=True, eq=False):
+    """Servers, machines and routers as they are now, by name."""
+
+    at: float
+    """Monotonic seconds."""
+    wall: datetime
+    """UTC."""
+    backends: Mapping[str, BackendView] = {}
+    nodes: Mapping[str, NodeView] = {}
+    routers: tuple[RouterView, ...] = ()
+    starts: tuple[PastStart, ...] = ()
+    """Earlier starts of servers."""
+
+
+class Rule(Protocol):
+    """Finds one kind of trouble; may keep what it saw before."""
+
+    def look(self, now: Situation) -> Iterable[Finding]:
+        """Return what holds now; called once a second, with situations in the order of time."""
+        ...

@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from sparktop.model.event import Severity
+from sparktop.model.plain import hide_in_repr
 from sparktop.model.router import Scrape
-from sparktop.model.structs import hide_in_repr
 
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 """Usual ports of engines: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparktop.analysis.abandoned import ForNobody, Orphans
+from sparktop.analysis.loading import StartStallRule
 from sparktop.analysis.machines_compared import MachinesCompared
 from sparktop.analysis.prefix_cache import PrefixCacheRule
-from sparktop.analysis.situation import Rule, Situation
 from sparktop.analysis.slow_link import SlowLink
 from sparktop.analysis.speculation import DraftLengthRule
 from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
-from sparktop.analysis.start_stall import StartStallRule
 from sparktop.analysis.yardsticks import Yardsticks
-from sparktop.model.finding import Finding
+from sparktop.model.event import Finding
 from sparktop.model.instant import Instant
+from sparktop.model.snapshot import Rule, Situation
 from sparktop.model.text import clean
 from sparktop.store.event_log import AlertBook
 from sparktop.store.sources import SourceKey

@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from sparktop.analysis.situation import Situation
 from sparktop.analysis.speculation import shown_line
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
@@ -22,7 +21,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, SelfView
-from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Kept, NodeView, Snapshot
+from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Kept, NodeView, Situation, Snapshot
 from sparktop.model.targets import Target, Thresholds, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alerts import (

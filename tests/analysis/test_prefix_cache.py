@@ -8,12 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.prefix_cache import HARDLY_PERCENT, PrefixCacheRule, turns
-from sparktop.analysis.situation import Situation
 from sparktop.engines import sglang, vllm
 from sparktop.model.engine import EngineIdentity, Histogram, LaneSample, PrefixCache
-from sparktop.model.event import Severity
-from sparktop.model.finding import Finding, Sure
-from sparktop.model.snapshot import BackendView, PrefixUse
+from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.snapshot import BackendView, PrefixUse, Situation
 from sparktop.store.sources import SourceKey
 from tests.store.conftest import EPOCH, START, World, page
 

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from sparktop.analysis.speculation import best_length
-from sparktop.model.event import Severity
-from sparktop.model.finding import Sure
+from sparktop.model.event import Severity, Sure
 from tests.findings.speculation import Draft, Phase, falling, played
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparktop.doctor.check import Check, Status, to_text
-from sparktop.doctor.compared import check_compared
+from sparktop.doctor.machine import check_compared
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import BackendTarget, NodeTarget

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparktop.analysis.abandoned import FOR_NOBODY, ORPHANED, ForNobody, Orphans
-from sparktop.analysis.situation import Situation
 from sparktop.hardware.processes import WorkloadReader
-from sparktop.model.finding import Finding
+from sparktop.model.event import Finding
 from sparktop.model.node import (
     GpuProcess,
     GpuReading,
@@ -29,7 +28,7 @@ from sparktop.model.node import (
     end_marks,
 )
 from sparktop.model.router import RouterView
-from sparktop.model.snapshot import BackendState, BackendView, NodeView
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Situation
 from tests.findings.study import UNKNOWN, Family
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)

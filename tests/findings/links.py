@@ -8,11 +8,10 @@ from random import Random
 
 from msgspec import Struct
 
-from sparktop.analysis.situation import Situation
 from sparktop.analysis.slow_link import KIND, SlowLink
-from sparktop.model.finding import Finding
+from sparktop.model.event import Finding
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample
-from sparktop.model.snapshot import BackendView, NodeView
+from sparktop.model.snapshot import BackendView, NodeView, Situation
 from tests.findings.study import UNKNOWN, Family
 
 MACHINES = ("spark-1", "spark-2")

@@ -13,10 +13,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import DIFFER, SETUP, MachinesCompared
-from sparktop.analysis.situation import Situation
-from sparktop.model.finding import Finding
+from sparktop.model.event import Finding
 from sparktop.model.node import ClockGap, EngineSetup, Gid, NodeIdentity, NodeSample, Rail
-from sparktop.model.snapshot import BackendView, EngineProcess, NodeView
+from sparktop.model.snapshot import BackendView, EngineProcess, NodeView, Situation
 from tests.findings.study import UNKNOWN, Family
 from tests.machines.trees import PID, read_machine
 

@@ -12,10 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.prefix_cache import KIND, PrefixCacheRule
-from sparktop.analysis.situation import Situation
 from sparktop.model.engine import Histogram, PrefixCache
-from sparktop.model.finding import Finding
-from sparktop.model.snapshot import BackendView, PrefixUse
+from sparktop.model.event import Finding
+from sparktop.model.snapshot import BackendView, PrefixUse, Situation
 from tests.findings.study import UNKNOWN, Family
 
 _EPOCH = datetime(2026, 9, 1, tzinfo=UTC)

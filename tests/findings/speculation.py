@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from sparktop.analysis.situation import Situation
 from sparktop.analysis.speculation import KIND, MARGIN, DraftLengthRule
-from sparktop.model.finding import Finding
-from sparktop.model.snapshot import BackendView, LaneView
+from sparktop.model.event import Finding
+from sparktop.model.snapshot import BackendView, LaneView, Situation
 from tests.findings.study import UNKNOWN, Family
 
 _NOW = datetime(2026, 9, 1, tzinfo=UTC)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.event import Finding
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.finding import Finding
 from sparktop.model.node import (
     GpuProcess,
     GpuReading,

@@ -9,10 +9,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from sparktop.analysis.loading import Look, StartClock
-from sparktop.analysis.situation import Situation
-from sparktop.analysis.start_stall import STUCK, StartStallRule
-from sparktop.model.finding import Finding
+from sparktop.analysis.loading import STUCK, Look, StartClock, StartStallRule
+from sparktop.model.event import Finding
 from sparktop.model.node import (
     GpuProcess,
     GpuReading,
@@ -23,7 +21,15 @@ from sparktop.model.node import (
     Workload,
     Workloads,
 )
-from sparktop.model.snapshot import BackendState, BackendView, Loading, NodeView, PastStart, StartMemory
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    Loading,
+    NodeView,
+    PastStart,
+    Situation,
+    StartMemory,
+)
 from tests.findings.study import UNKNOWN, Family
 
 GIB, MB = 1 << 30, 10**6

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from sparktop.model.finding import Finding, Sure
+from sparktop.model.event import Finding, Sure
 
 RIGHT_PERCENT, FALSE_PERCENT = 95.0, 0.5
 """Least share of right runs of a family built for a verdict, and most of false ones of any other family."""

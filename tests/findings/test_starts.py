@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.start_stall import STUCK
-from sparktop.model.finding import Finding, Sure
+from sparktop.analysis.loading import STUCK
+from sparktop.model.event import Finding, Sure
 from sparktop.model.node import NodeSample
 from tests.findings import start_stall
 from tests.findings.start_stall import Seen, Shows, autotunes, blocked, play

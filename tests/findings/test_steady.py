@@ -11,12 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import MachinesCompared
-from sparktop.analysis.situation import Situation
 from sparktop.analysis.slow_link import SlowLink
 from sparktop.analysis.speculation import DraftLengthRule
-from sparktop.model.finding import Finding, Sure
+from sparktop.model.event import Finding, Sure
 from sparktop.model.node import ClockGap, GpuReading, MemoryAsk, NetworkReading, NodeSample
-from sparktop.model.snapshot import BackendView, LaneView, NodeView
+from sparktop.model.snapshot import BackendView, LaneView, NodeView, Situation
 from tests.findings.machines import machine, situation
 from tests.findings.start_memory import HELD, SHORT, Spark
 

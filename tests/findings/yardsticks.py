@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
-from sparktop.model.finding import Finding
+from sparktop.model.event import Finding
 from sparktop.model.node import (
     GpuReading,
     MemoryReading,

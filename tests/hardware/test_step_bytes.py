@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
+from sparktop.hardware.checkpoint import read_step_weights
 from sparktop.hardware.processes import read_title
-from sparktop.hardware.step_bytes import read_step_weights
 from sparktop.model.node import ModelWeights
 
 GB = 10**9

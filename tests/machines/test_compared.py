@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sparktop.analysis.machines_compared import MachinesCompared
 from sparktop.analysis.slow_link import LinkLook
 from sparktop.analysis.slow_link import judged as link_judged
-from sparktop.model.finding import Sure
+from sparktop.model.event import Sure
 from sparktop.model.node import EngineSetup, Gid, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
 from sparktop.model.text import clean

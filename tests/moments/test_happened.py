@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import main
-from sparktop.model.event import Event, Phase, Severity
-from sparktop.model.finding import Finding
+from sparktop.model.event import Event, Finding, Phase, Severity
 from sparktop.model.node import NodeIdentity
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
 from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot

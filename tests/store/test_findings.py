@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from sparktop.analysis.situation import Situation
 from sparktop.analysis.state import verdict
-from sparktop.model.event import Phase, Severity
-from sparktop.model.finding import Finding, Sure
+from sparktop.model.event import Finding, Phase, Severity, Sure
+from sparktop.model.snapshot import Situation
 from sparktop.panels.parts.figures import finding_note, findings_section
 from sparktop.panels.parts.text import row_text
 from sparktop.report import markdown

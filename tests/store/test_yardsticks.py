@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from sparktop.model.finding import Finding
+from sparktop.model.event import Finding
 from sparktop.model.instant import Instant
 from sparktop.model.node import ModelWeights
 from sparktop.model.snapshot import Kept

@@ -12,9 +12,8 @@ from sparktop.colors.palette import LEVELS, PARTS
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import bar, cell_width, fit, segments
 from sparktop.model.balance import BalanceWord
-from sparktop.model.event import Severity
+from sparktop.model.event import Finding, Severity, worst_finding
 from sparktop.model.failure import FailureKind
-from sparktop.model.finding import Finding, worst_finding
 from sparktop.model.router import Scrape, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
 from sparktop.model.text import with_units_joined

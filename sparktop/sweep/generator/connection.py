@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from sparktop import __version__
 from sparktop.files import raise_open_files
-from sparktop.model.structs import hide_in_repr
+from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import server_path
 from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem, no_answer, not_http
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer

@@ -22,7 +22,7 @@ from sparktop.model.load import (
     RequestStarted,
     ResponseStarted,
 )
-from sparktop.model.structs import hide_in_repr
+from sparktop.model.plain import hide_in_repr
 from sparktop.model.text import clean
 from sparktop.net.failure import not_http, server_words
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer

@@ -30,7 +30,7 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
-from sparktop.model.structs import hide_in_repr
+from sparktop.model.plain import hide_in_repr
 from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.own_requests import PromptFile, texts_of
 from sparktop.sweep.plan.plan import Api, Timeouts

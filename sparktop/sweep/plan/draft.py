@@ -24,7 +24,7 @@ from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, make_plan, replay_of
 from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, Replay, parse_range
-from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
+from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number, number_or_more, seconds, whole_number, whole_numbers
 
 

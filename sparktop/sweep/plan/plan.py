@@ -15,11 +15,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, OnAxis, concurrency_point
-from sparktop.model.structs import hide_in_repr
+from sparktop.model.plain import hide_in_repr
 from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.own_requests import PromptFile
 from sparktop.sweep.plan.traces import Replay
-from sparktop.sweep.terms.limits import ERROR_SHARE
+from sparktop.sweep.terms.definitions import ERROR_SHARE
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 ENOUGH_S = 10.0

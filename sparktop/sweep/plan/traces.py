@@ -20,7 +20,7 @@ from msgspec import Struct
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean, reason_of
-from sparktop.sweep.terms.limits import MOST_TOKENS
+from sparktop.sweep.terms.definitions import MOST_TOKENS
 from sparktop.typed import seconds, split_range
 
 # A request of a trace: as its file states it, and as it is to be sent.

@@ -36,15 +36,16 @@ from sparktop.sweep.terms.definitions import (
     CLOCK_SHIFT,
     CUT_SHORT,
     DRIFT,
+    ERROR_SHARE,
     FOREIGN_TRAFFIC,
     LATE_SENDS,
+    MOST_CONCURRENCY,
     RESTARTED,
     SHORT_OUTPUT,
     SHORT_PROMPT,
     THROTTLED,
     WARNINGS,
 )
-from sparktop.sweep.terms.limits import ERROR_SHARE, MOST_CONCURRENCY
 
 _NOT_OF_THE_LOAD = frozenset(
     (

@@ -1,4 +1,4 @@
-"""The metrics of a level: name, unit and one-line definition of each, for all tables that show them."""
+"""The metrics of a level: name, unit and definition of each, for all tables; bounds of requests."""
 
 from __future__ import annotations
 
@@ -356,3 +356,14 @@ WARNINGS = {
     )
 }
 """Every warning by code, the most serious first: narrow tables show only the first ones of a level."""
+
+
+MOST_CONCURRENCY = 65_536
+MOST_TOKENS = 10_000_000
+"""Maximum tokens of a prompt or of an answer; also the maximum number of requests of a level."""
+MOST_RUNS = 1000
+LEAST_S = 0.1
+"""Minimum duration of a level in seconds."""
+MOST_S = 86_400.0
+ERROR_SHARE = 0.01
+"""Share of failed requests above which a level counts as failed, unless the user says otherwise."""

@@ -31,13 +31,13 @@ from sparktop.sweep.terms.definitions import (
     CUT_SHORT,
     DRIFT,
     DUE_LATENCIES,
+    ERROR_SHARE,
     FEW_RUNS,
     MAIN_RATES,
     METRICS,
     RATES,
     in_sentence,
 )
-from sparktop.sweep.terms.limits import ERROR_SHARE
 from sparktop.sweep.view.capacity import capacity_sentences
 from sparktop.sweep.view.marks import drift_words, marks_of
 

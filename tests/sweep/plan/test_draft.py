@@ -30,7 +30,7 @@ from sparktop.sweep.plan.draft import (
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
-from sparktop.sweep.terms.limits import MOST_CONCURRENCY
+from sparktop.sweep.terms.definitions import MOST_CONCURRENCY
 
 TARGETS = (SweepTarget("a", "http://127.0.0.1:1", api_key="k"), SweepTarget("b", "http://127.0.0.1:2"))
 GUARD = GuardLimits(min_headroom_gib=8.0, max_gpu_c=85.5)

@@ -23,7 +23,7 @@ from sparktop.sweep.generator.wire import RunLoad, WorkerTarget
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import LeftRequests, LevelResult, SweepResult
-from sparktop.sweep.run.leave import leave_command
+from sparktop.sweep.run.level import leave_command
 from sparktop.sweep.view.words import headline, left_words
 from sparktop.watch.monitor import Monitor
 from tests.sweep.watched_servers import INTERVAL_S, QUICK, Watched
