@@ -1,4 +1,4 @@
-"""Checks of this machine: driver, GPUs, memory, versions, open files, flight recorder, hook program; machines compared."""
+"""Checks of this machine: driver, GPUs, memory, versions, files, recorder, hook; machines compared."""
 
 from __future__ import annotations
 

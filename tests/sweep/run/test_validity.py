@@ -178,7 +178,7 @@ def test_one_full_server_of_two_is_a_queue() -> None:
     level = GOOD.model_copy(update={"concurrency": 64})
     (found,) = judge(PLAN, level, replace(FACTS, queues=(full, idle)))
     assert found.message == (
-        "spark-a: up to 16 requests waited (12 of 30 polls): 64 of our requests at once exceed its 48 slots; "
+        "spark-a: up to 16 requests waited (12 of 30 polls): at most 64 of ours were there at once, for 48 slots; "
         "latencies include queueing"
     )
 
@@ -339,7 +339,7 @@ def test_the_slots_of_each_server_count() -> None:
     queue = backend_queue("a", points, 48, 64)
     assert queue == BackendQueue("a", 2, 1, 16.0, 48.0, None, 48, saturated=True, at_once=64)
     assert queue_reason(queue, 64) == (
-        "up to 16 requests waited (1 of 2 polls): 64 of our requests at once exceed its 48 slots"
+        "up to 16 requests waited (1 of 2 polls): at most 64 of ours were there at once, for 48 slots"
     )
     prompts = backend_queue("a", [look(1.0, 20.0, 12.0)], 48, 32)
     assert queue_reason(prompts, 64) is None
