@@ -178,7 +178,8 @@ def test_one_full_server_of_two_is_a_queue() -> None:
     level = GOOD.model_copy(update={"concurrency": 64})
     (found,) = judge(PLAN, level, replace(FACTS, queues=(full, idle)))
     assert found.message == (
-        "spark-a: up to 16 requests waited (12 of 30 polls): at most 64 of ours were there at once, for 48 slots; "
+        "spark-a: up to 16 requests waited (12 of 30 polls): "
+        "at most 64 of ours were there at once, for 48 slots; "
         "latencies include queueing"
     )
 
