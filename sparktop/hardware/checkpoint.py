@@ -14,10 +14,10 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sparktop.hardware.kernel_file import open_regular
 from sparktop.model.node import ModelWeights
@@ -27,7 +27,7 @@ _MOST_FILES = 2000
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 _HUB_FOLDER = "root/.cache/huggingface/hub"
 _INDEX = "model.safetensors.index.json"
-_MOST_INDEX_BYTES, _MOST_HEADER_BYTES = 64 << 20, 256 << 20
+_MOST_INDEX_BYTES, _MOST_HEADER_BYTES = 64 << 20, 64 << 20
 """Most bytes that are read of an index, and of the headers of all files together."""
 _LONGEST_HEADER = 100_000_000
 """The longest header that the format allows."""
@@ -209,42 +209,58 @@ def _tensors(path: Path, dtypes: dict[str, int], most: int) -> tuple[int, int, s
         return 0, 0, "is no file"
     if path.suffix != ".safetensors":
         return found.st_size, 0, None
+    header = _read_header(path, most)
+    rest = header.tensors_bytes
+    for _, dtype, begin, end in header.tensors or ():
+        if dtype in dtypes or len(dtypes) < _MOST_TYPES:
+            dtypes[dtype] = dtypes.get(dtype, 0) + max(0, min(end, rest) - max(0, begin))
+    is_cut = max((end for *_, end in header.tensors or ()), default=0) > rest
+    return rest, header.size, "is cut short" if is_cut else header.problem
+
+
+class _Header(NamedTuple):
+    """The header of a safetensors file."""
+
+    size: int
+    """Bytes read of it."""
+    tensors_bytes: int
+    """What the file has behind it."""
+    tensors: Sequence[tuple[str, str, int, int]] | None = None
+    """(name, type, begin, end) of each tensor, in bytes; None if it was not read."""
+    problem: str | None = None
+
+
+def _read_header(path: Path, most: int) -> _Header:
+    """Return the header of a safetensors file, its tensors only if it has at most `most` bytes."""
     with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        rest = found.st_size - _LENGTH_BYTES - length
+        rest = size - _LENGTH_BYTES - length
         if length > _LONGEST_HEADER or rest < 0:
-            return found.st_size, 0, "is no safetensors file, or cut short"
+            return _Header(0, size, None, "is no safetensors file, or cut short")
         if length > most:
-            return rest, 0, None
+            return _Header(0, rest)
         content = file.read(length)
     try:
-        listed = json.loads(content)
-        tensors = [one for name, one in listed.items() if name != "__metadata__"]
-        sizes = [
-            (clean(one["dtype"], 16), int(one["data_offsets"][0]), int(one["data_offsets"][1]))
-            for one in tensors
+        tensors = [
+            (name, clean(one["dtype"], 16), int(one["data_offsets"][0]), int(one["data_offsets"][1]))
+            for name, one in json.loads(content).items()
+            if name != "__metadata__"
         ]
-        end = max((last for _, _, last in sizes), default=0)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
-        return rest, length, "has a damaged header"
-    for dtype, begin, last in sizes:
-        if dtype in dtypes or len(dtypes) < _MOST_TYPES:
-            dtypes[dtype] = dtypes.get(dtype, 0) + max(0, min(last, rest) - max(0, begin))
-    return rest, length, "is cut short" if end > rest else None
+        return _Header(length, rest, None, "has a damaged header")
+    return _Header(length, rest, tensors)
 
 
 # How many bytes of its weights a model reads for a token, by its config.json and the headers of its files.
 #
-# A safetensors file begins with the length of its header (8 bytes, little-endian) and the header, JSON with
-# the offsets of each tensor (https://github.com/huggingface/safetensors, "Format"). A step for one token
-# reads all tensors but the table of embeddings (one row of it, unless the output layer is the same table),
-# and of each layer's experts as many as a token chooses. What belongs to images, sounds or draft tokens is
-# left out.
+# A step for one token reads all tensors but the table of embeddings (one row of it, unless the output layer
+# is the same table), and of each layer's experts as many as a token chooses. What belongs to images, sounds
+# or draft tokens is left out.
 
 
-_MOST_FILES, _MOST_HEADER, _MOST_HEADERS, _MOST_CONFIG = 256, 8 << 20, 64 << 20, 1 << 20
-"""Most files of a model; most bytes of the header of one, of all headers, and of its config.json."""
-_LENGTH = 8
+_MOST_SHARDS, _MOST_CONFIG_BYTES = 256, 1 << 20
+"""Most files of a model whose headers are read; most bytes of its config.json."""
 _EXPERTS = re.compile(r"(^|\.)experts\.")
 _EMBEDDING = re.compile(r"(embed_tokens|word_embeddings|wte|tok_embeddings)\.weight$")
 _OUTPUT = re.compile(r"(^|\.)(lm_head|output)\.weight")
@@ -266,19 +282,21 @@ def read_step_weights(folder: Path, flags: tuple[str, ...] = ()) -> ModelWeights
         ValueError: a file is no JSON, or not what its format says.
     """
     with open_regular(folder / "config.json") as file:
-        config = _json(file.read(_MOST_CONFIG))
-    text = config.get("text_config", config)
+        config = json.loads(file.read(_MOST_CONFIG_BYTES))
+    text = config.get("text_config", config) if isinstance(config, dict) else None
     if not isinstance(text, dict) or _is_reshaped(config, text, flags):
         return None
-    files = list(islice(folder.glob("model*.safetensors"), _MOST_FILES + 1))
-    if not files or len(files) > _MOST_FILES:
+    files = list(islice(folder.glob("model*.safetensors"), _MOST_SHARDS + 1))
+    if not files or len(files) > _MOST_SHARDS:
         return None
     sizes: dict[str, int] = {}
-    left = _MOST_HEADERS
+    left = _MOST_HEADER_BYTES
     for path in files:
-        tensors, length = _stored_tensors(path, min(left, _MOST_HEADER))
-        sizes |= tensors
-        left -= length
+        header = _read_header(path, left)
+        if header.tensors is None:
+            raise ValueError(f"{path.name} {header.problem or 'has a header that is too long'}")
+        sizes |= {name: max(0, end - begin) for name, _, begin, end in header.tensors}
+        left -= header.size
     return step_weights(text, sizes)
 
 
@@ -314,25 +332,3 @@ def _is_reshaped(config: Mapping[str, object], text: Mapping[str, object], flags
     method = str(stored.get("quant_method", "")) if isinstance(stored, dict) else ""
     other = wanted is not None and (not method or method.split("-")[0] not in wanted)
     return other or any(one.startswith(_RESHAPING) for one in flags)
-
-
-def _stored_tensors(path: Path, most: int) -> tuple[dict[str, int], int]:
-    """Return (bytes of each tensor of a safetensors file, length of its header, which is `most` at most)."""
-    with open_regular(path) as file:
-        length = int.from_bytes(file.read(_LENGTH), "little")
-        if not 0 < length <= most:
-            raise ValueError("no header of a safetensors file, or too long")
-        header = _json(file.read(length))
-    header.pop("__metadata__", None)
-    sizes: dict[str, int] = {}
-    for name, one in header.items():
-        start, end = one["data_offsets"]
-        sizes[name] = max(0, int(end) - int(start))
-    return sizes, length
-
-
-def _json(content: bytes) -> dict[str, Any]:
-    found = json.loads(content)
-    if not isinstance(found, dict):
-        raise TypeError("no JSON object")
-    return found
