@@ -504,37 +504,53 @@ def _script(arguments: list[str]) -> tuple[str, list[str]]:
     return (rest[0].rpartition("/")[2], rest[1:]) if rest else ("", [])
 
 
-def _with_options(program: str, options: Sequence[str]) -> Title:
+def _with_options(program: str, words: Sequence[str]) -> Title:
+    """Return the title of a server by the words behind its program."""
     engine, port = _SERVERS[program]
-    given = option(options, ("--port", "-p") if program.startswith("text-") else ("--port",))
-    number = int(given) if given is not None and given.isascii() and given.isdecimal() else port
-    valid = number if 0 < number < 1 << 16 else None
-    path, flags, asks = _named(options, _PATH), _flags(options), _asks(options)
-    return Title(engine, "server", model=_model(options), port=valid, path=path, flags=flags, asks=asks)
+    pairs = options_of(words)
+    given = dict(reversed(pairs))  # of an option that is given twice, the first counts
+    port_word = given.get("--port") or (given.get("-p") if program.startswith("text-") else None) or ""
+    number = int(port_word) if port_word.isascii() and port_word.isdecimal() else port
+    return Title(
+        engine,
+        "server",
+        model=_model(words),
+        port=number if 0 < number < 1 << 16 else None,
+        path=_path(words),
+        flags=tuple(sorted(_kept(name, value) for name, value in pairs if name in _KEPT_OPTIONS)),
+        asks=_asks(given),
+    )
 
 
-def _flags(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options in `_KEPT_OPTIONS` with their values; of one that is no plain word its digest."""
-    found = []
-    for word, after in zip(options, (*options[1:], "-"), strict=False):
+def options_of(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (name, value) of each option, its name with hyphens; the value is "" where none follows."""
+    pairs = []
+    for word, after in zip(words, (*words[1:], "-"), strict=False):
         name, equals, value = word.partition("=")
-        if (known := name.replace("_", "-")) in _KEPT_OPTIONS:
+        if name.startswith("-"):
             value = value if equals else "" if after.startswith("-") else after
-            if value and not _PLAIN_VALUE.fullmatch(value):
-                value = f"#{hashlib.sha256(value.encode()).hexdigest()[:8]}"
-            found.append(f"{known} {value}".rstrip())
-    return tuple(sorted(found))
+            pairs.append((name.replace("_", "-"), value))
+    return pairs
 
 
-def _asks(options: Sequence[str]) -> MemoryAsk:
+def option(words: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the value of the first option, by the order of `names`; None without one."""
+    given = dict(reversed(options_of(words)))
+    return next((given[name] for name in names if given.get(name)), None)
+
+
+def _kept(name: str, value: str) -> str:
+    """Return an option as it is kept: of a value that is no plain word its digest."""
+    if value and not _PLAIN_VALUE.fullmatch(value):
+        value = f"#{hashlib.sha256(value.encode()).hexdigest()[:8]}"
+    return f"{name} {value}".rstrip()
+
+
+def _asks(given: Mapping[str, str]) -> MemoryAsk:
     """Return what a server's options ask of memory; an option that makes no sense counts as not given."""
-    given = [
-        name.replace("_", "-") + equals + value if name.startswith("--") else f"{name}{equals}{value}"
-        for name, equals, value in (one.partition("=") for one in options)
-    ]
 
-    def number(names: tuple[str, ...]) -> float | None:
-        found = _SIZE.fullmatch(option(given, names) or "")
+    def number(names: Sequence[str]) -> float | None:
+        found = _SIZE.fullmatch(next((given[name] for name in names if name in given), ""))
         return None if found is None else float(found[1]) * _UNITS.get(found[2], 1)
 
     share, kv_bytes = number(_SHARES), number(_KV_BYTES)
@@ -546,28 +562,15 @@ def _asks(options: Sequence[str]) -> MemoryAsk:
     )
 
 
-def _model(options: Sequence[str]) -> str | None:
-    named = _named(options, _NAME) or _named(options, _PATH)
+def _path(words: Sequence[str]) -> str | None:
+    """Return a model's path or name by an option, else the first word if that is no option."""
+    named = option(words, _PATH)
+    return words[0] if named is None and words and not words[0].startswith("-") else named
+
+
+def _model(words: Sequence[str]) -> str | None:
+    named = option(words, _NAME) or _path(words)
     return short_model(named) if named else None
-
-
-def _named(options: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the value of the first option in `names`, for `_PATH` else the first argument, if it is none."""
-    named = next((value for name in names if (value := option(options, (name,)))), None)
-    if named is None and names is _PATH and options and not options[0].startswith("-"):
-        return options[0]
-    return named
-
-
-def option(options: Sequence[str], names: tuple[str, ...]) -> str | None:
-    """Return the value of the first option with one of these names; None without one."""
-    for place, word in enumerate(options):
-        name, equals, value = word.partition("=")
-        if name in names:
-            if equals:
-                return value
-            return options[place + 1] if place + 1 < len(options) else None
-    return None
 
 
 _EARLYOOM, _OOMD = "earlyoom", "systemd-oomd"
