@@ -25,7 +25,7 @@ from sparktop.graphics import numbers
 from sparktop.model.event import Finding, Severity, Sure, Values
 from sparktop.model.node import Sockets, Workload, end_marks
 from sparktop.model.router import UNKNOWN_KIND, RouterView
-from sparktop.model.snapshot import BackendState, BackendView, NodeView, Situation
+from sparktop.model.snapshot import BackendState, BackendView, EachServer, NodeView, Situation
 
 FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
 """Kinds of findings."""
@@ -49,9 +49,34 @@ _GIB = 1 << 30
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
+class _Routed(Struct):
+    """Whether a router's count of requests in flight can be believed."""
+
+    at: float = -inf
+    covered: int = 0
+    uncovered: int = 0
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether the count has covered what its servers ran."""
+        return self.covered >= _LEAST_COVERED and self.uncovered <= _MOST_UNCOVERED * self.covered
+
+    def compare(self, router: RouterView, now: Situation) -> None:
+        """Compare a router's count with what its servers run, once a second."""
+        loads = [now.backends[name].running for name in router.backends if name in now.backends]
+        if not router.ok or not router.in_flight or None in loads or now.at <= self.at:
+            return
+        self.at, total = now.at, sum(load or 0.0 for load in loads)
+        if total:
+            self.covered += router.in_flight >= total
+            self.uncovered += router.in_flight < total
+
+
 class _Watched(Struct):
     """What is known about the requests that one server runs now."""
 
+    routed: Mapping[str, _Routed]
+    """By name of a router."""
     looked_at: float = -inf
     """Time of the newest sample."""
     counts: tuple[float | None, int, float] = (None, 0, 0.0)
@@ -73,107 +98,79 @@ class _Watched(Struct):
     own: dict[tuple[int, int], float] = {}
     """Until when ends of connections count as this program's."""
 
-    def forget(self) -> None:
+    def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
+        """Take into account what is new, and yield that the server works for nobody."""
+        if not view.ok or view.age_s is None or view.state in _QUIET or not view.running:
+            self.busy_from = inf
+            self._forget()
+            return
+        sampled_at = now.at - view.age_s
+        if sampled_at > self.looked_at + 1e-3:
+            self._note_sample(view, sampled_at)
+        behind = _router_of(view, now, self.routed)
+        has_none = behind is not None and not behind.in_flight
+        if self.by_router and not has_none:
+            self._forget()
+        reading = _connections(view, now)
+        if reading is None:
+            self.by_router = True
+            self._note_reading(view, sampled_at, is_free=has_none)
+        elif reading[0] > self.read_at + 0.5:
+            others = {one for one in reading[1].clients if one not in self.own}
+            hosts = _hosts(behind, view, now) if behind is not None and has_none else frozenset()
+            is_free = all(host in hosts for host, _ in others)
+            self.by_router = is_free and bool(others)
+            self._note_reading(view, reading[0], is_free=is_free)
+        if self.since is None:
+            return
+        lasted_s = sampled_at - self.since
+        self.holds |= lasted_s >= HOLD_S and self.looks >= LEAST_LOOKS and self.readings >= LEAST_READINGS
+        if self.holds:
+            yield _finding(self, view, reading, behind, lasted_s)
+
+    def _forget(self) -> None:
         """Begin anew: there were clients, or the requests are others."""
         self.since, self.readings, self.looks, self.holds = None, 0, 0, False
 
-
-class _Routed(Struct):
-    """Whether a router's count of requests in flight can be believed."""
-
-    at: float = -inf
-    covered: int = 0
-    uncovered: int = 0
-
-    @property
-    def is_believed(self) -> bool:
-        """Whether the count has covered what its servers ran."""
-        return self.covered >= _LEAST_COVERED and self.uncovered <= _MOST_UNCOVERED * self.covered
-
-
-class ForNobody:
-    """Finds servers that work though nobody is connected."""
-
-    def __init__(self) -> None:
-        """Start without having seen anything."""
-        self._watched: dict[str, _Watched] = {}
-        self._routed: dict[str, _Routed] = {}
-
-    def look(self, now: Situation) -> Iterable[Finding]:
-        """Return the servers that have worked for nobody until now."""
-        self._watched = {name: one for name, one in self._watched.items() if name in now.backends}
-        for router in now.routers:
-            self._believe(router, now)
-        for name, view in now.backends.items():
-            found = self._judge(self._watched.setdefault(name, _Watched()), view, now)
-            if found is not None:
-                yield found
-
-    def _believe(self, router: RouterView, now: Situation) -> None:
-        """Compare a router's count with what its servers run, once a second."""
-        known = self._routed.setdefault(router.name, _Routed())
-        running = [now.backends[name].running for name in router.backends if name in now.backends]
-        loads = [load for load in running if load is not None]
-        if not router.ok or router.in_flight is None or len(loads) < len(running) or now.at <= known.at:
-            return
-        known.at = now.at
-        if sum(loads) and router.in_flight:
-            covers = router.in_flight >= sum(loads)
-            known.covered += covers
-            known.uncovered += not covers
-
-    def _judge(self, seen: _Watched, view: BackendView, now: Situation) -> Finding | None:
-        if not view.ok or view.age_s is None or view.state in _QUIET or not view.running:
-            seen.busy_from = inf
-            seen.forget()
-            return None
-        sampled_at = now.at - view.age_s
-        if sampled_at > seen.looked_at + 1e-3:
-            self._note(seen, view, sampled_at)
-        behind = _router_of(view, now, self._routed)
-        if seen.by_router and (behind is None or behind.in_flight):
-            seen.forget()
-        reading = _connections(view, now)
-        if reading is None:
-            seen.by_router = True
-            self._read(seen, view, sampled_at, is_free=behind is not None and not behind.in_flight)
-        elif reading[0] > seen.read_at + 0.5:
-            others = {one for one in reading[1].clients if one not in seen.own}
-            hosts = frozenset() if behind is None or behind.in_flight else _hosts(behind, view, now)
-            is_free = all(host in hosts for host, _ in others)
-            seen.by_router = is_free and bool(others)
-            self._read(seen, view, reading[0], is_free=is_free)
-        if seen.since is None:
-            return None
-        lasted_s = sampled_at - seen.since
-        seen.holds |= lasted_s >= HOLD_S and seen.looks >= LEAST_LOOKS and seen.readings >= LEAST_READINGS
-        return _finding(seen, view, reading, behind, lasted_s) if seen.holds else None
-
-    def _note(self, seen: _Watched, view: BackendView, at: float) -> None:
-        """Take a sample into account."""
+    def _note_sample(self, view: BackendView, at: float) -> None:
         finished = sum(view.finished.values())
         if view.rate_note is not None:  # its tokens are counted when a request finishes
             finished += view.generation_tokens or 0.0
         counts = view.start_time, view.restarts, finished
-        if counts != seen.counts or (seen.since is not None and (view.running or 0.0) > seen.running):
-            seen.counts = counts
-            seen.forget()
-        seen.looked_at, seen.busy_from = at, min(seen.busy_from, at)
-        seen.looks += 1
+        if counts != self.counts or (self.since is not None and (view.running or 0.0) > self.running):
+            self.counts = counts
+            self._forget()
+        self.looked_at, self.busy_from = at, min(self.busy_from, at)
+        self.looks += 1
         if view.client is not None:
-            seen.own = {end: until for end, until in seen.own.items() if until > at}
-            seen.own[view.client] = at + _OWN_S
+            self.own = {end: until for end, until in self.own.items() if until > at}
+            self.own[view.client] = at + _OWN_S
 
-    def _read(self, seen: _Watched, view: BackendView, at: float, *, is_free: bool) -> None:
+    def _note_reading(self, view: BackendView, at: float, *, is_free: bool) -> None:
         """Take a reading of the connections into account; `is_free`: no client has a request."""
-        if at <= seen.read_at:
+        if at <= self.read_at:
             return
-        seen.read_at = at
-        if is_free and seen.busy_from <= at - _BEFORE_S:
-            if seen.since is None:
-                seen.since, seen.looks, seen.tokens = at, 0, _tokens(view)
-            seen.readings += 1
-            seen.running = view.running or 0.0
+        self.read_at = at
+        if is_free and self.busy_from <= at - _BEFORE_S:
+            if self.since is None:
+                self.since, self.looks, self.tokens = at, 0, _tokens(view)
+            self.readings += 1
+            self.running = view.running or 0.0
+
+
+class ForNobody(EachServer):
+    """Finds servers that work though nobody is connected."""
+
+    def __init__(self) -> None:
+        """Start without having seen anything."""
+        self._routed: dict[str, _Routed] = {}
+        super().__init__(lambda: _Watched(self._routed))
+
+    def look(self, now: Situation) -> Iterator[Finding]:
+        """Yield the servers that have worked for nobody until now."""
+        for router in now.routers:
+            self._routed.setdefault(router.name, _Routed()).compare(router, now)
+        yield from super().look(now)
 
 
 def _tokens(view: BackendView) -> float | None:
@@ -310,10 +307,7 @@ def _orphan(node: str, one: Workload, held: int, lasted_s: float) -> Finding:
         evidence=(
             ("process", f"{one.pid}, {one.engine} {one.about}{where}"),
             ("GPU memory", f"{held / _GIB:.1f} GiB"),
-            (
-                "parent",
-                f"an init process, for at least {lasted}: the server that began it ended",
-            ),
+            ("parent", f"an init process, for at least {lasted}: the server that began it ended"),
         ),
         values={"pid": float(one.pid), "gpu_memory_bytes": float(held), "window_s": lasted_s},
         key=str(one.pid),

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.speed_state import is_gb10
@@ -296,75 +296,64 @@ class _Machine(Struct, frozen=True):
         return None
 
 
-class _Start(Struct):
-    """A start that is followed."""
-
-    pid: int | None
-    moved_at: float
-    marks: dict[str, _Marks] = field(default_factory=dict)
-    """By machine: of a sample of at least `_WINDOW_S` ago."""
-    seen: dict[str, _Machine] = field(default_factory=dict)
-
-
 class StartStallRule:
-    """Follows each start, and names those in which nothing moves."""
+    """Follows the start of a server, and names one in which nothing moves."""
 
     def __init__(self) -> None:
         """Follow no start yet."""
-        self._starts: dict[str, _Start] = {}
+        self._pid: int | None = None
+        self._moved_at: float | None = None
+        """When something moved last; None while nothing starts."""
+        self._marks: dict[str, _Marks] = {}
+        """By machine: of a sample of at least `_WINDOW_S` ago."""
+        self._machines: dict[str, _Machine] = {}
 
-    def look(self, now: Situation) -> Iterator[Finding]:
-        """Return a finding for each start in which nothing has moved for minutes."""
-        loads = {
-            name: view.loading
-            for name, view in now.backends.items()
-            if view.loading is not None and view.state is BackendState.LOADING
-        }
-        self._starts = {name: one for name, one in self._starts.items() if name in loads}
-        for name, loading in loads.items():
-            view, start = now.backends[name], self._starts.get(name)
-            if start is None or start.pid != loading.pid:
-                start = self._starts[name] = _Start(loading.pid, now.at)
-            found = self._follow_and_judge(view, loading, start, now)
-            if found is not None:
-                yield found
-
-    def _follow_and_judge(
-        self, view: BackendView, loading: Loading, start: _Start, now: Situation
-    ) -> Finding | None:
-        """Update what is known of a start; return the finding if nothing has moved for minutes."""
+    def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
+        """Yield that nothing has moved for minutes in the start of a server."""
+        loading = view.loading
+        if loading is None or view.state is not BackendState.LOADING:
+            self._moved_at = None
+            return
+        if self._moved_at is None or self._pid != loading.pid:
+            self._pid, self._moved_at = loading.pid, now.at
+            self._marks, self._machines = {}, {}
         if loading.phase is None or loading.pid is None:
-            seconds = now.at - start.moved_at
-            why = "neither its process nor its machine is seen"
-            return None if seconds < UNSEEN_S else _unknown(view.name, seconds, "it has loaded", why)
-        machines = [now.nodes.get(node) for node in view.nodes]
-        for machine in machines:
-            if machine is None or machine.sample is None or not machine.ok:
-                start.moved_at = now.at
-                return None
-            known = start.seen.get(machine.name)
-            if known is None or known.sample.at != machine.sample.at:
-                seen = _machine_of(view, loading, machine, machine.sample)
-                start.seen[machine.name] = seen
-                before = start.marks.get(machine.name)
-                if seen.activity is not None or before is None or before.moved(seen.marks) is not None:
-                    start.moved_at = now.at
-                if before is None or seen.marks.at - before.at >= _WINDOW_S:
-                    start.marks[machine.name] = seen.marks
-        seconds = now.at - start.moved_at
-        last = view.start_memory.last if view.start_memory is not None else None
+            seconds = now.at - self._moved_at
+            if seconds >= UNSEEN_S:
+                yield _unknown(
+                    view.name, seconds, "it has loaded", "neither its process nor its machine is seen"
+                )
+            return
+        moved = [self._moves(now.nodes.get(name), view, loading) for name in view.nodes]
+        if any(moved):
+            self._moved_at = now.at
+        seconds, about = now.at - self._moved_at, view.start_memory
+        last = about.last if about is not None else None
         past_s = None if last is None else last.phases.get(loading.phase)
         if seconds < BLIND_S[0] or (loading.phase_s or 0.0) < _LONGER * (past_s or 0.0):
-            return None
-        seen_ones = [start.seen[node] for node in view.nodes if node in start.seen]
-        if not all(one.sample.gpus for one in seen_ones):
+            return
+        machines = [self._machines[name] for name in view.nodes if name in self._machines]
+        ranks = 1 if about is None or about.asks is None else about.asks.ranks
+        if not all(one.sample.gpus for one in machines):
             why = "a machine whose GPU is not seen"
-            return _unknown(view.name, seconds, f"{loading.phase}: nothing moved", why)
-        asks = None if view.start_memory is None else view.start_memory.asks
-        if asks is not None and asks.ranks > sum(max(1, len(one.sample.gpus)) for one in seen_ones):
-            why = f"a machine of its {asks.ranks} ranks is not watched"
-            return _unknown(view.name, seconds, f"{loading.phase}: nothing moved here", why)
-        return _finding(view, loading, seen_ones, seconds, past_s)
+            yield _unknown(view.name, seconds, f"{loading.phase}: nothing moved", why)
+        elif ranks > sum(len(one.sample.gpus) for one in machines):
+            why = f"a machine of its {ranks} ranks is not watched"
+            yield _unknown(view.name, seconds, f"{loading.phase}: nothing moved here", why)
+        else:
+            yield _finding(view, loading, machines, seconds, past_s)
+
+    def _moves(self, node: NodeView | None, view: BackendView, loading: Loading) -> bool:
+        """Return whether something moves on a machine, or that cannot be seen; keep what it shows."""
+        if node is None or node.sample is None or not node.ok:
+            return True
+        known, before = self._machines.get(node.name), self._marks.get(node.name)
+        if known is not None and known.sample.at == node.sample.at:
+            return False
+        seen = self._machines[node.name] = _machine_of(view, loading, node, node.sample)
+        if before is None or seen.marks.at - before.at >= _WINDOW_S:
+            self._marks[node.name] = seen.marks
+        return seen.activity is not None or before is None or before.moved(seen.marks) is not None
 
 
 def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:

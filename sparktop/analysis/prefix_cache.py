@@ -27,6 +27,8 @@ SHORT_TOKENS = 512
 NEVER_PERCENT, HARDLY_PERCENT = 1.0, 10.0
 """Less than the first share of the tokens found is nothing: the start that a chat template gives all prompts.
 Of prompts that grow turn by turn, less than the second is too little: three quarters could be found."""
+_STAYS = 1.5
+"""Multiple of these up to which a finding stays: the share varies as prompts enter and leave the window."""
 _WINDOW_S, _MOST_STEPS = 3600.0, 256
 _EVERY_S = 10.0
 _MOSTLY_PERCENT = 95.0
@@ -47,22 +49,6 @@ _TWICE = (
 )
 
 
-class PrefixCacheRule:
-    """Finds servers that compute prompts again which their prefix cache should have kept."""
-
-    def __init__(self) -> None:
-        """Start without servers."""
-        self._servers: dict[str, _Server] = {}
-
-    def look(self, now: Situation) -> Iterator[Finding]:
-        """Return what holds now, of each server that says whether its cache is on."""
-        for gone in self._servers.keys() - now.backends.keys():
-            del self._servers[gone]
-        for name, view in now.backends.items():
-            if view.prefix is not None:
-                yield from self._servers.setdefault(name, _Server()).look(now.at, view, view.prefix)
-
-
 class _Step(Struct, frozen=True):
     """What was counted between two looks, at the end of which prompts had come."""
 
@@ -75,10 +61,11 @@ class _Step(Struct, frozen=True):
     preempted: float
 
 
-class _Server:
-    """The prompts of one server since it was first seen, and what was found about them."""
+class PrefixCacheRule:
+    """Finds that a server computes prompts again which its prefix cache should have kept."""
 
     def __init__(self) -> None:
+        """Start without prompts."""
         self._last: BackendView | None = None
         self._steps: deque[_Step] = deque(maxlen=_MOST_STEPS)
         self._swept = False
@@ -86,7 +73,11 @@ class _Server:
         self._due = 0.0
         self._found: tuple[Finding, ...] = ()
 
-    def look(self, at: float, view: BackendView, use: PrefixUse) -> tuple[Finding, ...]:
+    def look(self, now: Situation, view: BackendView) -> tuple[Finding, ...]:
+        """Return what holds now, if the server says whether its cache is on."""
+        at, use = now.at, view.prefix
+        if use is None:
+            return ()
         last, self._last = self._last, view
         before = last.prefix if last is not None else None
         if before is not None and (use.prompts < before.prompts or use.cache != before.cache):
@@ -117,7 +108,11 @@ class _Server:
     def _judged(self, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
         if view.role == "decode" or not view.generation_tokens:  # an embedding server generates nothing
             return
-        steps, whole = self._steps, not self._swept and _is_nothing(use.cached_tokens, use.asked_tokens)
+        nothing_percent, little_percent = (
+            (_STAYS if self._found else 1.0) * percent for percent in (NEVER_PERCENT, HARDLY_PERCENT)
+        )
+        steps = self._steps
+        whole = not self._swept and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
         counted = [(one.prompts, one.tokens, one.asked, one.cached) for one in steps]
         if whole:
             counted = [(use.prompts, use.prompt_tokens, use.asked_tokens, use.cached_tokens)]
@@ -125,19 +120,15 @@ class _Server:
         count, tokens, asked, cached = total
         if count < LEAST_PROMPTS or asked < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
             return
-        if not _is_nothing(cached, asked, HARDLY_PERCENT):
+        if 100 * cached >= little_percent * asked:
             return
         prompts = _Prompts(view, use, list(steps), total)
-        if not (prompts.grow or _is_nothing(cached, asked)):
+        if not prompts.grow and 100 * cached >= nothing_percent * asked:
             return
         yield prompts.finding(since="since its start" if whole else "while watched")
         looked = use.lmcache_tokens
         if whole and looked is not None and looked[0] >= LEAST_TOKENS and not looked[1]:
             yield prompts.lmcache_finding(looked[0])
-
-
-def _is_nothing(cached: float, asked: float, percent: float = NEVER_PERCENT) -> bool:
-    return 100 * cached < percent * asked
 
 
 class _Prompts:
@@ -211,7 +202,7 @@ class _Prompts:
             values={
                 "asked_tokens": self._asked,
                 "found_tokens": self._cached,
-                "found_limit_percent": NEVER_PERCENT,
+                "found_limit_percent": HARDLY_PERCENT if grows else NEVER_PERCENT,
                 "prompts": self._count,
                 "prompt_tokens_mean": self._mean,
                 "block_tokens": None if block is None else float(block),

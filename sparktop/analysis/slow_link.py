@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from statistics import fmean, median, pstdev
 from typing import NamedTuple
@@ -63,53 +63,51 @@ class LinkLook(NamedTuple):
 
 
 class SlowLink:
-    """The rule; it remembers the looks of some minutes, and power and clock at the best steps."""
+    """Finds that the link between a server's ranks is slow, or may be.
+
+    It remembers the looks of some minutes, and power and clock at the best steps.
+    """
 
     def __init__(self) -> None:
         """Start without looks."""
-        self._looks: dict[str, deque[LinkLook]] = {}
-        self._well: dict[str, deque[tuple[float, float]]] = {}
-        """By server: (power in W, clock in MHz) while its steps were as fast as its best."""
-        self._seen: dict[str, tuple[float, ...]] = {}
-        self._found: dict[str, tuple[float, tuple[Finding, ...]]] = {}
-        """(When a server was judged last, what was found)."""
-        self._slow: dict[str, float] = {}
-        """When its link was found to be slow last."""
+        self._looks: deque[LinkLook] = deque(maxlen=_KEPT)
+        self._well: deque[tuple[float, float]] = deque(maxlen=_BESTS)
+        """(power in W, clock in MHz) while steps were as fast as the best."""
+        self._read_at: tuple[float, ...] = ()
+        """Times of the newest samples of its machines."""
+        self._judged_at = self._slow_at = -math.inf
+        """When the link was judged last, and found to be slow last."""
+        self._found: tuple[Finding, ...] = ()
 
-    def look(self, now: Situation) -> Iterable[Finding]:
-        """Return the servers whose link is slow, or may be."""
-        names = {one.name for one in now.backends.values() if len(one.nodes) > 1}
-        for name in self._looks.keys() - names:
-            for kept in (self._looks, self._well, self._seen, self._found, self._slow):
-                kept.pop(name, None)
-        for name in names:
-            machines = self._note(now, now.backends[name])
-            at, found = self._found.get(name, (-math.inf, ()))
-            if not 0 <= now.at - at < _JUDGED_AGAIN_S:
-                is_slow = any(one.speed.word in {SLOW_CLOCK, THROTTLED} for one in machines)
-                looks, well = self._looks[name], self._well.get(name, ())
-                newest = tuple(judged(name, now.at, looks, well))
-                if any(one.severity is not None for one in newest):
-                    self._slow[name] = now.at
-                elif found and now.at - self._slow.get(name, -math.inf) < _STAYS_S:
-                    newest = found
-                self._found[name] = now.at, () if is_slow else newest
-        return [one for name in sorted(names) for one in self._found[name][1]]
-
-    def _note(self, now: Situation, view: BackendView) -> list[NodeView]:
-        """Add a look if the machines were read since the last one; return the machines."""
+    def look(self, now: Situation, view: BackendView) -> tuple[Finding, ...]:
+        """Return that the link of a server on several machines is slow, or may be."""
         machines = [now.nodes[name] for name in view.nodes if name in now.nodes]
-        looks = self._looks.setdefault(view.name, deque(maxlen=_KEPT))
+        if not 1 < len(view.nodes) == len(machines):
+            return ()
+        self._note_look(now.at, view, machines)
+        if 0 <= now.at - self._judged_at < _JUDGED_AGAIN_S:
+            return self._found
+        self._judged_at = now.at
+        newest = tuple(judge_link(view.name, now.at, self._looks, self._well))
+        if any(one.speed.word in {SLOW_CLOCK, THROTTLED} for one in machines):
+            newest = ()
+        elif any(one.severity is not None for one in newest):
+            self._slow_at = now.at
+        elif self._found and now.at - self._slow_at < _STAYS_S:
+            newest = self._found
+        self._found = newest
+        return newest
+
+    def _note_look(self, at: float, view: BackendView, machines: Sequence[NodeView]) -> None:
+        """Add a look if the machines were read since the last one."""
         times = tuple(one.sample.at for one in machines if one.sample is not None)
-        if times != self._seen.get(view.name) and len(machines) == len(view.nodes):
-            self._seen[view.name] = times
-            one = _look(now.at, view, machines)
-            if one is not None:
-                looks.append(one)
-                if one.ratio <= _WELL:
-                    well = self._well.setdefault(view.name, deque(maxlen=_BESTS))
-                    well.append((one.power_w, one.clock_mhz))
-        return machines
+        if times == self._read_at:
+            return
+        self._read_at = times
+        if (one := _look(at, view, machines)) is not None:
+            self._looks.append(one)
+            if one.ratio <= _WELL:
+                self._well.append((one.power_w, one.clock_mhz))
 
 
 def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLook | None:
@@ -142,7 +140,7 @@ def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLoo
     )
 
 
-def judged(
+def judge_link(
     name: str, at: float, looks: Sequence[LinkLook], well: Sequence[tuple[float, float]]
 ) -> Iterator[Finding]:
     """Yield that the link of a server is slow, or may be, by its looks and by power and clock at its best."""

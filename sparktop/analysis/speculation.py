@@ -97,25 +97,13 @@ class _Steps:
 
 
 class DraftLengthRule:
-    """Finds servers whose drafts are too long, or not worth their time."""
+    """Finds that a server's drafts are too long, or not worth their time.
+
+    It keeps its steps by batch and length of drafts, also those from before a restart.
+    """
 
     def __init__(self) -> None:
-        """Start without servers."""
-        self._servers: dict[str, _Server] = {}
-
-    def look(self, now: Situation) -> Iterator[Finding]:
-        """Return what holds now, of each server that drafts."""
-        for gone in self._servers.keys() - now.backends.keys():
-            del self._servers[gone]
-        for name, view in now.backends.items():
-            if view.steps_per_s is not None:
-                yield from self._servers.setdefault(name, _Server()).look(now.at, view)
-
-
-class _Server:
-    """The steps of one server by batch and length of drafts, also from before a restart."""
-
-    def __init__(self) -> None:
+        """Start without steps."""
         self._model: tuple[str | None, str | None] = (None, None)
         self._steps: dict[tuple[int, int], dict[int, _Steps]] = {}
         self._generated: float | None = None
@@ -123,14 +111,17 @@ class _Server:
         """(time, length of drafts, restarts) when another length was found to be better."""
         self._found: tuple[Finding, ...] = ()
 
-    def look(self, at: float, view: BackendView) -> tuple[Finding, ...]:
+    def look(self, now: Situation, view: BackendView) -> tuple[Finding, ...]:
+        """Return what holds now, if the server counts its steps."""
+        if view.steps_per_s is None:
+            return ()
         if view.generation_tokens == self._generated or not view.ok:
             return self._found
         self._generated = view.generation_tokens
         if (view.model, view.version) != self._model:
             self._model = view.model, view.version
             self._steps.clear()
-        self._found = tuple(self._findings(at, view))
+        self._found = tuple(self._findings(now.at, view))
         return self._found
 
     def _findings(self, at: float, view: BackendView) -> Iterator[Finding]:

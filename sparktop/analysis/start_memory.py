@@ -249,49 +249,47 @@ def _gib(size: float) -> str:
 
 
 class StartMemoryRule:
-    """Judges each engine that sleeps, loads or is gone, on each of its machines."""
+    """Judges an engine that sleeps, loads or is gone, on each of its machines."""
 
     def __init__(self) -> None:
-        """Start without having seen an engine awake."""
-        self._awake: dict[tuple[str, str], tuple[int, int]] = {}
-        """(restarts, most GPU memory that it held awake) of an engine, by backend and machine."""
-        self._short: set[tuple[str, str]] = set()
-        """Backends and machines whose memory did not suffice at the last look."""
+        """Start without having seen the engine awake."""
+        self._awake: dict[str, tuple[int, int]] = {}
+        """(restarts, most GPU memory that it held awake) by machine."""
+        self._short: set[str] = set()
+        """Machines whose memory did not suffice at the last look."""
 
-    def look(self, now: Situation) -> Iterator[Finding]:
-        """Return for each such engine whether memory suffices: about the server, and about its machine."""
-        self._awake = {key: held for key, held in self._awake.items() if key[0] in now.backends}
-        for name, view in now.backends.items():
-            for node in view.nodes:
-                machine = now.nodes.get(node)
-                if machine is None or machine.sample is None or not machine.ok:
-                    continue
-                found = self._judged(view, machine, machine.sample, now)
-                self._short.discard((name, node))
-                if found is not None:
-                    if found[1].short:
-                        self._short.add((name, node))
-                    yield from _findings(name, node, *found, several=len(view.nodes) > 1)
+    def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
+        """Yield whether memory suffices for such an engine: about the server, and about each machine."""
+        for node in view.nodes:
+            machine = now.nodes.get(node)
+            if machine is None or machine.sample is None or not machine.ok:
+                continue
+            found = self._judge_machine(view, machine, machine.sample, now)
+            self._short -= {node}
+            if found is not None:
+                if found[1].short:
+                    self._short |= {node}
+                yield from _findings(view.name, node, *found, several=len(view.nodes) > 1)
 
-    def _judged(
+    def _judge_machine(
         self, view: BackendView, machine: NodeView, sample: NodeSample, now: Situation
     ) -> tuple[str, Fit] | None:
         """Return ("start" or "waking", whether it fits); None of an engine that runs, or was never seen."""
         held = _held_by(view, machine, sample)
-        most, about, key = max(held, default=0), view.start_memory, (view.name, machine.name)
+        most, about, name = max(held, default=0), view.start_memory, machine.name
         sleeps = view.state is BackendState.ASLEEP
         if view.ok and not sleeps:
-            restarts, before = self._awake.get(key, (view.restarts, 0))
-            self._awake[key] = view.restarts, max(most, before if restarts == view.restarts else 0)
+            restarts, before = self._awake.get(name, (view.restarts, 0))
+            self._awake[name] = view.restarts, max(most, before if restarts == view.restarts else 0)
         is_gone = about is not None and not about.alive and _is_gone(view)
         if not (sleeps or is_gone or view.loading is not None):
             return None
-        was_short = key in self._short
+        was_short = name in self._short
         room = room_of(sample, len(held) or _on_one(about, len(view.nodes)))
         if room is None:
             return None
         if sleeps:
-            return "waking", fit_of(self._wake_need(key, about, room, most), room, was_short=was_short)
+            return "waking", fit_of(self._wake_need(name, about, room, most), room, was_short=was_short)
         if about is None:
             return "start", fit_of(Need(None, "its process is not visible"), room)
         need = _need_of(about, room, now, machines=len(view.nodes))
@@ -299,8 +297,8 @@ class StartMemoryRule:
             return "start", fit_of(need, room, was_short=was_short)
         return _fit_of_rest(about, need, room, most, was_short=was_short)
 
-    def _wake_need(self, key: tuple[str, str], about: StartMemory | None, room: Room, held: int) -> Need:
-        awake, basis = self._awake.get(key, (0, 0))[1], "what it held awake"
+    def _wake_need(self, machine: str, about: StartMemory | None, room: Room, held: int) -> Need:
+        awake, basis = self._awake.get(machine, (0, 0))[1], "what it held awake"
         if not awake and about is not None and about.last is not None and about.last.gpu_bytes:
             awake, basis = about.last.gpu_bytes, "what it held after its last start"
         if not awake and about is not None and about.asks is not None and about.asks.share:

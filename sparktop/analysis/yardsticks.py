@@ -228,37 +228,30 @@ _ROWS = {BEST: "own best", PUBLISHED: "published", LIMIT: "limit"}
 
 
 class Yardsticks:
-    """Compares each server's decode rate with the yardsticks, and its steps with the best kept."""
+    """Compares a server's decode rate with the yardsticks, and its steps with the best kept."""
 
     def __init__(self) -> None:
-        """Start without any server."""
-        self._since: dict[str, float] = {}
-        """When the steps of a server became slower than its best."""
-        self._found: dict[str, tuple[float, Finding]] = {}
-        """(When steps were judged last, what was found) of each server that is slower than its best."""
+        """Start without any step."""
+        self._slower_since: float | None = None
+        self._judged_at = -math.inf
+        self._slower: Finding | None = None
+        """What was found at that time."""
 
-    def look(self, now: Situation) -> Iterator[Finding]:
-        """Yield the yardsticks of each server that decodes, and that it is slower than its best."""
-        self._since = {name: at for name, at in self._since.items() if name in now.backends}
-        self._found = {
-            name: (at, one)
-            for name, (at, one) in self._found.items()
-            if name in now.backends and now.at - at < _UNJUDGED_S
-        }
-        for view in now.backends.values():
-            steady = view.yard.steady
-            if view.ok and steady is not None:
-                if steady.tps:
-                    yield from _compared(view, steady, steady.tps, now.wall.timestamp() - _EARLIER_S)
-                self._found.pop(view.name, None)
-                if (slower := self._slower(now, view, steady)) is not None:
-                    self._found[view.name] = now.at, slower
-            if view.ok and view.name in self._found:
-                yield self._found[view.name][1]
+    def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
+        """Yield the yardsticks of the server while it decodes, and that it is slower than its best."""
+        steady = view.yard.steady
+        if not view.ok:
+            return
+        if steady is not None:
+            if steady.tps:
+                yield from _compare(view, steady, steady.tps, now.wall.timestamp() - _EARLIER_S)
+            self._judged_at, self._slower = now.at, self._judge_steps(now, view, steady)
+        if self._slower is not None and now.at - self._judged_at < _UNJUDGED_S:
+            yield self._slower
 
-    def _slower(self, now: Situation, view: BackendView, steady: SteadyLoad) -> Finding | None:
+    def _judge_steps(self, now: Situation, view: BackendView, steady: SteadyLoad) -> Finding | None:
         """Return that steps are slower than the best kept; None if not, or if their machine says why."""
-        yard, held = view.yard, view.name in self._since
+        yard, held = view.yard, self._slower_since is not None
         machines = [node for name in view.nodes if (node := now.nodes.get(name)) is not None]
         if yard.busy_s < _WARM_S or view.in_sweep or any(one.speed.word in _HELD_UP for one in machines):
             return None
@@ -271,10 +264,10 @@ class Yardsticks:
         ]
         ratio, best, setup = max(ratios, key=lambda one: one[0], default=(0.0, steady, None))
         if setup is None or ratio < (_CLEARS if held else _SLOWER):
-            self._since.pop(view.name, None)
+            self._slower_since = None
             return None
-        since = self._since.setdefault(view.name, now.at)
-        if now.at - since < _HELD_S:
+        self._slower_since = now.at if self._slower_since is None else self._slower_since
+        if now.at - self._slower_since < _HELD_S:
             return None
         changed = list(changes(setup.facts, yard.facts))
         percent = 100 * (ratio - 1)
@@ -312,7 +305,7 @@ def _is_decoding(view: BackendView) -> bool:
     return prompt is not None and bool(generated) and prompt <= MOST_PROMPT * (generated or 0.0)
 
 
-def _compared(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
+def _compare(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
     drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
     accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
     generated = steady.running / view.yard.cores + accepted

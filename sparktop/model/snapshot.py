@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -638,3 +638,26 @@ class Rule(Protocol):
     def look(self, now: Situation) -> Iterable[Finding]:
         """Return what holds now; called once a second, with situations in the order of time."""
         ...
+
+
+class ServerRule(Protocol):
+    """Finds one kind of trouble of one server, of which it keeps what it saw before."""
+
+    def look(self, now: Situation, view: BackendView) -> Iterable[Finding]:
+        """Return what holds now of the server; called as `Rule.look`."""
+        ...
+
+
+class EachServer:
+    """A rule about servers: an object of its own judges each, until the server is not watched any more."""
+
+    def __init__(self, make: Callable[[], ServerRule]) -> None:
+        """Judge each server by what `make` returns for it."""
+        self._make = make
+        self._servers: dict[str, ServerRule] = {}
+
+    def look(self, now: Situation) -> Iterator[Finding]:
+        """Yield what holds now of each server."""
+        self._servers = {name: self._servers.get(name) or self._make() for name in now.backends}
+        for name, rule in self._servers.items():
+            yield from rule.look(now, now.backends[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sparktop.analysis.abandoned import ForNobody, Orphans
 from sparktop.analysis.loading import StartStallRule
@@ -14,22 +15,22 @@ from sparktop.analysis.start_memory import HeldMemoryRule, StartMemoryRule
 from sparktop.analysis.yardsticks import Yardsticks
 from sparktop.model.event import Finding
 from sparktop.model.instant import Instant
-from sparktop.model.snapshot import Rule, Situation
+from sparktop.model.snapshot import EachServer, Rule, Situation
 from sparktop.model.text import clean
 from sparktop.store.event_log import AlertBook
 from sparktop.store.sources import SourceKey
 
 RULES: tuple[Callable[[], Rule], ...] = (
-    Yardsticks,
+    partial(EachServer, Yardsticks),
     ForNobody,
     Orphans,
-    StartMemoryRule,
+    partial(EachServer, StartMemoryRule),
     HeldMemoryRule,
-    PrefixCacheRule,
+    partial(EachServer, PrefixCacheRule),
     MachinesCompared,
-    SlowLink,
-    StartStallRule,
-    DraftLengthRule,
+    partial(EachServer, SlowLink),
+    partial(EachServer, StartStallRule),
+    partial(EachServer, DraftLengthRule),
 )
 """Makes each rule anew for a store."""
 _LONGEST = 400

@@ -11,7 +11,7 @@ from sparktop.analysis.prefix_cache import HARDLY_PERCENT, PrefixCacheRule, turn
 from sparktop.engines import sglang, vllm
 from sparktop.model.engine import EngineIdentity, Histogram, LaneSample, PrefixCache
 from sparktop.model.event import Finding, Severity, Sure
-from sparktop.model.snapshot import BackendView, PrefixUse, Situation
+from sparktop.model.snapshot import BackendView, EachServer, PrefixUse, Situation
 from sparktop.store.sources import SourceKey
 from tests.store.conftest import EPOCH, START, World, page
 
@@ -28,7 +28,7 @@ def config(**labels: object) -> PrefixCache | None:
 
 def found(prompts: list[float], view: BackendView = VIEW, cache: PrefixCache = HYBRID) -> list[Finding]:
     """Return the findings after prompts of these lengths, ten seconds apart, of which nothing was cached."""
-    rule, last = PrefixCacheRule(), []
+    rule, last = EachServer(PrefixCacheRule), []
     for index in range(len(prompts) + 1):
         tokens = sum(prompts[:index])
         seen = replace(view, prefix=PrefixUse(cache, float(index), tokens, tokens, 0.0))
@@ -187,7 +187,7 @@ def test_little_is_said_where_little_is_known() -> None:
 
 def test_a_restart_begins_anew() -> None:
     """Counters that fall leave nothing of the process before."""
-    rule = PrefixCacheRule()
+    rule = EachServer(PrefixCacheRule)
 
     def look(at: float, prompts: float) -> list[Finding]:
         use = PrefixUse(HYBRID, prompts, 3000 * prompts, 3000 * prompts, 0.0)
@@ -200,7 +200,7 @@ def test_a_restart_begins_anew() -> None:
 
 def test_what_lmcache_adds() -> None:
     """It is named beside the server's own cache, as sure as turns are seen."""
-    rule, last = PrefixCacheRule(), []
+    rule, last = EachServer(PrefixCacheRule), []
     for index in range(31):
         tokens = sum(growing(3000, 200)[:index])
         use = PrefixUse(HYBRID, float(index), tokens, tokens, 0.0, lmcache_tokens=(tokens, 0.0))
@@ -212,7 +212,7 @@ def test_what_lmcache_adds() -> None:
 @pytest.mark.parametrize("share", [0.02, HARDLY_PERCENT / 100 + 0.01])
 def test_turns_whose_tokens_are_hardly_found(share: float) -> None:
     """Of prompts that grow, three quarters could be found: 2 % is too little, 11 % is not named."""
-    rule, last = PrefixCacheRule(), []
+    rule, last = EachServer(PrefixCacheRule), []
     for index in range(31):
         tokens = sum(growing(3000, 200)[:index])
         use = PrefixUse(HYBRID, float(index), tokens, tokens, share * tokens)
@@ -232,5 +232,5 @@ def test_lengths_of_finished_requests_count_before_any_was_seen() -> None:
     """A viewer that comes late knows from the server's histogram that no prompt fills a block."""
     lengths = Histogram((1000.0, 2000.0, float("inf")), (10.0, 39.0, 40.0), 40_000.0)
     use = PrefixUse(HYBRID, 40.0, 40_000.0, 40_000.0, 0.0, lengths)
-    (finding,) = PrefixCacheRule().look(Situation(0.0, EPOCH, {"b": replace(VIEW, prefix=use)}))
+    (finding,) = EachServer(PrefixCacheRule).look(Situation(0.0, EPOCH, {"b": replace(VIEW, prefix=use)}))
     assert "a block has 2,096" in finding.line

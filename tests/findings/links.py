@@ -11,7 +11,7 @@ from msgspec import Struct
 from sparktop.analysis.slow_link import KIND, SlowLink
 from sparktop.model.event import Finding
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample
-from sparktop.model.snapshot import BackendView, NodeView, Situation
+from sparktop.model.snapshot import BackendView, EachServer, NodeView, Situation
 from tests.findings.study import UNKNOWN, Family
 
 MACHINES = ("spark-1", "spark-2")
@@ -55,7 +55,7 @@ def _machine(
 
 def play(random: Random, trouble: Trouble) -> list[Finding]:
     """Play a healthy part and the trouble through the rule; return the findings of the last minute."""
-    rule = SlowLink()
+    rule = EachServer(SlowLink)
     base_s, per_s, token_bytes = (
         random.uniform(0.03, 0.09),
         random.uniform(2e-4, 12e-4),

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sparktop.analysis.prefix_cache import KIND, PrefixCacheRule
 from sparktop.model.engine import Histogram, PrefixCache
 from sparktop.model.event import Finding
-from sparktop.model.snapshot import BackendView, PrefixUse, Situation
+from sparktop.model.snapshot import BackendView, EachServer, PrefixUse, Situation
 from tests.findings.study import UNKNOWN, Family
 
 _EPOCH = datetime(2026, 9, 1, tzinfo=UTC)
@@ -66,7 +66,7 @@ class Cache:
 
 def played(server: Server, prompts: Sequence[Prompt], seconds: int, first: int = 0) -> list[Finding]:
     """Return all findings of a run; sparktop watches from second `first` on."""
-    rule, cache = PrefixCacheRule(), Cache(server)
+    rule, cache = EachServer(PrefixCacheRule), Cache(server)
     found: list[Finding] = []
     coming = iter(sorted(prompts))
     due = next(coming, None)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sparktop.analysis.speculation import KIND, MARGIN, DraftLengthRule
 from sparktop.model.event import Finding
-from sparktop.model.snapshot import BackendView, LaneView, Situation
+from sparktop.model.snapshot import BackendView, EachServer, LaneView, Situation
 from tests.findings.study import UNKNOWN, Family
 
 _NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -49,7 +49,7 @@ class Phase(Struct, frozen=True):
 
 def played(dice: random.Random, draft: Draft, phases: Sequence[Phase]) -> list[Finding]:
     """Return the findings at the end of the last phase."""
-    rule, generated, found = DraftLengthRule(), 0.0, list[Finding]()
+    rule, generated, found = EachServer(DraftLengthRule), 0.0, list[Finding]()
     for phase in phases:
         for second in range(phase.seconds):
             step_ms = (draft.base_ms + phase.length * draft.each_ms) * dice.gauss(1, 0.02)

@@ -24,6 +24,7 @@ from sparktop.model.node import (
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
+    EachServer,
     Loading,
     NodeView,
     PastStart,
@@ -166,7 +167,7 @@ def play(
     It comes to `phase` in a healthy way, then does as `shows` says for `minutes`, 16 to 30 of them. If it is
     not `remembered`, nothing is known of the engine whose start it is.
     """
-    rule, clock, found = StartStallRule(), StartClock(1000.0, 1002.0), list[Finding]()
+    rule, clock, found = EachServer(StartStallRule), StartClock(1000.0, 1002.0), list[Finding]()
     before = {"start": 20.0, "GPU context": 40.0, "weights": 100.0, "compile": 140.0, "CUDA graphs": 200.0}
     begins, lasts = before[phase], 60 * (dice.uniform(16, 30) if minutes is None else minutes)
     names = tuple(f"spark-{number}" for number in range(len(shows)))

@@ -47,6 +47,7 @@ class Count(Struct, frozen=True):
     found: int
     """Runs with a finding of the kind that is not unknown."""
     unknown: int
+    """Other runs with such a finding that is unknown: one that was unknown first and found later is not."""
 
     @property
     def is_good(self) -> bool:
@@ -66,8 +67,9 @@ def counted(family: Family, runs: int, seed: int = 0) -> Count:
             for one in family.run(random.Random(crc32(family.name.encode()) + 7919 * seed + number))  # noqa: S311 - a simulation
             if one.kind == family.kind
         ]
-        found += any(one.sure is not Sure.UNKNOWN for one in mine)
-        unknown += any(one.sure is Sure.UNKNOWN for one in mine)
+        is_found = any(one.sure is not Sure.UNKNOWN for one in mine)
+        found += is_found
+        unknown += bool(mine) and not is_found
     return Count(family, runs, found, unknown)
 
 

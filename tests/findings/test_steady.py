@@ -11,11 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import MachinesCompared
+from sparktop.analysis.prefix_cache import PrefixCacheRule
 from sparktop.analysis.slow_link import SlowLink
 from sparktop.analysis.speculation import DraftLengthRule
+from sparktop.model.engine import PrefixCache
 from sparktop.model.event import Finding, Sure
 from sparktop.model.node import ClockGap, GpuReading, MemoryAsk, NetworkReading, NodeSample
-from sparktop.model.snapshot import BackendView, LaneView, NodeView, Situation
+from sparktop.model.snapshot import BackendView, EachServer, LaneView, NodeView, PrefixUse, Situation
 from tests.findings.machines import machine, situation
 from tests.findings.start_memory import HELD, SHORT, Spark
 
@@ -104,7 +106,7 @@ def draft_steps(dice: Random, accepted: tuple[float, ...], running: list[float])
 )
 def test_drafts_at_the_limit(accepted: tuple[float, ...], running: list[float]) -> None:
     """Acceptance varies, and of one of two batches no other length is known."""
-    rule = DraftLengthRule()
+    rule = EachServer(DraftLengthRule)
     found = [
         [
             one
@@ -182,9 +184,29 @@ def link_views(dice: Random) -> Iterator[tuple[int, BackendView, dict[str, NodeV
         yield at, view, nodes
 
 
+@pytest.mark.parametrize("share", [0.08, 0.11])
+def test_prefixes_found_at_the_limit(share: float) -> None:
+    """An agent's turns, of which about a tenth of all tokens is found in the cache."""
+    dice, rule, held = seeded(2), EachServer(PrefixCacheRule), []
+    count = tokens = cached = due = 0.0
+    length = 2000.0
+    for second in range(7200):
+        if second >= due:
+            due = second + dice.uniform(8, 25)
+            if length > 30_000 or dice.random() < 0.04:
+                length = dice.uniform(1500, 6000)
+            count, tokens, length = count + 1, tokens + length, length + dice.uniform(150, 900)
+            cached += 0.9 * length if dice.random() < share else 0.0
+        use = PrefixUse(PrefixCache(on=True, block_tokens=16), count, tokens, tokens, cached)
+        view = BackendView("b", "http://b", "g", engine="vllm", generation_tokens=9e5, prefix=use)
+        held.append(bool(list(rule.look(Situation(float(second), WHEN, {"b": view})))))
+    assert any(held)
+    assert changes(held) <= MOST_CHANGES + 1
+
+
 def test_a_slow_link_whose_small_batches_are_not_slow() -> None:
     """The batches come by turns; the small ones hardly need the link."""
-    rule, held, found = SlowLink(), [], list[Finding]()
+    rule, held, found = EachServer(SlowLink), [], list[Finding]()
     for at, view, nodes in link_views(seeded(1)):
         found = list(rule.look(Situation(float(at), WHEN, {"g": view}, nodes)))
         held.append(any(one.severity for one in found))
