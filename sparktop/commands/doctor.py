@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,8 +17,10 @@ from msgspec.structs import replace
 
 from sparktop.commands.arguments import add_targets
 from sparktop.commands.output import write_out
+from sparktop.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
+    from sparktop.config.schema import Config
     from sparktop.doctor.check import Check
     from sparktop.model.targets import Watch
 
@@ -24,27 +28,38 @@ FORMATS = ("txt", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the TARGET arguments, --config, --start and --format."""
+    """Add the TARGET arguments, --config, --start, --format and --bundle."""
     add_targets(parser)
     parser.add_argument(
         "--start",
         metavar="COMMAND",
         help='only whether this command, such as "vllm serve MODEL", would start a server here',
     )
-    parser.add_argument("--format", choices=FORMATS, default="txt", dest="form", help="default: txt")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--format", choices=FORMATS, default="txt", dest="form", help="default: txt")
+    form.add_argument(
+        "--bundle",
+        action="store_true",
+        help="write a file here for a report of a fault: checks, versions, configuration and last log lines, "
+        "without secrets, and with stand-ins for names, hosts, addresses and users",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run all checks and print a line for each; return the exit code: 1 if any check failed, else 0.
+    """Run all checks and print a line for each, or write the bundle.
+
+    Return the exit code: 1 if any check failed, else 0.
 
     Raises:
         UsageError: a target cannot be used.
-        OutputError: the lines cannot be written.
+        OutputError: the lines or the file cannot be written.
     """
     # Late: --help needs none of them.
     import asyncio
 
     if arguments.start is not None:
+        if arguments.bundle:
+            raise UsageError("--start checks a command alone: leave out --bundle")
         return _run_start(arguments.start, arguments.form)
     from sparktop.commands.choice import chosen_of
     from sparktop.doctor.check import Status, failed, next_step, to_json, to_text
@@ -53,9 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
 
     open_log(os.environ)
-    file_checks, from_file, wanted = read_configuration(
+    file_checks, config, from_file = read_configuration(
         arguments.config, os.environ, named=bool(arguments.targets)
     )
+    wanted = max((count for sweep in from_file.sweeps for count in sweep.concurrency), default=0)
     watch = chosen_of(from_file, arguments, os.environ, has_file=from_file.source != "defaults")
     own = [
         *check_versions(),
@@ -74,13 +90,58 @@ def run(arguments: argparse.Namespace) -> int:
         has_file=from_file.source != "defaults",
         found=any(check.status is Status.OK for check in servers),
     )
-    if arguments.form == "json":
+    if arguments.bundle:
+        _write_bundle(checks, watch, config)
+    elif arguments.form == "json":
         write_out(json.dumps(to_json(checks, datetime.now(UTC), then), indent=2) + "\n")
     else:
         groups = {"sparktop": own, "this machine": machine, "nodes and servers": servers}
         width, color = _terminal(os.environ)
         write_out(to_text(groups, then, width=width, color=color))
     return 1 if failed(checks) else 0
+
+
+def _write_bundle(checks: list[Check], watch: Watch, config: Config | None) -> None:
+    """Write the bundle to a new file in the current folder, and print its path.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    # Late: as above.
+    from pathlib import Path
+
+    from sparktop.doctor.bundle import bundle, last_lines, redactor_of
+    from sparktop.doctor.check import to_json
+    from sparktop.files import write_whole
+    from sparktop.logfile import log_path
+    from sparktop.model.text import clean, reason_of
+
+    now, host = datetime.now(UTC), socket.gethostname()
+    redactor = redactor_of(
+        watch,
+        config,
+        os.environ,
+        own_names=(host, host.partition(".")[0], socket.getfqdn()),
+        users=_own_users(),
+    )
+    document = bundle(
+        checks, lambda redacted: to_json(redacted, now), config, last_lines(log_path(os.environ)), redactor
+    )
+    path = Path(f"sparktop-bundle-{now:%Y%m%dT%H%M%SZ}.json").absolute()
+    try:
+        write_whole(path, json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise OutputError(f"{clean(path)}: cannot be written: {reason_of(error)}") from None
+    write_out(f"{clean(path, 1000)}: read it before you share it\n")
+
+
+def _own_users() -> list[str]:
+    """Return the names of who runs the program, by the system and by the environment."""
+    names = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")]
+    try:
+        return [*names, getpass.getuser()]
+    except (KeyError, OSError):  # a user without an entry in the list of users
+        return names
 
 
 def _run_start(command: str, form: str) -> int:
@@ -116,11 +177,11 @@ def _terminal(env: Mapping[str, str]) -> tuple[int | None, bool]:
 
 def read_configuration(
     name: str | None, env: Mapping[str, str], *, named: bool = False
-) -> tuple[list[Check], Watch, int]:
-    """Check the configuration file; return (checks, targets and settings, highest concurrency of its sweeps).
+) -> tuple[list[Check], Config | None, Watch]:
+    """Check the configuration file; return (checks, the file, targets and settings).
 
     `name` is the file's path, None for the usual places; `named` is True if targets are arguments. For an
-    invalid file, return a failed check for each error, an empty `Watch` and 0.
+    invalid file, return a failed check for each error, None and an empty `Watch`.
     """
     # Late: as above.
     from sparktop.config import trust
@@ -135,7 +196,7 @@ def read_configuration(
     title = "config"
     if path is None:
         said = "no file" if named else "no file: this machine's usual ports are tried"
-        return [Check(title, Status.SKIP, said)], Watch(), 0
+        return [Check(title, Status.SKIP, said)], None, Watch()
     is_trusted = True
     try:
         text, about, is_found = trust.read_used(name, path, env)
@@ -146,17 +207,16 @@ def read_configuration(
                 said = f"{clean(path, 300)}: found in this folder and not used, because of {powers[0]}"
                 more = f", and {len(powers) - 1} more" if powers[1:] else ""
                 advice = "read it, then sparktop config --trust, or name it with --config"
-                return [Check(title, Status.FAIL, f"{said}{more}", advice)], Watch(), 0
+                return [Check(title, Status.FAIL, f"{said}{more}", advice)], None, Watch()
     except ConfigError as error:
         advice = "sparktop config --default prints an example"
-        return [Check(title, Status.FAIL, line, advice) for line in str(error).splitlines()], Watch(), 0
+        return [Check(title, Status.FAIL, line, advice) for line in str(error).splitlines()], None, Watch()
     checks = [Check(title, Status.OK, f"{clean(path, 300)}: valid")]
     checks += [Check(title, Status.WARN, line, "export it") for line in config.warnings(env)]
     watch = replace(config.watch(env), is_trusted=is_trusted)
     if watch.events.hook:
         checks.append(check_hook(watch.events.hook, env))
-    highest = max((c for sweep in watch.sweeps for c in sweep.concurrency), default=0)
-    return checks, watch, highest
+    return checks, config, watch
 
 
 async def _examine(watch: Watch, *, named: bool) -> tuple[list[Check], list[Check]]:

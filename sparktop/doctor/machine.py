@@ -291,7 +291,7 @@ def _check_own_machine(watch: Watch) -> list[Check]:
 # Check of the hook program: whether it exists and can be run.
 
 
-_NAME = "hook"
+_HOOK = "hook"
 
 
 def check_hook(command: Sequence[str], env: Mapping[str, str]) -> Check:
@@ -301,21 +301,21 @@ def check_hook(command: Sequence[str], env: Mapping[str, str]) -> Check:
         found = shutil.which(command[0], path=env.get("PATH"))
         if found is None:
             return Check(
-                _NAME, Status.FAIL, f"{program} is not on the PATH", "write its whole path in [events] hook"
+                _HOOK, Status.FAIL, f"{program} is not on the PATH", "write its whole path in [events] hook"
             )
-        return Check(_NAME, Status.OK, f"{clean(found, 200)} is run for events")
+        return Check(_HOOK, Status.OK, f"{clean(found, 200)} is run for events")
     path = Path(command[0])
     if not path.exists():
-        return Check(_NAME, Status.FAIL, f"{program} does not exist", "mend the path in [events] hook")
+        return Check(_HOOK, Status.FAIL, f"{program} does not exist", "mend the path in [events] hook")
     if not path.is_file() or not os.access(path, os.X_OK):
-        return Check(_NAME, Status.FAIL, f"{program} is not executable", f"chmod +x {program}")
-    return Check(_NAME, Status.OK, f"{program} is run for events")
+        return Check(_HOOK, Status.FAIL, f"{program} is not executable", f"chmod +x {program}")
+    return Check(_HOOK, Status.OK, f"{program} is run for events")
 
 
 # Compares machines that should be alike: those that run the same engine, and those of the same product.
 
 
-_NAME = "machines compared"
+_COMPARED = "machines compared"
 _LATER_S = 15.0
 """The rule reports some differences, as of clocks, only if they last some seconds. The doctor reads once, so
 it shows the rule the same readings again as if this much later."""
@@ -341,7 +341,7 @@ def check_compared(
     found = rule.look(Situation(_LATER_S, now.wall, now.backends, now.nodes))
     checks = [
         Check(
-            f"{_NAME} {one.subject}",
+            f"{_COMPARED} {one.subject}",
             Status.WARN if one.severity is not None else Status.SKIP,
             one.line if one.sure is Sure.KNOWN else f"{one.line} ({one.sure.value})",
             one.fix or "",
@@ -380,8 +380,8 @@ def _alike(group: Group) -> Check:
     who = f"{group.engine}: {', '.join(group.names)}" if group.engine is not None else ", ".join(group.names)
     same = ", ".join(alike_in(group))
     if not same:
-        return Check(_NAME, Status.SKIP, f"{who}: nothing to compare could be read")
-    return Check(_NAME, Status.OK, f"{who} have the same {same}")
+        return Check(_COMPARED, Status.SKIP, f"{who}: nothing to compare could be read")
+    return Check(_COMPARED, Status.OK, f"{who} have the same {same}")
 
 
 def _unread(group: Group) -> list[Check]:
@@ -393,4 +393,4 @@ def _unread(group: Group) -> list[Check]:
     if not closed:
         return []
     seen = f"NCCL and its variables are not readable on {', '.join(closed)}: the engine is another user's"
-    return [Check(_NAME, Status.SKIP, seen, "run the reader there as that user, or as root")]
+    return [Check(_COMPARED, Status.SKIP, seen, "run the reader there as that user, or as root")]

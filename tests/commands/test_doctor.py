@@ -102,6 +102,23 @@ def test_a_wrong_file_is_a_failed_check(
     assert any(line.startswith(f"FAIL  {closed} port") for line in lines)
 
 
+@pytest.mark.outside
+def test_the_bundle_is_a_private_file_whose_path_is_printed(
+    tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--bundle writes the checks into a file that only its user can read, without the key, and says so."""
+    monkeypatch.setenv("SOME_VARIABLE", "planted-key-77")
+    assert main(["doctor", "--bundle", "--api-key-env", "SOME_VARIABLE", closed]) == 1
+    path, _, advice = capsys.readouterr().out.rstrip("\n").partition(": ")
+    assert advice == "read it before you share it"
+    assert (Path(path).parent, Path(path).stat().st_mode & 0o777) == (tmp_path, 0o600)
+    text = Path(path).read_text(encoding="utf-8")
+    body = json.loads(text)
+    assert (body["schema"], body["doctor"]["failed"], body["log"]) == ("sparktop.bundle/1", 1, [])
+    assert "planted-key-77" not in text
+    assert main(["doctor", "--bundle", "--start", "vllm serve x"]) == 2
+
+
 @pytest.mark.process
 def test_on_a_terminal_it_is_asked(tmp_path: Path, closed: str) -> None:
     """On a terminal the width of braille is queried and reported, and the query is erased."""
