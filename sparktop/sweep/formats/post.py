@@ -1,25 +1,31 @@
-"""Writes a sweep's result as a post for a forum: the answer, one table, and how to repeat it.
+"""Writes a sweep's result as a post for a forum: the answer, a matrix a figure, and how to repeat it.
 
-Forums break lines themselves, so each paragraph is one line. Everything else is in the report.
+Forums break lines themselves, so each paragraph and each item is one line. Everything else is in the report.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import signed
 from sparktop.model.text import names_in_words
-from sparktop.report.document.document import Cell, Grid, Outside, plain, rows_in_markdown
+from sparktop.report.document.document import Cell, Grid, Outside, bullets, plain, rows_in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import main_rate
-from sparktop.sweep.compare.series import PREFIX, Series, has_like_lengths, load_of, load_reference, series_of
+from sparktop.sweep.compare.series import (
+    PREFIX,
+    Load,
+    Series,
+    has_like_lengths,
+    load_of,
+    load_reference,
+    series_of,
+)
 from sparktop.sweep.formats.report import (
     answer,
     caveats,
@@ -31,24 +37,22 @@ from sparktop.sweep.formats.report import (
     rules,
     server_facts,
 )
-from sparktop.sweep.formats.tables import load_words, points_head
+from sparktop.sweep.formats.tables import load_words, points_head, winners_and_refused
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
 
-MOST_LINES = 60
-"""A table with too many levels for this is thinned out; the first and the last level stay."""
+MOST_LINES = 40
+"""Tables with too many levels for this are thinned out; the first and the last level stay."""
 _LEAST_LEVELS = 3
 _HEAD_LINES = 2
-_MUCH_DOUBT = 0.5
-"""Share (0 to 1) of levels in doubt from which on the doubts follow the answer at once."""
-_COMMAND_WIDTH = 90
-_WORDS = r"(?:--[a-z-]+ (?!-))?(?:[^\s']|'[^']*')+"
-"""Matches words of a shell command between which a line may end: an option stays with its value."""
-_LLAMA_BENCHY = "t/s (total), t/s (req) and e2e_ttft"
-"""The columns of llama-benchy that readers of its tables compare with those of the post."""
+_FRAME_LINES = 5
+"""The title, the answer, and the empty lines below these and below the first items."""
+_LATENCIES = ("ttft_due_ms", "ttft_ms")
+"""The latency of the last table: that of an open loop is from the time at which a request was due."""
+_MOST_COMMANDS = 4
 
 
 def render(
@@ -59,117 +63,145 @@ def render(
 ) -> str:
     """Return a sweep's result as a post of at most `MOST_LINES` lines, without server addresses.
 
-    `beside` are published series: those with the name of a target are compared in a sentence. `commands`
-    repeat the sweep; `files` are the names of its result files, empty for a report without names.
+    `beside` are published series: a column has what a target has more or less than the series of its name.
+    `commands` repeat the sweep; `files` are the names of its result files, empty for a report without names.
     """
     series = series_of(result)
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
-    rate = main_rate([level for target in result.targets for level in target.levels if level.error is None])
-    before = [f"## {_title(result)}", *_sentences(result, series, comparison, beside)]
-    after = [*_repeat(commands), _data(files)]
-    if rate is None:
-        return "\n\n".join([*before, *after]) + "\n"
-    marked = not _all_doubtful(result)
-    notes = [_notes(METRICS[rate], comparison, marked=marked)]
-    used = sum(block.count("\n") + 2 for block in [*before, *notes, *after])
-    table = _table(result, METRICS[rate], comparison, MOST_LINES - used, marked=marked)
-    return "\n\n".join([*before, *table, *notes, *after]) + "\n"
+    metrics = _metrics(result)
+    changes, left_out = _published(series, beside, metrics)
+    sources = list(dict.fromkeys(one.source for one in beside))
+    against = f"Against {code(sources[0]) if len(sources) == 1 else 'published'}"
+    grids = list(_matrices(comparison, series, metrics, changes, against))
+    is_matrix = bool(grids)
+    if not grids and metrics:
+        grids = [_level_table(result, changes, against)]
+    first, *others = answer(result, result_view(result)) or ["Nothing was measured"]
+    costs = router_costs(result, comparison)
+    lead = " ".join([f"**{first}.**", *_full_stops([*([] if is_matrix else others), *costs])])
+    about = [_setup(result), _load(result, series), " ".join([_warnings(result), *left_out])]
+    notes = [*_repeat(commands), _data(files)]
+    used = _FRAME_LINES + len(about) + len(notes) + len(grids) * (_HEAD_LINES + 1)
+    most = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
+    thin = [replace(grid, rows=tuple(_thinned(grid.rows, most))) for grid in grids]
+    lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
+    if grids:
+        about[-1] = f"{about[-1]} {_reading(comparison, lost, is_matrix=is_matrix)}".rstrip()
+    blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _title(result: SweepResult) -> str:
     names = names_in_words([code(target.name) for target in result.targets]) if result.targets else "sweep"
-    models = names_in_words(_models(result)) if _models(result) else "sparktop sweep"
-    return f"{models} on {names}{' (simulated)' if result.simulated else ''}"
+    models = [code(model) for model in dict.fromkeys(one.model for one in result.targets) if model]
+    title = names_in_words(models) if models else "sparktop sweep"
+    return f"{title} on {names}{' (simulated)' if result.simulated else ''}"
 
 
-def _models(result: SweepResult) -> list[str]:
-    return [code(model) for model in dict.fromkeys(one.model for one in result.targets) if model]
+def _full_stops(parts: Iterable[str]) -> Iterator[str]:
+    return (f"{part.removesuffix('.')}." for part in parts)
 
 
-def _sentences(
-    result: SweepResult,
-    series: Sequence[Series],
-    comparison: ComparisonResult | None,
-    beside: Sequence[Series],
-) -> Iterator[str]:
-    """Yield the paragraphs before the table: answer, what was compared, levels, routers, warnings."""
-    found = result_view(result)
-    first, *others = answer(result, found) or ["Nothing was measured"]
-    yield f"**{first}.**"
-    doubtful = _doubtful(result)
-    yield from filter(None, [doubtful])
-    yield _compared(result)
-    costs = router_costs(result, comparison)
-    yield from filter(None, map(_sentence_each, ([*others, *_published(series, beside)], costs)))
-    if not doubtful:
-        yield _sentence_each(caveats(result)) or "No level has a warning."
+def _metrics(result: SweepResult) -> list[Metric]:
+    """Return the metrics of the post's tables, those that a level has: decode or its like, prefill, TTFT."""
+    levels = [level for target in result.targets for level in target.levels if level.error is None]
+    decode = "decode_tps" if any(level.rate("decode_tps") for level in levels) else main_rate(levels)
+    prefill = "prefill_tps" if any(level.rate("prefill_tps") for level in levels) else None
+    latency = next((name for name in _LATENCIES if any(level.latency(name) for level in levels)), None)
+    return [METRICS[name] for name in (decode, prefill, latency) if name is not None]
 
 
-def _all_doubtful(result: SweepResult) -> bool:
-    """Return whether every level has a warning, so that a mark in each row would say nothing."""
-    return all(
-        any(mark.doubt for mark in marks_of(level)) for target in result.targets for level in target.levels
+def _setup(result: SweepResult) -> str:
+    """Return the item on machines and servers: versions, slots, launch options."""
+    hottest = max(
+        (side.gpu_c_max for one in _levels(result) for side in one.hardware.values() if side.gpu_c_max),
+        default=None,
     )
+    parts = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
+    machines = f"Machines: {'; '.join(parts) or 'not known'}"
+    return " ".join(_full_stops([machines, *server_facts(result)]))
 
 
-def _doubtful(result: SweepResult) -> str:
-    """Return the reasons for doubt if half of the levels or more have one, with a warning; else ""."""
-    levels = [level for target in result.targets for level in target.levels]
-    count = sum(any(mark.doubt for mark in marks_of(level)) for level in levels)
-    if not levels or count < _MUCH_DOUBT * len(levels):
-        return ""
-    words = f"**Read with care: {count} of {len(levels)} levels have a warning.**"
-    return f"{words} {_sentence_each(caveats(result))}"
+def _levels(result: SweepResult) -> Iterator[LevelResult]:
+    return (level for target in result.targets for level in target.levels)
 
 
-def _compared(result: SweepResult) -> str:
-    """Return a sentence with what was compared: machines, servers, load, time."""
+def _load(result: SweepResult, series: Sequence[Series]) -> str:
+    """Return the item on the load: lengths, runs and their spread, seed, date, tool."""
     plan = result.plan
     sizes = f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out"
-    load = [
+    parts = [
         f"workload {code(plan.workload)}" if plan.workload else "",
         sizes if plan.prompts is None else f"{sizes} on average",
         *map(plain, plan.request_words),
         mode_words(plan),
-        effort_words(plan),
+        f"{effort_words(plan)}{_spread_words(series)}",
+        "" if plan.seed is None else f"seed {plan.seed}",
     ]
-    machines = "; ".join(machine_facts(result)) or "not known"
     tool = f"sparktop {result.sparktop}, a terminal monitor and load generator for inference servers"
-    when = f"{result.started_at:%Y-%m-%d}, with {tool}"
-    parts = [f"Machines: {machines}", *server_facts(result), f"Load: {', '.join(filter(None, load))}; {when}"]
-    return _sentence_each(parts)
+    return f"Load: {', '.join(filter(None, parts))}; {result.started_at:%Y-%m-%d}, with {tool}."
 
 
-def _sentence_each(parts: Iterable[str]) -> str:
-    """Return `parts` as one paragraph, each with a full stop."""
-    return " ".join(f"{part.removesuffix('.')}." for part in parts)
+def _spread_words(series: Sequence[Series]) -> str:
+    """Return how far the runs of a level lie apart in decode; "" for single runs."""
+    shares = [
+        100 * figure.std / figure.mean
+        for one in series
+        for level in one.levels
+        if (figure := level.figures.get("decode_tps")) and figure.std is not None and figure.mean
+    ]
+    if not shares:
+        return ""
+    low, high = (f"{share:.1f}" for share in (min(shares), max(shares)))
+    return f" (decode: std {low if low == high else f'{low} to {high}'} % of the mean)"
 
 
-def _published(series: Sequence[Series], beside: Sequence[Series]) -> Iterator[str]:
-    """Yield a sentence for each published series with the name of a target: its rate against the target's."""
+def _warnings(result: SweepResult) -> str:
+    """Return the one item with all that limits the result."""
+    return " ".join(_full_stops(caveats(result, why_slow=False))) or "No level has a warning."
+
+
+_Changes = Mapping[tuple[str, Load], str]
+"""How far targets are from published values, as a cell, by metric and load."""
+
+
+def _published(
+    series: Sequence[Series], beside: Sequence[Series], metrics: Sequence[Metric]
+) -> tuple[_Changes, list[str]]:
+    """Return (cells of the column with published values, items on published series that have none).
+
+    A series is compared with the target of its name; if there is one of each, these two are compared.
+    """
+    cells: dict[tuple[str, Load], list[str]] = {}
+    left_out = []
     for one in beside:
         own = next((mine for mine in series if mine.name == one.name), None)
-        rate = next((name for name in ("decode_tps", "output_tps") if name in one.metrics()), None)
-        if own is None or rate is None:
+        own = series[0] if own is None and len(series) == len(beside) == 1 else own
+        if own is None:
             continue
         if not any(has_like_lengths(mine.load, level.load) for mine in own.levels for level in one.levels):
-            yield f"{code(one.name)} of {_titled(one)} left out: other load, {_length_words(one)}"
+            left_out.append(f"{code(one.name)} of {_titled(one)} left out: other load, {_length_words(one)}.")
             continue
         theirs = f"{one.name} ({one.source})"
-        rows = [row for row in compare([own, replace(one, name=theirs)]).rows if row.metric == rate]
-        pairs = [(row.point.short, row.values.get(own.name), row.values.get(theirs)) for row in rows]
-        changes = [
-            f"{signed(100 * (mine / known - 1))} at {point}" for point, mine, known in pairs if mine and known
-        ]
-        if changes:
-            title = in_sentence(METRICS[rate].title)
-            words = ", ".join(changes)
-            yield f"{code(own.name)} against {code(one.name)} of {_titled(one)}, {title}: {words}"
+        for row in compare([own, replace(one, name=theirs)]).rows:
+            mine, known = row.values.get(own.name), row.values.get(theirs)
+            if mine and known:
+                words = signed(100 * (mine / known - 1))
+                cells.setdefault((row.metric, load_of(row)), []).append(f"{code(own.name)} {words}")
     for source in dict.fromkeys(one.source for one in beside):
         names = [one.name for one in beside if one.source == source]
-        if not {one.name for one in series} & set(names):
-            known = names_in_words([code(name) for name in names])
-            yield f"{code(source)} left out: none of its targets, {known}, has the name of a target here"
+        if not {one.name for one in series} & set(names) and len(beside) > 1:
+            known_names = names_in_words([code(name) for name in names])
+            left_out.append(
+                f"{code(source)} left out: none of its targets, {known_names}, is named as one here."
+            )
+    shown = {metric.name for metric in metrics}
+    return {key: ", ".join(words) for key, words in cells.items() if key[0] in shown}, left_out
+
+
+def _is_row(load: Load, other: Load) -> bool:
+    """Return whether two loads are of one row of a table, as far as their lengths are known."""
+    return (load.point, load.depth) == (other.point, other.depth) and has_like_lengths(load, other)
 
 
 def _length_words(one: Series) -> str:
@@ -186,120 +218,137 @@ def _titled(one: Series) -> str:
     return f"{code(one.source)} ({plain(load_reference(one.source).title)})"
 
 
-def _table(
-    result: SweepResult, metric: Metric, comparison: ComparisonResult | None, most: int, *, marked: bool
-) -> Iterator[str]:
-    """Yield the table of all targets by level in at most `most` lines, and a line on levels left out.
-
-    With `marked`, a level that has a warning has a question mark.
-    """
-    rows_of = Counter(
-        (one.depth, one.pp or 0, one.point) for target in result.targets for one in target.levels
-    )
-    loads = sorted(rows_of)
-    fits = rows_of.total() + _HEAD_LINES <= most
-    fitting = (most - _HEAD_LINES - 2) // max(rows_of.values())  # a line says that some are left out
-    kept = set(loads if fits else _thinned(loads, max(_LEAST_LEVELS, fitting)))
-    rows = [
-        _row(target, level, metric, comparison, marked=marked)
-        for load in loads
-        if load in kept
-        for target in result.targets
-        for level in target.levels
-        if (level.depth, level.pp or 0, level.point) == load
-    ]
-    axis = points_head(level.point for target in result.targets for level in target.levels)
-    heads = (axis, "Target", f"{metric.title} {metric.unit}", "per request", "TTFT ms", "p95")
-    yield rows_in_markdown(Grid("", heads, tuple(rows), frozenset({0, 1})))
-    if len(kept) < len(loads):
-        yield f"Left out here: {len(loads) - len(kept)} of {len(loads)} levels, which the report has."
-
-
-def _thinned(loads: Sequence[tuple[int, int, object]], most: int) -> Sequence[tuple[int, int, object]]:
-    """Return at most `most` of `loads`, evenly spaced, the first and the last among them."""
-    last = len(loads) - 1
-    return loads if len(loads) <= most else [loads[round(step * last / (most - 1))] for step in range(most)]
-
-
-def _row(
-    target: TargetResult,
-    level: LevelResult,
-    metric: Metric,
+def _matrices(
     comparison: ComparisonResult | None,
-    *,
-    marked: bool,
-) -> tuple[Cell, ...]:
+    series: Sequence[Series],
+    metrics: Sequence[Metric],
+    changes: _Changes,
+    against: str,
+) -> Iterator[Grid]:
+    """Yield a table of levels by targets for each metric that targets have in common, with the winner.
+
+    `against` is the heading of the column with published values, where there are any.
+    """
+    for metric in metrics if comparison is not None else ():
+        assert comparison is not None  # noqa: S101 - else there are no metrics here
+        loads = [load_of(row) for row in comparison.rows if row.metric == metric.name]
+        grid = winners_and_refused(comparison, metric.name, series)
+        if not grid.rows:
+            continue
+        axis, *heads = grid.heads
+        grid = replace(grid, heads=(f"{axis} ({in_sentence(metric.title)}, {metric.unit})", *heads))
+        words = {load: cell for (name, load), cell in changes.items() if name == metric.name}
+        yield _with_changes(grid, loads, words, against)
+
+
+def _with_changes(grid: Grid, loads: Sequence[Load], words: Mapping[Load, str], against: str) -> Grid:
+    """Return a table with a last column of what the published values are exceeded by, if any is."""
+    if not words or len(loads) != len(grid.rows):
+        return grid
+    cells = [next((cell for known, cell in words.items() if _is_row(load, known)), UNKNOWN) for load in loads]
+    rows = tuple((*row, cell) for row, cell in zip(grid.rows, cells, strict=True))
+    heads = (*grid.heads, against)
+    return replace(grid, heads=heads, rows=rows, left=grid.left | {len(heads) - 1})
+
+
+def _level_table(result: SweepResult, changes: _Changes, against: str) -> Grid:
+    """Return the table of levels, one row for each of a target: rates, latency, published values."""
+    rows = [
+        _level_row(target, level, changes)
+        for target in result.targets
+        for level in sorted(target.levels, key=lambda one: (one.depth, one.pp or 0, one.point))
+    ]
+    axis = points_head(level.point for level in _levels(result))
+    heads: tuple[Cell, ...] = (
+        axis,
+        "Target",
+        "Decode tok/s",
+        "per request",
+        "Prefill tok/s",
+        "Peak tok/s",
+        "TTFT ms",
+        "TTFT p95 ms",
+        against,
+    )
+    kept = [
+        number
+        for number, _ in enumerate(heads)
+        if number == 0
+        or (number == 1 and len(result.targets) > 1)
+        or (number > 1 and any(row[number] != UNKNOWN for row in rows))
+    ]
+    body = tuple(tuple(row[number] for number in kept) for row in rows)
+    left = frozenset(place for place, number in enumerate(kept) if number in {0, 1, len(heads) - 1})
+    return Grid("", tuple(heads[number] for number in kept), body, left)
+
+
+def _level_row(target: TargetResult, level: LevelResult, changes: _Changes) -> tuple[Cell, ...]:
     load = load_of(level)
     where = load_words(load, lengths=len({one.pp for one in target.levels}) > 1)
     if level.error is not None:
-        return where, Outside(target.name), "refused", UNKNOWN, UNKNOWN, UNKNOWN
-    rate, each, first = level.rate(metric.name), level.stream_tps, level.ttft_due_ms or level.ttft_ms
-    words = UNKNOWN if rate is None else metric.text(rate.mean)
-    if comparison is not None and _wins(target.name, level, metric, comparison):
-        words = f"**{words}**"
-    if rate is not None and rate.std is not None:
-        words += f" (std {metric.text(rate.std)})"
-    if marked and any(mark.doubt for mark in marks_of(level)):
+        return where, Outside(target.name), "refused", *[UNKNOWN] * 6
+    rate = level.rate("decode_tps") or level.rate(main_rate([level]) or "decode_tps")
+    words = UNKNOWN if rate is None else METRICS["decode_tps"].text(rate.mean)
+    if any(mark.doubt for mark in marks_of(level)):
         words += " ?"
+    each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
+    against = [
+        f"{in_sentence(METRICS[name].title)} {cell.partition('` ')[2]}"
+        for (name, known), cell in changes.items()
+        if _is_row(load, known)
+    ]
     return (
         where,
         Outside(target.name),
         words,
-        metric.text(None if each is None else each.p50),
+        METRICS["decode_tps"].text(None if each is None else each.p50),
+        *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
         ttft.text(None if first is None else first.mean),
         ttft.text(None if first is None else first.p95),
+        ", ".join(against) or UNKNOWN,
     )
 
 
-def _wins(name: str, level: LevelResult, metric: Metric, comparison: ComparisonResult) -> bool:
-    load = load_of(level)
-    return any(
-        row.metric == metric.name
-        and row.winner == name
-        and (load_of(row).point, row.depth) == (load.point, load.depth)
-        and row.pp in {None, level.pp}
-        for row in comparison.rows
-    )
+def _rate_text(level: LevelResult, name: str) -> str:
+    rate = level.rate(name)
+    return METRICS[name].text(None if rate is None else rate.mean)
 
 
-def _notes(metric: Metric, comparison: ComparisonResult | None, *, marked: bool) -> str:
-    """Return one line that explains the table."""
-    parts = [
-        f"{metric.title}: {metric.definition}; std: standard deviation over runs",
-        "per request: median",
-        f"TTFT: first token - start, mean and 95th percentile ({UNKNOWN}: fewer than {P95_FROM} requests)",
-    ]
-    if marked:
-        parts.append("?: has a warning, see above")
-    if comparison is not None:
-        parts += [f"**bold**: {next(rules(comparison), 'better than every other target')}"]
-    return f"{'. '.join(parts)}. In llama-benchy's tables these are {_LLAMA_BENCHY}."
+def _thinned(rows: Sequence[tuple[Cell, ...]], most: int) -> Sequence[tuple[Cell, ...]]:
+    """Return at most `most` of `rows`, evenly spaced, the first and the last among them."""
+    last = len(rows) - 1
+    return rows if len(rows) <= most else [rows[round(step * last / (most - 1))] for step in range(most)]
+
+
+def _reading(comparison: ComparisonResult | None, lost: int, *, is_matrix: bool) -> str:
+    """Return how the tables are read: who wins, which levels are left out."""
+    parts = []
+    if is_matrix and comparison is not None and any(True for _ in rules(comparison)):
+        floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
+        parts.append(
+            f"a winner is better than every other by over {floor:.1f} %, and surely ({rate:.0f} % error)"
+        )
+    if not is_matrix:
+        parts += [f"p95 from {P95_FROM} requests on", "?: has a warning"]
+    parts += [f"{lost} levels are left out here"] if lost else []
+    return f"In the tables, {'; '.join(parts)}." if parts else ""
 
 
 def _repeat(commands: Sequence[str]) -> Iterator[str]:
     if commands:
-        yield "The same again, with your servers' names, or with `--target NAME=URL` in place of each name:"
-        yield "\n".join(["```sh", *map(_continued, commands), "```"])
-
-
-def _continued(command: str) -> str:
-    """Return a shell command in lines of at most `_COMMAND_WIDTH` characters where its words allow it."""
-    lines = [""]
-    for word in re.findall(_WORDS, command):
-        if lines[-1] and len(lines[-1]) + len(word) > _COMMAND_WIDTH:
-            lines.append("  ")
-        lines[-1] += f" {word}" if lines[-1].strip() else word
-    return " \\\n".join(lines)
+        shown = [code(command) for command in commands[:_MOST_COMMANDS]]
+        more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
+        yield f"The same again (or `NAME=URL` for each name): {'; '.join(shown)}{more}"
 
 
 def _data(files: Sequence[str]) -> str:
-    """Return the line with the data to attach, and where everything else is."""
+    """Return the item with the data to attach, and where everything else is."""
     if not files:
-        return "The report has everything else: each level with its limit, marks and definitions."
+        return "The report has everything else: each level with its limit, warnings and definitions."
     command = f"sparktop report {shlex.join(files)}"
     data, page = code(f"{command} --format json -o post.json"), code(f"{command} -o report.html")
     return (
-        f"Data, attached: `post.json` ({data} writes it, without addresses). "
-        f"Everything else, such as what limited each level: {page}."
+        f"Data, attached: `post.json` ({data} writes it, without addresses). Everything else, such as "
+        f"definitions, what limited each level, and warnings: {page}."
     )

@@ -21,6 +21,7 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
 from sparktop.model.sweep import Mark, SweepView, Value
 from sparktop.model.text import names_in_words
+from sparktop.model.yardsticks import FLAGS
 from sparktop.report.document.document import Cell, Grid, Outside, Section, plain, to_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import (
@@ -480,8 +481,8 @@ def _about(result: SweepResult) -> Iterator[str]:
     yield from caveats(result)
 
 
-def caveats(result: SweepResult) -> Iterator[str]:
-    """Yield what limits the results: an early end, errors of targets, and reasons for doubt."""
+def caveats(result: SweepResult, *, why_slow: bool = True) -> Iterator[str]:
+    """Yield what limits the results: an early end, errors of targets, warnings, and why levels are slow."""
     if result.status == "failed" and result.stop_reason:
         yield f"**Failed**: {code(result.stop_reason)}"
     elif result.status != "done":
@@ -491,7 +492,7 @@ def caveats(result: SweepResult) -> Iterator[str]:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
             yield code(target.error) if is_named else f"{code(target.name)}: {code(target.error)}"
-    summary = mark_summary(result)
+    summary = mark_summary(result, why_slow=why_slow)
     if summary is not None:
         yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
@@ -614,10 +615,10 @@ _Placed = tuple[str, LoadPoint, Mark]
 _P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
 
 
-def mark_summary(result: SweepResult) -> str | None:
+def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
     """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
 
-    Return None if no level has such a reason (a "mark").
+    Return None if no level has such a reason (a "mark"). Without `why_slow` there are only reasons to doubt.
     """
     several = len(result.targets) > 1
     levels = [(target, level) for target in result.targets for level in target.in_order()]
@@ -628,7 +629,7 @@ def mark_summary(result: SweepResult) -> str | None:
         if mark.code != REFUSED
     ]
     sentences = []
-    for title, doubt in (("Warnings", True), ("Why levels are slow", False)):
+    for title, doubt in (("Warnings", True), ("Why levels are slow", False))[: 2 if why_slow else 1]:
         chosen = [one for one in marks if one[2].doubt is doubt]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
         parts = [_mark_part(word, chosen, len(levels)) for word in words]
@@ -719,14 +720,33 @@ _ROUTERS = {LITELLM: "LiteLLM", "dynamo": "Dynamo"}
 def server_facts(result: SweepResult) -> Iterator[str]:
     """Yield one line of Markdown for all targets with the same facts; targets without any are left out.
 
-    Such as "`spark-a`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy".
+    Such as "`spark-a`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy; started with
+    `--enforce-eager`, NCCL 2.28.9".
     """
     names: dict[str, list[str]] = {}
     for target in result.targets:
-        if (words := server_words(target)) is not None:
-            names.setdefault(words, []).append(code(target.name))
+        words = server_words(target)
+        parts = [*([] if words is None else [plain(words)]), *_setup_words(target)]
+        if parts:
+            names.setdefault("; ".join(parts), []).append(code(target.name))
     for words, alike in names.items():
-        yield f"{names_in_words(alike)}: {plain(words)}"
+        yield f"{names_in_words(alike)}: {words}"
+
+
+_VERSIONS = ("model revision", "NCCL", "kernel")
+"""Facts of a server's setup beside its engine's version; its machine's driver is that of `machine_facts`."""
+
+
+def _setup_words(target: TargetResult) -> Iterator[str]:
+    """Yield the launch options and the versions of a target's servers as Markdown, once for equal servers."""
+    names: dict[str, list[str]] = {}
+    for name, facts in target.setups.items():
+        parts = [f"started with {code(facts[FLAGS])}"] if FLAGS in facts else []
+        parts += [f"{fact} {plain(facts[fact])}" for fact in _VERSIONS if fact in facts]
+        if parts:
+            names.setdefault(", ".join(parts), []).append(code(name))
+    for words, alike in names.items():
+        yield words if len(names) == 1 else f"{names_in_words(alike)} {words}"
 
 
 def machine_facts(result: SweepResult) -> Iterator[str]:

@@ -225,7 +225,7 @@ _FIXED = re.compile(
 )
 """Fields that hold words of sparktop's own, times and codes."""
 _BY_NAME = re.compile(
-    "served_by|runs_split|busy_batch|backends|values|ranges|changes|holds_to|definitions|balance"
+    "served_by|runs_split|busy_batch|backends|values|ranges|changes|holds_to|definitions|balance|setups"
 )
 """Fields whose keys are names of servers or targets, at any depth."""
 _MACHINES = {"hardware", "machines"}
@@ -302,6 +302,7 @@ def _names_of(result: SweepResult) -> tuple[list[tuple[str, str]], list[str]]:
     levels = [level for target in result.targets for level in target.levels]
     servers = {name for level in levels for name in level.known_servers}
     servers |= {name for level in levels for split in level.runs_split for name in split}
+    servers |= {name for target in result.targets for name in target.setups}
     known = {target.name for target in result.targets}
     named = [(target.name, _WORDS[target.kind]) for target in result.targets]
     named += [(name, BACKEND) for name in sorted(servers - known)]

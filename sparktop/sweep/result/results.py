@@ -1288,6 +1288,9 @@ class TargetResult(Part):
     """Kinds of the servers behind a router, such as "vllm"; empty for an engine."""
     machines: dict[Text, Text] = Field(default_factory=dict)
     """Product, GPUs and driver of each machine by name; empty if unknown, and in files of older versions."""
+    setups: dict[Text, dict[Text, Text]] = Field(default_factory=dict)
+    """What each of its watched servers reports of its setup, by name: its version, the `flags` of its command
+    line that change its speed, kernel, driver, NCCL. Empty if unknown, and in files of older versions."""
     levels: tuple[LevelResult, ...] = ()
     """In the order of measurement, which is not ascending in a search for SLO limits."""
 

@@ -67,6 +67,8 @@ class PreparedTarget(Struct, frozen=True):
     """Names of the machines that each watched server runs on, by server."""
     machines: Mapping[str, str] = field(default_factory=dict)
     """Product, GPUs and driver of each watched machine that reports any of them, by name."""
+    setups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What is known of each watched server's setup, such as its launch options, by its name."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Maximum concurrent requests of each watched server that reports it, by name."""
     max_model_len: int | None = None
@@ -260,6 +262,7 @@ def _with_servers(
         nodes=watched_nodes(target, snapshot),
         placed={view.name: view.nodes for view in views},
         machines=machines_words(watched_nodes(target, snapshot), snapshot),
+        setups={view.name: view.yard.facts for view in views if view.yard.facts},
         slots={view.name: view.slots for view in views if view.slots is not None},
         max_model_len=reported_context(views, ()),
         kv_capacity_tokens=_kv_capacity(views),

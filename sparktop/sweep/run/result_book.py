@@ -77,6 +77,7 @@ class ResultBook:
                 "context_tokens": prepared.max_model_len,
                 "router_version": prepared.router_version,
                 "machines": dict(prepared.machines),
+                "setups": {name: dict(facts) for name, facts in prepared.setups.items()},
                 "strategy": prepared.strategy,
                 "engines": prepared.engines,
                 "fresh_by": _fresh_by(prepared, self.result),

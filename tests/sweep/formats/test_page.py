@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.sweep.compare.series import load_reference
+from sparktop.sweep.compare.imports.tables import read
+from sparktop.sweep.compare.series import load_reference, series_of
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
+from sparktop.sweep.terms.definitions import METRICS
 from tests.report.html_page import Page
 from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_level, made_series, made_sweep, simulated_level
@@ -223,6 +225,8 @@ def test_published_tables_keep_their_names_and_other_files_lose_them() -> None:
 
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
+FIGURES = ("decode_tps", "prefill_tps", "ttft_ms")
+TOPOLOGIES = "ref:spark-topologies-2026-03"
 
 
 def post_of(result: SweepResult, **options: object) -> str:
@@ -237,9 +241,9 @@ def paragraphs(post: str) -> list[str]:
 
 
 def table(post: str) -> list[list[str]]:
-    """Return the cells of the rows of a post's table."""
-    lines = [line for line in post.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    """Return the cells of the rows of a post's tables."""
+    blocks = [one.splitlines()[2:] for one in post.split("\n\n") if one.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for block in blocks for line in block]
 
 
 def routed_sweep(
@@ -271,35 +275,85 @@ def routed_sweep(
     )
 
 
-@pytest.mark.parametrize("count", [1, 6])
-def test_a_post_is_short_and_each_paragraph_is_one_line(count: int) -> None:
-    """Tables of many targets lose levels in the middle, not the first or the last."""
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_a_post_has_each_level_in_forty_lines(count: int) -> None:
+    """Seven levels of any number of targets: decode, prefill and TTFT have a row for each level."""
     levels = [simulated_level(one, 100, 4, 3) for one in LEVELS]
     post = post_of(made_sweep(*((f"target-{number}", levels) for number in range(count))))
     assert len(post.splitlines()) <= MOST_LINES
-    assert all("\n" not in one for one in paragraphs(post))
+    assert all("\n" not in one or one.startswith("- ") for one in paragraphs(post))
+    places = [f"c{one}" for one in LEVELS]
+    assert [row[0] for row in table(post)] == (places if count == 1 else places * 3)
+    assert "left out" not in post
+
+
+def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
+    """The first and the last level stay, and a line has how many are left out."""
+    levels = [simulated_level(one, 100, 4, 3) for one in (1, 2, 4, 5, 8, 10, 16, 32, 64, 128, 256)]
+    post = post_of(made_sweep(("fast", levels), ("slow", levels)))
+    assert len(post.splitlines()) <= MOST_LINES
     rows = table(post)
-    assert {rows[0][0], rows[-1][0]} == {"c1", "c64"}
-    shown = len({row[0] for row in rows})
-    assert len(rows) == count * shown
-    assert ("Left out here" in post) == (shown < len(LEVELS))
+    assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
+    assert "4 levels are left out here" in post
+
+
+def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
+    """Who pastes the post's tables compares with each target's decode, prefill and TTFT."""
+    levels = [simulated_level(one, 100, 4, 3) for one in LEVELS]
+    result = made_sweep(("fast", levels), ("slow", levels))
+    found = read(post_of(result, beside=load_reference(TOPOLOGIES).series), "post", "post.md")
+    assert [one.name for one in found] == ["fast", "slow"]
+    for own, pasted in zip(series_of(result), found, strict=True):
+        for mine, theirs in zip(own.levels, pasted.levels, strict=True):
+            shown = {name: METRICS[name].text(figure.mean) for name, figure in theirs.figures.items()}
+            assert shown == {name: METRICS[name].text(mine.figures[name].mean) for name in FIGURES}
+
+
+def test_published_values_are_a_column() -> None:
+    """Each target of the same name, and a lone target with a lone series, whatever their names are."""
+    levels = [simulated_level(one, 1024, 128, 3) for one in LEVELS]
+    published = load_reference(TOPOLOGIES).series
+    result = made_sweep(("solo", levels), ("mine", levels))
+    post = post_of(result, beside=published)
+    assert post.count(f"| Against `{TOPOLOGIES}` |") == 3
+    assert re.fullmatch(r"`solo` [+−]\d+ %", table(post)[1][-1])
+    lone = post_of(made_sweep(("mine", levels)), beside=published[:1])
+    assert re.fullmatch(r"decode [+−]\d+ %, prefill [+−]\d+ %, TTFT [+−]\d+ %", table(lone)[1][-1])
+    assert "left out" in post_of(made_sweep(("mine", levels)), beside=published)
+
+
+def test_launch_options_and_versions_of_servers() -> None:
+    """As their processes show them, once for servers that are alike; an anonymous post has no names."""
+    facts = {"flags": "--enforce-eager --kv-cache-dtype fp8", "NCCL": "2.28.9", "kernel": "6.14", "BIOS": "1"}
+    result = made_sweep(("fast", [made_level(2, step=0.2)]), ("slow", [made_level(2, step=0.3)]))
+    fast, slow = result.targets
+    targets = (
+        fast.model_copy(update={"setups": {"alpha": facts, "omega": facts}}),
+        slow.model_copy(update={"setups": {"alpha": facts, "omega": {"NCCL": "2.29.2"}}}),
+    )
+    result = result.model_copy(update={"targets": targets})
+    items = paragraphs(post_of(result))[1]
+    started = "started with `--enforce-eager --kv-cache-dtype fp8`, NCCL 2.28.9, kernel 6.14"
+    assert f"`fast`: {started}." in items
+    assert f"`slow`: `alpha` {started}; `omega` NCCL 2.29.2." in items
+    assert "omega" not in post_of(result, privacy=SweepPrivacy(anonymous=True))
 
 
 def test_the_answer_comes_first_then_what_was_measured() -> None:
-    """Headline, machines and servers, load, winner by level with its lead, doubts: before the table."""
+    """Headline, machines and servers, load, warnings: before the tables with the winner and its lead."""
     result = made_sweep(("fast", [made_level(2, step=0.2)]), ("slow", [made_level(2, step=0.3)]))
     machines = {"x": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95", "y": "NVIDIA DGX Spark, NVIDIA GB10"}
     first = result.targets[0].model_copy(update={"version": "0.32.0", "engine": "vllm", "machines": machines})
     post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
-    answer, compared, levels, doubts, *_ = paragraphs(post)
+    answer, about, *_ = paragraphs(post)
+    setup, load, warnings = about.splitlines()
     assert answer.startswith("**`fast` wins")
-    assert "Machines: NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, " in compared
-    assert "`fast`: vLLM 0.32.0, 2 machines." in compared
-    assert "100 tokens in, 4 out, burst, 3 runs a level; 2026-03-22" in compared
-    assert "Decode: `fast` best at c2 (+50 % against `slow`)." in levels
-    assert doubts == "No level has a warning."
-    assert table(post)[0][2].startswith("**")
-    assert not table(post)[1][2].startswith("**")
+    assert "Machines: NVIDIA DGX Spark, NVIDIA GB10, driver 580.95; NVIDIA DGX Spark, " in setup
+    assert "`fast`: vLLM 0.32.0, 2 machines." in setup
+    assert "100 tokens in, 4 out, burst, 3 runs a level" in load
+    assert "2026-03-22" in load
+    assert warnings.startswith("- No level has a warning.")
+    assert table(post)[0][-1] == "`fast` (+50 %)"
 
 
 def test_a_router_has_its_loss_and_the_cause() -> None:
@@ -312,10 +366,10 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
     }
     post = post_of(routed_sweep(balance, split=({"alpha": 3, "omega": 1}, {"alpha": 2, "omega": 2})))
     cost = next(one for one in paragraphs(post) if "reaches" in one)
-    assert cost.startswith(
-        "At c2 to c4, `proxy` (LiteLLM, least-busy) reaches 33 % of the decode rate of "
+    assert (
+        " At c2 to c4, `proxy` (LiteLLM, least-busy) reaches 33 % of the decode rate of "
         "2 independent servers like `alpha`, each with half of the requests: it loses"
-    )
+    ) in cost
     assert "it loses 67 % at c2 and 67 % at c4" in cost
     assert (
         "oscillating, a swing every 9 s, `omega` nearly empty 23 % of the time, 50 to 75 % of each run"
@@ -326,7 +380,7 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
 
 
 def test_doubts_name_their_levels() -> None:
-    """Whoever sees a "?" in the table finds the level beside its reason."""
+    """The line of warnings names the level beside its reason."""
     fast = [made_level(at, step=0.2) for at in (2, 4)]
     doubted = fast[0].model_copy(update={"validity": (Validity(code="throttled", message="x"),)})
     result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
@@ -376,8 +430,8 @@ def test_the_command_joins_results_and_repeats_each(
     save(tmp_path / "after.json", made_sweep(("tp2", [made_level(2, step=0.1)])))
     assert main(["report", "before.json", "after.json", "--format", "post"]) == 0
     post = capsys.readouterr().out
-    assert "\nsparktop sweep proxy " in post
-    assert "\nsparktop sweep tp2 " in post
+    assert "`sparktop sweep proxy " in post
+    assert "`sparktop sweep tp2 " in post
     assert "`sparktop report before.json after.json --format json -o post.json`" in post
     assert main(["report", "before.json", "after.json", "--format", "json", "-o", "post.json"]) == 0
     assert main(["report", "post.json", "--format", "post"]) == 0
@@ -390,11 +444,10 @@ def test_other_tools_results_are_no_post(capsys: pytest.CaptureFixture[str]) -> 
     assert "--format post is for results of sparktop sweep" in capsys.readouterr().err
 
 
-def test_a_result_in_doubt_says_so_next_to_its_answer() -> None:
-    """Where half of the levels are in doubt, the doubts are the second paragraph, and stand there once."""
+def test_warnings_are_one_line() -> None:
+    """Named once, above the tables; why levels are slow is in the report alone."""
     doubted = full_sweep().model_copy(update={"slo": None})
-    router = doubted.model_copy(update={"targets": doubted.targets[:1]})
-    post = post_of(router)
-    assert paragraphs(post)[1].startswith("**Read with care: 3 of 3 levels have a warning.** Warnings: ")
+    post = post_of(doubted.model_copy(update={"targets": doubted.targets[:1]}))
+    assert paragraphs(post)[1].splitlines()[2].startswith("- Warnings: ")
     assert post.count("Warnings: ") == 1
-    assert "Read with care" not in post_of(doubted)
+    assert "Why levels are slow" not in post

@@ -76,6 +76,10 @@ async def test_a_router_is_measured_with_who_served() -> None:
     assert (proxy.engines, proxy.strategy) == (("vllm",), "simple-shuffle")
     assert proxy.version
     assert proxy.context_tokens == 4096
+    assert {name: facts["version"] for name, facts in proxy.setups.items()} == {
+        "spark-a": proxy.version,
+        "spark-b": proxy.version,
+    }
     for level in proxy.levels:
         assert sum(level.served_by.values()) == 2 * level.concurrency
         assert set(level.served_by) <= {"spark-a", "spark-b"}

@@ -50,8 +50,8 @@ _NAMED_FIRST = frozenset({"requests_per_s", "ttfr_ms", "ttft_ms", "itl_ms", "tpo
 """Metrics whose names are never part of another's: "end-to-end latency to the first token" is TTFT."""
 _NOT_READ = re.compile(
     r"(?<![a-z])p\d\d|median|std|(?<![a-z])(min|max)(?![a-z])|tokens$|each|per (user|request|stream)|\(req\)"
-    r"|winner|delta|change|difference|\bratio\b|spread|at best|\bnotes?\b|samples|verdict|gain|%|theirs|ours"
-    r"|hardware"
+    r"|winner|against|delta|change|difference|\bratio\b|spread|at best|\bnotes?\b|samples|verdict|gain|%"
+    r"|theirs|ours|hardware"
 )
 """Headings of quantiles, extremes, counts of tokens, and what is derived from means."""
 _AXES = (
@@ -347,8 +347,11 @@ def _metric_columns(table: Table) -> _Columns:
 
 
 def _target_columns(table: Table) -> _Columns:
-    """Return each column as a target, if the title names the metric; the nearest line that does counts."""
-    lines = reversed(table.title.splitlines())
+    """Return each column as a target, if the first heading or the title names the metric; the nearest counts.
+
+    As in "Concurrency (decode, tok/s)".
+    """
+    lines = [*table.heads[:1], *reversed(table.title.splitlines())]
     titled = next((metric for line in lines if (metric := _metric(line)) is not None), None)
     return {
         index: (head, titled, table.title)
