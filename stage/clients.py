@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
     EndReason,
     Level,
@@ -474,7 +474,7 @@ class RoutedWay:
         index of the backend that refused the request, -1 for the router.
         """
         at = self._time.now_s + REFUSED_S
-        failure = Failure(FailureKind.HTTP, message, at)
+        failure = RequestFailure(FailureKind.HTTP, message, at)
 
         def report() -> None:
             if self._coming.pop(request.request_id, None) is not None:

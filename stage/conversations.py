@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.conversation import Turn
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
     EndReason,
     LoadEvent,
@@ -131,7 +131,7 @@ class Conversations:
         try:
             self._way.send(request)
         except ValueError as error:  # more than the context or the KV cache of the engine
-            failure = Failure(FailureKind.HTTP, str(error), now_s)
+            failure = RequestFailure(FailureKind.HTTP, str(error), now_s)
             end = RequestEnded(request_id, now_s, EndReason.ERROR, failure)
             self._time.call_at(now_s, partial(self._time.tell, -1, end))
 

@@ -79,6 +79,17 @@ class Failure(Struct, frozen=True):
     """When the failure was noticed, in monotonic seconds of this machine."""
 
 
+class RequestFailure(Failure, frozen=True):
+    """Why a request of a load test failed."""
+
+    word: str = ""
+    """Error code under which result files count it, see `sweep/terms/request_errors.py`; "": its kind."""
+    status: int | None = None
+    """HTTP status of the response, if it was not 200."""
+    retry_s: float | None = None
+    """Seconds after which the server says that it may be tried again; None if it does not say."""
+
+
 # A failure in two or three words, for rows that have no room for its message.
 
 

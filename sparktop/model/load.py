@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sparktop.model.conversation import ConversationCall
-from sparktop.model.failure import Failure
+from sparktop.model.failure import RequestFailure
 
 
 class LoadMode(StrEnum):
@@ -255,7 +255,7 @@ class RequestEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     request_id: str
     at: float
     reason: EndReason
-    error: Failure | None = None
+    error: RequestFailure | None = None
     """Why it failed; set exactly when the reason is `error`."""
     prompt_tokens: int | None = None
     """As counted by the server."""

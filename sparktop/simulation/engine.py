@@ -25,7 +25,7 @@ from operator import attrgetter
 
 from msgspec import Struct, field
 
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ, NodeThermal, step_power_w
 
@@ -762,7 +762,7 @@ class Engine:
                 request.request_id,
                 at,
                 reason,
-                Failure(FailureKind.HTTP, ENGINE_ERROR, at) if reason is EndReason.ERROR else None,
+                RequestFailure(FailureKind.HTTP, ENGINE_ERROR, at) if reason is EndReason.ERROR else None,
                 prompt_tokens=request.prompt_tokens,
                 cached_tokens=sequence.cached_tokens,
                 generated_tokens=sequence.generated,

@@ -15,6 +15,7 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
+from sparktop.model.failure import RequestFailure
 from sparktop.model.load import RequestEnded, TokenSource
 from sparktop.model.text import clean
 from sparktop.net.failure import server_words
@@ -54,7 +55,6 @@ from sparktop.sweep.terms.request_errors import (
     TIMEOUT_CONNECT,
     WORDS_LIMIT,
     WRONG_MODEL,
-    RequestFailure,
     body_failure,
     connect_failure,
     request_failure,
@@ -253,7 +253,7 @@ class Calibration:
         Raises:
             CalibrationError: the server refuses the request even without optional fields.
         """
-        refusal: RequestEnded | None = None
+        refusal: RequestFailure | None = None
         """The first one that names no field; all optional ones are left out after it."""
         while True:
             exchange = await self._try(form, prompt, TRIED_TOKENS)
@@ -262,14 +262,14 @@ class Calibration:
                 self._tried = exchange
                 return await self._with_refused(form, prompt)
             if refusal is not None or not _may_be_of_a_field(end):
-                raise _unusable(refusal or end)
+                raise CalibrationError(refusal or end.error)
             body = bytes(exchange.words)
             named = faulty_fields(body, form.droppable)
             words = server_words(body.strip().removeprefix(b"data:"), self._terms.secrets)
             if not named:  # each field that the server takes alone comes back at the end
-                named, refusal = frozenset(OPTIONAL_FIELDS) - form.dropped, end
+                named, refusal = frozenset(OPTIONAL_FIELDS) - form.dropped, end.error
                 if not named:
-                    raise _unusable(end)
+                    raise CalibrationError(end.error)
             elif STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
                 # `stream_options` is older and more widely supported than `continuous_usage_stats` within it.
                 named = named - {STREAM_OPTIONS} | {CHUNK_USAGE}
@@ -371,7 +371,7 @@ class Calibration:
             PromptRefusedError: the server refuses the prompt as too long.
         """
         end = (await self._try(form, prompt, 1)).end
-        if end is not None and isinstance(end.error, RequestFailure) and is_refusal(end.error):
+        if end is not None and end.error is not None and is_refusal(end.error):
             raise PromptRefusedError(end.error)
         return self._reported_length()
 
@@ -390,9 +390,7 @@ class Calibration:
             if exchange.is_stale:
                 continue  # at most once for each idle connection
             failure = None if exchange.end is None else exchange.end.error
-            if not isinstance(failure, RequestFailure):
-                return exchange
-            if not await self._waited_for(failure):
+            if failure is None or not await self._waited_for(failure):
                 return exchange
 
     async def _send(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
@@ -459,16 +457,11 @@ class Calibration:
 def _may_be_of_a_field(end: RequestEnded) -> bool:
     """Return whether the request may have failed because of one of its fields."""
     failure = end.error
-    if not isinstance(failure, RequestFailure) or end.generated_tokens or is_too_long(failure.message):
+    if failure is None or end.generated_tokens or is_too_long(failure.message):
         return False
     if failure.word == ERROR_EVENT:
         return True
     return failure.word.startswith(f"{HTTP}:") and failure.status not in _NOT_OF_A_FIELD | REDIRECTS
-
-
-def _unusable(end: RequestEnded) -> CalibrationError:
-    assert isinstance(end.error, RequestFailure)  # noqa: S101 - an exchange makes no other
-    return CalibrationError(end.error)
 
 
 _BEFORE = "the"

@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from sparktop.model.failure import RequestFailure
 from sparktop.model.load import EndReason, LoadKind, LoadMode, LoadPoint, RequestEnded, RunEnded, RunStarted
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog, Terms
@@ -28,7 +29,7 @@ from sparktop.sweep.generator.wire import LONG, ContextLoad, OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
 from sparktop.sweep.plan.own_requests import Prompt
 from sparktop.sweep.plan.traces import Trace, TraceChoice, TracedRequest, TraceError
-from sparktop.sweep.terms.request_errors import RequestFailure, connect_failure
+from sparktop.sweep.terms.request_errors import connect_failure
 
 _CHECK_S = 0.1
 """Longest interval in seconds between checks of deadlines; shorter where deadlines are short."""

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from sparktop import __version__
 from sparktop.files import raise_open_files
+from sparktop.model.failure import RequestFailure
 from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import server_path
 from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem, no_answer, not_http
@@ -34,7 +35,6 @@ from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.terms.request_errors import (
     TLS,
     UNREACHABLE,
-    RequestFailure,
     connect_failure,
     request_failure,
 )

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.conversation import ConversationCall
+from sparktop.model.failure import RequestFailure
 from sparktop.model.load import (
     EndReason,
     FirstToken,
@@ -35,7 +36,6 @@ from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.terms import request_errors as errors
 from sparktop.sweep.terms.request_errors import (
     WORDS_LIMIT,
-    RequestFailure,
     body_failure,
     event_failure,
     request_failure,

@@ -13,9 +13,9 @@ from random import Random
 
 from msgspec import Struct
 
+from sparktop.model.failure import RequestFailure
 from sparktop.sweep.plan.own_requests import Prompt
 from sparktop.sweep.plan.traces import TracedRequest
-from sparktop.sweep.terms.request_errors import RequestFailure
 
 # Words that prompts are made of: common English, each a single token in most tokenizers.
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from sparktop.model.failure import RequestFailure
 from sparktop.net.failure import server_words
-from sparktop.sweep.terms.request_errors import ERROR_EVENT, HTTP, RequestFailure
+from sparktop.sweep.terms.request_errors import ERROR_EVENT, HTTP
 
 _REFUSING = frozenset({f"{HTTP}:400", f"{HTTP}:413", f"{HTTP}:422"})
 _MOST_CHARACTERS = 4000

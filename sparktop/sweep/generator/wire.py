@@ -16,17 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
 
+from sparktop.model.failure import RequestFailure
 from sparktop.model.load import (
     FirstToken,
     LoadEvent,
     LoadMode,
     RequestEnded,
-    RequestStarted,
-    ResponseStarted,
-    RunEnded,
-    RunStarted,
     Tokens,
     TokenSource,
 )
@@ -35,7 +31,6 @@ from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.own_requests import PromptFile, texts_of
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces import TraceChoice
-from sparktop.sweep.terms.request_errors import RequestFailure
 
 BIN_S = 0.1
 """Length of a token bin in seconds."""
@@ -401,20 +396,6 @@ class WorkerProtocolError(Exception):
     """A line that is not a command or message of this version."""
 
 
-class _Ended(RequestEnded, frozen=True, tag="RequestEnded"):
-    """The end of a request as its line holds it: its failure has an error code."""
-
-    error: RequestFailure | None = None
-
-
-class _EventsLine(Batch, frozen=True, tag="batch"):
-    """A batch as its line holds it."""
-
-    events: tuple[
-        RunStarted | RequestStarted | ResponseStarted | FirstToken | Tokens | _Ended | RunEnded, ...
-    ]
-
-
 def _plain(value: object) -> object:
     """Return an array of times as a list."""
     if isinstance(value, array):
@@ -424,9 +405,7 @@ def _plain(value: object) -> object:
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
-_messages: msgspec.json.Decoder[WorkerMessage] = msgspec.json.Decoder(
-    Ready | Busy | Calibrated | _EventsLine | TokenTimes | RunFinished | Refused | WorkerEnded
-)
+_messages: msgspec.json.Decoder[WorkerMessage] = msgspec.json.Decoder(WorkerMessage)
 
 
 def encode_line(sent: Command | WorkerMessage) -> bytes:
@@ -453,10 +432,6 @@ def decode_message(line: bytes) -> WorkerMessage:
         WorkerProtocolError: the line is not a message.
     """
     try:
-        found = _messages.decode(line)
+        return _messages.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise WorkerProtocolError(f"no message: {error!r}") from error
-    if not isinstance(found, _EventsLine):
-        return found
-    events = (RequestEnded(**asdict(one)) if isinstance(one, _Ended) else one for one in found.events)
-    return Batch(found.id, found.at, found.in_flight, tuple(events), found.bins)

@@ -18,6 +18,7 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
+from sparktop.model.failure import RequestFailure
 from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import (
     BesideClient,
@@ -55,7 +56,7 @@ from sparktop.sweep.generator.wire import (
     encode_line,
 )
 from sparktop.sweep.plan.texts import text_at
-from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestFailure, request_failure
+from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, request_failure
 
 
 def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> LoadClient:

@@ -84,7 +84,7 @@ from sparktop.sweep.run.server_side import (
 )
 from sparktop.sweep.run.validity import Asked, LevelFacts, judge
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
-from sparktop.sweep.terms.request_errors import CANCELLED, RequestFailure, count_errors
+from sparktop.sweep.terms.request_errors import CANCELLED, count_errors
 
 
 def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
@@ -940,7 +940,7 @@ class LevelMaker(Struct, eq=False):
                 self._ended += 1
                 if event.error is not None:
                     self._failed += 1
-                    self._refused += isinstance(event.error, RequestFailure) and is_refusal(event.error)
+                    self._refused += is_refusal(event.error)
                     self._newest_failure = event.error.message
         if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
             self.newest_data_at = self.clock()

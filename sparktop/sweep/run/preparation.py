@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.model.failure import RequestFailure
 from sparktop.model.load import LoadKind, TokenSource
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
@@ -30,7 +31,6 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run.router_side import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
-from sparktop.sweep.terms.request_errors import RequestFailure
 
 _SALTED_ENGINE = "vllm"
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from sparktop.errors import SparktopError
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import LoadEvent
 from sparktop.model.text import clean
 from sparktop.stopping import timeout
@@ -40,7 +40,6 @@ from sparktop.sweep.generator.wire import (
     encode_line,
     with_tokens,
 )
-from sparktop.sweep.terms.request_errors import RequestFailure
 
 _START_S = 30.0
 """Maximum seconds for the process to start: usually a third of a second, many times that on a busy

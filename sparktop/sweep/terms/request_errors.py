@@ -18,7 +18,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import LoadEvent, RequestEnded
 from sparktop.model.text import clean
 from sparktop.net.failure import status_error, transport_error
@@ -94,16 +94,6 @@ _PAGE_BYTES = 200
 _NO_BACKEND = ("no deployments available", "no healthy deployment", "no available backend")
 
 
-class RequestFailure(Failure, frozen=True):
-    """The failure of a request, with `word`, the error code under which result files count it."""
-
-    word: str = HTTP
-    status: int | None = None
-    """HTTP status of the response, if it was not 200."""
-    retry_s: float | None = None
-    """Seconds after which the server says that it may be tried again; None if it does not say."""
-
-
 def request_failure(word: str, message: str, at: float, status: int | None = None) -> RequestFailure:
     """Return a failure with the error code `word` and the `FailureKind` that fits it; clean the message.
 
@@ -118,9 +108,9 @@ def request_failure(word: str, message: str, at: float, status: int | None = Non
     return RequestFailure(kind, clean(message), at, word, status)
 
 
-def error_word(failure: Failure) -> str:
+def error_word(failure: RequestFailure) -> str:
     """Return the error code under which result files count a failure, such as `timeout:connect`."""
-    return failure.word if isinstance(failure, RequestFailure) else failure.kind.value
+    return failure.word or failure.kind.value
 
 
 def count_errors(events: Iterable[LoadEvent]) -> Counter[str]:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sparktop.model.failure import RequestFailure
 from sparktop.model.load import EndReason, FirstToken, Level, ResponseStarted, Tokens, TokenSource
 from sparktop.sweep.generator import exchange
 from sparktop.sweep.generator.refusals import faulty_fields, is_too_long, stated_context
@@ -24,7 +25,7 @@ from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.terms.request_errors import RequestFailure, count_errors
+from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import GOOD, QUICK, InProcess, Loaded, figures
 from tests.sweep.stream_server import Asked, Behave
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
     EndReason,
     FirstToken,
@@ -59,7 +59,7 @@ def request(
     for at, when in enumerate(tokens):
         yield FirstToken(name, when) if at == 0 else Tokens(name, when)
     ended = end if end is not None else tokens[-1] if tokens else start
-    error = Failure(FailureKind.HTTP, "500", ended) if reason is EndReason.ERROR else None
+    error = RequestFailure(FailureKind.HTTP, "500", ended) if reason is EndReason.ERROR else None
     yield RequestEnded(name, ended, reason, error=error)
 
 

@@ -20,7 +20,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import Failure, FailureKind, RequestFailure
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.router import RouterSample
@@ -357,7 +357,7 @@ def test_a_cause_needs_to_know_what_failed(errors: dict[str, float | None] | Non
 
 
 def ended(number: int, name: str, *, ok: bool) -> RequestEnded:
-    error = None if ok else Failure(FailureKind.REFUSED, "HTTP 500", 1.0)
+    error = None if ok else RequestFailure(FailureKind.REFUSED, "HTTP 500", 1.0)
     reason = EndReason.LENGTH if ok else EndReason.ERROR
     return RequestEnded(f"r{number}", 1.0, reason, error, served_by=name)
 

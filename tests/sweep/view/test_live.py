@@ -20,7 +20,7 @@ import pytest
 from sparktop.commands.sweep.run import progress_line
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
     EndReason,
     FirstToken,
@@ -59,7 +59,6 @@ from sparktop.sweep.run.progress import (
     SweepEnded,
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
-from sparktop.sweep.terms.request_errors import RequestFailure
 from sparktop.sweep.view.levels import stored_evidence, stored_levels
 from sparktop.sweep.view.live import LiveView, SweepProgress
 from sparktop.sweep.view.result import result_view

@@ -22,7 +22,7 @@ from statistics import fmean, stdev
 
 from msgspec.structs import replace
 
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
     EndReason,
     FirstToken,
@@ -730,7 +730,7 @@ def _events(result: object) -> Iterator[LoadEvent]:
         wait = finite(waits[index]) if index < len(waits) else None
         yield RequestStarted(name, start, 0, prompt, start - max(0.0, wait or 0.0) if at_rate else None)
         if error or first is None or not output:
-            failure = Failure(FailureKind.INTERNAL, "as its tool reported", start)
+            failure = RequestFailure(FailureKind.INTERNAL, "as its tool reported", start)
             yield RequestEnded(name, start, EndReason.ERROR, error=failure)
             continue
         times = list(accumulate(numbers(gaps, index), initial=start + first))

@@ -12,7 +12,7 @@ import pytest
 from sparktop.cli import main
 from sparktop.errors import UsageError
 from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, LoadPoint, RequestEnded
 from sparktop.sweep.formats.written import capacity_text
 from sparktop.sweep.plan.capacity import parse_conditions
@@ -62,7 +62,7 @@ def played(seed: int, kind: LoadKind, count: int = 120, ttft_s: float = 0.5) -> 
             trace.arrivals = trace.arrivals[: random.randrange(3)]
             end = start + random.uniform(0.1, 4.0)
             trace.arrivals = [one for one in trace.arrivals if one[0] <= end]
-        error = Failure(FailureKind.HTTP, "refused", end) if reason is EndReason.ERROR else None
+        error = RequestFailure(FailureKind.HTTP, "refused", end) if reason is EndReason.ERROR else None
         trace.ended = RequestEnded(trace.request_id, end, reason, error, 100)
         traces.append(trace)
     return traces

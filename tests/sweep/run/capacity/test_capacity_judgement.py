@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import EndReason, LoadKind, RequestEnded
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
@@ -39,7 +39,7 @@ def request(
         trace.arrivals = [(at + ttft_s, 1), (at + ttft_s + 1.0, 10)]
         trace.first_answer = at + ttft_s
     if end is not None:
-        error = Failure(FailureKind.HTTP, "refused", at) if end is EndReason.ERROR else None
+        error = RequestFailure(FailureKind.HTTP, "refused", at) if end is EndReason.ERROR else None
         trace.ended = RequestEnded(str(number), at + (ttft_s or 0.0) + 1.0, end, error)
     return trace
 
