@@ -26,14 +26,15 @@ from sparktop.commands.sweep.command import OLD_OPTIONS, add_arguments, chosen_f
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets
 from sparktop.model.instant import TimeRange
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import LoadKind, LoadMode, concurrency_point
+from sparktop.model.sweep import LevelKey, Moment, SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_line
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.forecast import plan_sentences
-from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, Progress
+from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged
 
 WATCH = Watch(
     nodes=(NodeTarget("n1", via="agent", url="http://10.0.0.1:9750"),),
@@ -146,20 +147,23 @@ LEVEL = LevelResult(
 )
 
 
+QUICK = make_plan(find_preset(DEFAULT), [SweepTarget("solo", "http://127.0.0.1:1")])
+
+
 def test_the_live_line_has_the_figures_of_the_moment() -> None:
     """The live line shows level, run, requests in flight, tok/s, TTFT, failures and time left."""
-    now = Progress(Phase.RUNNING, "solo", Load(128, 16), 1, 3, 16, 183.44, 412.0, 1, TimeRange(130, 190))
-    assert progress_line(now) == (
-        "solo · c = 16 · run 2/3 · 16 in flight · 183 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
+    key, left = LevelKey("solo", concurrency_point(16)), TimeRange(130, 190)
+    moment = Moment("running", key, 2, 3, 16, 183.44, 412.0, failed=1)
+    words = "solo, c = 16: run 2 of 3"
+    view = SweepView("quick", SweepStatus.RUNNING, words, left=left, moment=moment)
+    assert progress_line(view) == (
+        f"{words} · 16 in flight · 183 tok/s · TTFT p50 412 ms · 1 failed · 2 to 4 min left"
     )
-    assert "– tok/s · TTFT p50 – ms" in progress_line(Progress(Phase.RUNNING, "solo", Load(128, 16), 0))
-    assert progress_line(Progress(Phase.SETTLING)) == "settling"
-    assert progress_line(now, None, 79) == (
-        "solo · c = 16 · run 2/3 · 16 in flight · 183 tok/s · 1 failed · 2 to 4 min left"
-    )
-    assert progress_line(now, None, 65) == (
-        "solo · c = 16 · run 2/3 · 183 tok/s · 1 failed · 2 to 4 min left"
-    )
+    unknown = replace(view, moment=Moment("running", key, 1))
+    assert "– tok/s · TTFT p50 – ms" in progress_line(unknown)
+    assert progress_line(replace(view, words="settling", moment=Moment("settling"), left=None)) == "settling"
+    assert progress_line(view, 84) == f"{words} · 16 in flight · 183 tok/s · 1 failed · 2 to 4 min left"
+    assert progress_line(view, 70) == f"{words} · 183 tok/s · 1 failed · 2 to 4 min left"
 
 
 def test_a_finished_level_is_one_line() -> None:
@@ -176,7 +180,7 @@ def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
     """On a terminal the line is redrawn in place, at most five times a second; messages stand above it."""
     screen = io.StringIO()
     at = [0.0]
-    line = SweepLine(live=True, width=40, stream=screen, clock=lambda: at[-1])
+    line = SweepLine(QUICK, live=True, width=40, stream=screen, clock=lambda: at[-1])
     line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
     for moment in (0.1, 0.15, 0.21, 0.3):
         at.append(moment)
@@ -192,7 +196,7 @@ def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
 def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
     """Without a terminal there are only messages and a line per level, without escape sequences."""
     log = io.StringIO()
-    line = SweepLine(live=False, stream=log)
+    line = SweepLine(QUICK, live=False, stream=log)
     line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
     line.hear(LoadTold("solo", Load(128, 16), ()))
     line.hear(LevelMeasured("solo", LEVEL, None))  # type: ignore[arg-type]  # the line does not read it
@@ -202,7 +206,7 @@ def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
 def test_a_terminal_that_is_gone_ends_nothing() -> None:
     """If the terminal is gone after SIGHUP, failed writes do not end the sweep before it is saved."""
     screen = io.StringIO()
-    line = SweepLine(live=True, stream=screen)
+    line = SweepLine(QUICK, live=True, stream=screen)
     screen.close()
     line.hear(Notice("one"))
     line.hear(Notice("two"))

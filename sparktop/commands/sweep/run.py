@@ -12,12 +12,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Self, TextIO
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.commands.output import folded, tell, write_file
 from sparktop.errors import OutputError
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
+from sparktop.model.sweep import Moment, SweepView
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.stopping import on_signals
@@ -31,14 +32,12 @@ from sparktop.sweep.run.progress import (
     GuardSet,
     LevelMeasured,
     Notice,
-    Phase,
     PhaseChanged,
-    Progress,
-    ProgressFold,
     SweepEnded,
     SweepEvent,
 )
 from sparktop.sweep.run.runner import SweepRunner
+from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.words import conversation_words
 from sparktop.watch.monitor import Monitor
@@ -114,8 +113,7 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     store = Store(watch)
     monitor = Monitor(watch, store)
     runner = SweepRunner(plan, store, models=watch.models, save=keep)
-    line = SweepLine(live=_is_live(), width=shutil.get_terminal_size().columns)
-    line.trace_s = None if plan.trace is None else plan.trace.measured_s
+    line = SweepLine(plan, live=_is_live(), width=shutil.get_terminal_size().columns)
     runner.listen(line.hear)
 
     def interrupt(_: signal.Signals) -> None:
@@ -141,28 +139,32 @@ def _is_live() -> bool:
 
 
 REDRAW_S = 0.2
+"""Least seconds between two drawings of the live line."""
 _ERASE = "\r\x1b[K"
-_BESIDES = {
-    Phase.WARMING_UP: "warm-up",
-    Phase.CONTEXT: "context",
-    Phase.LEAVING: "hang-up",
-    Phase.BESIDE: "long prompts",
-}
-"""Words for the phases before and after the measured runs."""
 
 
-class SweepLine(Struct):
+def _without_digest(_make: Callable[[], SweepView], _adopt: Callable[[SweepView], None]) -> None:
+    """Compute no findings over all levels: the live line shows none."""
+
+
+class SweepLine:
     """Listener of a sweep that prints its events and, on a terminal, keeps a live line of its progress."""
 
-    live: bool
-    """True on a terminal that understands escape sequences."""
-    width: int = 100
-    stream: TextIO | None = field(default_factory=lambda: sys.stderr)
-    trace_s: float | None = None
-    """Duration of the recorded traffic that is replayed; None for other sweeps."""
-    clock: Callable[[], float] = monotonic
-    _fold: ProgressFold = field(default_factory=ProgressFold)
-    _drawn_at: float | None = None
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        live: bool,
+        width: int = 100,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """Print to `stream`, by default standard error; `live` on a terminal that understands escapes."""
+        self.stream = sys.stderr if stream is None else stream
+        self._live = LiveView(plan, clock=clock, digest=_without_digest) if live else None
+        self._width = width
+        self._clock = clock
+        self._drawn_at: float | None = None
 
     def hear(self, event: SweepEvent) -> None:
         """Handle an event of the sweep.
@@ -170,7 +172,6 @@ class SweepLine(Struct):
         Print a notice, the limits at which the sweep stops itself, or the summary of a finished level; other
         events print nothing. On a terminal, also redraw the live line if that is due.
         """
-        progress = self._fold.take(event)
         match event:
             case Notice():
                 self._print(event.message)
@@ -179,20 +180,22 @@ class SweepLine(Struct):
             case LevelMeasured():
                 self._print(level_line(event.target, event.level))
             case SweepEnded():
-                self._write(_ERASE if self.live else "")
+                self._write(_ERASE if self._live else "")
                 return
             case _:
                 pass
-        if self.live and (isinstance(event, PhaseChanged) or self._is_due()):
-            self._drawn_at = self.clock()
-            self._write(_ERASE + progress_line(progress, self.trace_s, self.width - 1))
+        if self._live is not None:
+            self._live.take(event)
+            if isinstance(event, PhaseChanged) or self._is_due():
+                self._drawn_at = self._clock()
+                self._write(_ERASE + progress_line(self._live.now(), self._width - 1))
 
     def _is_due(self) -> bool:
-        return self._drawn_at is None or self.clock() - self._drawn_at >= REDRAW_S
+        return self._drawn_at is None or self._clock() - self._drawn_at >= REDRAW_S
 
     def _print(self, line: str) -> None:
         words = f"sparktop: {clean(line, 1000)}"
-        self._write(f"{_ERASE}{folded(words, self.width)}\n" if self.live else f"{words}\n")
+        self._write(f"{_ERASE}{folded(words, self._width)}\n" if self._live else f"{words}\n")
 
     def _write(self, text: str) -> None:
         """Write text to the stream, if there is one.
@@ -256,46 +259,32 @@ def _axis_words(plan: Plan, more: int | None) -> str:
             return f"{levels} {kind.value}"
 
 
-def progress_line(now: Progress, trace_s: float | None = None, width: int | None = None) -> str:
-    """Return the text of the live line: target, concurrency, phase, live values and estimated time left.
+def progress_line(view: SweepView, width: int | None = None) -> str:
+    """Return the text of the live line: what the sweep does, live values and estimated time left.
 
-    `trace_s` is the duration of recorded traffic that is replayed. Where all of it is wider than `width`
-    cells, leave out whole parts, those that matter least first.
+    Where all of it is wider than `width` cells, leave out whole parts, those that matter least first.
     """
-    parts, spare = [], []
-    if now.target is not None:
-        parts.append(clean(now.target, 40))
-    if now.load is not None:
-        depth = f" @ {now.load.depth:,}" if now.load.depth else ""
-        parts.append(f"{now.load.point.label}{depth}")
-    if now.phase is Phase.RUNNING or now.phase in _BESIDES:
-        if now.phase is not Phase.RUNNING:
-            parts.append(_BESIDES[now.phase])
-        elif now.run is not None:
-            parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
-        spare = [f"TTFT p50 {_number(now.ttft_p50_ms)} ms", f"{now.in_flight} in flight"]
-        failed = f"{now.failed} failed"
-        parts += [*_rate_parts(now, trace_s), spare[1], f"{_number(now.tps)} tok/s", spare[0], failed]
-        if not now.failed:
+    parts, spare, moment = [clean(view.words, 120)], [], view.moment
+    if moment is not None and moment.run is not None:
+        failed = f"{moment.failed} failed"
+        spare = [f"TTFT p50 {_number(moment.ttft_p50_ms)} ms", f"{moment.in_flight} in flight"]
+        parts += [*_rate_parts(moment), spare[1], f"{_number(moment.tps)} tok/s", spare[0], failed]
+        if not moment.failed:
             spare.insert(0, failed)
-    else:
-        parts.append(now.phase.value)
-    if now.left is not None:
-        parts.append(f"{range_words(now.left.least_s, now.left.most_s)} left")
+    if view.left is not None:
+        parts.append(f"{range_words(view.left.least_s, view.left.most_s)} left")
     while width is not None and len(" · ".join(parts)) > width and spare:
         parts.remove(spare.pop(0))
     return " · ".join(parts)[:width]
 
 
-def _rate_parts(now: Progress, trace_s: float | None) -> list[str]:
+def _rate_parts(moment: Moment) -> list[str]:
     """Return how far a replay is, and the rates of a load of requests per second; empty for other loads."""
-    if now.load is None or now.load.point.kind is not LoadKind.RATE or now.phase is not Phase.RUNNING:
-        return []
     parts = []
-    if trace_s is not None and now.run_s is not None:
-        parts.append(f"{duration_words(min(now.run_s, trace_s))} of {duration_words(trace_s)}")
-    if now.requests_per_s is not None:
-        sent, completed = now.requests_per_s
+    if moment.trace_at_s is not None and moment.trace_s is not None:
+        parts.append(f"{duration_words(moment.trace_at_s)} of {duration_words(moment.trace_s)}")
+    if moment.requests_per_s is not None:
+        sent, completed = moment.requests_per_s
         parts.append(f"{_number(sent)} /s sent, {_number(completed)} /s completed")
     return parts
 

@@ -417,30 +417,39 @@ class LiveView:
         at = self._clock() if now is None else now
         if self._ended_at is not None:
             at = self._ended_at
-        found, result = self._found, self._result
-        status = self._status()
+        result = self._result
+        current = self.now(at)
+        status = current.status
         over = status.over and result is not None
         levels, present = self._ledger.levels(at, self._present.ended_in_run), self._present.key
         view = replace(
-            found,
-            status=status,
-            words=end_words(status, result) if over and result is not None else self._words(),
+            current,
             plan_words=self._plan_words(),
             guard=self._guard if result is None else result.guard,
-            elapsed_s=max(0.0, at - self._began),
-            left=self._left(at),
             progress=None if over else self._progress.share(self._plan, levels, present, result),
             # Before the first result it is not known how many slots the servers have.
             may_go_on_to=None if over or not result else may_go_on_to(self._plan, levels, present, result),
             levels=levels,
-            moment=None if over else self._moment(at),
             live=self._curves.series(at),
-            searches=found.searches if over else self._capacity.views(),
+            searches=current.searches if over else self._capacity.views(),
             notices=tuple(self._notices),
         )
         if self.failure is None or status.over:
             return view
         return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
+
+    def now(self, at: float | None = None) -> SweepView:
+        """Return the view as far as a single line shows it: without curves, levels and notices."""
+        at, result, status = self._clock() if at is None else at, self._result, self._status()
+        over = status.over and result is not None
+        return replace(
+            self._found,
+            status=status,
+            words=end_words(status, result) if over and result is not None else self._words(),
+            elapsed_s=max(0.0, at - self._began),
+            left=self._left(at),
+            moment=None if over else self._moment(at),
+        )
 
     def evidence(self, key: LevelKey, now: float | None = None) -> LevelEvidence | None:
         """Return the details of the level `key`, running or complete; None if it has not begun."""
