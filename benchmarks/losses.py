@@ -55,7 +55,7 @@ Row = tuple[str, int, str, str, bool]
 def records(path: Path) -> list[Record]:
     """Return the readable records of a file."""
     with path.open("rb") as file:
-        return [located.record for located in FrameReader(file.fileno()).records()]
+        return [record for record, _ in FrameReader(file.fileno()).records()]
 
 
 def rehearsed(path: Path, seconds: float) -> list[Record]:

@@ -1,4 +1,8 @@
-"""The files of the flight recorder, how the previous run ended, and copies of minutes around alerts."""
+"""The flight recorder's files, how the previous run ended, and incidents: the minutes around alerts, kept.
+
+Each viewer writes files of its own, ten minutes long. The oldest files are deleted where all files together
+exceed a number of bytes; incidents are copies of their frames, which stay.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,7 @@ from sparktop.files import Place, folder_of
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.frames import Kind
-
-# Each viewer writes files of its own, ten minutes long. The oldest files are deleted where all files
-# together exceed a number of bytes.
-
+from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
 
 SUFFIX = ".rec.zst"
 PART_S = 600.0
@@ -101,22 +101,22 @@ def retain(folder: Path, most_bytes: int, now: datetime) -> None:
     `MOST_TIMES` times `most_bytes`. A file that a process still writes is not deleted. Do nothing if the
     folder's lock cannot be taken.
     """
-    with _held(folder / ".lock") as held:
-        if not held:
+    with _try_lock(folder / ".lock") as is_locked:
+        if not is_locked:
             return
-        sizes = [(path, info) for path in parts(folder) if (info := _stat(path)) is not None]
+        sizes = [(path, info) for path in parts(folder) if (info := _stat_or_none(path)) is not None]
         total = sum(info.st_size for _, info in sizes)
         for path, info in sizes:
             is_recent = now.timestamp() - info.st_mtime < LEAST_KEPT_S
             if total <= most_bytes or (is_recent and total <= MOST_TIMES * most_bytes):
                 return
-            with _held(path) as is_unused, suppress(OSError):
+            with _try_lock(path) as is_unused, suppress(OSError):
                 if is_unused:
                     path.unlink()
                     total -= info.st_size
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _stat_or_none(path: Path) -> os.stat_result | None:
     try:
         return path.stat(follow_symlinks=False)
     except OSError:
@@ -125,12 +125,12 @@ def _stat(path: Path) -> os.stat_result | None:
 
 def is_written(path: Path) -> bool:
     """Return whether a process writes the file at present."""
-    with _held(path) as held:
-        return not held
+    with _try_lock(path) as is_locked:
+        return not is_locked
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[bool]:
+def _try_lock(path: Path) -> Iterator[bool]:
     """Try to lock a file for the duration of a `with` block; yield whether this process got the lock."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if path.name == ".lock" else 0)
     try:
@@ -193,10 +193,14 @@ MOST_COPIES = 10
 MOST_BYTES = 200_000_000
 """Bytes of all copies together; the oldest copies are deleted first."""
 _PARTS = 16
+"""Newest files of the recorder from which an incident is copied."""
 _END_LEVEL = 1
+"""Compression level of the record that ends a copy."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 _STAMP_LENGTH = 16
+"""How the name of a copy begins: the time of its alert in UTC, and the characters of that."""
 _NAME_LENGTH = 40
+"""Most characters of a subject in the name of a copy."""
 
 Report = Callable[[str, Severity], None]
 
@@ -245,7 +249,7 @@ class Incidents:
         """
         self._first_s = instant.at if self._first_s is None else self._first_s
         self._newest = instant
-        self._collect()
+        self._take_events()
         for event in [one for one in self._waiting if instant.at - (one.at_s or 0.0) >= AFTER_S]:
             self._waiting.remove(event)
             what = (event, list(self._parts), instant)
@@ -255,22 +259,22 @@ class Incidents:
 
     def finish(self) -> None:
         """Save all incidents that still wait, and return when all copies are written."""
-        self._collect()
+        self._take_events()
         for copying in self._copying:
             copying.join()
         while self._waiting and self._newest is not None:
             self._save(self._waiting.pop(0), list(self._parts), self._newest)
 
-    def _collect(self) -> None:
+    def _take_events(self) -> None:
         """Move each new event to the waiting incidents, unless it belongs to an incident known already."""
         with suppress(Empty):
             while True:
                 event = self._events.get_nowait()
-                if self._is_new(event):
+                if self._is_new_incident(event):
                     self._begun_s[event.about or ""] = event.at_s or 0.0
                     self._waiting.append(event)
 
-    def _is_new(self, event: Event) -> bool:
+    def _is_new_incident(self, event: Event) -> bool:
         at_s, begun_s = event.at_s or 0.0, self._begun_s.get(event.about or "")
         if self._first_s is None or at_s - self._first_s < FOUND_S:
             return False
@@ -281,30 +285,30 @@ class Incidents:
     def _save(self, event: Event, sources: Iterable[Path], until: Instant) -> None:
         what = f"{clean(event.subject, 60)} {event.kind}"
         try:
-            path = self._copied(event, sources, until)
+            path = self._copy(event, sources, until)
         except (OSError, OutputError) as error:
             self._report(f"incident not saved: {what}: {reason_of(error)}", Severity.WARNING)
             return
         if path is not None:
             self._report(f"incident saved: {what}: sparktop replay {clean(path, 300)}", Severity.INFO)
 
-    def _copied(self, event: Event, sources: Iterable[Path], until: Instant) -> Path | None:
+    def _copy(self, event: Event, sources: Iterable[Path], until: Instant) -> Path | None:
         """Write the copy and return its path; None if another viewer has saved the same incident.
 
         Raises:
             OSError, OutputError: there is nothing to copy, or it cannot be written.
         """
         make_folder(self._folder)
-        with _locked(self._folder / ".lock"):
-            name = _name(event)
-            if any(_is_same(one.name, name, event.at) for one in parts(self._folder)):
+        with _wait_for_lock(self._folder / ".lock"):
+            name = _file_name(event)
+            if any(_is_of_incident(one.name, name, event.at) for one in parts(self._folder)):
                 return None
-            frames = list(_newest(frames_since((event.at_s or 0.0) - BEFORE_S, sources)))
+            frames = list(_newest_within_limit(frames_since((event.at_s or 0.0) - BEFORE_S, sources)))
             if not frames:
                 raise OutputError("the recorder's files have no readable frame of it")
             _make_room(self._folder, sum(one.length for one in frames))
             path = self._folder / f"{event.at.astimezone(UTC).strftime(_STAMP)}-{name}"
-            _write(path, frames, until)
+            _write_copy(path, frames, until)
             return path
 
 
@@ -324,8 +328,6 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
     `sources` are files of one recorder, oldest first; files that cannot be read are left out. Frames
     written before the machine's last start are left out, too, because its monotonic clock started again then.
     """
-    from sparktop.recording.frames import FrameReader
-
     later_s = math.inf
     for path in reversed(list(sources)):
         try:
@@ -339,8 +341,8 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
                 pass
             end, is_open = reader.good_end, reader.open_frame
             for offset in reversed(offsets):
-                first = next(reader.records(offset), None)
-                at_s = later_s if first is None else first.record.instant.at
+                first = reader.first(offset)
+                at_s = later_s if first is None else first.instant.at
                 if at_s > later_s:
                     return
                 yield FrameBytes(path, offset, end - offset, is_open)
@@ -351,7 +353,7 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
             os.close(descriptor)
 
 
-def _newest(frames: Iterable[FrameBytes]) -> list[FrameBytes]:
+def _newest_within_limit(frames: Iterable[FrameBytes]) -> list[FrameBytes]:
     """Return the newest of `frames` (newest first) within `MOST_BYTES`, oldest first."""
     found: list[FrameBytes] = []
     size = 0
@@ -363,13 +365,12 @@ def _newest(frames: Iterable[FrameBytes]) -> list[FrameBytes]:
     return found[::-1]
 
 
-def _write(path: Path, frames: Iterable[FrameBytes], until: Instant) -> None:
+def _write_copy(path: Path, frames: Iterable[FrameBytes], until: Instant) -> None:
     """Write a new file with these frames and a record of the end at `until`; delete it if that fails.
 
     Raises:
         OSError, OutputError: it cannot be written, or the disk is nearly full.
     """
-    from sparktop.recording.frames import FrameWriter, Kind, Record, encode
     from sparktop.recording.recorder import RecordingFile
 
     end = FrameWriter(_END_LEVEL)
@@ -397,13 +398,13 @@ def _make_room(folder: Path, wanted: int) -> None:
         copies.pop(0)[0].unlink()
 
 
-def _name(event: Event) -> str:
+def _file_name(event: Event) -> str:
     """Return the part of the file name after the time: "spark-a-unreachable.rec.zst"."""
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", event.subject)[:_NAME_LENGTH].strip("-.")
     return f"{words or 'unnamed'}-{event.kind}{SUFFIX}"
 
 
-def _is_same(existing: str, name: str, at: datetime) -> bool:
+def _is_of_incident(existing: str, name: str, at: datetime) -> bool:
     """Return whether the file name `existing` is of the incident `name` that began at `at` or shortly before.
 
     `name` is what `_name` returns.
@@ -416,7 +417,7 @@ def _is_same(existing: str, name: str, at: datetime) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _wait_for_lock(path: Path) -> Iterator[None]:
     """Hold the lock of the folder, for which viewers of the same user wait, during a `with` block."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

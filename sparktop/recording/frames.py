@@ -1,4 +1,16 @@
-"""Records of a recording, protected by checksums, in Zstandard frames (RFC 8878)."""
+"""The file format of recordings: records with checksums, in Zstandard frames (RFC 8878), written and read.
+
+A record is a line of JSON, its head, and a body:
+
+    {"k":"page","s":"backend:spark-a","m":5120.25,"w":1764000000.5,…,"n":65798,"c":3735928559}
+    <65,798 bytes>
+
+`k` is the kind, `s` the label of the source, `m` monotonic seconds, `w` Unix seconds, `n` the length of the
+body in bytes, `c` the CRC-32 of the head before `,"c"` and of the body. A line feed follows the body.
+
+A frame has the records of about a minute. Reading survives a file that was cut off, NUL bytes after a power
+cut and flipped bits: the records before the damage are returned, and reading continues at the next frame.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +24,13 @@ import zlib
 from collections.abc import Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from types import MappingProxyType
+from importlib import import_module
+from types import MappingProxyType, ModuleType
 
 from msgspec import Struct, field
 
 from sparktop.errors import OutputError
 from sparktop.model.instant import Instant
-
-# {"k":"page","s":"backend:spark-a","m":5120.25,"w":1764000000.5,…,"n":65798,"c":3735928559}
-#     <65,798 bytes>
-#
-# `k` is the kind, `s` the label of the source, `m` monotonic seconds, `w` Unix seconds, `n` the length of
-# the body in bytes, `c` the CRC-32 of the head before `,"c"` and of the body. A line feed follows the body.
-
 
 MAX_HEAD_BYTES = 64 << 10
 """A head with hundreds of targets fits; all others are below 1 KiB."""
@@ -140,13 +146,6 @@ def decode(text: bytes | bytearray, start: int = 0) -> tuple[Record, int] | int:
     return Record(kind, instant, source, fields, body), end + 1
 
 
-# Zstandard frames of a recording (RFC 8878): written block by block, read block by block.
-#
-# A frame has the records of about a minute. Reading survives a file that was cut off, NUL bytes after a
-# power cut and flipped bits: the records before the damage are returned, and reading continues at the next
-# frame.
-
-
 MAGIC = b"\x28\xb5\x2f\xfd"
 EMPTY_LAST_BLOCK = b"\x01\x00\x00"
 """Ends a frame after any complete block, because frames have no checksum of their own."""
@@ -155,10 +154,10 @@ MAX_WINDOW_LOG = 24
 WINDOW_LOG, _SMALL_WINDOW_LOG, _SMALL_TABLE_LOG = 22, 20, 16
 """Powers of 2: a window of 4 MiB, or where a second of readings takes less than 1 MiB one of that with small
 tables of matches: it saves 5 MiB of memory, because successive pages of a server resemble each other most."""
-_BLOCK_HEADER = 3
-_LONGEST_HEADER = 18
-_MAX_BLOCK = 128 << 10
+_BLOCK_HEADER, _LONGEST_HEADER, _MAX_BLOCK = 3, 18, 128 << 10
+"""Bytes of a block's header, of the longest header of a frame, and of the largest block (RFC 8878, 3.1.1)."""
 _RLE, _RESERVED = 1, 3
+"""Block types (RFC 8878, 3.1.1.2.2): one byte that is repeated, and a type that no file has."""
 _STILL_S = 10.0
 """Seconds without a change after which an unlocked file counts as abandoned; a writer writes each second."""
 _SEARCHED_FIRST, _SEARCHED_AT_ONCE = 1 << 12, 1 << 20
@@ -167,30 +166,42 @@ MOST_DAMAGE = 1_000
 """Damaged parts that are kept: a file may have one every four bytes."""
 
 
+def load_zstd() -> ModuleType:
+    """Return the module for Zstandard: Python's own from 3.14 on, else that of the package backports.zstd.
+
+    Raises:
+        OutputError: the package is not installed.
+    """
+    try:
+        return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+    except ImportError as error:
+        message = "recordings need the Python package backports.zstd (Python 3.14 has its own)"
+        raise OutputError(f"{message}: install sparktop anew") from error
+
+
 class FrameWriter:
     """Compresses the records of one frame."""
 
     def __init__(self, level: int, *, small: bool = False) -> None:
         """Begin a frame of compression level `level` (1 to 19), of few servers if `small`."""
-        from sparktop.recording.frames import CompressionParameter, ZstdCompressor
-
+        zstd = load_zstd()
+        parameter = zstd.CompressionParameter
         options: dict[int, int] = {
-            CompressionParameter.compression_level: level,
-            CompressionParameter.window_log: _SMALL_WINDOW_LOG if small else WINDOW_LOG,
-            CompressionParameter.checksum_flag: 0,
+            parameter.compression_level: level,
+            parameter.window_log: _SMALL_WINDOW_LOG if small else WINDOW_LOG,
+            parameter.checksum_flag: 0,
         }
         if small:
-            tables = (CompressionParameter.hash_log, CompressionParameter.chain_log)
-            options |= dict.fromkeys(tables, _SMALL_TABLE_LOG)
-        self._compressor = ZstdCompressor(options=options)
+            options |= dict.fromkeys((parameter.hash_log, parameter.chain_log), _SMALL_TABLE_LOG)
+        self._compressor = zstd.ZstdCompressor(options=options)
 
     def add(self, text: bytes) -> bytes:
         """Compress `text`; return bytes for the file, from which all of `text` can be read back at once."""
-        return self._compressor.compress(text, self._compressor.FLUSH_BLOCK)
+        return bytes(self._compressor.compress(text, self._compressor.FLUSH_BLOCK))
 
     def end(self) -> bytes:
         """Return the bytes that end the frame."""
-        return self._compressor.flush(self._compressor.FLUSH_FRAME)
+        return bytes(self._compressor.flush(self._compressor.FLUSH_FRAME))
 
 
 class Damage(Struct, frozen=True):
@@ -212,12 +223,8 @@ class _FrameEnd(Struct, frozen=True):
     """Whether the missing bytes may still be written."""
 
 
-class Located(Struct, frozen=True):
-    """A record and the frame that it is in."""
-
-    record: Record
-    frame: int
-    """Offset of the frame in the file."""
+LocatedRecord = tuple[Record, int]
+"""A record, and the offset in the file of the frame that it is in."""
 
 
 class FrameReader:
@@ -255,14 +262,14 @@ class FrameReader:
         """Yield the offset of each frame, reading only frame and block headers; stop at the first damage."""
         offset, size = 0, self.size()
         while offset < size:
-            start = self._after_header(offset)
+            start = self._offset_of_blocks(offset)
             if start is None:
                 return
             yield offset
             offset = start
             last = False
             while not last:
-                block = self._block(offset)
+                block = self._read_block_header(offset)
                 if isinstance(block, _FrameEnd):
                     return
                 length, last = block
@@ -273,84 +280,84 @@ class FrameReader:
 
         A frame's first bytes may also occur by chance within another frame.
         """
-        offset = self._next_magic(0)
+        offset = self._find_magic(0)
         while offset is not None:
             yield offset
-            offset = self._next_magic(offset + 1)
+            offset = self._find_magic(offset + 1)
 
-    def records(self, start: int = 0) -> Iterator[Located]:
+    def records(self, start: int = 0) -> Iterator[LocatedRecord]:
         """Yield the records of the file, from the first frame that begins at or after the offset `start`.
 
         End at the present end of the file; parts that cannot be read are added to `damage`.
         """
-        return (located for located in self._scan(start, waits=False) if located is not None)
+        return (located for located in self._read_frames(start, waits=False) if located is not None)
 
     def first(self, frame: int) -> Record | None:
         """Return the first record of the frame at the offset `frame`; None if no frame can be read there."""
-        located = next(self._frame(frame, waits=False), None)
-        return None if located is None else located.record
+        located = next(self._read_frame(frame, waits=False), None)
+        return None if located is None else located[0]
 
-    def following(self, start: int = 0) -> Iterator[Located | None]:
+    def following(self, start: int = 0) -> Iterator[LocatedRecord | None]:
         """Yield the records from the first frame at or after the offset `start` on, without end.
 
         Yield None each time the file has no further complete record yet.
         """
-        return self._scan(start, waits=True)
+        return self._read_frames(start, waits=True)
 
-    def _scan(self, start: int, *, waits: bool) -> Iterator[Located | None]:
+    def _read_frames(self, start: int, *, waits: bool) -> Iterator[LocatedRecord | None]:
         end, reported = _FrameEnd(start), False
         while True:
-            frame = self._next_magic(end.offset)
+            frame = self._find_magic(end.offset)
             reason, may_grow = end.reason, end.may_grow
             if reason is None and end.offset < (self.size() if frame is None else frame):
                 reason, may_grow = "bytes that are not a frame", waits
             if reason is not None and not reported and (frame is not None or not may_grow):
-                self._report(Damage(end.offset, reason))
+                self._add_damage(Damage(end.offset, reason))
                 reported = True
             if frame is not None:
-                end, reported = (yield from self._frame(frame, waits=waits)), False
+                end, reported = (yield from self._read_frame(frame, waits=waits)), False
             elif waits:
                 yield None
             else:
                 return
 
-    def _report(self, damage: Damage) -> None:
+    def _add_damage(self, damage: Damage) -> None:
         if len(self.damage) < MOST_DAMAGE:
             self.damage.append(damage)
 
-    def _frame(self, frame: int, *, waits: bool) -> Generator[Located | None, None, _FrameEnd]:
+    def _read_frame(self, frame: int, *, waits: bool) -> Generator[LocatedRecord | None, None, _FrameEnd]:
         """Yield the records of a frame; return where and why reading it ended.
 
         With `waits`, yield None as long as the header or the next block is incomplete at the end of the file,
         because a process may still be writing it.
         """
-        from sparktop.recording.frames import DecompressionParameter, ZstdDecompressor, ZstdError
-
-        while (offset := self._after_header(frame)) is None:
+        zstd = load_zstd()
+        while (offset := self._offset_of_blocks(frame)) is None:
             torn = frame + _LONGEST_HEADER > self.size()
             if waits and torn:
                 yield None
                 continue
             return _FrameEnd(frame + 1, "a frame's header is torn or invalid", may_grow=torn)
-        decompressor = ZstdDecompressor(options={DecompressionParameter.window_log_max: MAX_WINDOW_LOG})
+        window = {zstd.DecompressionParameter.window_log_max: MAX_WINDOW_LOG}
+        decompressor = zstd.ZstdDecompressor(options=window)
         self.open_frame, self.good_end = True, offset
         text, last, needed = bytearray(), False, 0
         try:
             decompressor.decompress(os.pread(self._descriptor, offset - frame, frame))
             while not last:
-                block = self._block(offset)
+                block = self._read_block_header(offset)
                 if isinstance(block, _FrameEnd):
-                    if waits and block.may_grow and self._next_magic(offset) is None:
+                    if waits and block.may_grow and self._find_magic(offset) is None:
                         yield None
                         continue
                     return block
                 length, last = block
                 text += decompressor.decompress(os.pread(self._descriptor, length, offset))
                 if len(text) >= needed:
-                    needed = yield from self._complete(text, frame)
+                    needed = yield from self._take_complete(text, frame)
                 offset += length
                 self.good_end = offset
-        except (ZstdError, EOFError):
+        except (zstd.ZstdError, EOFError):
             return _FrameEnd(offset + 1, "a block cannot be decompressed")
         except RecordError as error:
             return _FrameEnd(offset + 1, str(error))
@@ -358,23 +365,23 @@ class FrameReader:
         return _FrameEnd(offset)
 
     @staticmethod
-    def _complete(text: bytearray, frame: int) -> Generator[Located, None, int]:
+    def _take_complete(text: bytearray, frame: int) -> Generator[LocatedRecord, None, int]:
         """Yield each complete record in `text`, then remove the bytes of these records from `text`.
 
         Return the length that the remaining `text` must reach before another record can be complete.
         """
         position, needed = 0, 0
         while position < len(text):
-            found = decode(text, position)
-            if isinstance(found, int):
-                needed = found - position
+            decoded = decode(text, position)
+            if isinstance(decoded, int):
+                needed = decoded - position
                 break
-            record, position = found
-            yield Located(record, frame)
+            record, position = decoded
+            yield record, frame
         del text[:position]
         return needed
 
-    def _after_header(self, offset: int) -> int | None:
+    def _offset_of_blocks(self, offset: int) -> int | None:
         """Return the offset of the first block of the frame at `offset`; None if there is no whole header."""
         head = os.pread(self._descriptor, _LONGEST_HEADER, offset)
         if len(head) < 6 or not head.startswith(MAGIC):  # noqa: PLR2004 - magic, descriptor and window
@@ -386,7 +393,7 @@ class FrameReader:
         length = 5 + (not single) + dictionary + content
         return offset + length if len(head) >= length and not descriptor & 0x0C else None
 
-    def _block(self, offset: int) -> tuple[int, bool] | _FrameEnd:
+    def _read_block_header(self, offset: int) -> tuple[int, bool] | _FrameEnd:
         """Return (length in bytes, whether it is the frame's last) of the block at `offset`.
 
         Return a `_FrameEnd` with the reason if the block is incomplete or invalid.
@@ -403,7 +410,7 @@ class FrameReader:
             return _FrameEnd(offset, "the last block is torn", may_grow=True)
         return length, bool(value & 1)
 
-    def _next_magic(self, start: int) -> int | None:
+    def _find_magic(self, start: int) -> int | None:
         """Return the offset of the first bytes of a frame at or after `start`; None if there are none."""
         offset, kept, step = start, b"", _SEARCHED_FIRST
         while chunk := os.pread(self._descriptor, step, offset):
@@ -413,36 +420,3 @@ class FrameReader:
             kept = (kept + chunk)[-len(MAGIC) + 1 :]
             offset, step = offset + len(chunk), min(2 * step, _SEARCHED_AT_ONCE)
         return None
-
-
-_MISSING = (
-    "recordings need the Python package backports.zstd (Python 3.14 has its own): install sparktop anew"
-)
-
-try:
-    if sys.version_info >= (3, 14):
-        from compression.zstd import (
-            CompressionParameter,
-            DecompressionParameter,
-            ZstdCompressor,
-            ZstdDecompressor,
-            ZstdError,
-        )
-    else:
-        from backports.zstd import (
-            CompressionParameter,
-            DecompressionParameter,
-            ZstdCompressor,
-            ZstdDecompressor,
-            ZstdError,
-        )
-except ImportError as error:
-    raise OutputError(_MISSING) from error
-
-__all__ = [
-    "CompressionParameter",
-    "DecompressionParameter",
-    "ZstdCompressor",
-    "ZstdDecompressor",
-    "ZstdError",
-]

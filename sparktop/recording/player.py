@@ -1,4 +1,8 @@
-"""The player: feeds a store from a recording, on the recording's clock."""
+"""Reads recordings, of one file or several, and plays them into a store, on the recording's clock.
+
+`Recording` puts the frames of its files in one order of time, also where files overlap or the clock was set
+back. `Player` applies the records to a store. `records_in` and `snapshots_in` read a span of a recording.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Thresholds
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.frames import MAGIC, Damage, FrameReader, Kind, Located, Record, RecordError
+from sparktop.recording.frames import MAGIC, Damage, FrameReader, Kind, LocatedRecord, Record, RecordError
 from sparktop.recording.records import (
     MOST_TARGETS,
     SCHEMA,
@@ -57,9 +61,9 @@ class Recording:
         self._files: list[tuple[Path, FrameReader]] = []
         self._descriptors: list[int] = []
         for path in paths:
-            self._open(path)
+            self._open_file(path)
         opened = zip(self._files, self._descriptors, strict=True)
-        self.frames = [start for (path, _), one in opened for start in _starts(path, FrameReader(one))]
+        self.frames = [start for (path, _), one in opened for start in _frame_starts(path, FrameReader(one))]
         """The beginnings of all readable frames, by wall time."""
         self.frames.sort(key=lambda one: one.instant.wall)
         self._tail: tuple[Path, FrameReader] | None = None
@@ -77,7 +81,7 @@ class Recording:
         """Whether it is over without having been ended: its writer was killed, or it is a part of a file."""
         self.look()
 
-    def _open(self, path: Path) -> None:
+    def _open_file(self, path: Path) -> None:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -109,7 +113,7 @@ class Recording:
             UsageError: there are too many.
         """
         first = self.frames[0]
-        record = self._reader(first.path).first(first.offset)
+        record = self._reader_of(first.path).first(first.offset)
         try:
             if record is not None:
                 read_head(record)
@@ -130,24 +134,24 @@ class Recording:
 
     def records(self, start: FrameStart) -> Iterator[Record]:
         """Yield the records from a frame on, through all later frames of all files, until the present end."""
-        return (record for record in self._read(start, follows=False) if record is not None)
+        return (record for record in self._read_runs(start, follows=False) if record is not None)
 
     def following(self, start: FrameStart) -> Iterator[Record | None]:
         """Yield the records from a frame on, and None each time the last file has no more yet."""
-        return self._read(start, follows=True)
+        return self._read_runs(start, follows=True)
 
-    def _read(self, start: FrameStart, *, follows: bool) -> Iterator[Record | None]:
+    def _read_runs(self, start: FrameStart, *, follows: bool) -> Iterator[Record | None]:
         runs = runs_from(start, self.frames)
         line = TimeLine()
         for index, run in enumerate(runs):
             after = runs[index + 1] if index + 1 < len(runs) else None
-            reader, offset = self._reader(run.start.path), run.start.offset
+            reader, offset = self._reader_of(run.start.path), run.start.offset
             follows_on = follows and after is None
             yield from line.records(
                 run, reader.following(offset) if follows_on else reader.records(offset), after
             )
 
-    def _reader(self, path: Path) -> FrameReader:
+    def _reader_of(self, path: Path) -> FrameReader:
         return next(reader for one, reader in self._files if one == path)
 
     def look(self) -> bool:
@@ -160,33 +164,33 @@ class Recording:
             self._tail = (path, FrameReader(self._descriptors[[one for one, _ in self._files].index(path)]))
             self._news = self._tail[1].following(self.frames[-1].offset)
             self._clock = ForwardClock(self.frames[-1])
-        found = False
+        has_news = False
         while (located := next(self._news, None)) is not None:
-            found = True
-            record = self._clock.record(located.record)
+            has_news, (record, frame) = True, located
+            record = self._clock.correct(record)
             self.end = max(self.end, record.instant.wall)
             self.is_over, self.was_cut = record.kind == Kind.END, False
-            if located.frame > self.frames[-1].offset:
-                start = _start(*self._tail, located.frame, record, self._clock.ahead)
+            if frame > self.frames[-1].offset:
+                start = _frame_start(*self._tail, frame, record, self._clock.ahead)
                 self.frames += [] if start is None else [start]
-        if not found and not self.is_over:
+        if not has_news and not self.is_over:
             self.is_over = self.was_cut = self._tail[1].is_abandoned()
-        return found
+        return has_news
 
 
-def _starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
+def _frame_starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
     """Yield the beginnings of a file's frames; frames whose head cannot be read are passed over."""
     clock = ForwardClock()
     for offset in reader.starts():
         first = reader.first(offset)
         if first is None or first.kind != Kind.HEAD:
             continue
-        first = clock.record(first)
-        if (start := _start(path, reader, offset, first, clock.ahead)) is not None:
+        first = clock.correct(first)
+        if (start := _frame_start(path, reader, offset, first, clock.ahead)) is not None:
             yield start
 
 
-def _start(
+def _frame_start(
     path: Path, reader: FrameReader, offset: int, record: Record, ahead: timedelta
 ) -> FrameStart | None:
     """Return the beginning of the frame at `offset`; None if its first record, `record`, is not a head."""
@@ -227,9 +231,9 @@ class Player:
         self._target: datetime | None = None
         """Moment of the last jump; None if the recording is played from its start."""
         recording.check_targets()
-        self._begin(recording.frames[0])
+        self._start_at(recording.frames[0])
 
-    def _begin(self, frame: FrameStart) -> None:
+    def _start_at(self, frame: FrameStart) -> None:
         self._records = self.recording.following(frame)
         self._next: Record | None = None
         self.sweep: SweepView | None = None
@@ -262,7 +266,7 @@ class Player:
         """
         since = wall - timedelta(seconds=warm_up_s)
         start = self.recording.frame_before(since)
-        self._begin(start)
+        self._start_at(start)
         self._since = since
         self._target = None if start is self.recording.frames[0] else wall
 
@@ -270,13 +274,13 @@ class Player:
         """Apply all records up to `until` (wall time); return whether the recording goes on after it."""
         for _ in self.steps(until):
             pass
-        return self._peek() is not None
+        return self._next_record() is not None
 
     def steps(self, until: datetime) -> Iterator[None]:
         """Apply all records up to `until` (wall time), and yield after each of them."""
-        while (record := self._peek()) is not None and record.instant.wall <= until:
+        while (record := self._next_record()) is not None and record.instant.wall <= until:
             self._next = None
-            self._apply(record)
+            self._apply_record(record)
             yield
         if until > self.instant.wall:
             ahead_s = (until - self.instant.wall).total_seconds()
@@ -285,18 +289,18 @@ class Player:
     @property
     def next_wall(self) -> datetime | None:
         """Wall time of the next record to play; None at the end of the recording."""
-        record = self._peek()
+        record = self._next_record()
         return None if record is None else record.instant.wall
 
-    def _peek(self) -> Record | None:
+    def _next_record(self) -> Record | None:
         if self._next is None:
             self._next = next(self._records, None)
         return self._next
 
-    def _apply(self, record: Record) -> None:
+    def _apply_record(self, record: Record) -> None:
         try:
             if record.kind == Kind.HEAD:
-                self._pass_head(record)
+                self._apply_head(record)
             elif record.kind == Kind.MARK:
                 self.marks.append((record.instant, clean(record.fields.get("word", ""), 200)))
             elif record.kind == Kind.SWEEP_VIEW:
@@ -316,7 +320,7 @@ class Player:
         self.unreadable += 1
         return False
 
-    def _pass_head(self, record: Record) -> None:
+    def _apply_head(self, record: Record) -> None:
         """Read the head of the next frame, and begin a new store if the machine or the clock has restarted.
 
         The monotonic clock starts again at each boot, so the old store cannot continue.
@@ -327,13 +331,13 @@ class Player:
             self._new_store(head, record.instant)
         else:
             self.instant = record.instant
-            self._catch_up(head)
+            self._match_targets(head)
         at, instant = head.announced.at, record.instant
         is_new = at is None or abs(at - instant.at) <= CLOCK_ERROR_S
         if self._target is not None and instant.wall <= self._target and is_new:
-            self._adopt(head)
+            self._adopt_announcements(head)
 
-    def _adopt(self, head: Head) -> None:
+    def _adopt_announcements(self, head: Head) -> None:
         """Pass the alerts, events and verdicts that the head lists to the store.
 
         A condition that began before the replayed records then has its true beginning. Called only for
@@ -343,9 +347,9 @@ class Player:
         state = head.announced
         self.store.adopt(state.alerts, state.events, state.verdicts)
 
-    def _catch_up(self, head: Head) -> None:
+    def _match_targets(self, head: Head) -> None:
         """Change the store's targets, thresholds and identities to those of a head, after lost records."""
-        thresholds = Thresholds(head.thresholds, head.node_thresholds)
+        thresholds = Thresholds(head.settings.thresholds, head.settings.node_thresholds)
         if self.store.thresholds != thresholds:
             self.store.set_thresholds(thresholds)
         known = {key_of(one) for one in self.store.targets()}
@@ -363,11 +367,9 @@ class Player:
         return self.store.snapshot()
 
 
-# Puts the frames of several files in one order of time, also if files overlap or the clock was set back.
-
-
 CLOCK_ERROR_S = 1.0
-"""Between two records, the monotonic time is estimated from the wall clock."""
+"""Seconds by which a time may be wrong: between two records, the monotonic time is estimated from the wall
+clock."""
 _CONTINUOUS = timedelta(seconds=90)
 """Two frames of a file whose beginnings are farther apart have a gap between them."""
 
@@ -401,7 +403,7 @@ class ForwardClock:
         self.ahead = timedelta() if start is None else start.ahead
         self._last = None if start is None else start.instant
 
-    def moved(self, instant: Instant) -> Instant:
+    def corrected_time(self, instant: Instant) -> Instant:
         """Return the time of the next record, with its wall time corrected if the clock was set back."""
         last, wall = self._last, instant.wall + self.ahead
         if last is not None and instant.wall >= last.wall:  # the clock was not set back, or is right again
@@ -412,9 +414,9 @@ class ForwardClock:
         self._last = Instant(instant.at, wall)
         return self._last
 
-    def record(self, record: Record) -> Record:
-        """Return the next record of the file with its time as `moved` returns it."""
-        instant = self.moved(record.instant)
+    def correct(self, record: Record) -> Record:
+        """Return the next record of the file with its time as `corrected_time` returns it."""
+        instant = self.corrected_time(record.instant)
         return replace(record, instant=instant) if self.ahead else record
 
 
@@ -427,7 +429,7 @@ class FrameRun(Struct, frozen=True):
     """Offset of the first frame after the part; None if the part reaches to the end of the file."""
 
 
-def _place(frame: FrameStart) -> tuple[Path, int]:
+def _position(frame: FrameStart) -> tuple[Path, int]:
     return frame.path, frame.offset
 
 
@@ -437,20 +439,20 @@ def runs_from(start: FrameStart, frames: Sequence[FrameStart]) -> list[FrameRun]
     `frames` are the frames of all files, ordered by wall time. Where files overlap, the file that is being
     played is continued up to its end or to a gap of over 90 s; other files fill such gaps.
     """
-    places = pairwise(sorted(frames, key=_place))
-    later = {_place(one): other for one, other in places if one.path == other.path}
+    places = pairwise(sorted(frames, key=_position))
+    later = {_position(one): other for one, other in places if one.path == other.path}
     chosen = [start]
-    index = [_place(one) for one in frames].index(_place(start))
+    index = [_position(one) for one in frames].index(_position(start))
     for frame in frames[index + 1 :]:
-        follower = later.get(_place(chosen[-1]))
+        follower = later.get(_position(chosen[-1]))
         goes_on = follower is not None and follower.instant.wall - chosen[-1].instant.wall <= _CONTINUOUS
         if frame.path == chosen[-1].path or not goes_on:
             chosen.append(frame)
     runs: list[FrameRun] = []
     for before, frame in zip([None, *chosen], chosen, strict=False):
-        follower = later.get(_place(frame))
+        follower = later.get(_position(frame))
         end = None if follower is None else follower.offset
-        if before is not None and later.get(_place(before)) is frame:
+        if before is not None and later.get(_position(before)) is frame:
             runs[-1] = replace(runs[-1], end=end)
         else:
             runs.append(FrameRun(frame, end))
@@ -466,22 +468,23 @@ class TimeLine:
         self._path: Path | None = None
 
     def records(
-        self, run: FrameRun, found: Iterable[Located | None], after: FrameRun | None
+        self, run: FrameRun, records: Iterable[LocatedRecord | None], after: FrameRun | None
     ) -> Iterator[Record | None]:
         """Yield the records of `run` that are newer than all records yielded for earlier runs.
 
-        An older head is yielded too, dated as of the newest record. `found` has the records of the file from
-        the start of `run` on, and None where the file has no more yet, which is passed on. `after` is the
-        next run; if it begins within a gap of this one, stop at the gap.
+        An older head is yielded too, dated as of the newest record. `records` has the records of the file
+        from the start of `run` on, and None where the file has no more yet, which is passed on. `after` is
+        the next run; if it begins within a gap of this one, stop at the gap.
         """
         clock, path = ForwardClock(run.start), run.start.path
-        for located in found:
+        for located in records:
             if located is None:
                 yield None
                 continue
-            if run.end is not None and located.frame >= run.end:
+            record, frame = located
+            if run.end is not None and frame >= run.end:
                 return
-            record = clock.record(located.record)
+            record = clock.correct(record)
             wall = record.instant.wall
             before = self._played or wall
             if after is not None and before < after.start.instant.wall < wall and wall - before > _CONTINUOUS:
@@ -492,9 +495,6 @@ class TimeLine:
             elif record.kind == Kind.HEAD:  # what it says of targets holds later, too
                 later_s = (self._played - wall).total_seconds()
                 yield replace(record, instant=Instant(record.instant.at + later_s, self._played))
-
-
-# A span of a recording, and the records and snapshots in it.
 
 
 GAP_S = 10.0

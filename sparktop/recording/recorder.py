@@ -1,4 +1,4 @@
-"""The recorder: collects the calls that change a store; its thread writes them to a file once a second.
+"""Writes recordings: the calls that change a store are collected, and written to a file once a second.
 
 A recording has one file or more, its parts. A file consists of Zstandard frames; each begins with a head, the
 state of the store that is needed to play from there.
@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.errors import OutputError
@@ -28,12 +27,20 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, FrameReader
+from sparktop.recording.frames import (
+    EMPTY_LAST_BLOCK,
+    MAGIC,
+    FrameReader,
+    FrameWriter,
+    Kind,
+    Record,
+    RecordError,
+    encode,
+)
 from sparktop.store.store import Call, Change
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView
-    from sparktop.recording.frames import FrameWriter, Record
     from sparktop.recording.records import Head
     from sparktop.store import Store
 
@@ -50,9 +57,11 @@ _PIECE_BYTES = 1 << 20
 FRAME_S = 60.0
 """Seconds of readings in a frame."""
 MAX_FRAME_BYTES = 256 << 20
+"""Bytes of records of a frame, before compression."""
 MAX_WAITING_BYTES = 64 << 20
 """Bytes of metrics pages that may wait for a slow disk; beyond them the oldest items are dropped."""
 MAX_WAITING_ITEMS = 100_000
+"""Calls that may wait, as for `MAX_WAITING_BYTES`."""
 RETRY_S = 10.0
 """Seconds between two tries to write after an error."""
 END_S = 3.0
@@ -62,16 +71,11 @@ _FEW_LEVEL, _MANY_LEVEL = 6, 3
 """Compression levels of recordings of up to `FEW_BACKENDS` servers, and of more."""
 
 _NO_CHANGE_OF_HEAD = frozenset({Change.ACCEPT, Change.JUDGE, Change.NOTE, Change.MEASURE_SELF})
+"""Calls after which the next head is as before; others are kept for it even if they are dropped."""
 
 
-class ShownSweep(Struct, frozen=True):
-    """The view of a sweep that the overview screen shows from now on; None for no sweep."""
-
-    view: SweepView | None
-
-
-Item = Call | Snapshot | ShownSweep | str
-"""A call of the store, a picture for the head of the next frame, a sweep's view, or the word of a mark."""
+Item = Call | Snapshot | Callable[[Instant], "Record | None"]
+"""A call of the store, a snapshot for the head of the next frame, or a function that makes another record."""
 
 
 class Recorder:
@@ -103,14 +107,14 @@ class Recorder:
         self._next_path = next_path
         self._part_s, self._part_bytes = part_s, part_bytes
         self._on_problem, self._on_part, self._on_written = on_problem, on_part, on_written
-        self._picture: Callable[[], Snapshot] | None = None
+        self._snapshot: Callable[[], Snapshot] | None = None
         self._items: deque[tuple[Instant, Item]] = deque()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._dropped = 0
         self._missed: list[Item] = []
         """Calls that were dropped before they were written, and that may change the head."""
-        self._pictured_at: float | None = None
+        self._snapshot_at: float | None = None
         self._wake, self._stopping = threading.Event(), False
         self._reason = ""
         self._thread: threading.Thread | None = None
@@ -131,7 +135,7 @@ class Recorder:
         from sparktop.recording.records import first_head
 
         self._head = first_head(self._watch, store)
-        self._picture = store.snapshot
+        self._snapshot = store.snapshot
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
@@ -144,22 +148,25 @@ class Recorder:
 
     def write(self, instant: Instant, call: Call) -> None:
         """Record a call; called by the store before the call takes effect."""
-        # A frame begins with a picture of the store: at most one in `FRAME_S`, taken with a judgement.
-        due = self._pictured_at is None or instant.at - self._pictured_at >= FRAME_S
-        if call.change is Change.JUDGE and due and self._picture is not None:
-            self._pictured_at = instant.at
-            self._put(instant, self._picture())
-        self._put(instant, call)
+        # A frame begins with a snapshot of the store: at most one in `FRAME_S`, taken with a judgement.
+        due = self._snapshot_at is None or instant.at - self._snapshot_at >= FRAME_S
+        if call.change is Change.JUDGE and due and self._snapshot is not None:
+            self._snapshot_at = instant.at
+            self._enqueue(instant, self._snapshot())
+        self._enqueue(instant, call)
 
     def mark(self, instant: Instant, word: str) -> None:
         """Record a mark that the user has set; `word` is the user's text for it."""
-        self._put(instant, clean(word, 200))
+        fields = {"word": clean(word, 200)}
+        self._enqueue(instant, lambda instant: Record(Kind.MARK, instant, fields=fields))
 
     def sweep(self, instant: Instant, view: SweepView | None) -> None:
         """Record the view of a sweep that the overview screen shows from now on; None for no sweep."""
-        self._put(instant, ShownSweep(view))
+        from sparktop.recording.records import record_of_sweep
 
-    def _put(self, instant: Instant, item: Item) -> None:
+        self._enqueue(instant, lambda instant: record_of_sweep(instant, view))
+
+    def _enqueue(self, instant: Instant, item: Item) -> None:
         with self._lock:
             self._items.append((instant, item))
             before = self._waiting_bytes
@@ -173,10 +180,10 @@ class Recorder:
                 if isinstance(oldest, Call) and oldest.change not in _NO_CHANGE_OF_HEAD:
                     self._missed.append(oldest)
 
-    def _take(self) -> tuple[list[tuple[Instant, Item]], int]:
+    def _take_items(self) -> tuple[list[tuple[Instant, Item]], int]:
         """Remove and return all items that wait to be written, and the number dropped since the last call.
 
-        Each item has its time; it is a call, a snapshot for a head, a view of a sweep or the text of a mark.
+        Each item has its time.
         """
         with self._lock:
             taken, dropped, missed = list(self._items), self._dropped, self._missed
@@ -201,7 +208,7 @@ class Recorder:
                 self._flush(stopping=stopping, sync=is_due or stopping)
             except Exception:  # noqa: BLE001 - nothing else handles it; the program must go on
                 _log.exception("the recorder failed")
-                self._fail("an error in sparktop; its log has more")
+                self._pause("an error in sparktop; its log has more")
             if stopping:
                 break
             if is_due:
@@ -213,19 +220,19 @@ class Recorder:
         waits = self._failed_at is not None and time.monotonic() - self._failed_at < RETRY_S
         if waits and not stopping:
             return
-        items, dropped = self._take()
+        items, dropped = self._take_items()
         if not items and not (stopping and self._frame is not None):
             self._count_dropped(dropped)
             return
         try:
-            self._write(items, dropped, stopping=stopping, sync=sync)
+            self._write_items(items, dropped, stopping=stopping, sync=sync)
         except Exception as error:
             self._count_dropped(dropped + len(items))
             # Those that were encoded have updated the head already; a second time changes nothing.
             self._update_head(item for _, item in items)
             if not isinstance(error, OSError | OutputError):
                 raise
-            self._fail(reason_of(error))
+            self._pause(reason_of(error))
             return
         if self._failed_at is not None:
             self._failed_at = self.problem = None
@@ -236,7 +243,7 @@ class Recorder:
         with self._lock:
             self._dropped += items
 
-    def _fail(self, reason: str) -> None:
+    def _pause(self, reason: str) -> None:
         self.problem = reason
         if self._failed_at is None:
             self._on_problem(f"recording pauses: {reason}; next try in {RETRY_S:.0f} s")
@@ -246,14 +253,14 @@ class Recorder:
             self._file.close()
             self._file = None
 
-    def _write(self, items: list[tuple[Instant, Item]], dropped: int, *, stopping: bool, sync: bool) -> None:
+    def _write_items(
+        self, items: list[tuple[Instant, Item]], dropped: int, *, stopping: bool, sync: bool
+    ) -> None:
         """Encode and write `items`; begin a new frame or file where the time or size limit is reached.
 
         `dropped` is the number of items dropped since the previous write. `stopping` adds the record of
         the end. With `sync`, wait until all is on the disk.
         """
-        from sparktop.recording.frames import Kind, Record, encode
-
         self._last = items[-1][0] if items else self._last
         first = items[0][0] if items else self._last
         if self._file is not None and self._file.is_gone():
@@ -267,14 +274,13 @@ class Recorder:
                 if self._is_part_due(instant) and blocks and self._file is not None:
                     self._file.append(bytes(blocks), frame_open=False, sync=True)
                     blocks.clear()
-                self._begin_frame(instant, item)
-                blocks += self._added(encode(self._head_record(instant)))
+                blocks += self._begin_frame(instant, item)
             if dropped:
                 plain += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
                 dropped = 0
-            plain += self._encoded(instant, item)
+            plain += self._encode_item(instant, item)
             if len(plain) >= _PIECE_BYTES:
-                blocks += self._added(bytes(plain))
+                blocks += self._compress(bytes(plain))
                 plain.clear()
         if self._file is None:  # deleted meanwhile, and nothing new to write
             return
@@ -282,10 +288,10 @@ class Recorder:
             if dropped:
                 plain += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
             plain += encode(Record(Kind.END, self._last, fields={"reason": self._reason}))
-        blocks += self._end_frame(plain) if stopping else self._added(bytes(plain))
+        blocks += self._end_frame(plain) if stopping else self._compress(bytes(plain))
         self._file.append(bytes(blocks), frame_open=self._frame is not None, sync=sync)
 
-    def _added(self, text: bytes) -> bytes:
+    def _compress(self, text: bytes) -> bytes:
         assert self._frame is not None  # noqa: S101 - only within a frame
         self._frame_bytes += len(text)
         return self._frame.add(text) if text else b""
@@ -294,17 +300,17 @@ class Recorder:
         """Add `text` to the open frame and end it; return the bytes to write, empty if no frame is open."""
         if self._frame is None:
             return b""
-        ended = self._added(bytes(text)) + self._frame.end()
+        ended = self._compress(bytes(text)) + self._frame.end()
         self._frame = None
         return ended
 
-    def _begin_frame(self, instant: Instant, item: Item) -> None:
-        from sparktop.recording.frames import FrameWriter
-        from sparktop.recording.records import announced
+    def _begin_frame(self, instant: Instant, item: Item) -> bytes:
+        """Begin a frame, perhaps in a new file; return the bytes of its head to write."""
+        from sparktop.recording.records import announcements, record_of_head
 
         assert self._head is not None  # noqa: S101 - set when the thread starts
         if isinstance(item, Snapshot):
-            self._head = replace(self._head, announced=announced(item))
+            self._head = replace(self._head, announced=announcements(item))
         if self._file is None or self._is_part_due(instant):
             if self._file is not None:
                 self._file.close()
@@ -315,6 +321,7 @@ class Recorder:
         few = len(self._watch.backends) <= FEW_BACKENDS
         self._frame = FrameWriter(_FEW_LEVEL if few else _MANY_LEVEL, small=few)
         self._frame_bytes = 0
+        return self._compress(encode(record_of_head(instant, self._head)))
 
     def _is_part_due(self, instant: Instant) -> bool:
         if self._file is None:
@@ -322,18 +329,10 @@ class Recorder:
         old = self._part_s is not None and instant.at - self._part_at >= self._part_s
         return old or self._file.length >= self._part_bytes
 
-    def _head_record(self, instant: Instant) -> Record:
-        from sparktop.recording.records import record_of_head
-
-        assert self._head is not None  # noqa: S101 - set when the thread starts
-        return record_of_head(instant, self._head)
-
-    def _encoded(self, instant: Instant, item: Item) -> bytes:
+    def _encode_item(self, instant: Instant, item: Item) -> bytes:
         """Return the bytes of the record of `item`; empty if it has none that can be encoded."""
-        from sparktop.recording.frames import RecordError, encode
-
         try:
-            record = self._record(instant, item)
+            record = self._record_of_item(instant, item)
             return b"" if record is None else encode(record)
         except (RecordError, ValueError):  # too large, or text or a number that JSON cannot express
             self._count_dropped(1)
@@ -342,16 +341,13 @@ class Recorder:
                 self._has_logged = True
             return b""
 
-    def _record(self, instant: Instant, item: Item) -> Record | None:
-        from sparktop.recording.frames import Kind, Record
-        from sparktop.recording.records import record_of, record_of_sweep
+    def _record_of_item(self, instant: Instant, item: Item) -> Record | None:
+        from sparktop.recording.records import record_of
 
         if isinstance(item, Snapshot):
             return None
-        if isinstance(item, ShownSweep):
-            return record_of_sweep(instant, item.view)
-        if isinstance(item, str):
-            return Record(Kind.MARK, instant, fields={"word": item})
+        if not isinstance(item, Call):
+            return item(instant)
         assert self._head is not None  # noqa: S101 - set when the thread starts
         self._head = self._head.after(item)
         return record_of(instant, item)
@@ -370,6 +366,7 @@ MIN_FREE_SHARE = 0.02
 """Writing pauses while the disk has less room than the larger of these: others need it too."""
 _MIB = 1 << 20
 _LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.02
+"""How often a lock is tried, and seconds in between: a fifth of a second together."""
 _CLOSED = -1
 """Descriptor of a file that is closed: its old number may already be that of another file."""
 
@@ -388,9 +385,9 @@ class RecordingFile:
         self.path = path
         self._is_new = not path.exists()
         for _ in range(_LOCK_TRIES):
-            self._descriptor = _open(path)
+            self._descriptor = _open_or_create(path)
             try:
-                self._good_end = self._resume()
+                self._good_end = self._find_end()
             except OSError as error:
                 os.close(self._descriptor)
                 raise OutputError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None
@@ -470,9 +467,9 @@ class RecordingFile:
             os.close(self._descriptor)
         self._descriptor = _CLOSED
 
-    def _resume(self) -> int:
+    def _find_end(self) -> int:
         """Return the offset at which to append, after cutting off a torn end of an earlier recording."""
-        if not _lock(self._descriptor):
+        if not _lock_file(self._descriptor):
             raise OutputError(f"{clean(self.path, 300)}: another process writes this recording")
         size = os.fstat(self._descriptor).st_size
         if size == 0:
@@ -508,7 +505,7 @@ def _last_frame(reader: FrameReader) -> int:
     return last
 
 
-def _open(path: Path) -> int:
+def _open_or_create(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags, 0o600)
@@ -526,7 +523,7 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _lock(descriptor: int) -> bool:
+def _lock_file(descriptor: int) -> bool:
     """Lock the file; return False if another process holds the lock.
 
     Tries for a fifth of a second, because a process that tests whether the file is being written holds the

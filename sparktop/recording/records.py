@@ -1,7 +1,9 @@
-"""Records of a recording: of the calls that change a store, and the head that begins each frame.
+"""What a recording says: records of the calls that change a store, and the head that begins each frame.
 
-Targets are written field by field from `_TARGET_FIELDS`, so that keys and tokens never reach a file, and
-addresses without user name, password and query.
+`record_of` makes a record of a call and `call_of` the call of a record, so that a player can repeat it. A
+head has all that a reader needs to begin at its frame. Targets are written field by field from
+`_TARGET_FIELDS`, so that keys and tokens never reach a file, and addresses without user name, password and
+query.
 """
 
 from __future__ import annotations
@@ -33,12 +35,9 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import Kept, Snapshot
 from sparktop.model.targets import (
     BackendTarget,
-    ModelFacts,
     NodeTarget,
-    NodeThresholds,
     PrometheusTarget,
     RouterTarget,
-    StateThresholds,
     Target,
     Thresholds,
     Watch,
@@ -52,10 +51,6 @@ from sparktop.store.store import Call, Change
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView
-
-
-# Targets are written field by field from `_TARGET_FIELDS`, so that keys and tokens never reach a file, and
-# addresses without user name, password and query.
 
 
 _TARGET_FIELDS: Mapping[type[Target], tuple[str, ...]] = {
@@ -81,6 +76,7 @@ _READINGS: Mapping[type[Any], Kind] = {
 MOST_TARGETS = 1024
 """Most servers and machines of a recording that is played."""
 _TEXT = 300
+"""Most characters of a text that is read."""
 
 
 def public_url(url: str | None) -> str | None:
@@ -101,10 +97,10 @@ def target_fields(target: Target) -> dict[str, object]:
         found["url"] = public_url(target.url)
         if isinstance(target, BackendTarget) and target.scrape is not None:  # which replica of a node of Ray
             found["url"] = "".join((public_url(target.url) or "", *target.url.partition("#")[1:]))
-    return {name: _plain(value) for name, value in found.items()}
+    return {name: _json_value(value) for name, value in found.items()}
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     """Return a field of a target as JSON types."""
     if isinstance(value, Scrape):
         return asdict(value)
@@ -123,7 +119,7 @@ def read_target(fields: object) -> Target:
     if known is None:
         raise RecordError(f"a target of the unknown kind {clean(kind, 40)}")
     wanted = {name: fields[name] for name in _TARGET_FIELDS[known] if name in fields}
-    return cast("Target", _validated(known, wanted))
+    return cast("Target", _read_value(known, wanted))
 
 
 def record_of(instant: Instant, call: Call) -> Record | None:
@@ -222,7 +218,7 @@ def sweep_of(record: Record) -> SweepView | None:
         body = _as_of_now(msgspec.json.decode(record.body))
     except (ValueError, RecursionError) as error:
         raise RecordError(f"a view of a sweep that is not JSON: {clean(error, _TEXT)}") from None
-    return cast("SweepView", _validated(SweepView, body))
+    return cast("SweepView", _read_value(SweepView, body))
 
 
 def _as_of_now(value: Any) -> Any:  # noqa: ANN401 - any JSON value
@@ -251,18 +247,18 @@ def call_of(record: Record) -> Call | None:
         RecordError: the record is not one that `record_of` made.
     """
     if record.kind == Kind.PAGE:
-        return _page(record)
+        return _page_call(record)
     read = _READERS.get(record.kind)
     return None if read is None else read(record)
 
 
-def _page(record: Record) -> Call:
+def _page_call(record: Record) -> Call:
     fields = record.fields
-    engine, at = fields.get("engine"), _number(fields.get("at"))
+    engine, at = fields.get("engine"), _number_or_none(fields.get("at"))
     if not isinstance(engine, str) or at is None:
         raise RecordError("a page without its engine or time")
     try:
-        answer_ms, key = _number(fields.get("answer_ms")), _key(record)
+        answer_ms, key = _number_or_none(fields.get("answer_ms")), _source_key(record.source)
         sample = read_page(record.body, at=at, engine=engine, answer_ms=answer_ms)
         client = fields.get("client")
         if client is not None:
@@ -271,24 +267,24 @@ def _page(record: Record) -> Call:
         raise RecordError(f"a page that cannot be read: {clean(error.message, _TEXT)}") from None
     except msgspec.ValidationError:
         raise RecordError("a page whose client is not two numbers") from None
-    return Call(Change.ACCEPT, (key, sample, _number(fields.get("took_ms"))))
+    return Call(Change.ACCEPT, (key, sample, _number_or_none(fields.get("took_ms"))))
 
 
-def _value(kind: type[Any]) -> Callable[[Record], Call]:
+def _sample_reader(kind: type[Any]) -> Callable[[Record], Call]:
     def read(record: Record) -> Call:
-        took_ms = _number(record.fields.get("took_ms"))
-        return Call(Change.ACCEPT, (_key(record), _validated(kind, record.body), took_ms))
+        took_ms = _number_or_none(record.fields.get("took_ms"))
+        return Call(Change.ACCEPT, (_source_key(record.source), _read_value(kind, record.body), took_ms))
 
     return read
 
 
-def _identity(record: Record) -> Call:
-    key = _key(record)
+def _identify_call(record: Record) -> Call:
+    key = _source_key(record.source)
     kind = NodeIdentity if key.kind is SourceKind.NODE else EngineIdentity
-    return Call(Change.IDENTIFY, (key, _validated(kind, record.body)))
+    return Call(Change.IDENTIFY, (key, _read_value(kind, record.body)))
 
 
-def _watch(record: Record) -> Call | None:
+def _watch_call(record: Record) -> Call | None:
     fields = record.fields
     if "add" in fields:
         targets = fields["add"]
@@ -296,53 +292,54 @@ def _watch(record: Record) -> Call | None:
             raise RecordError(f"targets that are not a list of at most {MOST_TARGETS}")
         return Call(Change.ADD, tuple(read_target(one) for one in targets))
     if "remove" in fields:
-        return Call(Change.REMOVE, (_key(record),))
-    if (interval_s := _number(fields.get("interval_s"))) is not None and interval_s > 0:
+        return Call(Change.REMOVE, (_source_key(record.source),))
+    if (interval_s := _number_or_none(fields.get("interval_s"))) is not None and interval_s > 0:
         return Call(Change.SET_INTERVAL, (interval_s,))
     if isinstance(thresholds := fields.get("thresholds"), dict):
-        return Call(Change.SET_THRESHOLDS, (_validated(Thresholds, thresholds),))
-    return Call(Change.SET_SEARCHING, (_names(fields["searching"]),)) if "searching" in fields else None
+        return Call(Change.SET_THRESHOLDS, (_read_value(Thresholds, thresholds),))
+    return Call(Change.SET_SEARCHING, (_clean_names(fields["searching"]),)) if "searching" in fields else None
 
 
-def _own_load(record: Record) -> Call | None:
+def _own_load_call(record: Record) -> Call | None:
     for change in (Change.BEGIN_OWN_LOAD, Change.END_OWN_LOAD):
         if change.value in record.fields:
-            return Call(change, (frozenset(_names(record.fields[change.value])),))
+            return Call(change, (frozenset(_clean_names(record.fields[change.value])),))
     return None
 
 
-def _note(record: Record) -> Call:
+def _note_call(record: Record) -> Call:
     subject, message, severity = (record.fields.get(name) for name in ("subject", "message", "severity"))
     if not isinstance(subject, str) or not isinstance(message, str) or severity not in list(Severity):
         raise RecordError("a note without its subject, message or severity")
     return Call(Change.NOTE, (clean(subject, _TEXT), clean(message, _TEXT), Severity(cast("str", severity))))
 
 
-def _self(record: Record) -> Call:
-    rss = _number(record.fields.get("rss_bytes"))
+def _self_call(record: Record) -> Call:
+    rss = _number_or_none(record.fields.get("rss_bytes"))
     return Call(
-        Change.MEASURE_SELF, (_number(record.fields.get("cpu_percent")), None if rss is None else int(rss))
+        Change.MEASURE_SELF,
+        (_number_or_none(record.fields.get("cpu_percent")), None if rss is None else int(rss)),
     )
 
 
 _READERS: Mapping[str, Callable[[Record], Call | None]] = {
-    Kind.NODE: _value(NodeSample),
-    Kind.MEMORY: _value(MemorySample),
-    Kind.ROUTER: _value(RouterSample),
-    Kind.RANKS: _value(RanksReading),
-    Kind.FLEET: _value(Fleet),
-    Kind.FAIL: _value(Failure),
-    Kind.IDENTITY: _identity,
-    Kind.WATCH: _watch,
-    Kind.SWEEP: _own_load,
-    Kind.NOTE: _note,
-    Kind.SELF: _self,
+    Kind.NODE: _sample_reader(NodeSample),
+    Kind.MEMORY: _sample_reader(MemorySample),
+    Kind.ROUTER: _sample_reader(RouterSample),
+    Kind.RANKS: _sample_reader(RanksReading),
+    Kind.FLEET: _sample_reader(Fleet),
+    Kind.FAIL: _sample_reader(Failure),
+    Kind.IDENTITY: _identify_call,
+    Kind.WATCH: _watch_call,
+    Kind.SWEEP: _own_load_call,
+    Kind.NOTE: _note_call,
+    Kind.SELF: _self_call,
     Kind.TICK: lambda _: Call(Change.JUDGE),
-    Kind.STARTS: lambda record: Call(Change.LEARN, (_validated(Kept, record.body),)),
+    Kind.STARTS: lambda record: Call(Change.LEARN, (_read_value(Kept, record.body),)),
 }
 
 
-def _validated(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
+def _read_value(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
     """Return a value of `kind` from JSON or from fields, with its text cleaned.
 
     Raises:
@@ -359,19 +356,19 @@ def _validated(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
         raise RecordError(f"a value that is not a {kind.__name__}: {clean(error, _TEXT)}") from None
 
 
-def _key(record: Record) -> SourceKey:
-    kind, _, name = (record.source or "").partition(":")
+def _source_key(label: str | None) -> SourceKey:
+    kind, _, name = (label or "").partition(":")
     try:
         return SourceKey(SourceKind(kind), clean(name, _TEXT))
     except ValueError:
         raise RecordError("a reading without its source") from None
 
 
-def _number(value: object) -> float | None:
+def _number_or_none(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _names(value: object) -> tuple[str, ...]:
+def _clean_names(value: object) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise RecordError("names that are not a list")
     return tuple(clean(one, _TEXT) for one in value if isinstance(one, str))
@@ -385,7 +382,7 @@ _LAST_UNIX_S = datetime.max.replace(tzinfo=UTC).timestamp()
 SUMMARY_S = 60.0
 """Seconds that the summary of a head covers."""
 Identity = EngineIdentity | NodeIdentity
-Value = TypeVar("Value")
+TargetOfKind = TypeVar("TargetOfKind", bound=Target)
 
 
 class Range(Struct, frozen=True):
@@ -419,12 +416,10 @@ class Head(Struct, frozen=True):
 
     targets: Mapping[SourceKey, Target] = field(default_factory=dict)
     identities: Mapping[SourceKey, Identity] = field(default_factory=dict)
-    interval_s: float = 1.0
+    settings: Watch = Watch(source="recording")
+    """Interval, thresholds and facts of models; its targets are those of `targets`."""
     searching: tuple[str, ...] = ()
     simulated: bool = False
-    thresholds: StateThresholds = field(default_factory=StateThresholds)
-    node_thresholds: NodeThresholds = field(default_factory=NodeThresholds)
-    models: Mapping[str, ModelFacts] = field(default_factory=dict)
     announced: Announced = field(default_factory=Announced)
     version: str = __version__
     """Version of sparktop that wrote it."""
@@ -435,20 +430,20 @@ class Head(Struct, frozen=True):
     @property
     def watch(self) -> Watch:
         """The targets and settings, for a new store."""
-        found = self.targets.values()
-        return Watch(
-            nodes=tuple(one for one in found if isinstance(one, NodeTarget)),
-            backends=tuple(one for one in found if isinstance(one, BackendTarget)),
-            routers=tuple(one for one in found if isinstance(one, RouterTarget)),
-            prometheus=tuple(one for one in found if isinstance(one, PrometheusTarget)),
-            interval_s=self.interval_s,
-            thresholds=self.thresholds,
-            node_thresholds=self.node_thresholds,
-            models=self.models,
+
+        def of_kind(kind: type[TargetOfKind]) -> tuple[TargetOfKind, ...]:
+            return tuple(target for target in self.targets.values() if isinstance(target, kind))
+
+        return replace(
+            self.settings,
+            nodes=of_kind(NodeTarget),
+            backends=of_kind(BackendTarget),
+            routers=of_kind(RouterTarget),
+            prometheus=of_kind(PrometheusTarget),
             source="recording",
         )
 
-    def _added(self, target: Target) -> tuple[SourceKey, Target]:
+    def _with_target(self, target: Target) -> tuple[SourceKey, Target]:
         """Return a target that is added, by its key; one that is known is updated as in the store."""
         known = self.targets.get(key := key_of(target))
         if isinstance(known, BackendTarget) and isinstance(target, BackendTarget):
@@ -461,16 +456,17 @@ class Head(Struct, frozen=True):
         changed: dict[str, Any] = {}
         match call.change:
             case Change.ADD:
-                changed = {"targets": {**self.targets, **dict(map(self._added, arguments))}}
+                changed = {"targets": {**self.targets, **dict(map(self._with_target, arguments))}}
             case Change.REMOVE:
                 kept = {key: one for key, one in self.targets.items() if key != arguments[0]}
                 changed = {"targets": kept}
             case Change.IDENTIFY:
                 changed = {"identities": {**self.identities, arguments[0]: arguments[1]}}
             case Change.SET_INTERVAL:
-                changed = {"interval_s": arguments[0]}
+                changed = {"settings": replace(self.settings, interval_s=arguments[0])}
             case Change.SET_THRESHOLDS:
-                changed = {"thresholds": arguments[0].states, "node_thresholds": arguments[0].nodes}
+                states, nodes = arguments[0].states, arguments[0].nodes
+                changed = {"settings": replace(self.settings, thresholds=states, node_thresholds=nodes)}
             case Change.SET_SEARCHING:
                 changed = {"searching": arguments[0]}
         return replace(self, **changed) if changed else self
@@ -487,12 +483,14 @@ def first_head(watch: Watch, store: Store) -> Head:
     return Head(
         targets={key_of(one): one for one in store.targets()},
         identities=store.identities(),
-        interval_s=store.interval_s,
+        settings=Watch(
+            interval_s=store.interval_s,
+            thresholds=store.thresholds.states,
+            node_thresholds=store.thresholds.nodes,
+            models=watch.models,
+        ),
         searching=store.searching,
         simulated=store.simulated,
-        thresholds=store.thresholds.states,
-        node_thresholds=store.thresholds.nodes,
-        models=watch.models,
         hostname=socket.gethostname(),
         boot_id=boot_id(),
         pid=os.getpid(),
@@ -507,15 +505,15 @@ def boot_id() -> str:
         return ""
 
 
-def announced(snapshot: Snapshot) -> Announced:
+def announcements(snapshot: Snapshot) -> Announced:
     """Return the alerts, events and balance verdicts of a snapshot, and a summary of its last minute."""
     at = snapshot.at
     summary = {
-        "generation_tps": _range(at, [one.history.generation_tps for one in snapshot.backends]),
-        "requests": _range(
+        "generation_tps": _minute_range(at, [one.history.generation_tps for one in snapshot.backends]),
+        "requests": _minute_range(
             at, [series for one in snapshot.backends for series in (one.history.running, one.history.waiting)]
         ),
-        "headroom_gib": _range(at, [one.history.headroom_gib for one in snapshot.nodes], least=True),
+        "headroom_gib": _minute_range(at, [one.history.headroom_gib for one in snapshot.nodes], least=True),
     }
     return Announced(
         snapshot.alerts,
@@ -530,7 +528,7 @@ def announced(snapshot: Snapshot) -> Announced:
     )
 
 
-def _range(at: float, each: Iterable[Series], *, least: bool = False) -> Range | None:
+def _minute_range(at: float, each: Iterable[Series], *, least: bool = False) -> Range | None:
     """Add up the series in `each` second by second; return the range of the sums in the minute before `at`.
 
     With `least`, take the smallest value of each second instead of the sum. Return None if no value is known.
@@ -544,44 +542,27 @@ def _range(at: float, each: Iterable[Series], *, least: bool = False) -> Range |
     return Range(min(found), sum(found) / len(found), max(found)) if found else None
 
 
-class _Watched(Struct, frozen=True):
-    """What a head says of what is watched."""
-
-    targets: tuple[Mapping[str, Any], ...]
-    interval_s: float
-    searching: tuple[str, ...]
-    simulated: bool
-    thresholds: StateThresholds
-    node_thresholds: NodeThresholds
-    models: Mapping[str, ModelFacts]
-
-
-class _HeadBody(Struct, frozen=True):
-    """The body of a head, as JSON."""
-
-    watch: _Watched
-    identities: Mapping[str, Any]
-    alerts: tuple[Alert, ...]
-    events: tuple[Event, ...]
-    verdicts: Mapping[str, tuple[str, float]]
-    summary: Mapping[str, Range]
-    announced_at: float | None = None
+_SETTINGS = ("interval_s", "thresholds", "node_thresholds", "models")
+"""Fields of `Watch` that a head has, beside its targets."""
 
 
 def record_of_head(instant: Instant, head: Head) -> Record:
     """Return `head` as a record, to be the first of a frame that begins at `instant`."""
-    state = head.announced
-    watched = _Watched(
-        tuple(target_fields(one) for one in head.targets.values()),
-        head.interval_s,
-        head.searching,
-        head.simulated,
-        head.thresholds,
-        head.node_thresholds,
-        head.models,
-    )
-    identities = {key.label: one for key, one in head.identities.items()}
-    body = _HeadBody(watched, identities, state.alerts, state.events, state.verdicts, state.summary, state.at)
+    state, settings = head.announced, head.settings
+    body = {
+        "watch": {
+            "targets": [target_fields(target) for target in head.targets.values()],
+            **{name: getattr(settings, name) for name in _SETTINGS},
+            "searching": head.searching,
+            "simulated": head.simulated,
+        },
+        "identities": {key.label: identity for key, identity in head.identities.items()},
+        "alerts": state.alerts,
+        "events": state.events,
+        "verdicts": state.verdicts,
+        "summary": state.summary,
+        "announced_at": state.at,
+    }
     fields = {
         "schema": SCHEMA,
         "sparktop": head.version,
@@ -602,34 +583,31 @@ def read_head(record: Record) -> Head:
     if fields.get("schema") != SCHEMA:
         raise RecordError("a frame of another schema: a newer sparktop wrote it")
     try:
-        read = msgspec.json.decode(record.body, type=_HeadBody)
-        if (count := len(read.watch.targets)) > MOST_TARGETS:
+        body = msgspec.json.decode(record.body)
+        watch = body["watch"]
+        if (count := len(watch["targets"])) > MOST_TARGETS:
             raise TooManyTargetsError(f"it names {count:,} servers and machines, more than {MOST_TARGETS:,}")
-        if any(not 0 <= since <= _LAST_UNIX_S for _, since in read.verdicts.values()):
+        targets = [read_target(target) for target in watch["targets"]]
+        state = msgspec.convert({**body, "at": body.get("announced_at")}, Announced)
+        if any(not 0 <= since <= _LAST_UNIX_S for _, since in state.verdicts.values()):
             raise RecordError("a head with an implausible time")
-        body = checked(read)
-        watch, targets = body.watch, [read_target(one) for one in read.watch.targets]
         return Head(
-            targets={key_of(one): one for one in targets},
-            identities=dict(_head_identity(label, one) for label, one in read.identities.items()),
-            interval_s=watch.interval_s,
-            searching=watch.searching,
-            simulated=watch.simulated,
-            thresholds=watch.thresholds,
-            node_thresholds=watch.node_thresholds,
-            models=watch.models,
-            announced=Announced(body.alerts, body.events, body.verdicts, body.summary, body.announced_at),
+            targets={key_of(target): target for target in targets},
+            identities=dict(_read_identity(label, one) for label, one in body["identities"].items()),
+            settings=checked(msgspec.convert({name: watch[name] for name in _SETTINGS}, Watch)),
+            searching=checked(msgspec.convert(watch["searching"], tuple[str, ...])),
+            simulated=msgspec.convert(watch["simulated"], bool),
+            announced=checked(state),
             version=clean(fields.get("sparktop"), 200),
             hostname=clean(fields.get("hostname"), 200),
             boot_id=clean(fields.get("boot_id"), 200),
             pid=int(cast("int", fields.get("pid"))),
         )
-    except (ValueError, TypeError, WireError, RecursionError):
+    except (ValueError, TypeError, AttributeError, KeyError, WireError, RecursionError):
         raise RecordError("a head that cannot be read") from None
 
 
-def _head_identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
-    kind, _, name = label.partition(":")
-    key = SourceKey(SourceKind(kind), clean(name, 200))
-    known: type[Identity] = NodeIdentity if key.kind is SourceKind.NODE else EngineIdentity
-    return key, checked(msgspec.convert(fields, known))
+def _read_identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
+    key = _source_key(label)
+    identity: type[Identity] = NodeIdentity if key.kind is SourceKind.NODE else EngineIdentity
+    return key, checked(msgspec.convert(fields, identity))

@@ -16,34 +16,29 @@ from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWri
 from sparktop.recording.records import call_of
 
 _LEVEL = 6
+"""Compression level of the copy, as of a recording of few servers."""
 _LISTED = 20
 """Damaged parts, and spans of time without a record, that `Checked.text` lists one by one."""
 
 
-class Lost(Struct, frozen=True):
-    """A span of time of which no record could be read, because of damage there.
+Edges = tuple[Instant | None, Instant | None]
+"""Time of the last record before damage and of the first after it; None at the file's beginning and end."""
 
-    A damaged part costs all records up to the next frame, which may be a minute.
-    """
 
-    before: Instant | None
-    """Time of the last record before the damage; None for damage at the file's beginning."""
-    after: Instant | None
-    """Time of the first record after it; None if there is none."""
-
-    def text(self) -> str:
-        """Return the span as a line of text."""
-        if self.before is None or self.after is None:
-            known = self.after or self.before
-            edge = "before" if self.before is None else "after"
-            return f"nothing could be read {edge} {_when(known)}" if known else "nothing could be read at all"
-        seconds = (self.after.wall - self.before.wall).total_seconds()
+def _lost_span(edges: Edges) -> str:
+    """Return the span of which no record could be read as a line: damage costs up to the next frame."""
+    before, after = edges
+    if before is None or after is None:
+        known = after or before
+        edge = "before" if before is None else "after"
         return (
-            f"nothing could be read between {_when(self.before)} and {_when(self.after)} ({seconds:,.0f} s)"
+            f"nothing could be read {edge} {_local_time(known)}" if known else "nothing could be read at all"
         )
+    seconds = (after.wall - before.wall).total_seconds()
+    return f"nothing could be read between {_local_time(before)} and {_local_time(after)} ({seconds:,.0f} s)"
 
 
-def _when(instant: Instant) -> str:
+def _local_time(instant: Instant) -> str:
     return f"{instant.wall.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
@@ -58,7 +53,7 @@ class Checked(Struct):
     first: Instant | None = None
     last: Instant | None = None
     damage: list[Damage] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[Edges] = field(default_factory=list)
     """What each damaged part, or several in succession, cost; of the first `MOST_DAMAGE` parts."""
     unreadable: int = 0
     """Records whose checksum is right but whose content cannot be used."""
@@ -77,7 +72,9 @@ class Checked(Struct):
         frames = "frame" if self.frames == 1 else "frames"
         lines = [f"{clean(self.path, 300)}: {self.size:,} bytes, {self.frames} {frames}"]
         if self.first is not None and self.last is not None:
-            lines.append(f"from {_when(self.first)} to {_when(self.last)} {self.last.wall.astimezone():%Z}")
+            lines.append(
+                f"from {_local_time(self.first)} to {_local_time(self.last)} {self.last.wall.astimezone():%Z}"
+            )
         counts = ", ".join(f"{count:,} {clean(kind, 20)}" for kind, count in sorted(self.kinds.items()))
         lines.append(f"records: {counts or 'none'}")
         lines.append(f"end: {self.end or 'none, so it is still written, or was cut off'}")
@@ -91,7 +88,7 @@ class Checked(Struct):
             )
         if self.unreadable:
             lines.append(f"{self.unreadable} records cannot be used by this version")
-        lines += [one.text() for one in self.lost[:_LISTED]]
+        lines += map(_lost_span, self.lost[:_LISTED])
         if (more := len(self.lost) - _LISTED) > 0:
             lines.append(f"nothing could be read in {more} further spans")
         if self.lost:
@@ -101,7 +98,7 @@ class Checked(Struct):
         return "\n".join(lines) + "\n"
 
 
-def _open(path: Path) -> int:
+def _open_file(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -118,34 +115,33 @@ def check(path: Path) -> Checked:
     Raises:
         UsageError: the path is not a regular file, or it cannot be opened.
     """
-    descriptor = _open(path)
+    descriptor = _open_file(path)
     try:
         reader = FrameReader(descriptor)
-        found, frame, damaged = Checked(path, reader.size()), -1, 0
-        for located in reader.records():
-            record = located.record
+        checked, newest_frame, damaged = Checked(path, reader.size()), -1, 0
+        for record, frame in reader.records():
             if len(reader.damage) > damaged:
                 damaged = len(reader.damage)
-                found.lost.append(Lost(found.last, record.instant))
-            found.frames += located.frame != frame
-            frame = located.frame
-            found.kinds[record.kind] += 1
-            found.first, found.last = found.first or record.instant, record.instant
+                checked.lost.append((checked.last, record.instant))
+            checked.frames += frame != newest_frame
+            newest_frame = frame
+            checked.kinds[record.kind] += 1
+            checked.first, checked.last = checked.first or record.instant, record.instant
             if record.kind == Kind.END:
-                found.end = clean(record.fields.get("reason", ""), 100)
+                checked.end = clean(record.fields.get("reason", ""), 100)
             try:
                 call_of(record)
             except RecordError:
-                found.unreadable += 1
+                checked.unreadable += 1
         if len(reader.damage) > damaged:
-            found.lost.append(Lost(found.last, None))
-        found.damage = reader.damage
-        found.torn_bytes = reader.size() - reader.good_end if reader.open_frame else 0
+            checked.lost.append((checked.last, None))
+        checked.damage = reader.damage
+        checked.torn_bytes = reader.size() - reader.good_end if reader.open_frame else 0
     except OSError as error:
         raise UsageError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None
     finally:
         os.close(descriptor)
-    return found
+    return checked
 
 
 def rescue(path: Path, output: Path) -> int:
@@ -157,16 +153,16 @@ def rescue(path: Path, output: Path) -> int:
         UsageError: `path` cannot be opened.
         OutputError: `output` exists or cannot be written.
     """
-    descriptor = _open(path)
-    count, frame, writer = 0, -1, None
+    descriptor = _open_file(path)
+    count, newest_frame, writer = 0, -1, None
     try:
         with output.open("xb") as file:
             output.chmod(0o600)
-            for located in FrameReader(descriptor).records():
-                if writer is None or located.frame != frame:
+            for record, frame in FrameReader(descriptor).records():
+                if writer is None or frame != newest_frame:
                     file.write(writer.end() if writer is not None else b"")
-                    writer, frame = FrameWriter(_LEVEL), located.frame
-                file.write(writer.add(encode(located.record)))
+                    writer, newest_frame = FrameWriter(_LEVEL), frame
+                file.write(writer.add(encode(record)))
                 count += 1
             file.write(writer.end() if writer is not None else b"")
     except OSError as error:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from sparktop.recording.flight import (
     part_path,
     retain,
 )
+from sparktop.recording.frames import load_zstd
 from sparktop.recording.recorder import Recorder, RecordingFile
 from sparktop.stopping import on_signals
 from sparktop.store import Store
@@ -93,7 +93,7 @@ class Recordings:
         if folder is None:
             return
         try:
-            import_module("sparktop.recording.frames")
+            load_zstd()
             await asyncio.to_thread(make_folder, folder)
         except OSError as error:
             self._post(f"the flight recorder is off: {clean(folder, 200)}: {reason_of(error)}")
@@ -161,7 +161,7 @@ class Recordings:
             return f"recorded {clean(path, 200)}{lost}"
         path = folder / f"sparktop-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}"
         try:
-            import_module("sparktop.recording.frames")
+            load_zstd()
             path.touch(mode=0o600, exist_ok=False)
         except OSError as error:
             return f"not recorded: {clean(path, 200)}: {reason_of(error)}"
@@ -271,7 +271,7 @@ async def record(
     """
     if not path.parent.is_dir():
         raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
-    import_module("sparktop.recording.frames")  # fail before anything is watched
+    load_zstd()  # fails before anything is watched
     file = RecordingFile(path)
     try:
         file.check_room()

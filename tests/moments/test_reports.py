@@ -284,14 +284,14 @@ def rewritten(path: Path, source: Path, change: Callable[[dict[str, Any]], objec
     """Write a copy of a recording with `change` applied to the JSON of its heads."""
     data, frame = b"", FrameWriter(3)
     with source.open("rb") as file:
-        for located in FrameReader(file.fileno()).records():
-            record = located.record
+        for record, _ in FrameReader(file.fileno()).records():
             if record.kind == Kind.HEAD:
                 data += frame.end() if data else b""
                 frame, body = FrameWriter(3), json.loads(record.body)
                 change(body)
-                record = replace(record, body=json.dumps(body).encode())
-            data += frame.add(encode(record))
+                data += frame.add(encode(replace(record, body=json.dumps(body).encode())))
+            else:
+                data += frame.add(encode(record))
     path.write_bytes(data + frame.end())
     return path
 

@@ -53,7 +53,7 @@ def read(path: Path, data: bytes) -> tuple[list[Record], FrameReader]:
     path.write_bytes(data)
     with path.open("rb") as file:
         reader = FrameReader(file.fileno())
-        return [located.record for located in reader.records()], reader
+        return [record for record, _ in reader.records()], reader
 
 
 def comparable(snapshot: Snapshot) -> dict[str, Any]:

@@ -66,9 +66,9 @@ def test_all_of_it_is_played_in_order(tmp_path: Path, step: timedelta) -> None:
 def test_another_boot_with_an_older_clock_goes_on_after_the_first() -> None:
     """The monotonic clock begins again, so nothing is known of the time between."""
     clock = ForwardClock()
-    clock.moved(Instant(5_000.0, instant(100.0).wall))
-    assert clock.moved(Instant(2.0, instant(50.0).wall)).wall == instant(100.0).wall
-    assert clock.moved(Instant(3.0, instant(51.0).wall)).wall == instant(101.0).wall
+    clock.corrected_time(Instant(5_000.0, instant(100.0).wall))
+    assert clock.corrected_time(Instant(2.0, instant(50.0).wall)).wall == instant(100.0).wall
+    assert clock.corrected_time(Instant(3.0, instant(51.0).wall)).wall == instant(101.0).wall
 
 
 def at_s(recording: Recording) -> list[float]:

@@ -280,7 +280,7 @@ def test_an_error_of_the_program_costs_no_call_of_the_head(
         raise TypeError("a fault of the program")
 
     with monkeypatch.context() as fault:
-        fault.setattr(run.recorder, "_encoded", broken)
+        fault.setattr(run.recorder, "_encode_item", broken)
         run.store.add(BackendTarget("late", "http://127.0.0.1:9"))
         wait(lambda: run.problems)
     run.at += 60.0

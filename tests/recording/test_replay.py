@@ -348,7 +348,7 @@ FILES = 20
 def honest(tape_of: Callable[[str], Tape]) -> list[Record]:
     """The records of the first 20 s of an oscillating router."""
     with tape_of("oscillation").path.open("rb") as file:
-        records = [located.record for located in FrameReader(file.fileno()).records()]
+        records = [record for record, _ in FrameReader(file.fileno()).records()]
     return [one for one in records if one.instant.at <= 20.0]
 
 

@@ -63,7 +63,6 @@ async def test_without_the_compression_library_everything_else_works(
     monkeypatch.chdir(tmp_path)
     for name in ("backports.zstd", "compression.zstd"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "sparktop.recording.frames", raising=False)
     recordings = Recordings(Watch(), flight=True, env={"XDG_STATE_HOME": str(tmp_path)})
     store = Store(Watch(), journal=recordings.journal)
     await recordings.start(store)
