@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 UNHUNG := timeout 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install uninstall bundle release fuzz demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme lock clean FORCE
+.PHONY: help venv install uninstall bundle release fuzz demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme site lock clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -110,6 +110,9 @@ screenshots: $(VENV)/.dev ## draw screenshots/*.svg again
 readme: $(VENV)/.dev ## write the generated parts of docs/ again
 	$(BIN)/python scripts/build_readme.py
 	$(BIN)/python scripts/build_schemas.py
+
+site: $(VENV)/.dev ## README.md and docs/ as a web site with a search box, in dist/site
+	$(UNHUNG) $(BIN)/python scripts/build_site.py
 
 # Every version and hash that make installs. --universal: one file for all platforms and versions of Python.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
