@@ -500,6 +500,10 @@ def _graph(
     ]
 
 
+_SAID_BY_SERVERS = frozenset({"start-short", "start-fits"})
+"""Kinds of facts about a machine that the panel of a server on it says, too."""
+
+
 def footnote(view: NodeView) -> Row:
     """Return the text of the frame's lower edge: failure, lost GPUs, why a GPU is slow, or the system."""
     if view.failure is not None:
@@ -516,7 +520,7 @@ def footnote(view: NodeView) -> Row:
     if found := finding_note(view.findings):
         return found
     identity = view.identity
-    facts = [one.line for one in view.findings[:1]]
+    facts = [one.line for one in view.findings if one.kind not in _SAID_BY_SERVERS][:1]
     parts = facts or [part for part in (identity.product, identity.os) if part]
     return [(f" {' · '.join(parts)} ", "muted")] if parts else []
 

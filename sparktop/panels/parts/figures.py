@@ -424,11 +424,16 @@ def wrapped(text: str, width: int) -> tuple[str, ...]:
 
 
 def finding_note(findings: tuple[Finding, ...]) -> Row:
-    """Return the most severe finding for the edge of a panel with the key that shows all; [] without one."""
+    """Return the most severe finding for the edge of a panel with the key that shows all; [] without one.
+
+    Where several need attention, their number stands behind the sign, as in the header.
+    """
     worst = worst_finding(findings)
     if worst is None or worst.severity is None:
         return []
-    said = (f" {SEVERITY_SIGNS[worst.severity]} {worst.line} ", _BY_SEVERITY[worst.severity])
+    graded = sum(one.severity is not None for one in findings)
+    several = f"{graded}" if graded > 1 else ""
+    said = (f" {SEVERITY_SIGNS[worst.severity]}{several} {worst.line} ", _BY_SEVERITY[worst.severity])
     return [said, ("enter ", "key")]
 
 
@@ -437,7 +442,8 @@ def findings_section(findings: Sequence[Finding], width: int) -> list[Section]:
     rows: list[Row] = []
     for one in findings:
         role = "text" if one.severity is None else _BY_SEVERITY[one.severity]
-        rows += [[(line, role)] for line in wrapped(one.words, width)]
+        sign = " " if one.severity is None else SEVERITY_SIGNS[one.severity]
+        rows += sentence_rows((f"{sign} ", role), one.words, role, width)
         cells = max((cell_width(name) for name, _ in one.evidence), default=0) + 3
         for name, text in one.evidence:
             first, *rest = wrapped(text, max(10, width - cells)) or ("",)

@@ -298,20 +298,28 @@ def _edge(
 
 def _first_part(piece: Sequence[Run]) -> int:
     """Return the width in cells of the text `piece` without the parts that `shortened` leaves out first."""
-    if not piece:
-        return 0
-    *start, (text, _) = piece
-    return row_width(start) + cell_width(text.partition(_BETWEEN)[0]) + 1
+    start, said, keys = _around_last_words(piece)
+    words = said[0][0].partition(_BETWEEN)[0] if said else ""
+    return row_width(start) + cell_width(words) + row_width(keys) + 1 if piece else 0
+
+
+def _around_last_words(piece: Sequence[Run]) -> tuple[Row, Row, Row]:
+    """Divide styled text into what is before its last words, these, and the keys behind them."""
+    end = len(piece)
+    while end > 1 and piece[end - 1][1] == "key":
+        end -= 1
+    return [*piece[: max(0, end - 1)]], [*piece[max(0, end - 1) : end]], [*piece[end:]]
 
 
 def shortened(piece: Sequence[Run], room: int) -> Row:
     """Return the styled text `piece` in at most `room` cells, without cutting a word of its last run.
 
     What is in brackets goes first, then parts after " · ", from the last one, then clauses that end with a
-    comma or the like, as long as half of the text remains, and last the words at its end.
+    comma or the like, as long as half of the text remains, and last the words at its end. Keys behind the
+    last words stay.
     """
-    *start, (text, role) = piece
-    left = room - row_width(start)
+    start, ((text, role),), keys = _around_last_words(piece)
+    left = room - row_width(start) - row_width(keys)
     if cell_width(text) > left:
         text = _BRACKETS.sub("", text)
     while cell_width(text) > left and _BETWEEN in text:
@@ -319,7 +327,7 @@ def shortened(piece: Sequence[Run], room: int) -> Row:
     if cell_width(text) > left:
         ends = [match.start() for match in _CLAUSE.finditer(text) if left / 2 < match.start() < left]
         text = f"{text[: ends[-1]]} " if ends else _without_last_words(text, left)
-    row = [*start, (text, role)]
+    row = [*start, (text, role), *keys]
     return row if row_width(row) <= room else fit_row(row, room)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from sparktop.analysis.yardsticks import MOST_PROMPT, yardsticks
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.figures import CounterFigure, How, also_reported
@@ -410,6 +411,23 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
     return facts(cells, width)
 
 
+def _unknown_yardsticks(view: BackendView) -> str:
+    """Return why nothing is known of what a server that works should give; "" where something is known."""
+    steady = view.yard.steady
+    if not view.ok or not view.running or any(one.kind == "yardsticks" for one in view.findings):
+        return ""
+    if steady is None or not steady.tps:
+        return "what it should give is unknown until steps of one batch size were seen ten times"
+    own, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
+    missing = [one.source.removeprefix("unknown: ") for one in (own,) if one.tps is None]
+    missing = missing or ["its own best is of the last 10 min"]
+    if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
+        missing.append("others are not compared while prompts are computed")
+    else:
+        missing += [one.source.removeprefix("unknown: ") for one in (published, limit) if one.tps is None]
+    return f"what it should give is unknown: {'; '.join(missing)}"
+
+
 def _latencies(view: BackendView, width: int) -> list[Row]:
     """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, and number seen."""
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
@@ -575,8 +593,10 @@ def backend_detail(
     selected: bool = False,
 ) -> list[Row]:
     """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
+    limits = limit_rows(view.limited_by, width - 4)
+    unknown: list[Row] = [[label(line)] for line in wrapped(_unknown_yardsticks(view), width - 4)]
     detail = Detail(
-        lead=[*_lead(view, width), *limit_rows(view.limited_by, width - 4)],
+        lead=[*_lead(view, width), *limits, *unknown],
         sections=_detail_sections(view, nodes, width),
         graphs=_graphs(view),
         aside=_aside(view, nodes, width),
@@ -584,10 +604,13 @@ def backend_detail(
     rows = detail_rows(detail, width, height, axis)
     in_edge = False
     if len(rows) > height - 2:
-        # Where all else fits, the limit stands in the frame, so that nothing has to be scrolled.
-        without = detail_rows(replace(detail, lead=_lead(view, width)), width, height, axis)
-        in_edge = len(without) <= height - 2
-        rows = without if in_edge else rows
+        # Where all else then fits, what is unknown goes, or the limit stands in the frame: no need to scroll.
+        lead = _lead(view, width)
+        for shown in ([*lead, *limits], lead):
+            without = detail_rows(replace(detail, lead=shown), width, height, axis)
+            if len(without) <= height - 2:
+                in_edge, rows = len(shown) == len(lead) and bool(limits), without
+                break
     if view.failure is not None or view.age_s is None:
         head = [*_state(view, width - 4), *loading_rows(view, width - 3)]
         kept = len(head) if view.loading is not None else 0

@@ -11,7 +11,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import Top, top_without_spikes, widest_top
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, balance_cost
-from sparktop.model.event import Progress
+from sparktop.model.event import NO_VALUES, Progress
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, minutes
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -47,6 +47,7 @@ from sparktop.panels.parts.text import (
     frame_role,
     framed,
     graph_columns,
+    graph_starts,
     in_role,
     name_tab,
     panel_row,
@@ -405,13 +406,52 @@ def _trouble(view: BackendView) -> Row:
     return finding_note(view.findings)
 
 
-def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
+_YARDSTICKS = (
+    ("own_best_percent", "own best"),
+    ("published_percent", "published"),
+    ("limit_percent", "limit"),
+)
+"""Each yardstick by the name of its value in the finding, as narrow places name it."""
+
+
+def _known_limit(view: BackendView) -> Row:
+    limit = view.limited_by
+    return [] if limit is None or limit.kind is LimitKind.UNKNOWN else limit_note(limit)
+
+
+def _limit_beside(noted: Row, view: BackendView, limit: Limit, room: int | None) -> Row:
+    """Return what limits the backend, with the yardsticks behind it where `noted` has no room beside it."""
+    row = limit_note(limit)
+    if room is None or not noted or row_width([*row, *noted]) <= room:
+        return row
+    return _limit_beside_yardsticks(view, limit, room) or row
+
+
+def _limit_beside_yardsticks(view: BackendView, limit: Limit, room: int) -> Row:
+    """Return what limits the backend and the yardsticks in one piece of `room` cells; [] without both.
+
+    The last yardsticks are those that may go.
+    """
+    values = next((one.values for one in view.findings if one.kind == "yardsticks"), NO_VALUES)
+    known = [(values.get(name), words) for name, words in _YARDSTICKS]
+    sticks = [f"{value:.0f} % of {words}" for value, words in known if isinstance(value, float)]
+    if not sticks or limit.kind is LimitKind.UNKNOWN:
+        return []
+    said = "".join(f" · {stick}" for stick in sticks)
+    (title, (words, role)) = limit_note(limit)
+    first = f"{words.partition(' · ')[0].rstrip()}{said} "
+    fits = row_width([title, (first, role)]) <= room
+    return [title, (first if fits else f"{said} ", role)]
+
+
+def footnote(view: BackendView, *, on_board: bool = False, room: int | None = None) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
     At the left stands the failure, else how long there was no progress, else what else is wrong, else what
     limits the backend (`on_board`), else where it runs; at the right the worst or first finding beside these,
     else the duration of the last poll. A start that goes on has its worst finding at the left. Only the full
-    screen of the backend has its URL.
+    screen of the backend has its URL. Where both do not fit into `room` cells, the yardsticks stand behind
+    what limits the backend.
     """
     noted = finding_note(view.findings) or [(f" {one.line} ", "muted") for one in view.findings[:1]]
     if view.failure is not None:
@@ -426,7 +466,7 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
     if view.progress is not None:
         return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], noted
     if trouble := _trouble(view):
-        return trouble, []
+        return trouble, _known_limit(view) if on_board else []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     if slow := slow_page(view):
         poll = [(f" {slow} ", "warn")]
@@ -436,7 +476,7 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
         poll = scraped(view.scrape, view.age_s)
     if on_board and view.limited_by is not None:
         keeps = slow or view.page_note or view.limited_by.kind is LimitKind.UNKNOWN
-        return limit_note(view.limited_by), poll if keeps else noted
+        return _limit_beside(noted, view, view.limited_by, room), poll if keeps else noted
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
     said = view.findings[0].line if view.findings else where
     facts = [said if on_board else f"{view.url} {where}".rstrip()]
@@ -445,6 +485,12 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
         facts.append(f"context {numbers.count(view.max_model_len, 5).strip()} tokens")
     words = " · ".join(fact for fact in facts if fact)
     return [(f" {words} ", "muted")] if words else [], poll
+
+
+def _edge_room(width: int, *, timed: bool) -> int:
+    """Return the cells for texts in a panel's lower edge; of a `timed` one, those before the time axis."""
+    starts = graph_starts(width)
+    return starts[-1] - 4 if timed and starts else width - 8
 
 
 def backend_panel(
@@ -475,7 +521,7 @@ def backend_panel(
         rows = [row if index < len(loads) else in_role(row, "stale") for index, row in enumerate(rows)]
     title, state = name_and_state(view)
     timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
-    lower, note = footnote(view, on_board=True)
+    lower, note = footnote(view, on_board=True, room=_edge_room(width, timed=timed))
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = framed(
         rows,

@@ -324,7 +324,8 @@ class OverviewScreen(CanvasScreen):
             return
         elif self._drawn:
             backends = (panel.key for panel in self._drawn if panel.key.kind == "backend")
-            first = self.in_header("backend") or next(backends, self._drawn[0].key)
+            named = self.in_header("backend") or self.in_header("node")
+            first = named or next(backends, self._drawn[0].key)
             chosen = self.selected or first
             if chosen.kind == "empty":  # alone it looks like the board
                 return
@@ -406,8 +407,11 @@ class OverviewScreen(CanvasScreen):
         if self.shown is None:
             return None
         views = self.shown.nodes if kind == "node" else self.shown.backends
-        subject = verdict(self.shown).subject
-        return PanelKey(kind, subject) if subject in {view.name for view in views} else None
+        said = verdict(self.shown)
+        # A server is often named as its machine: the id of the alert says which of both is meant.
+        about = said.about.partition(":")[0]
+        meant = about == kind or about not in {"node", "backend"}
+        return PanelKey(kind, said.subject) if meant and said.subject in {one.name for one in views} else None
 
     def _action_at(self, x: int, y: int) -> str | None:
         """Return the action of a clicked key; the panel in whose frame it stands is selected."""

@@ -28,6 +28,7 @@ from sparktop.panels.parts.text import (
     framed,
     row_text,
     row_width,
+    shortened,
     tab,
 )
 
@@ -60,6 +61,16 @@ def test_a_frame_is_never_broken(
     assert texts[-1].startswith("╰")
     assert texts[-1].endswith("╯")
     assert all(text.startswith("│") and text.endswith("│") for text in texts[1:-1])
+
+
+@pytest.mark.parametrize("room", [60, 45, 30, 20])
+def test_the_key_behind_a_cut_sentence_stays(room: int) -> None:
+    """Clauses and words go; the key that shows all of it is never cut."""
+    said = (" ▲ orphaned engine core (process 3377) holds 9.0 GiB: its server is gone ", "warn")
+    row = shortened([said, ("enter ", "key")], room)
+    assert row_width(row) <= room
+    assert row[-1] == ("enter ", "key")
+    assert "orphaned" in row_text(row)
 
 
 ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "muted")]

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.ranks import judge_ranks
-from sparktop.model.event import Progress, ProgressView
+from sparktop.model.event import Finding, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.figures import COUNTER_FIGURES
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample, ProcessReading, ProcessTable
@@ -20,12 +20,15 @@ from sparktop.model.snapshot import (
     BackendView,
     EngineProcess,
     Latency,
+    Limit,
+    LimitKind,
     Loading,
     NodeView,
     Quantile,
     Snapshot,
 )
 from sparktop.model.targets import StateThresholds, Thresholds
+from sparktop.model.yardsticks import SteadyLoad, Yard
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, View
@@ -84,6 +87,61 @@ def test_a_title_keeps_the_name_and_a_word_for_the_state(playing: Snapshot, stat
     top = tile(view, 26)[0]
     assert "spark-a" in top
     assert "…" not in top
+
+
+YARDSTICKS = Finding(
+    "yardsticks",
+    "spark-a",
+    "88 % of its own best, 93 % of the best published rate, 52 % of the bandwidth limit",
+    values={"own_best_percent": 88.2, "published_percent": 93.1, "limit_percent": 52.0},
+)
+BANDWIDTH = Limit(LimitKind.BANDWIDTH, "reads 262 of 273 GB/s; 47 of 48 slots are free", window_s=30.0)
+
+
+def edges(shown: Snapshot, *findings: Finding, width: int) -> list[str]:
+    """Return the lower edges of the panels of all servers, which have these findings."""
+    views = tuple(replace(one, findings=findings, limited_by=BANDWIDTH) for one in shown.backends)
+    scene = Scene(replace(shown, backends=views), width, 22 if width < 100 else 34)
+    drawn = [panel for panel in scene.draw() if panel.key.kind == "backend"]
+    return [row_text(panel.rows[-1]) for panel in drawn]
+
+
+def test_yardsticks_stand_on_each_panel(playing: Snapshot) -> None:
+    """Wide panels say them in full at the right, narrow ones in few words, also above the time axis."""
+    first, last = edges(playing, YARDSTICKS, width=200)
+    assert "reads 262 of 273 GB/s" in first
+    assert "93 % of the best published rate, 52 % of the bandwidth limit ─╯" in first
+    assert "reads 262 of 273 GB/s · 88 % of own best · 93 % of published · 52 % of limit ─" in last
+    assert "─now─╯" in last
+    first, last = edges(playing, YARDSTICKS, width=80)
+    assert "limited by memory bandwidth · 88 % of own best · 93 % of published" in first
+    assert "limited by memory bandwidth · 88 % of own best ─" in last
+    assert "─now─╯" in last
+
+
+def test_a_finding_leaves_the_limit_where_there_is_room(playing: Snapshot) -> None:
+    """Its line and key stand at the left, with the number of those that need attention."""
+    differs = Finding("machines-differ", "spark-a", "MTU differs", severity=Severity.WARNING)
+    first, _ = edges(playing, differs, replace(differs, line="NCCL differs"), width=120)
+    assert first.startswith("╰─ ▲2 MTU differs enter ─")
+    assert "limited by memory bandwidth: reads 262 of 273 GB/s" in first
+
+
+def test_unknown_yardsticks_are_explained_in_a_line(playing: Snapshot) -> None:
+    """A server that works says what is missing to know what it should give; an idle one says nothing."""
+    server = playing.backends[0]
+
+    def said(view: BackendView) -> str:
+        rows = backend_detail(view, {}, 120, 60, TimeAxis(1.0, 1))
+        return " ".join(row_text(row).strip("│ ") for row in rows[:5])
+
+    steady = SteadyLoad(0.0, 4.0, 4.0, 20.0, 200.0)
+    assert "what it should give is unknown until steps of one batch size were seen ten times" in said(server)
+    known = replace(server, yard=Yard(steady=steady), prompt_tps=1.0)
+    assert "none is kept of this server; no table has this model, engine and machine" in said(known)
+    assert "not compared while prompts are computed" in said(replace(known, prompt_tps=900.0))
+    assert "should give" not in said(replace(server, running=0.0))
+    assert "should give" not in said(replace(server, findings=(YARDSTICKS,)))
 
 
 SLOW = StateThresholds(ttft_slow_s=0.001, itl_slow_ms=0.001, queue_slow_s=0.001)
