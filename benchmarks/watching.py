@@ -6,7 +6,7 @@ The simulated servers are separate processes and do not count. All programs are 
 turns; the table has the medians. The time until sparktop's first complete paint stands beside that of an
 empty Textual app, started in turns with it. Both start as after an installation.
 
-usage: watching.py [--runs 3] [--seconds 60] [--starts 5] [--write]
+usage: watching.py [--runs 3] [--seconds 60] [--starts 5] [--beside SPARKTOP] [--write]
 """
 
 from __future__ import annotations
@@ -119,6 +119,7 @@ def main() -> int:
     parser = tables.options(__doc__, runs=3)
     parser.add_argument("--seconds", type=float, default=60.0, help="the window of each program")
     parser.add_argument("--starts", type=int, default=5, help="starts of sparktop and of the empty app")
+    parser.add_argument("--beside", action="append", default=[], help="the sparktop of another version")
     options = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as name, DemoCluster(Plan(backends=2, seed=0)) as cluster:
@@ -133,6 +134,9 @@ def main() -> int:
         ours = Program("sparktop", what, (program, "--config", str(config)), names, env)
         empty = Program("empty Textual app", "nothing", (sys.executable, "-c", EMPTY_APP), ["nothing to see"])
         others = peers([target.url for target in cluster.targets], folder)
+        for number, path in enumerate(options.beside, 1):
+            state = {"XDG_STATE_HOME": str(folder / f"state-{number}")}
+            others.insert(0, Program(path, what, (path, "--config", str(config)), names, state))
         lines = compare_costs([ours, empty, *others], options.seconds, options.runs)
         starts = compare_starts(ours, empty, options.starts, folder)
         tables.publish("watching.py", [*lines, "", starts], write=options.write)
