@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from operator import getitem
 from typing import TypeAlias, TypeVar, cast
 
 from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind
 
-__all__ = ["Family", "Labels", "Page", "Places", "Reader", "number", "parse_labels", "without"]
+__all__ = ["Family", "Labels", "Page", "PageText", "Places", "Reader", "number", "parse_labels", "without"]
 
 
 # Parser of the Prometheus text format 0.0.4 for a given set of metric names; skips OpenMetrics exemplars.
@@ -31,8 +32,10 @@ _MOST_PREFIXES = 16
 """Prefixes other than a reader's own for which its pattern is kept."""
 _AT_ONCE = 1 << 20
 """Most bytes of a page whose samples are found in one step, all in memory."""
-_MOST_FOLLOWED = 32 << 20
-"""Bytes of pages whose layouts a reader keeps: 500 pages of vLLM 0.32. Replicas of a model share one."""
+_MOST_KEPT_BYTES = 32 << 20
+"""Bytes of pages whose lines are kept: 500 pages of vLLM 0.32. Replicas of a model share one."""
+_MOST_ALIKE = 4
+"""Most pages with the same number of lines and the same line in the middle that are kept."""
 
 # Labels up to the last brace of the line (values may hold braces), a value, and an optional timestamp. If
 # the line does not end there, it is malformed and the groups stay empty.
@@ -45,6 +48,63 @@ _EXEMPLAR = re.compile(
     rb"[ \t]*+([^\s{}]++)(?:[ \t]++[-+.0-9eE]++)?+[ \t]++#[ \t]"
 )
 """Labels and value of a sample with an OpenMetrics exemplar: `{le="1"} 5 # {trace_id="x"} 0.4`."""
+
+
+class PageText:
+    """A metrics page as received, with what an earlier page of the same names and labels was found to hold.
+
+    Most pages differ from one before only in the last word of their lines. Pages that are large or have
+    exemplars are not compared.
+    """
+
+    __slots__ = ("body", "kept", "lines")
+
+    def __init__(self, body: bytes) -> None:
+        """Split a page into its lines."""
+        self.body = body
+        self.lines = body.split(b"\n") if len(body) <= _AT_ONCE else []
+        self.kept: Kept | None = _PAGES.kept_for(self.lines, body) if self.lines else None
+        """What follows from names and labels alone; shared by all pages that differ in numbers only."""
+
+    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what `make` returned when first called for `key`; it may depend on names and labels only."""
+        return make() if self.kept is None else _once(self.kept, key, make)
+
+
+class _KeptPages:
+    """The beginnings of the lines of pages, each with what follows from them."""
+
+    def __init__(self) -> None:
+        self._alike: dict[tuple[int, bytes], list[tuple[list[slice], list[bytes], Kept]]] = {}
+        """Where the beginnings of all lines end, these beginnings, and what follows from them.
+
+        The key is the number of lines and the line in the middle, which has a model's name in most pages."""
+        self._bytes = 0
+
+    def kept_for(self, lines: list[bytes], body: bytes) -> Kept | None:
+        """Return what is kept for a page with these lines; None for a page with exemplars."""
+        if self._bytes > _MOST_KEPT_BYTES:
+            self._alike.clear()
+            self._bytes = 0
+        alike = self._alike.setdefault((len(lines), _beginning(lines[len(lines) // 2])), [])
+        for ends, beginnings, kept in alike:
+            if list(map(getitem, lines, ends)) == beginnings:
+                return kept
+        if b"# {" in body:
+            return None
+        if len(alike) >= _MOST_ALIKE:
+            del alike[0]
+        beginnings = list(map(_beginning, lines))
+        # A line without a space is compared whole, and may not become longer.
+        ends = [slice(len(text) if text.endswith(b" ") else None) for text in beginnings]
+        alike.append((ends, beginnings, kept := {}))
+        self._bytes += len(body)
+        return kept
+
+
+def _beginning(line: bytes) -> bytes:
+    """Return a line up to its last space; the whole line without one."""
+    return line[: line.rfind(b" ") + 1] or line
 
 
 class Reader:
@@ -60,9 +120,6 @@ class Reader:
         self._others: dict[str, Reader] = {}
         self._names = {name.encode(): known[name] for name in known}
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
-        self._followed: dict[tuple[bytes, ...], tuple[Layout, list[int]]] = {}
-        """Layout and rows of the wanted samples, by what each line of a page has before its last word."""
-        self._followed_bytes = 0
 
     def under(self, own: str, theirs: str) -> Reader:
         """Return a reader of the names that begin with `own`, where a page has `theirs` in its place."""
@@ -79,8 +136,8 @@ class Reader:
             )
         return self._others[theirs]
 
-    def read(self, body: bytes) -> Page:
-        """Return the samples on the page `body`, by wanted metric name; names not on the page are absent.
+    def read(self, page: PageText | bytes) -> Page:
+        """Return the samples on a page, by wanted metric name; names not on the page are absent.
 
         If a page repeats a sample (same name, same labels in any order), the last value counts. A name with a
         malformed line has an empty family.
@@ -88,31 +145,22 @@ class Reader:
         Raises:
             PageError: more than `MAX_SAMPLES` wanted samples.
         """
-        # Most pages differ from one before only in the last word of their lines.
-        may_follow = len(body) <= _AT_ONCE and b"# {" not in body
-        parts = [line.rpartition(b" ") for line in body.split(b"\n")] if may_follow else []
-        heads = tuple([head or word for head, _, word in parts])
-        if known := self._followed.get(heads):
-            layout, rows = known
-            values = _plain_numbers([parts[row][2] for row in rows])
+        text = PageText(page) if isinstance(page, bytes) else page
+        places = None if text.kept is None else cast("_Places | None", text.kept.get(self))
+        if places is not None:
+            layout, rows, ends = places
+            values = _plain_numbers([text.lines[row][end] for row, end in zip(rows, ends, strict=True)])
             if values is not None:
                 return Page(*layout, values)
-        lines = list(self._samples(body))
-        layout = self._layout([(name, (block or b"") if value else None) for name, block, value in lines])
-        found = (self._line.match(b"\n%b %b" % (head, word)) for head, _, word in parts)
-        rows = [row for row, match in enumerate(found) if match]
-        words = [value for _, _, value in lines]
-        if may_follow and all(words) and [parts[row][2] for row in rows] == words:  # none is malformed
-            self._follow(heads, layout, rows, len(body))
+        samples = list(self._samples(text.body))
+        layout = self._layout([(name, (block or b"") if value else None) for name, block, value in samples])
+        words = [value for _, _, value in samples]
+        if text.kept is not None and all(words):  # none is malformed
+            rows = [row for row, line in enumerate(text.lines) if self._line.match(b"\n" + line)]
+            ends = [slice(len(_beginning(text.lines[row])), None) for row in rows]
+            if [text.lines[row][end] for row, end in zip(rows, ends, strict=True)] == words:
+                text.kept[self] = layout, rows, ends
         return Page(*layout, [number(word or b"") for word in words])
-
-    def _follow(self, heads: tuple[bytes, ...], layout: Layout, rows: list[int], size: int) -> None:
-        """Keep the layout of a page of `size` bytes, and which rows its wanted samples are."""
-        if self._followed_bytes + size > _MOST_FOLLOWED:
-            self._followed.clear()
-            self._followed_bytes = 0
-        self._followed[heads] = layout, rows
-        self._followed_bytes += size
 
     def _layout(self, keys: Sequence[tuple[bytes, bytes | None]]) -> Layout:
         """Return where the samples stand on a page with these names and labels (None: a malformed line)."""
@@ -272,7 +320,17 @@ Places: TypeAlias = Mapping[Labels, int]
 Kept: TypeAlias = dict[Hashable, object]
 Layout: TypeAlias = tuple[Mapping[str, Places], Kept]
 """Where the samples of each metric name stand, and what else follows from names and labels."""
+_Places: TypeAlias = tuple[Layout, list[int], list[slice]]
+"""Layout of a reader's samples, and the row and the place in its line of each value."""
 _T = TypeVar("_T")
+_PAGES = _KeptPages()
+
+
+def _once(kept: Kept, key: Hashable, make: Callable[[], _T]) -> _T:
+    value = kept.get(key)
+    if value is None:
+        value = kept[key] = make()
+    return cast("_T", value)
 
 
 class Page(Mapping[str, Family]):
@@ -303,10 +361,7 @@ class Page(Mapping[str, Family]):
 
     def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` returned when first called for `key`; it may depend on names and labels only."""
-        found = self._kept.get(key)
-        if found is None:
-            found = self._kept[key] = make()
-        return cast("_T", found)
+        return _once(self._kept, key, make)
 
     def __getitem__(self, name: str) -> Family:
         """Return the samples of a metric name."""

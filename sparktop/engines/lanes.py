@@ -65,8 +65,9 @@ def requests(family: Family) -> float | None:
     If samples differ only in the label `pid`, they are the same gauge reported by several processes, and only
     the highest is counted.
     """
-    if total(family) is None:
-        return None
+    added = total(family)
+    if len(family) <= 1 or added is None:
+        return added
     highest: Family = {}
     for labels, value in family.items():
         key = without(labels, "pid")
@@ -115,6 +116,9 @@ def only(
 
 def bound(combine: Reading, places: Places) -> Callable[[Sequence[float]], Any]:
     """Return a function that applies `combine` to the values of a page that have these indices."""
+    if len(places) == 1:  # as most have
+        ((only_labels, only_index),) = places.items()
+        return lambda values: combine({only_labels: values[only_index]})
     return lambda values: combine({labels: values[index] for labels, index in places.items()})
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.engines import document, llamacpp, ollama, openai, sglang, tgi, triton, trtllm, vllm, workers
 from sparktop.engines.document import Answers
-from sparktop.engines.exposition import Page, PageError, Reader
+from sparktop.engines.exposition import Page, PageError, PageText, Reader
 from sparktop.engines.router_pages import ROUTERS_ONLY, TITLES, router_kind
 from sparktop.engines.tables import PREFIXES, RAY, spelled
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
@@ -25,7 +25,7 @@ METRICS_PATH = "/metrics"
 """The route of most engines' metrics page, and the first route tried for an unknown engine."""
 
 
-ReadPage: TypeAlias = Callable[[bytes, float, str], EngineSample]
+ReadPage: TypeAlias = Callable[[PageText, float, str], EngineSample]
 """Returns the sample in a metrics page, dated at a time (monotonic seconds), whose names have this prefix;
 raises `PageError`."""
 ReadDocument: TypeAlias = Callable[[bytes, float], EngineSample]
@@ -34,7 +34,7 @@ ReadDocument: TypeAlias = Callable[[bytes, float], EngineSample]
 
 def _pages(own: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]) -> ReadPage:
     """Return what reads a page by `reader`, whose names begin with `own`, and makes `sample_of` it."""
-    return lambda body, at, prefix: sample_of(reader.under(own, prefix).read(body), at)
+    return lambda text, at, prefix: sample_of(reader.under(own, prefix).read(text), at)
 
 
 class Engine(Struct, frozen=True):
@@ -76,10 +76,10 @@ class Engine(Struct, frozen=True):
         return self.prefixes[0] if self.prefixes else None
 
 
-def _read_nim(body: bytes, at: float, prefix: str) -> EngineSample:
+def _read_nim(text: PageText, at: float, prefix: str) -> EngineSample:
     """Read a page of a NIM, whose names have no prefix of their own, but may have a word before them."""
     word = prefix.removesuffix(vllm.NIM_PREFIX)
-    return vllm.sample_of_nim(vllm.NIM_READER.under("", word).read(body), at)
+    return vllm.sample_of_nim(vllm.NIM_READER.under("", word).read(text), at)
 
 
 def _metrics_only(title: str, read: ReadPage, *prefixes: str, beside: bool = False) -> Engine:
@@ -315,7 +315,8 @@ def read_page(
         if sample.note == openai.NOTE and whose.silent:
             sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
         return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
-    found = _engines_on(body, engine)
+    text = PageText(body)
+    found = text.once(("engines", engine), lambda: _engines_on(body, engine))
     if not found:
         raise _without_engine(body, engine)
     names = [name for name, _ in found]
@@ -324,7 +325,7 @@ def read_page(
         message = f"a page of {ENGINES[names[0]].title}, not of {ENGINES[engine].title} as configured"
         raise PageError(FailureKind.UNSUPPORTED, message)
     reads = [(ENGINES[name].read, prefix) for name, prefix in found]
-    samples = [read(body, at, prefix) for read, prefix in reads if read is not None]
+    samples = [read(text, at, prefix) for read, prefix in reads if read is not None]
     return replace(_merged(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
+from functools import lru_cache
 from operator import is_
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -210,14 +211,32 @@ def _checked(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Value:
 def _checked_record(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any record
     """Return a record with checked fields; the same one if none of them is changed."""
     changed: dict[str, Any] = {}
-    kind = type(record).__name__
-    for name in type(record).__match_args__:  # all fields: each is a parameter
+    its_type: Any = type(record)
+    for name, longest, most in _limits_of(its_type, bounds):
         value = getattr(record, name)
-        if isinstance(value, tuple | Mapping) and len(value) > MOST.get(f"{kind}.{name}", bounds.items):
-            raise WireError(FailureKind.TOO_LARGE, f"{kind}.{name} has {len(value)} entries: too many")
-        longest = bounds.name if name in _NAMES else TEXT_LIMIT
-        plain = type(value) is float and -LARGEST <= value <= LARGEST
-        found = value if plain else _checked(value, bounds, longest)
+        kind = type(value)
+        if value is None or (kind is float and -LARGEST <= value <= LARGEST):  # as most are
+            continue
+        if kind is tuple or isinstance(value, Mapping):
+            if len(value) > most:
+                message = f"{its_type.__name__}.{name} has {len(value)} entries: too many"
+                raise WireError(FailureKind.TOO_LARGE, message)
+            if not value:
+                continue
+        found = _checked(value, bounds, longest)
         if found is not value:
             changed[name] = found
     return replace(record, **changed) if changed else record
+
+
+@lru_cache(1024)
+def _limits_of(kind: Any, bounds: _Bounds) -> list[tuple[str, int, int]]:  # noqa: ANN401 - any record
+    """Return each field of a record with the most characters of its text and the most of its entries."""
+    return [
+        (
+            name,
+            bounds.name if name in _NAMES else TEXT_LIMIT,
+            MOST.get(f"{kind.__name__}.{name}", bounds.items),
+        )
+        for name in kind.__match_args__  # all fields: each is a parameter
+    ]
