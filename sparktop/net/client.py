@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from weakref import WeakSet
@@ -315,15 +316,22 @@ def _open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
 
 
 def _url(request: Request) -> URL:
-    page, mark, query = (request.url + request.query).partition("?")
     try:
-        url = URL(_ZONE.sub(r"\1%", page))
-        if "authorization" in map(str.lower, _headers(request)):
-            url = url.with_user(None)
-        # yarl would send another query that means the same: a "/" for "%2F".
-        return URL(f"{url}?{quote(query, _KEPT_IN_QUERIES)}", encoded=True) if mark else url
+        has_key = "authorization" in map(str.lower, _headers(request))
+        return _parsed_url(request.url + request.query, has_key=has_key)
     except ValueError as error:
         raise _transport_error(error, request.where) from None
+
+
+@lru_cache(4096)
+def _parsed_url(text: str, *, has_key: bool) -> URL:
+    """Return an address as aiohttp takes it; a key takes the place of a user's name in it."""
+    page, mark, query = text.partition("?")
+    url = URL(_ZONE.sub(r"\1%", page))
+    if has_key:
+        url = url.with_user(None)
+    # yarl would send another query that means the same: a "/" for "%2F".
+    return URL(f"{url}?{quote(query, _KEPT_IN_QUERIES)}", encoded=True) if mark else url
 
 
 def _headers(request: Request) -> dict[str, str]:
