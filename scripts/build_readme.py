@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from sparktop.agent.exposition import Metric
 from sparktop.cli import main as sparktop
 from sparktop.config import schema
 from sparktop.config.keys import KEYS
 from sparktop.config.options import ALL
 from sparktop.config.schema import SETTINGS, Kind, Reach, default_toml
-from sparktop.export.metrics import Metric, metric_tables
+from sparktop.export.metrics import metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, FINDINGS, LIMITS, RANKS, SPEEDS, STATES, Explained
 from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS
 from sparktop.sweep.plan.conversations import find_conversations

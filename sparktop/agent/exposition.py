@@ -1,6 +1,9 @@
-"""Pages for Prometheus, text format 0.0.4 or OpenMetrics on request, and that of a node's reading.
+"""Pages for Prometheus: metrics as families with help and units, and the page of a node's reading.
 
-Unknown values have no series. In OpenMetrics each family whose name ends with a base unit declares it.
+A page is in text format 0.0.4, or OpenMetrics on request. Names begin with `sparktop_`, those of a node's
+page with `sparktop_node_`, and use base units (https://prometheus.io/docs/practices/naming/): bytes, seconds,
+celsius, watts, joules, hertz, and ratios from 0 to 1 where the rest of sparktop has percent. Unknown values
+have no series. In OpenMetrics each family whose name ends with a base unit declares it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -21,18 +25,15 @@ from sparktop import __version__
 from sparktop.model.node import (
     CPU,
     GPU,
-    GPU_INFO,
     GPUS,
     MEMORY,
     MEMORY_PART,
-    PREFIX,
     THROTTLE_REASON,
     THROTTLE_REASONS,
     CoreGroup,
     CpuReading,
     FieldMetric,
     GpuReading,
-    MemoryPart,
     MemoryReading,
     MigInstance,
     NetworkReading,
@@ -41,14 +42,17 @@ from sparktop.model.node import (
     PowerRail,
     SensorReading,
 )
+from sparktop.model.node import (
+    PREFIX as NODE_PREFIX,
+)
 from sparktop.model.text import clean
 
-# Unknown values have no series. In OpenMetrics each family whose name ends with a base unit declares it.
-
-
+PREFIX = "sparktop_"
+"""Begins the name of every metric."""
 LABEL_LIMIT = 120
 """Most characters of a label's value."""
 _ACCEPT_LIMIT = 1000
+"""Characters of an Accept header that are read."""
 _UNITS = (
     *("bytes_per_second", "packets_per_second", "tokens_per_second", "requests_per_second"),
     *("seconds", "bytes", "ratio", "hertz", "celsius", "watts", "joules"),
@@ -59,43 +63,63 @@ Part = TypeVar("Part")
 Labels = Mapping[str, str]
 
 
-class Figure(Struct, Generic[Part], frozen=True):
-    """A Prometheus metric: its name, its help text, and how to read its value from a part of a sample."""
+Point = tuple[tuple[str, ...], float | None]
+"""The values of a metric's own labels, and its value; None if that is unknown."""
+
+
+class Metric(Struct, Generic[Part], frozen=True):
+    """A metric: its name, labels and help text, and how it is read from a part, such as a server or a GPU."""
 
     name: str
-    """Name without the prefix of all names of its page, and for a counter without the suffix `_total`."""
+    """Name without `PREFIX`, and for a counter without the suffix `_total`."""
     text: str
-    read: Callable[[Part], float | None]
+    """The help text: one sentence, or more."""
+    read: Callable[[Part], Iterable[Point]]
+    """Returns one point for each series of the part."""
+    labels: tuple[str, ...] = ()
+    """The metric's own labels, beside those that name the part."""
     is_counter: bool = False
 
+    @property
+    def full_name(self) -> str:
+        """The name as it is on the page."""
+        return f"{PREFIX}{self.name}{'_total' if self.is_counter else ''}"
 
-def encoded(families: Callable[[], Iterable[Metric]], accept: str | None) -> tuple[bytes, str]:
+
+def single(
+    name: str, text: str, read: Callable[[Part], float | None], *, is_counter: bool = False
+) -> Metric[Part]:
+    """Return a metric with one series for each part."""
+    return Metric(name, text, lambda part: (((), read(part)),), is_counter=is_counter)
+
+
+def encoded(families: Callable[[], Iterable[Family]], accept: str | None) -> tuple[bytes, str]:
     """Return the page of the families that `families` returns, and its content type.
 
     The format is the one that the Accept header `accept` prefers.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(families))
-    encode, content_type = choose_encoder(_known_accept(accept))
+    registry.register(_FamilyCollector(families))
+    encode, content_type = choose_encoder(_supported_formats(accept))
     return encode(registry), content_type
 
 
 def content_type_of(accept: str | None) -> str:
     """Return the content type of the page that `encoded` returns for the Accept header `accept`."""
-    return choose_encoder(_known_accept(accept))[1]
+    return choose_encoder(_supported_formats(accept))[1]
 
 
-class _Families(Collector):
+class _FamilyCollector(Collector):
     """Prometheus collector of families that a function returns."""
 
-    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
         self._families = families
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> Iterable[Family]:
         """Return nothing, because describing the metrics at registration would build the page twice."""
         return ()
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Family]:
         """Return every metric family that has at least one series."""
         return self._families()
 
@@ -105,12 +129,7 @@ def unit_of(name: str) -> str:
     return next((unit for unit in _UNITS if name.endswith(f"_{unit}")), "")
 
 
-def gauge(name: str, text: str) -> GaugeMetricFamily:
-    """Return an empty family of gauges."""
-    return GaugeMetricFamily(name, text, unit=unit_of(name))
-
-
-def _known_accept(accept: str | None) -> str:
+def _supported_formats(accept: str | None) -> str:
     """Return an Accept header reduced to the formats that this page supports.
 
     This is needed because the encoders copy any requested version into the Content-Type.
@@ -127,29 +146,31 @@ def _known_accept(accept: str | None) -> str:
     return ",".join(kept)
 
 
-def counter(name: str, text: str) -> CounterMetricFamily:
-    """Return an empty family of counters; `name` is without "_total", which its samples end with."""
-    return CounterMetricFamily(name, text, unit=unit_of(name))
+def families(metrics: Iterable[Metric[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Family]:
+    """Yield a family for each of `metrics` that has a finite value in at least one part.
 
-
-def families(
-    prefix: str, figures: Iterable[Figure[Part]], parts: Sequence[tuple[Labels, Part]]
-) -> Iterator[Metric]:
-    """Yield a metric family for each of `figures` that has a finite value in at least one part.
-
-    `parts` has pairs (labels, part): a part, such as a GPU, is the object that the value is read from. Each
-    pair adds one series to a family. `prefix` begins the names of all families.
+    `parts` has pairs (labels that name the part, part). Of two values with the same labels the first is kept:
+    Prometheus refuses a page with repeated series.
     """
-    for figure in figures:
-        name = prefix + figure.name
-        family = counter(name, figure.text) if figure.is_counter else gauge(name, figure.text)
-        series = f"{name}_total" if figure.is_counter else name
+    for metric in metrics:
+        make = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+        name = f"{PREFIX}{metric.name}"
+        family = make(name, metric.text, unit=unit_of(name))
         for labels, part in parts:
-            value = figure.read(part)
-            if value is not None and math.isfinite(value):
-                family.add_sample(series, dict(labels), float(value))
+            taken: set[tuple[str, ...]] = set()
+            for values, number in metric.read(part):
+                own = tuple(clean(value, LABEL_LIMIT) for value in values)
+                if number is not None and math.isfinite(number) and own not in taken:
+                    taken.add(own)
+                    series = {**labels, **dict(zip(metric.labels, own, strict=True))}
+                    family.add_sample(metric.full_name, series, float(number))
         if family.samples:
             yield family
+
+
+def share(percent: float | None) -> float | None:
+    """Return a percentage as a ratio; None for None."""
+    return None if percent is None else percent / 100
 
 
 def named(
@@ -170,14 +191,6 @@ def named(
     return found
 
 
-# Prometheus page of a node's reading: text format 0.0.4, or OpenMetrics on request.
-#
-# Names begin with `sparktop_node_` and use base units (https://prometheus.io/docs/practices/naming/):
-# bytes, seconds, celsius, watts, joules, hertz, and ratios from 0 to 1 where the rest of sparktop has
-# percent. Unknown values have no series.
-
-
-_BITS = 8
 _MEGA = 1e6
 
 
@@ -193,83 +206,58 @@ def page(
 
 def node_families(
     identity: NodeIdentity | None, sample: NodeSample | None, *, simulated: bool
-) -> Iterator[Metric]:
+) -> Iterator[Family]:
     """Yield every metric family of a node that has at least one series."""
-    yield _who(identity or NodeIdentity())
-    yield from _families((_SIMULATED,), [({}, simulated)])
+    yield _identity_family(identity or NodeIdentity())
+    yield from families((_SIMULATED,), [({}, simulated)])
     if sample is None:
         return
-    yield from _families(_WHOLE, [({}, sample)])
-    yield from _families(_CPU, [({}, sample.cpu)])
-    cores = [({"core": str(number)}, percent) for number, percent in enumerate(sample.cpu.core_percent)]
-    yield from _families((_CORE,), cores)
-    yield from _families(_GROUP, named("group", sample.cpu.groups, lambda group: group.name))
-    yield from _families(_MEMORY, [({}, sample.memory)])
-    yield from _families((_MEMORY_PART,), named("part", sample.memory.parts, lambda part: part.name))
-    yield from _gpus(sample.gpus)
-    yield from _links(sample.network)
-    yield from _families(_SENSOR, named("sensor", sample.sensors, lambda sensor: sensor.name))
-    yield from _families(_RAIL, named("rail", sample.rails, lambda rail: rail.name))
+    yield from families(_SAMPLE, [({}, sample)])
+    yield from families(_CPU, [({}, sample.cpu)])
+    yield from families(_GROUP, named("group", sample.cpu.groups, lambda group: group.name))
+    yield from families(_MEMORY, [({}, sample.memory)])
+    yield from _gpu_families(sample.gpus)
+    links = named("device", sample.network, lambda link: link.name)
+    kinds = [({**labels, **_known({"kind": link.kind, "netdev": link.netdev})}) for labels, link in links]
+    yield from _info_family("network", "What kind of interface a device is.", kinds)
+    yield from families(_LINK, links)
+    yield from families(_SENSOR, named("sensor", sample.sensors, lambda sensor: sensor.name))
+    yield from families(_RAIL, named("rail", sample.rails, lambda rail: rail.name))
 
 
-def _who(identity: NodeIdentity) -> Metric:
-    labels = {
-        "hostname": identity.hostname,
-        "os": identity.os,
-        "product": identity.product,
-        "maker": identity.maker,
-        "cpu": identity.cpu,
-        "driver": identity.driver,
-        "version": __version__,
-    }
-    family = InfoMetricFamily(
-        PREFIX.removesuffix("_"), "What the machine is, and the sparktop that reads it."
-    )
+def _identity_family(identity: NodeIdentity) -> Family:
+    facts = ("hostname", "os", "product", "maker", "cpu", "driver")
+    labels = {**{name: getattr(identity, name) for name in facts}, "version": __version__}
+    title = "What the machine is, and the sparktop that reads it."
+    family = InfoMetricFamily(NODE_PREFIX.removesuffix("_"), title)
     family.add_metric((), {name: clean(value, LABEL_LIMIT) for name, value in labels.items() if value})
     return family
 
 
-def _gpus(gpus: Sequence[GpuReading]) -> Iterator[Metric]:
+def _info_family(name: str, text: str, rows: Iterable[Labels]) -> Iterator[Family]:
+    """Yield a family whose series have only labels; nothing without any."""
+    family = InfoMetricFamily(f"{NODE_PREFIX}{name}", text)
+    for labels in rows:
+        family.add_sample(f"{NODE_PREFIX}{name}_info", dict(labels), 1)
+    if family.samples:
+        yield family
+
+
+def _gpu_families(gpus: Sequence[GpuReading]) -> Iterator[Family]:
     parts = named("gpu", gpus, lambda gpu: str(gpu.index))
-    info = InfoMetricFamily(f"{PREFIX}gpu", "Which GPU an index is.")
-    for labels, gpu in parts:
-        identity = {"uuid": gpu.uuid, "name": gpu.name}
-        info.add_sample(GPU_INFO, {**labels, **_known(identity)}, 1)
-    if info.samples:
-        yield info
-    yield from _families(_GPU, parts)
-    yield from _families(
-        (_THROTTLED,),
-        [
-            ({**labels, **more}, percent)
-            for labels, gpu in parts
-            for more, (_, percent) in named("reason", gpu.throttled_percent.items(), lambda item: item[0])
-        ],
-    )
-    yield from _families(
-        (_THROTTLE_REASON,),
-        [
-            ({**labels, **more}, True)
-            for labels, gpu in parts
-            for more, _ in named("reason", gpu.throttle_reasons or (), str)
-        ],
-    )
-    processes = [
-        ({**labels, "process": name}, size_bytes)
-        for labels, gpu in parts
-        for name, size_bytes in _memory_by_program(gpu).items()
-    ]
-    yield from _families((_GPU_PROCESS,), processes)
-    slices = [
+    identities = [{**labels, **_known({"uuid": gpu.uuid, "name": gpu.name})} for labels, gpu in parts]
+    yield from _info_family("gpu", "Which GPU an index is.", identities)
+    yield from families(_GPU, parts)
+    instances = [
         ({**labels, **more, **_known({"profile": one.name})}, one)
         for labels, gpu in parts
         for more, one in named("instance", gpu.mig_instances, lambda instance: str(instance.index))
     ]
-    yield from _families(_MIG, slices)
+    yield from families(_MIG, instances)
 
 
-def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
-    """Return the GPU memory in bytes that processes hold, summed by program name.
+def _memory_by_program(gpu: GpuReading) -> Iterator[Point]:
+    """Yield the GPU memory in bytes that processes hold, summed by program name.
 
     A sum is None if one of the program's processes has an unknown size. Sums are not by process id, because
     each start of a server would then begin a new time series.
@@ -280,31 +268,11 @@ def _memory_by_program(gpu: GpuReading) -> dict[str, float | None]:
         before = sizes.get(name, 0.0)
         more = process.memory_bytes
         sizes[name] = None if before is None or more is None else before + more
-    return sizes
-
-
-def _links(network: Sequence[NetworkReading]) -> Iterator[Metric]:
-    parts = named("device", network, lambda link: link.name)
-    info = InfoMetricFamily(f"{PREFIX}network", "What kind of interface a device is.")
-    for labels, link in parts:
-        kinds = {"kind": link.kind, "netdev": link.netdev}
-        info.add_sample(f"{PREFIX}network_info", {**labels, **_known(kinds)}, 1)
-    if info.samples:
-        yield info
-    yield from _families(_LINK, parts)
-    errors = [
-        ({**labels, **more}, per_s)
-        for labels, link in parts
-        for more, (_, per_s) in named("counter", link.errors.items(), lambda item: item[0])
-    ]
-    yield from _families((_LINK_ERROR,), errors)
-
-
-def _families(figures: Iterable[Figure[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Metric]:
-    return families(PREFIX, figures, parts)
+    return (((name,), size) for name, size in sizes.items())
 
 
 def _known(labels: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the labels that have a value, cleaned."""
     return {name: clean(value, LABEL_LIMIT) for name, value in labels.items() if value is not None}
 
 
@@ -312,15 +280,23 @@ def _times(factor: float, value: float | None) -> float | None:
     return None if value is None else value * factor
 
 
-def _share(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100
+def _by_name(values: Mapping[str, float | None], factor: float = 1.0) -> list[Point]:
+    """Return a point for each value, whose label is its name."""
+    return [((name,), _times(factor, value)) for name, value in values.items()]
 
 
-def _field(metric: FieldMetric) -> Figure[Any]:
-    """Return the figure whose value is a field of its part."""
+def _node(name: str, text: str, read: Callable[[Part], float | None]) -> Metric[Part]:
+    return single(f"node_{name}", text, read)
+
+
+def _field(metric: FieldMetric) -> Metric[Any]:
+    """Return the metric whose value is a field of its part."""
     field = attrgetter(metric.field)
-    return Figure(
-        metric.name, metric.text, lambda part: metric.written(field(part)), is_counter=metric.is_counter
+    return single(
+        f"node_{metric.name}",
+        metric.text,
+        lambda part: metric.written(field(part)),
+        is_counter=metric.is_counter,
     )
 
 
@@ -328,82 +304,99 @@ def _size(things: Sequence[object] | None) -> int | None:
     return None if things is None else len(things)
 
 
-_SIMULATED: Figure[bool] = Figure("simulated", "1 where the readings are made up by the demo.", float)
-_WHOLE: tuple[Figure[NodeSample], ...] = (
-    Figure("sample_cost_seconds", "What taking this sample cost.", lambda one: _times(1e-3, one.cost_ms)),
-    Figure(
+_SIMULATED: Metric[bool] = _node("simulated", "1 where the readings are made up by the demo.", float)
+_SAMPLE: tuple[Metric[NodeSample], ...] = (
+    _node("sample_cost_seconds", "What taking this sample cost.", lambda one: _times(1e-3, one.cost_ms)),
+    _node(
         GPUS,
         "GPUs that are read; no series where the driver does not report them.",
         lambda one: len(one.gpus) if one.gpus or one.gpu_note is None else None,
     ),
-    Figure(
+    _node(
         "gpus_lost",
         "GPUs that the driver calls lost or in need of a reset.",
         lambda one: len(one.gpus_lost) if one.gpus or one.gpus_lost or one.gpu_note is None else None,
     ),
-    Figure(
+    _node(
         "processes", "Processes of the machine.", lambda one: one.processes.count if one.processes else None
     ),
 )
-_CPU: tuple[Figure[CpuReading], ...] = tuple(map(_field, CPU))
-_CORE: Figure[float] = Figure("cpu_core_usage_ratio", "Share of a core's time in use.", _share)
-_GROUP: tuple[Figure[CoreGroup], ...] = (
-    Figure("cpu_group_usage_ratio", "Use of all cores of one design.", lambda one: _share(one.percent)),
-    Figure(
+_CPU: tuple[Metric[CpuReading], ...] = (
+    *map(_field, CPU),
+    Metric(
+        "node_cpu_core_usage_ratio",
+        "Share of a core's time in use.",
+        lambda cpu: [((str(core),), share(percent)) for core, percent in enumerate(cpu.core_percent)],
+        ("core",),
+    ),
+)
+_GROUP: tuple[Metric[CoreGroup], ...] = (
+    _node("cpu_group_usage_ratio", "Use of all cores of one design.", lambda one: share(one.percent)),
+    _node(
         "cpu_group_max_frequency_hertz", "Highest clock of a design.", lambda one: _times(_MEGA, one.max_mhz)
     ),
 )
-_MEMORY: tuple[Figure[MemoryReading], ...] = tuple(map(_field, MEMORY))
-_MEMORY_PART: Figure[MemoryPart] = Figure(
-    MEMORY_PART, "Parts of memory that add up to its total.", lambda one: one.size_bytes
+_MEMORY: tuple[Metric[MemoryReading], ...] = (
+    *map(_field, MEMORY),
+    Metric(
+        f"node_{MEMORY_PART}",
+        "Parts of memory that add up to its total.",
+        lambda memory: [((part.name,), part.size_bytes) for part in memory.parts],
+        ("part",),
+    ),
 )
-_GPU: tuple[Figure[GpuReading], ...] = (
+_GPU: tuple[Metric[GpuReading], ...] = (
     *map(_field, GPU),
-    Figure(THROTTLE_REASONS, "Reasons active at this moment.", lambda one: _size(one.throttle_reasons)),
-    Figure("gpu_processes", "Processes that hold its memory.", lambda one: _size(one.processes)),
-    Figure("gpu_mig_enabled", "1 where it is split into instances.", lambda one: one.mig),
+    _node(THROTTLE_REASONS, "Reasons active at this moment.", lambda one: _size(one.throttle_reasons)),
+    _node("gpu_processes", "Processes that hold its memory.", lambda one: _size(one.processes)),
+    _node("gpu_mig_enabled", "1 where it is split into instances.", lambda one: one.mig),
+    Metric(
+        "node_gpu_throttled_ratio",
+        "Share of the time since the sample before that it was slowed.",
+        lambda gpu: _by_name(gpu.throttled_percent, 0.01),
+        ("reason",),
+    ),
+    Metric(
+        f"node_{THROTTLE_REASON}",
+        "1 for each reason that slows it at this moment.",
+        lambda gpu: _by_name(dict.fromkeys(gpu.throttle_reasons or (), 1.0)),
+        ("reason",),
+    ),
+    Metric("node_gpu_process_memory_bytes", "GPU memory by program.", _memory_by_program, ("process",)),
 )
-_THROTTLED: Figure[float | None] = Figure(
-    "gpu_throttled_ratio", "Share of the time since the sample before that it was slowed.", _share
+_MIG: tuple[Metric[MigInstance], ...] = (
+    _node("gpu_mig_memory_total_bytes", "Memory of a MIG instance.", lambda one: one.memory_total_bytes),
+    _node("gpu_mig_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
 )
-_THROTTLE_REASON: Figure[bool] = Figure(
-    THROTTLE_REASON, "1 for each reason that slows it at this moment.", float
-)
-_GPU_PROCESS: Figure[float | None] = Figure(
-    "gpu_process_memory_bytes", "GPU memory by program.", lambda one: one
-)
-_MIG: tuple[Figure[MigInstance], ...] = (
-    Figure("gpu_mig_memory_total_bytes", "Memory of a MIG instance.", lambda one: one.memory_total_bytes),
-    Figure("gpu_mig_memory_used_bytes", "Of that, in use.", lambda one: one.memory_used_bytes),
-)
-_LINK: tuple[Figure[NetworkReading], ...] = (
-    Figure("network_up", "1 where the link is up.", lambda one: one.up),
-    Figure("network_receive_bytes_per_second", "Bytes that came.", lambda one: one.rx_bytes_per_s),
-    Figure("network_transmit_bytes_per_second", "Bytes that went.", lambda one: one.tx_bytes_per_s),
-    Figure("network_receive_packets_per_second", "Packets that came.", lambda one: one.rx_packets_per_s),
-    Figure("network_transmit_packets_per_second", "Packets that went.", lambda one: one.tx_packets_per_s),
-    Figure(
+_LINK: tuple[Metric[NetworkReading], ...] = (
+    _node("network_up", "1 where the link is up.", lambda one: one.up),
+    _node("network_receive_bytes_per_second", "Bytes that came.", lambda one: one.rx_bytes_per_s),
+    _node("network_transmit_bytes_per_second", "Bytes that went.", lambda one: one.tx_bytes_per_s),
+    _node("network_receive_packets_per_second", "Packets that came.", lambda one: one.rx_packets_per_s),
+    _node("network_transmit_packets_per_second", "Packets that went.", lambda one: one.tx_packets_per_s),
+    _node(
         "network_link_bytes_per_second",
         "What the port agreed on with its peer.",
-        lambda one: _times(1 / _BITS, one.link_bits_per_s),
+        lambda one: _times(1 / 8, one.link_bits_per_s),
     ),
-    Figure(
+    _node(
         "network_bus_bytes_per_second",
         "What its PCIe link carries.",
-        lambda one: _times(1 / _BITS, one.bus_bits_per_s),
+        lambda one: _times(1 / 8, one.bus_bits_per_s),
     ),
-    Figure("network_errors_per_second", "Errors, all together.", lambda one: one.errors_per_s),
+    _node("network_errors_per_second", "Errors, all together.", lambda one: one.errors_per_s),
+    Metric(
+        "node_network_named_errors_per_second",
+        "Errors by the name of their counter, of those that moved.",
+        lambda link: _by_name(link.errors),
+        ("counter",),
+    ),
 )
-_LINK_ERROR: Figure[float] = Figure(
-    "network_named_errors_per_second",
-    "Errors by the name of their counter, of those that moved.",
-    lambda one: one,
+_SENSOR: tuple[Metric[SensorReading], ...] = (
+    _node("sensor_temperature_celsius", "Temperature of a sensor.", lambda one: one.temperature_c),
+    _node("sensor_critical_celsius", "Where it becomes critical.", lambda one: one.critical_c),
 )
-_SENSOR: tuple[Figure[SensorReading], ...] = (
-    Figure("sensor_temperature_celsius", "Temperature of a sensor.", lambda one: one.temperature_c),
-    Figure("sensor_critical_celsius", "Where it becomes critical.", lambda one: one.critical_c),
-)
-_RAIL: tuple[Figure[PowerRail], ...] = (
-    Figure("rail_power_watts", "Power of a rail.", lambda one: one.power_w),
-    Figure("rail_energy_joules", "Energy of a rail.", lambda one: one.energy_j, is_counter=True),
+_RAIL: tuple[Metric[PowerRail], ...] = (
+    _node("rail_power_watts", "Power of a rail.", lambda one: one.power_w),
+    single("node_rail_energy_joules", "Energy of a rail.", lambda one: one.energy_j, is_counter=True),
 )

@@ -1,15 +1,18 @@
-"""The page of `sparktop export`: every metric with its labels and help, and how it is read."""
+"""The page of `sparktop export`: every metric with its labels and help, and how it is read.
+
+Words, such as the state of a server, are labels of a series with the value 1; only the word that holds has a
+series. The numbers of labels and series are bounded.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +20,16 @@ from prometheus_client.core import InfoMetricFamily
 from prometheus_client.core import Metric as Family
 
 from sparktop import __version__
-from sparktop.agent.exposition import counter, gauge, node_families
+from sparktop.agent.exposition import (
+    LABEL_LIMIT,
+    PREFIX,
+    Metric,
+    Point,
+    families,
+    node_families,
+    share,
+    single,
+)
 from sparktop.errors import UsageError
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import ALERT_KINDS, Alert, Event, Phase
@@ -36,40 +48,12 @@ from sparktop.store.load_log import Role
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import load
 
-# Names begin with `sparktop_` and end with their base unit. An unknown value has no series. Words, such as
-# the state of a backend, are labels of a series with the value 1; only the word that holds has a series.
-
-
-PREFIX = "sparktop_"
 MOST_REASONS = 4
 """Throttle reasons of a node that have a series, those with the highest shares."""
-LABEL_LIMIT = 120
-"""Most characters of a label's value."""
 MOST_POLLS = 512
 """Sources whose polls have a series."""
 
 Part = TypeVar("Part")
-Point = tuple[tuple[str, ...], float | None]
-"""The values of a metric's own labels, and its value; None if that is unknown."""
-
-
-class Metric(Struct, Generic[Part], frozen=True):
-    """A metric: name, labels, help text, and how its values are read from a part of a snapshot."""
-
-    name: str
-    """Name without the prefix `sparktop_`, and for a counter without the suffix `_total`."""
-    text: str
-    """The help text: one sentence, or more."""
-    read: Callable[[Part], Iterable[Point]]
-    """Returns one point for each series of the part, such as one backend."""
-    labels: tuple[str, ...] = ()
-    """The metric's own labels, beside those that name the part."""
-    is_counter: bool = False
-
-    @property
-    def full_name(self) -> str:
-        """The name as it is on the page."""
-        return f"{PREFIX}{self.name}{'_total' if self.is_counter else ''}"
 
 
 def label_of(name: str) -> str:
@@ -79,11 +63,6 @@ def label_of(name: str) -> str:
         host, slash, path = place.partition("?")[0].partition("/")
         name = f"{host.rpartition('@')[2]}{slash if path else ''}{path}"
     return clean(name, LABEL_LIMIT)
-
-
-def _value(name: str, text: str, read: Callable[[Part], float | None]) -> Metric[Part]:
-    """Return a metric with one series for each part."""
-    return Metric(name, text, lambda part: (((), read(part)),))
 
 
 def _word(name: str, label: str, text: str, read: Callable[[Part], str | None]) -> Metric[Part]:
@@ -97,13 +76,9 @@ def _word(name: str, label: str, text: str, read: Callable[[Part], str | None]) 
     return Metric(name, text, points, (label,))
 
 
-def _share(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100
-
-
 def _registered(one: Figure) -> Metric[Any]:
     """Return a figure of the registry as a metric."""
-    return _value(one.metric, one.help, one.base_value)
+    return single(one.metric, one.help, one.base_value)
 
 
 def _quantile(title: str, name: str, percent: int) -> Metric[BackendView]:
@@ -174,12 +149,12 @@ GROUP: tuple[Metric[Balance], ...] = (
         "idle; none where it is unknown.",
         lambda found: None if found.word is BalanceWord.UNKNOWN else found.word.value,
     ),
-    _value("group_window_seconds", "Seconds that were judged.", lambda found: found.window_s or None),
+    single("group_window_seconds", "Seconds that were judged.", lambda found: found.window_s or None),
     *map(_registered, figures(Of.GROUP)),
     Metric(
         "group_starved_ratio",
         "Share of the time with next to no work while another member had more than its share.",
-        _members(lambda found: [(name, _share(part)) for name, part in found.starved_percent.items()]),
+        _members(lambda found: [(name, share(part)) for name, part in found.starved_percent.items()]),
         ("member",),
     ),
     Metric(
@@ -235,24 +210,24 @@ INFO: Metric[str] = Metric(
 """Of the version; in OpenMetrics it has a type of its own."""
 
 SELF: tuple[Metric[Snapshot], ...] = (
-    _value("self_up", "1 while sparktop export answers.", lambda _: 1.0),
-    _value("self_simulated", "1 where what is watched is simulated.", lambda found: found.simulated),
-    _value("self_last_look_seconds", "Seconds since the newest answer of anything watched.", _last_poll_s),
+    single("self_up", "1 while sparktop export answers.", lambda _: 1.0),
+    single("self_simulated", "1 where what is watched is simulated.", lambda found: found.simulated),
+    single("self_last_look_seconds", "Seconds since the newest answer of anything watched.", _last_poll_s),
     Metric(
         "self_poll_seconds",
         "Duration of the newest poll, by type and name of what was polled.",
         _polls,
         ("source",),
     ),
-    _value(
+    single(
         "self_cpu_ratio",
         "CPU time that sparktop uses; 1 is one core.",
-        lambda found: _share(found.self_cost.cpu_percent),
+        lambda found: share(found.self_cost.cpu_percent),
     ),
-    _value("self_rss_bytes", "Memory that sparktop uses.", lambda found: found.self_cost.rss_bytes),
+    single("self_rss_bytes", "Memory that sparktop uses.", lambda found: found.self_cost.rss_bytes),
 )
 """The metrics of the program itself."""
-LEFT_OUT: Metric[int] = _value(
+LEFT_OUT: Metric[int] = single(
     "self_left_out", "Servers, groups and machines without series, because there are more than 512.", float
 )
 
@@ -269,9 +244,6 @@ EVENTS: Metric[Iterable[tuple[str, int]]] = Metric(
     ("kind",),
     is_counter=True,
 )
-
-
-# The page of `sparktop export`: the metric families of a snapshot, with bounded labels and series.
 
 
 MOST_SUBJECTS = 512
@@ -356,15 +328,15 @@ def page_families(
     alerts = _alerts(found, group_of, silent)
     return [
         version,
-        *_families(SELF, [({}, found)]),
-        *_families((LEFT_OUT,), [({}, room.left_out)]),
-        *_families(BACKEND, backends),
-        *_families(GROUP, judged),
-        *_families(NODE, nodes),
+        *families(SELF, [({}, found)]),
+        *families((LEFT_OUT,), [({}, room.left_out)]),
+        *families(BACKEND, backends),
+        *families(GROUP, judged),
+        *families(NODE, nodes),
         *_without_agent(nodes, simulated=found.simulated),
-        *_families((ALERT,), [({}, alerts)]),
-        *_families((EVENTS,), [({}, events)]),
-        *_families(LEVEL, [(one.labels(), one) for one in levels]),
+        *families((ALERT,), [({}, alerts)]),
+        *families((EVENTS,), [({}, events)]),
+        *families(LEVEL, [(one.labels(), one) for one in levels]),
     ]
 
 
@@ -444,25 +416,6 @@ def _alerts(
         subject = group_of.get(alert.subject, own) if alert.id.startswith(_BALANCE) else own
         found[clean(kind, LABEL_LIMIT), label_of(subject), alert.severity.value] = None
     return list(found)
-
-
-def _families(metrics: Iterable[Metric[Part]], parts: Named[Part]) -> Iterator[Family]:
-    """Yield a family for each of `metrics` that has a finite value in at least one part.
-
-    Of two values with the same labels the first is kept: Prometheus refuses a page with repeated series.
-    """
-    for metric in metrics:
-        name = f"{PREFIX}{metric.name}"
-        family = counter(name, metric.text) if metric.is_counter else gauge(name, metric.text)
-        for labels, part in parts:
-            taken: set[tuple[str, ...]] = set()
-            for values, number in metric.read(part):
-                if number is not None and math.isfinite(number) and values not in taken:
-                    taken.add(values)
-                    own = dict(zip(metric.labels, values, strict=True))
-                    family.add_sample(metric.full_name, {**labels, **own}, float(number))
-        if family.samples:
-            yield family
 
 
 def _without_agent(nodes: Named[NodeView], *, simulated: bool) -> list[Family]:
@@ -599,42 +552,42 @@ def _limit(level: Level) -> str | None:
 
 
 LEVEL: tuple[Metric[Level], ...] = (
-    _value(
+    single(
         "sweep_level_sustained_tokens_per_second",
         "Tokens over the time with 95 % of the requests in flight, of a level of the newest sweep here.",
         _rate("sustained_tps"),
     ),
-    _value(
+    single(
         "sweep_level_decode_tokens_per_second",
         "Tokens after each request's first, from the earliest first to the latest last, of the level.",
         _rate("decode_tps"),
     ),
-    _value(
+    single(
         "sweep_level_output_tokens_per_second",
         "All generated tokens over the duration of the level.",
         _rate("output_tps"),
     ),
-    _value(
+    single(
         "sweep_level_ttft_p50_seconds",
         "Time to first token of the level, p50.",
         _seconds("ttft_ms", "p50"),
     ),
-    _value(
+    single(
         "sweep_level_ttft_p90_seconds",
         "Time to first token of the level, p90; from 36 requests on.",
         _seconds("ttft_ms", "p90"),
     ),
-    _value(
+    single(
         "sweep_level_tpot_mean_seconds",
         "Time per output token of the level, mean.",
         _seconds("tpot_ms", "mean"),
     ),
-    _value(
+    single(
         "sweep_level_failed_requests",
         "Requests of the level that failed.",
         lambda one: one.result.requests.failed,
     ),
-    _value(
+    single(
         "sweep_level_doubts",
         "Warnings on the figures of the level.",
         lambda one: len(one.result.validity),

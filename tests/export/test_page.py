@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics import parser as openmetrics
 
+from sparktop.agent.exposition import LABEL_LIMIT, Metric
 from sparktop.export.metrics import (
     KEPT_S,
-    LABEL_LIMIT,
     MOST_KINDS,
     MOST_LEVELS,
     MOST_SUBJECTS,
     EventCounts,
-    Metric,
     NewestSweep,
     label_of,
     metric_tables,
