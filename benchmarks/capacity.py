@@ -41,7 +41,7 @@ from sparktop.sweep.run.judgement import Judged, judge
 from sparktop.sweep.run.open_loop import warm_up_s
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.terms.statistics import falling_shares
-from stage.clients import ClosedLoop, DirectWay, OpenLoop, VirtualTime
+from stage.clients import ClosedLoop, DirectDestination, OpenLoop, VirtualTime
 from stage.conversations import Conversations
 
 FRESH_SEED = 9300
@@ -110,7 +110,7 @@ def setup(seed: int) -> Setup:
 def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[LoadEvent]:
     """Simulate one run of a level with requests drawn from `seed`; return its events."""
     time = VirtualTime([Engine(made.profile, seed=seed)])
-    way, plan = DirectWay(time), replace(made.plan, duration_s=duration_s)
+    way, plan = DirectDestination(time), replace(made.plan, duration_s=duration_s)
     if plan.kind is LoadKind.RATE:
         return _arrivals(time, way, plan, value, seed)
     if plan.kind is LoadKind.CONCURRENCY:
@@ -129,7 +129,9 @@ def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[L
     return agents.events
 
 
-def _arrivals(time: VirtualTime, way: DirectWay, plan: Plan, value: float, seed: str) -> list[LoadEvent]:
+def _arrivals(
+    time: VirtualTime, way: DirectDestination, plan: Plan, value: float, seed: str
+) -> list[LoadEvent]:
     warm_s, tail = warm_up_s(plan), agents_tail_s(plan)
     end_s = warm_s + (plan.duration_s or 0.0)
     due = due_times(Pattern(), LoadPoint(LoadKind.RATE, value), end_s + tail, seed)

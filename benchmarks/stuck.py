@@ -31,7 +31,7 @@ import tables
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.engine_page import Ledger, engine_page
+from sparktop.demo.engine_page import EngineHistograms, engine_page
 from sparktop.demo.faults import FAULTS, Bursts, Fault, FaultRun
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
@@ -43,7 +43,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
 from sparktop.store import SourceKey, Store
-from stage.clients import ClosedLoop, DirectWay, VirtualTime
+from stage.clients import ClosedLoop, DirectDestination, VirtualTime
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 RUNS, FAMILY_RUNS = 14, 2
@@ -87,8 +87,8 @@ class Noise(Struct):
         self.away = int(self.kind == "retries")
 
 
-def _vllm(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
-    page = engine_page([(engine, ledger)], 1.0)
+def _vllm(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
+    page = engine_page([(engine, histograms)], 1.0)
     # An abort counts with its reason and its time; an image of a new request is looked up when it arrives.
     more = f"""
 vllm:request_success_total{{engine="0",finished_reason="abort",model_name="m"}} {noise.aborted}
@@ -103,9 +103,9 @@ http_requests_total{{handler="/v1/models",method="GET",status="2xx"}} {noise.pol
     return page + more.encode()
 
 
-def _sglang(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+def _sglang(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally, labels = engine.gauges, engine.tally, 'model_name="m",tp_rank="0",pp_rank="0"'
-    ended = sum(ledger.ended.values())
+    ended = sum(histograms.ended.values())
     return f"""sglang:num_running_reqs{{{labels}}} {now.running}
 sglang:num_queue_reqs{{{labels}}} {now.waiting}
 sglang:token_usage{{{labels}}} {now.kv_usage}
@@ -118,33 +118,33 @@ sglang:http_responses_total{{endpoint="/v1/chat/completions",status_code="400"}}
 """.encode()
 
 
-def _sglang_old(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+def _sglang_old(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally = engine.gauges, engine.tally
-    tokens = ledger.generation_tokens.sum or bool(tally.generation_tokens)
+    tokens = histograms.generation_tokens.sum or bool(tally.generation_tokens)
     return f"""sglang:num_running_reqs{{model_name="m"}} {now.running}
 sglang:num_queue_reqs{{model_name="m"}} {now.waiting}
 sglang:token_usage{{model_name="m"}} {now.kv_usage}
-sglang:prompt_tokens_total{{model_name="m"}} {ledger.prompt_tokens.sum}
+sglang:prompt_tokens_total{{model_name="m"}} {histograms.prompt_tokens.sum}
 sglang:generation_tokens_total{{model_name="m"}} {tokens}
-sglang:num_requests_total{{model_name="m"}} {ledger.e2e_s.cumulative[-1]}
+sglang:num_requests_total{{model_name="m"}} {histograms.e2e_s.cumulative[-1]}
 sglang:num_aborted_requests_total{{model_name="m"}} {noise.aborted}
 """.encode()
 
 
-def _llamacpp(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+def _llamacpp(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally = engine.gauges, engine.tally
     del noise  # it counts nothing by itself
     return f"""llamacpp:requests_processing {now.running}
 llamacpp:requests_deferred {now.waiting}
 llamacpp:prompt_tokens_total {tally.prompt_tokens}
-llamacpp:tokens_predicted_total {ledger.generation_tokens.sum}
-llamacpp:tokens_predicted_seconds_total {ledger.decode_s.sum}
+llamacpp:tokens_predicted_total {histograms.generation_tokens.sum}
+llamacpp:tokens_predicted_seconds_total {histograms.decode_s.sum}
 llamacpp:n_decode_total {tally.steps}
 """.encode()
 
 
-def _tgi(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
-    now, tally, done = engine.gauges, engine.tally, ledger.e2e_s.cumulative[-1]
+def _tgi(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
+    now, tally, done = engine.gauges, engine.tally, histograms.e2e_s.cumulative[-1]
     received = tally.prompt_tokens + 200 * noise.arrived
     return f"""tgi_batch_current_size {max(0, now.running - noise.away)}
 tgi_queue_size {now.waiting}
@@ -153,37 +153,37 @@ tgi_request_failure{{err="validation"}} {noise.invalid}
 tgi_request_failure{{err="generation"}} {noise.aborted}
 tgi_request_count {done + noise.arrived}
 tgi_batch_inference_count{{method="decode"}} {tally.steps}
-tgi_request_duration_sum {ledger.e2e_s.sum}
+tgi_request_duration_sum {histograms.e2e_s.sum}
 tgi_request_duration_count {done}
 tgi_request_input_length_sum {received}
 tgi_request_input_length_count {noise.arrived}
-tgi_request_generated_tokens_sum {ledger.generation_tokens.sum}
+tgi_request_generated_tokens_sum {histograms.generation_tokens.sum}
 tgi_request_generated_tokens_count {done}
 """.encode()
 
 
-def _trtllm(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+def _trtllm(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally = engine.gauges, engine.tally
-    done = ledger.e2e_s.cumulative[-1]
+    done = histograms.e2e_s.cumulative[-1]
     latency = tally.busy_s % 0.1 + 0.01
     return f"""trtllm_num_requests_running{{model_name="m"}} {now.running}
 trtllm_num_requests_waiting{{model_name="m"}} {now.waiting}
 trtllm_kv_cache_utilization{{model_name="m"}} {now.kv_usage}
 trtllm_iteration_latency_seconds{{model_name="m"}} {latency}
-trtllm_prompt_tokens_total{{model_name="m"}} {ledger.prompt_tokens.sum}
-trtllm_generation_tokens_total{{model_name="m"}} {ledger.generation_tokens.sum}
+trtllm_prompt_tokens_total{{model_name="m"}} {histograms.prompt_tokens.sum}
+trtllm_generation_tokens_total{{model_name="m"}} {histograms.generation_tokens.sum}
 trtllm_request_success_total{{finished_reason="length",model_name="m"}} {done}
 trtllm_request_success_total{{finished_reason="cancelled",model_name="m"}} {noise.aborted}
 trtllm_request_error_total{{http_code="400",error_type="invalid",model_name="m"}} {noise.invalid}
 trtllm_e2e_request_latency_seconds_bucket{{le="+Inf",model_name="m"}} {done + noise.aborted}
 trtllm_e2e_request_latency_seconds_count{{model_name="m"}} {done + noise.aborted}
-trtllm_e2e_request_latency_seconds_sum{{model_name="m"}} {ledger.e2e_s.sum + 30 * noise.aborted}
+trtllm_e2e_request_latency_seconds_sum{{model_name="m"}} {histograms.e2e_s.sum + 30 * noise.aborted}
 """.encode()
 
 
-def _triton(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+def _triton(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally, model = engine.gauges, engine.tally, 'model="tensorrt_llm",version="1"'
-    done, spent_us = ledger.e2e_s.cumulative[-1], 1e6 * ledger.e2e_s.sum
+    done, spent_us = histograms.e2e_s.cumulative[-1], 1e6 * histograms.e2e_s.sum
     return f"""nv_inference_request_success{{{model}}} {done}
 nv_inference_request_failure{{reason="CANCELED",{model}}} {noise.aborted}
 nv_inference_request_failure{{reason="REJECTED",{model}}} {noise.invalid}
@@ -193,11 +193,11 @@ nv_trt_llm_request_metrics{{request_type="waiting",{model}}} {now.waiting}
 nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",{model}}} {now.kv_usage}
 nv_trt_llm_general_metrics{{general_type="iteration_counter",{model}}} {tally.steps}
 nv_llm_input_token_len_sum{{{model}}} {tally.prompt_tokens + 200 * noise.arrived}
-nv_llm_output_token_len_sum{{{model}}} {ledger.generation_tokens.sum}
+nv_llm_output_token_len_sum{{{model}}} {histograms.generation_tokens.sum}
 """.encode()
 
 
-PAGES: Mapping[str, tuple[str, Callable[[Engine, Ledger, Noise], bytes]]] = {
+PAGES: Mapping[str, tuple[str, Callable[[Engine, EngineHistograms, Noise], bytes]]] = {
     "vLLM": ("vllm", _vllm),
     "SGLang": ("sglang", _sglang),
     "SGLang, older": ("sglang", _sglang_old),
@@ -305,16 +305,16 @@ class Outcome(Struct, frozen=True):
         return self.stuck_s is not None and self.stuck_s <= limit_s and self.ended
 
 
-class _Way(DirectWay):
+class _Way(DirectDestination):
     """Sends to the engine, and counts arrivals in its ledger."""
 
-    def __init__(self, time: VirtualTime, ledger: Ledger) -> None:
+    def __init__(self, time: VirtualTime, histograms: EngineHistograms) -> None:
         super().__init__(time)
-        self._ledger = ledger
+        self._histograms = histograms
 
     def send(self, request: SimulatedRequest) -> None:
         """Submit the request to the engine."""
-        self._ledger.arrived(request.request_id, self._time.now_s)
+        self._histograms.count_arrival(request.request_id, self._time.now_s)
         super().send(request)
 
 
@@ -332,9 +332,9 @@ class Run:
         self._heats = [MachineHeat(ambient_c=27.0, at=0.0) for _ in range(profile.nodes)]
         for heat in self._heats:
             heat.pinned_mhz = phase.clock_mhz
-        self._ledger = Ledger(profile.max_model_len)
+        self._histograms = EngineHistograms(profile.max_model_len)
         engine = Engine(
-            profile, nodes=self._heats, seed=seed, on_end=self._ledger.finished, token_events=False
+            profile, nodes=self._heats, seed=seed, on_end=self._histograms.count_end, token_events=False
         )
         self.time = VirtualTime([engine])
         self.time.listeners.append(self._hear)
@@ -357,7 +357,7 @@ class Run:
 
     def _hear(self, engine: int, event: EngineEvent) -> None:
         del engine
-        self._ledger.hear(event)
+        self._histograms.count_event(event)
 
     def _reader(self, heat: MachineHeat, rank: int, of: int) -> MachineReader:
         reader = MachineReader(
@@ -378,7 +378,7 @@ class Run:
             )
 
         level = Level("x", count, phase.prompt_tokens, phase.output_tokens, LoadMode.STEADY, duration_s=1e9)
-        way = _Way(self.time, self._ledger)
+        way = _Way(self.time, self._histograms)
         loop = ClosedLoop(self.time, way, level, seed=dice.random().hex(), lengths=lengths, stagger_s=3.0)
         loop.start()
         return loop
@@ -412,7 +412,7 @@ class Run:
         shape = (self._engine.gauges, tally.steps, tally.generation_tokens, noise)
         if shape != self._shape or self._sample is None:
             self._shape = shape
-            self._sample = read_page(self._page(self._engine, self._ledger, self._noise), at=self._at)
+            self._sample = read_page(self._page(self._engine, self._histograms, self._noise), at=self._at)
         return replace(self._sample, at=self._at)
 
     def befall(self, dice: random.Random, for_s: float) -> None:

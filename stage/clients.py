@@ -151,7 +151,7 @@ class Way(Protocol):
         """Abort a request at the current model time."""
 
 
-class DirectWay:
+class DirectDestination:
     """Destination that sends all requests to one engine."""
 
     def __init__(self, time: VirtualTime, engine: int = 0) -> None:
@@ -355,7 +355,7 @@ REFUSED_S = 0.1
 ROUTER_FULL = "no deployments available: every backend cools down"
 
 
-class ProxyHabits(Struct, frozen=True):
+class ProxySettings(Struct, frozen=True):
     """How a simulated proxy behaves apart from its routing strategy: delays, counting and injected faults."""
 
     arrival_spread_s: float = 0.0
@@ -368,11 +368,11 @@ class ProxyHabits(Struct, frozen=True):
     faults: Faults = Faults()
 
 
-BURST = ProxyHabits(arrival_spread_s=HOP_S / HOPS_PER_SPREAD)
+BURST = ProxySettings(arrival_spread_s=HOP_S / HOPS_PER_SPREAD)
 """The delays with which the requests of a benchmark's burst reach the router."""
 
 
-class RoutedWay:
+class RoutedDestination:
     """Destination that sends each request to a backend chosen by a router.
 
     If there are several routers, each request goes through one of them, chosen at random. `served` has the
@@ -384,7 +384,7 @@ class RoutedWay:
         self,
         time: VirtualTime,
         routers: Router | Sequence[Router],
-        habits: ProxyHabits | None = None,
+        habits: ProxySettings | None = None,
         *,
         seed: int | str = 0,
     ) -> None:
@@ -405,7 +405,7 @@ class RoutedWay:
         self._routers = (routers,) if isinstance(routers, Router) else tuple(routers)
         if any(router.backends != len(time.engines) for router in self._routers):
             raise ValueError("each router has as many backends as there are engines")
-        self._habits = habits or ProxyHabits()
+        self._habits = habits or ProxySettings()
         # Chances of arrival and failure need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._coming: dict[str, SimulatedRequest] = {}
@@ -414,7 +414,7 @@ class RoutedWay:
         time.listeners.append(self._hear)
 
     def send(self, request: SimulatedRequest) -> None:
-        """Route a request now, or after a random delay if `ProxyHabits.arrival_spread_s` is set."""
+        """Route a request now, or after a random delay if `ProxySettings.arrival_spread_s` is set."""
         self._coming[request.request_id] = request
         spread_s = self._habits.arrival_spread_s
         if spread_s:

@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.engine_page import VERSION, Ledger, engine_page
+from sparktop.demo.engine_page import VERSION, EngineHistograms, engine_page
 from sparktop.demo.machine import ALONE, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
@@ -108,13 +108,13 @@ class LimitedRun:
         profile, count = setting.profile, setting.servers
         hosts = [f"spark-{index + 1}" for index in range(count * profile.nodes)]
         self._heat = [self._machine_heat() for _ in hosts]
-        self._ledgers = [Ledger(profile.max_model_len) for _ in range(count)]
+        self._histograms = [EngineHistograms(profile.max_model_len) for _ in range(count)]
         self._time = VirtualTime([self._engine(index, seed) for index in range(count)])
         self._now_s = 0.0
         self._readers = [self._reader(index, name) for index, name in enumerate(hosts)]
         self._names = [f"server-{index + 1}" for index in range(count)]
         self.store = Store(self._watch(hosts), clock=lambda: self._now_s, now=self._wall)
-        self._crowd = _Crowd(self._time, self._ledgers, setting.users, seed)
+        self._crowd = _Crowd(self._time, self._histograms, setting.users, seed)
 
     def _machine_heat(self) -> MachineHeat:
         heat = MachineHeat(ambient_c=self._setting.ambient_c, at=0.0)
@@ -127,7 +127,7 @@ class LimitedRun:
             profile,
             nodes=self._heat[index * span : (index + 1) * span],
             seed=f"{seed}/{index}",
-            on_end=self._ledgers[index].finished,
+            on_end=self._histograms[index].count_end,
             token_events=False,
         )
 
@@ -184,7 +184,7 @@ class LimitedRun:
 
     def _page(self, index: int) -> EngineSample:
         engine = self._time.engines[index]
-        page = engine_page([(engine, self._ledgers[index])], START.timestamp() - 3600)
+        page = engine_page([(engine, self._histograms[index])], START.timestamp() - 3600)
         sample = read_page(page, at=self._now_s, answer_ms=4.0)
         if self._setting.shows_reads:
             return sample
@@ -194,14 +194,16 @@ class LimitedRun:
 class _Crowd:
     """Sends the requests of `Users` to the engines of a virtual time."""
 
-    def __init__(self, time: VirtualTime, ledgers: Sequence[Ledger], users: Users, seed: int) -> None:
+    def __init__(
+        self, time: VirtualTime, histograms: Sequence[EngineHistograms], users: Users, seed: int
+    ) -> None:
         """Schedule the first request of each user, or the first arrival."""
         self._time = time
-        self._ledgers = ledgers
+        self._histograms = histograms
         self._users = users
         self._random = random.Random(f"users/{seed}")  # noqa: S311 - a load needs no cryptographic randomness
         self._made = 0
-        self.answers = [0] * len(ledgers)
+        self.answers = [0] * len(histograms)
         """Requests that have ended, by server."""
         time.listeners.append(self._hear)
         if users.per_s is not None:
@@ -223,11 +225,11 @@ class _Crowd:
         self._made += 1
         name = f"r{self._made}"
         (engine,) = self._random.choices(range(len(self._users.shares)), self._users.shares)
-        self._ledgers[engine].arrived(name, self._time.now_s)
+        self._histograms[engine].count_arrival(name, self._time.now_s)
         self._time.submit(engine, SimulatedRequest(name, prompt, output))
 
     def _hear(self, engine: int, event: EngineEvent) -> None:
-        self._ledgers[engine].hear(event)
+        self._histograms[engine].count_event(event)
         self.answers[engine] += isinstance(event, RequestEnded)
         if not isinstance(event, RequestEnded) or self._users.per_s is not None:
             return

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from sparktop.demo.engine_page import Ledger
+from sparktop.demo.engine_page import EngineHistograms
 from sparktop.demo.scenario import Rests, Scenario, lengths_of
 from sparktop.model.load import Level, LoadMode
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
 from sparktop.simulation.routers import make_router
 from sparktop.simulation.thermal import NodeThermal
 from stage.arrivals import Arrivals, Swing
-from stage.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
+from stage.clients import ClosedLoop, ProxySettings, RoutedDestination, VirtualTime
 
 _FOREVER_S = 1e9
 _ARRIVAL_SPREAD_S = 0.003
@@ -29,12 +29,12 @@ class RehearsedTime(VirtualTime):
         self, profiles: Sequence[EngineProfile], nodes: Sequence[Sequence[NodeThermal]], *, seed: int | str
     ) -> None:
         """Start all engines without requests at time 0; `nodes` has the machines of each engine."""
-        self.ledgers = [Ledger(profile.max_model_len) for profile in profiles]
+        self.histograms = [EngineHistograms(profile.max_model_len) for profile in profiles]
         super().__init__(
             [
-                Engine(profile, nodes=hosts, seed=f"{seed}/{index}", on_end=ledger.finished)
-                for index, (profile, hosts, ledger) in enumerate(
-                    zip(profiles, nodes, self.ledgers, strict=True)
+                Engine(profile, nodes=hosts, seed=f"{seed}/{index}", on_end=histograms.count_end)
+                for index, (profile, hosts, histograms) in enumerate(
+                    zip(profiles, nodes, self.histograms, strict=True)
                 )
             ]
         )
@@ -45,12 +45,12 @@ class RehearsedTime(VirtualTime):
 
         Raises: ValueError: as for `Engine.submit`.
         """
-        self.ledgers[engine].arrived(request.request_id, self.now_s)
+        self.histograms[engine].count_arrival(request.request_id, self.now_s)
         super().submit(engine, request)
 
     def _hear(self, engine: int, event: EngineEvent) -> None:
         if engine >= 0:
-            self.ledgers[engine].hear(event)
+            self.histograms[engine].count_event(event)
 
 
 class OpenLoad:
@@ -78,9 +78,9 @@ def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLo
     The router distributes the requests over the engines of `time`. The clients never stop.
     """
     router = make_router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
-    habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
+    habits = ProxySettings(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
     # Created first, so that it is notified of the requests' ends before other listeners.
-    way = RoutedWay(time, router, habits, seed=seed)
+    way = RoutedDestination(time, router, habits, seed=seed)
     size = (scenario.prompt_tokens, scenario.output_tokens)
     level = Level(scenario.name, scenario.load, *size, LoadMode.STEADY, duration_s=_FOREVER_S)
     loop = ClosedLoop(time, way, level, seed=seed, lengths=lengths_of(scenario))

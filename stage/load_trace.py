@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 from statistics import fmean
 
-from stage.clients import RoutedWay, VirtualTime
+from stage.clients import RoutedDestination, VirtualTime
 
 _LOOKED_AT = 16
 """Number of backends examined for a period, evenly chosen: of a thousand equal ones, a few suffice."""
@@ -23,7 +23,9 @@ class LoadTrace:
     `loads[i]` has the number of requests per backend at the time `times_s[i]`.
     """
 
-    def __init__(self, time: VirtualTime, way: RoutedWay, *, until_s: float, every_s: float = 0.25) -> None:
+    def __init__(
+        self, time: VirtualTime, way: RoutedDestination, *, until_s: float, every_s: float = 0.25
+    ) -> None:
         """Record a sample now, and then every `every_s` seconds up to the model time `until_s`."""
         self.every_s = every_s
         self.times_s: list[float] = []

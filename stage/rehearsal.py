@@ -261,8 +261,8 @@ class Rehearsal:
         self.store.accept(key, sample, 2.6)
 
     def _page(self, place: int) -> EngineSample:
-        engine, ledger = self._time.engines[place], self._time.ledgers[place]
-        page = engine_page([(engine, ledger)], START.timestamp() - 3600)
+        engine, histograms = self._time.engines[place], self._time.histograms[place]
+        page = engine_page([(engine, histograms)], START.timestamp() - 3600)
         return read_page(page, at=self._now_s, answer_ms=4.0)
 
     def _lane(self, lane: LaneSample) -> LaneSample:

@@ -40,7 +40,7 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.conversations import planned_turns
 from sparktop.sweep.run.worker_process import SweepWorker
-from stage.clients import ClosedLoop, DirectWay, ProxyHabits, RoutedWay, Way
+from stage.clients import ClosedLoop, DirectDestination, ProxySettings, RoutedDestination, Way
 from stage.conversations import Conversations
 from stage.rehearsal import Rehearsal
 
@@ -139,12 +139,13 @@ class RehearsedWorker(SweepWorker):
         rehearsal, scenario = self._rehearsal, self._rehearsal.scenario
         time = rehearsal.time
         ways: dict[str, Way] = {
-            target.url: DirectWay(time, place) for place, target in enumerate(rehearsal.watch.backends)
+            target.url: DirectDestination(time, place)
+            for place, target in enumerate(rehearsal.watch.backends)
         }
-        habits = ProxyHabits(arrival_spread_s=_ARRIVAL_SPREAD_S)
+        habits = ProxySettings(arrival_spread_s=_ARRIVAL_SPREAD_S)
         for url, strategy in strategies.items():
             router = make_router(strategy, len(time.engines), scenario.counts, seed=url)
-            ways[url] = RoutedWay(time, router, habits, seed=url)
+            ways[url] = RoutedDestination(time, router, habits, seed=url)
         return ways
 
     async def _calibrate(self, command: Calibrate) -> None:

@@ -25,7 +25,7 @@ _SAMPLED_S = 0.25
 """Seconds between two samples of the loads of all backends, taken at the same moment."""
 
 
-class Ledger:
+class EngineHistograms:
     """Integrates the throughput of the actual loads and of the best split of the same number of requests."""
 
     def __init__(self, clock: Clock, backends: Sequence[Backend]) -> None:
@@ -180,7 +180,7 @@ class Watching:
         if scrape_s is not None:
             count = len(scene.backends)
             scene.hz, scene.offsets_s = 1 / scrape_s, [scrape_s * index / count for index in range(count)]
-        self._ledger = Ledger(scene.clock, scene.backends)
+        self._histograms = EngineHistograms(scene.clock, scene.backends)
         targets = {index: self._target(index) for index in range(len(scene.backends))}
         known = [one for index, one in targets.items() if not (scene.unwatched and index in scene.appears_s)]
         routers: tuple[RouterTarget, ...] = ()
@@ -207,7 +207,7 @@ class Watching:
             if second % EVERY_S == 0:
                 self._record()
         begin_s = min(60.0, self._family.seconds / 4)
-        self._result.swing = self._ledger.swing(begin_s, self._family.seconds)
+        self._result.swing = self._histograms.swing(begin_s, self._family.seconds)
         return self._result
 
     def _now(self) -> datetime:
@@ -264,7 +264,9 @@ class Watching:
 
     def _is_false(self, found: Balance, now: float) -> bool:
         if self._scrape_s is not None:
-            return found.word in ALARMS or (found.word is BalanceWord.UNEVEN and not self._ledger.is_uneven())
+            return found.word in ALARMS or (
+                found.word is BalanceWord.UNEVEN and not self._histograms.is_uneven()
+            )
         if not found.bad:  # no known router: the verdict describes the loads and blames no router
             return found.word in ALARMS and bool(found.cause or found.hint)
         if found.word is BalanceWord.OSCILLATING:
@@ -277,16 +279,18 @@ class Watching:
         begin_s = now - found.window_s
         ends = [now - back for back in (0.0, 5.0, 10.0, 15.0)]
         return not any(
-            100 * self._ledger.starved_share(begin_s + end - now, end) >= STARVED_PERCENT
-            and (self._ledger.lost_percent(begin_s + end - now, end) or 0.0) >= STARVED_LOSS_PERCENT
+            100 * self._histograms.starved_share(begin_s + end - now, end) >= STARVED_PERCENT
+            and (self._histograms.lost_percent(begin_s + end - now, end) or 0.0) >= STARVED_LOSS_PERCENT
             for end in ends
         )
 
     def _compare_lost(self, found: Balance, now: float) -> None:
         if not self._scene.lost_known or found.window_s <= 0:
             return
-        true = self._ledger.lost_percent(now - found.window_s, now)
-        loaded = self._ledger.mean_total(now - found.window_s, now) >= max(16, 8 * len(self._scene.backends))
+        true = self._histograms.lost_percent(now - found.window_s, now)
+        loaded = self._histograms.mean_total(now - found.window_s, now) >= max(
+            16, 8 * len(self._scene.backends)
+        )
         if true is None or not loaded:
             return
         self._result.judged += 1

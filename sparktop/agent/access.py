@@ -1,4 +1,4 @@
-"""Access control of servers: listening address, token and certificate, and who may ask under which name."""
+"""Access control of servers: where one listens, with which certificate, and who may ask under which name."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ from sparktop.model.text import clean, reason_of
 TOKEN_VARIABLE = "SPARKTOP_TOKEN"  # noqa: S105 - the variable's name, not a token
 HOW_TO_MAKE_ONE = "`openssl rand -hex 32` makes one"
 _LEAST_TOKEN, _MOST_TOKEN = 16, 1024
+"""Characters of a token."""
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 """The form of a bearer token in a header (RFC 6750, section 2.1)."""
 _MOST_PORT = 65_535
 _RESOLVER = Path("/etc/resolv.conf")
 _MOST_LINES, _MOST_DOMAINS = 1000, 32
+"""Lines of that file that are read, and words of each."""
 _HOST_PORT = re.compile(r"(?:\[(?P<literal>[^\[\]]+)\]|(?P<host>[^\[\]:]*))(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -61,7 +63,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--listen {clean(where)}: {_reason(error)}") from None
+        raise UsageError(f"--listen {clean(where)}: {_error_text(error)}") from None
     sockets: list[socket.socket] = []
     try:
         for family, _, _, _, place in dict.fromkeys(found):
@@ -76,7 +78,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
         for opened in sockets:
             opened.close()
         remedy = ": choose another port, or end what listens there" if error.errno == EADDRINUSE else ""
-        raise UsageError(f"--listen {clean(where)}: {_reason(error)}{remedy}") from None
+        raise UsageError(f"--listen {clean(where)}: {_error_text(error)}{remedy}") from None
     return sockets
 
 
@@ -122,7 +124,7 @@ def read_token(
         open_to_others = bool(stat.S_IMODE(about.st_mode) & stat.S_IROTH)
         line = content.partition(b"\n")[0]
     except (OSError, ValueError) as error:
-        raise UsageError(f"{name}: {_reason(error)}") from None
+        raise UsageError(f"{name}: {_error_text(error)}") from None
     token = checked_token(line.decode("utf-8", "replace"), name)
     return token, f"{name}: every user of this machine can read it: chmod 600" if open_to_others else None
 
@@ -153,7 +155,7 @@ class Guard:
 
     def __init__(self, token: str | None) -> None:
         """Require `token` of every request; None: admit every request."""
-        self._digest = None if token is None else _digest(token)
+        self._digest = None if token is None else _sha256_of(token)
 
     @property
     def wants_token(self) -> bool:
@@ -168,7 +170,7 @@ class Guard:
         if self._digest is None:
             return True
         scheme, _, given = (authorization or "").partition(" ")
-        same = hmac.compare_digest(_digest(given.strip()), self._digest)
+        same = hmac.compare_digest(_sha256_of(given.strip()), self._digest)
         return same and scheme.lower() == "bearer"
 
 
@@ -248,7 +250,7 @@ def open_tls(cert: str, key: str) -> ssl.SSLContext:
             with Path(name).open("rb"):
                 pass
         except (OSError, ValueError) as error:
-            raise UsageError(f"{option} {clean(name, 300)}: {_reason(error)}") from None
+            raise UsageError(f"{option} {clean(name, 300)}: {_error_text(error)}") from None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     where = f"--tls-cert {clean(cert, 300)} --tls-key {clean(key, 300)}"
@@ -260,7 +262,7 @@ def open_tls(cert: str, key: str) -> ssl.SSLContext:
     try:
         context.load_cert_chain(cert, key, password=refuse_password)
     except OSError as error:  # includes ssl.SSLError
-        raise UsageError(f"{where}: no certificate with its key in PEM: {_reason(error)}") from None
+        raise UsageError(f"{where}: no certificate with its key in PEM: {_error_text(error)}") from None
     return context
 
 
@@ -268,19 +270,16 @@ def _is_loopback(text: str) -> bool:
     return ipaddress.ip_address(text.partition("%")[0]).is_loopback
 
 
-def _digest(token: str) -> bytes:
+def _sha256_of(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _reason(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return the system's text for an error, without the error number and beginning in lower case."""
     text = reason_of(error)
     with suppress(AttributeError):
         text = getattr(error, "reason", None) or text
     return clean(str(text)[:1].lower() + str(text)[1:]) or type(error).__name__
-
-
-# The agent as an HTTP server: preparation, operation and shutdown.
 
 
 class Service(Struct, frozen=True):

@@ -79,12 +79,6 @@ class Rates:
         return bucket.take(now)
 
 
-# Limits for a client's connection, enforced between the socket and aiohttp's protocol.
-#
-# aiohttp limits a line and a header field, but not the total size of a request's head, nor the time that a
-# client may take to send a request or to read the response.
-
-
 _LINGER_S = 1.0
 """Seconds to keep a connection open after refusing its oversized request, so that the client can read the
 refusal."""
@@ -154,16 +148,16 @@ class Connection(asyncio.Protocol):
         self.peer = peer
         self.opened_at = clock()
         self.idle_since = self.opened_at
-        self.proven = False
+        self.is_authenticated = False
         """True after a request with the correct token, or after any request if no token is required."""
         self.busy = False
         """True while a request is being answered."""
         self._limits = limits
         self._clock = clock
-        self._gone = gone
+        self._on_close = gone
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
-        self._owed_since: float | None = self.opened_at
+        self._request_since: float | None = self.opened_at
         """Time since when the client should complete the request that it began; None while there is no such
         request."""
         self._unread_since: float | None = None
@@ -175,7 +169,7 @@ class Connection(asyncio.Protocol):
             limits.connection_requests_per_s, limits.connection_request_burst, self.opened_at
         )
 
-    def opened_by(self, task: asyncio.Task[None]) -> None:
+    def set_opening_task(self, task: asyncio.Task[None]) -> None:
         """Store the task that opens the connection, so that `abort` can cancel a slow TLS handshake."""
         self._task = task
 
@@ -184,27 +178,27 @@ class Connection(asyncio.Protocol):
         """True once the connection is open, including the TLS handshake."""
         return self._transport is not None
 
-    def begin(self) -> bool:
+    def begin_request(self) -> bool:
         """Record that a complete request arrived.
 
         Return False if this connection exceeds its request rate.
         """
         self.busy = True
-        self._owed_since = None
+        self._request_since = None
         self._bytes = 0
         return self._bucket.take(self._clock())
 
-    def end(self) -> None:
+    def end_request(self) -> None:
         """Record that the response was passed to aiohttp.
 
-        Data that has arrived since `begin` belongs to the next request.
+        Data that has arrived since `begin_request` belongs to the next request.
         """
         self.busy = False
         self.idle_since = self._clock()
         if self._bytes:
-            self._owed_since = self.idle_since
+            self._request_since = self.idle_since
 
-    def look(self, now: float) -> None:
+    def check_speed(self, now: float) -> None:
         """Abort the connection if the client is too slow to send its request or to read the response.
 
         `now` is the current time in seconds.
@@ -213,7 +207,7 @@ class Connection(asyncio.Protocol):
             return  # the handshake has a time-out of its own
         unread = self._transport.get_write_buffer_size() > 0
         self._unread_since = None if not unread else now if self._unread_since is None else self._unread_since
-        owes = self._owed_since is not None and now - self._owed_since >= self._limits.request_s
+        owes = self._request_since is not None and now - self._request_since >= self._limits.request_s
         reads_slowly = self._unread_since is not None and now - self._unread_since >= self._limits.answer_s
         if owes or reads_slowly:
             self.abort()
@@ -228,7 +222,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Record the open transport and pass it to `inner`."""
         self._transport = cast("asyncio.Transport", transport)
-        self._owed_since = self._clock()
+        self._request_since = self._clock()
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -239,8 +233,8 @@ class Connection(asyncio.Protocol):
         if self._bytes > self._limits.request_bytes:
             self._refuse()
             return
-        if self._owed_since is None and not self.busy:
-            self._owed_since = self._clock()
+        if self._request_since is None and not self.busy:
+            self._request_since = self._clock()
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -249,7 +243,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Notify the `gone` callback and `inner` that the connection is closed."""
-        self._gone(self)
+        self._on_close(self)
         self.inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -279,15 +273,10 @@ class Connection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(_LINGER_S, transport.abort)
 
 
-# Accepts connections, and limits their number before any TLS handshake.
-#
-# When the limit is reached, a new connection replaces an idle one: first one that has not yet sent an
-# authenticated request, and only then one of a viewer that has.
-
-
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 128
+"""Connections that wait to be accepted."""
 _BREATH_S = 0.5
 """Seconds to wait after the system could not accept a connection, usually because descriptors or memory ran
 out."""
@@ -389,14 +378,14 @@ class Gate:
         if self._tls is not None:
             self._limit_handshakes(peer)
         inner = self._make_inner()
-        connection = Connection(inner, peer, self._limits, self._clock, self._forget)
+        connection = Connection(inner, peer, self._limits, self._clock, self._remove)
         self._connections[inner] = connection
         task = asyncio.get_running_loop().create_task(self._connect(connection, client))
-        connection.opened_by(task)
+        connection.set_opening_task(task)
         self._opening[task] = connection
-        task.add_done_callback(lambda ended: self._opened(ended, connection, client))
+        task.add_done_callback(lambda ended: self._after_opening(ended, connection, client))
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._check_speeds)
 
     def _limit_handshakes(self, peer: str) -> None:
         """Break off the oldest handshake of an address that has too many, so that `peer` may begin another.
@@ -415,7 +404,7 @@ class Gate:
             most = max(by_peer.values(), key=len)
         else:
             return
-        self._forget(most[0])
+        self._remove(most[0])
         most[0].abort()
 
     async def _connect(self, connection: Connection, client: socket.socket) -> None:
@@ -434,7 +423,7 @@ class Gate:
             forget_frames(error)
             raise
 
-    def _opened(self, task: asyncio.Task[None], connection: Connection, client: socket.socket) -> None:
+    def _after_opening(self, task: asyncio.Task[None], connection: Connection, client: socket.socket) -> None:
         """Clean up after the task `task`, which ran `_connect`, has ended.
 
         Log an unexpected error of the task. If the connection did not open, close its socket and remove the
@@ -445,7 +434,7 @@ class Gate:
             _log.error("a connection could not be opened", exc_info=error)
         if not connection.connected:
             client.close()
-            self._forget(connection)
+            self._remove(connection)
 
     def _make_room(self) -> bool:
         """Close the least valuable idle connection; return False if all have a request in progress.
@@ -454,19 +443,19 @@ class Gate:
         has been idle longest is closed. So clients that send no requests lose their connections first.
         """
         waiting = [connection for connection in self._connections.values() if not connection.busy]
-        strangers = [connection for connection in waiting if not connection.proven]
+        strangers = [connection for connection in waiting if not connection.is_authenticated]
         if not waiting:
             return False
         # `strangers` is in the order of acceptance.
         least = strangers[0] if strangers else min(waiting, key=lambda connection: connection.idle_since)
-        self._forget(least)
+        self._remove(least)
         least.abort()
         return True
 
-    def _forget(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         self._connections.pop(connection.inner, None)
 
-    def _look(self) -> None:
+    def _check_speeds(self) -> None:
         """Abort connections whose clients are too slow.
 
         Schedule the next check while any connection is open.
@@ -474,6 +463,6 @@ class Gate:
         self._timer = None
         now = self._clock()
         for connection in list(self._connections.values()):
-            connection.look(now)
+            connection.check_speed(now)
         if self._connections:
-            self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._check_speeds)

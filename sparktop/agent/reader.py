@@ -60,7 +60,7 @@ def from_query(query: Mapping[str, str]) -> Ask:
     word = query.get("processes", "").lower()
     if word not in _YES | _NO:
         raise AskError(f"processes must be 1 or 0, not '{clean(word, 40)}'")
-    return Ask(since, word in _YES, _bounded(interval_s))
+    return Ask(since, word in _YES, _clamp_interval(interval_s))
 
 
 def from_line(line: bytes) -> Ask:
@@ -79,7 +79,7 @@ def from_line(line: bytes) -> Ask:
     processes = given.get("processes")
     if processes is not None and not isinstance(processes, bool):
         raise AskError("processes must be true or false")
-    return Ask(since, bool(processes), _bounded(interval_s), given.get("ranks") is True)
+    return Ask(since, bool(processes), _clamp_interval(interval_s), given.get("ranks") is True)
 
 
 def _number(key: str, given: object) -> float | None:
@@ -101,7 +101,7 @@ def _number(key: str, given: object) -> float | None:
     return value
 
 
-def _bounded(interval_s: float | None) -> float | None:
+def _clamp_interval(interval_s: float | None) -> float | None:
     return None if interval_s is None else min(MAX_INTERVAL_S, max(MIN_INTERVAL_S, interval_s))
 
 
@@ -109,6 +109,7 @@ def _bounded(interval_s: float | None) -> float | None:
 
 
 _READ_BYTES = 1 << 16
+"""Most bytes of a block."""
 LONGEST_LINE = 4096
 """Most bytes of a request; a usual request has less than a tenth of that."""
 
@@ -136,13 +137,13 @@ class Lines:
                 return (too_long or line)[: LONGEST_LINE + 1] if newline or line else None
             if len(self._buffer) > LONGEST_LINE:
                 too_long, self._buffer = too_long or self._buffer[: LONGEST_LINE + 1], b""
-            data = await self._read()
+            data = await self._read_next()
             self._ended = not data
             self._buffer += data
 
-    async def _read(self) -> bytes:
+    async def _read_next(self) -> bytes:
         """Wait until bytes can be read, and return them; b"" at the end of the input."""
-        await _ready(self._descriptor, reading=True)
+        await _wait_until_ready(self._descriptor, reading=True)
         try:
             return os.read(self._descriptor, _READ_BYTES)
         except OSError:  # a terminal that has gone
@@ -169,14 +170,14 @@ class Output:
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
-                await _ready(self._descriptor, reading=False)
+                await _wait_until_ready(self._descriptor, reading=False)
 
     def close(self) -> None:
         """Restore the descriptor's blocking mode, because other programs may share the terminal."""
         os.set_blocking(self._descriptor, self._was_blocking)
 
 
-async def _ready(descriptor: int, *, reading: bool) -> None:
+async def _wait_until_ready(descriptor: int, *, reading: bool) -> None:
     """Wait until a descriptor can be read or written without blocking; return at once for a regular file."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
@@ -217,9 +218,9 @@ viewers cause at most 1.25 samples per interval."""
 _STEP_S = 0.25
 """Requested intervals are rounded to multiples of this, so that the number of different intervals is
 limited."""
-_WISH_INTERVALS, _WISH_S = 3.0, 5.0
-"""A requested interval of x seconds expires `_WISH_INTERVALS` times x seconds after the last request for it,
-but not before `_WISH_S` seconds."""
+_KEPT_INTERVALS, _KEPT_LEAST_S = 3.0, 5.0
+"""A requested interval of x seconds expires `_KEPT_INTERVALS` times x seconds after the last request for it,
+but not before `_KEPT_LEAST_S` seconds."""
 
 
 class Timer(Protocol):
@@ -267,7 +268,7 @@ class Sampler:
         self._clock = clock
         self._later = later
         self._samples: deque[NodeSample] = deque()
-        self._wishes: dict[float, float] = {}
+        self._asked_intervals: dict[float, float] = {}
         """By requested interval in seconds: time of the last request for that interval."""
         self._asked_at: float | None = None
         self._table_asked_at: float | None = None
@@ -286,7 +287,9 @@ class Sampler:
         """Seconds between samples: the smallest interval of recent requests, else the default interval."""
         now = self._clock()
         recent = [
-            each for each, at in self._wishes.items() if now - at <= max(_WISH_S, _WISH_INTERVALS * each)
+            each
+            for each, at in self._asked_intervals.items()
+            if now - at <= max(_KEPT_LEAST_S, _KEPT_INTERVALS * each)
         ]
         return min(recent, default=DEFAULT_INTERVAL_S)
 
@@ -308,14 +311,14 @@ class Sampler:
         unless there are samples newer than `ask.since`.
         """
         now = self._clock()
-        missing = self._note(ask, now)
+        missing = self._record_request(ask, now)
         limit_s = _OLD_SHARE * self.interval_s
         limit_s = limit_s if fresh_s is None else min(limit_s, fresh_s)
         old = not self._samples or now - self._samples[-1].at >= limit_s
-        failure = await self._take() if old or missing else None
+        failure = await self._take_sample() if old or missing else None
         if self._taking is None:
-            self._arm()  # the interval may have changed
-        found = self._newer_than(ask.since, self._clock())
+            self._schedule_next()  # the interval may have changed
+        found = self._samples_after(ask.since, self._clock())
         if failure is not None and (ask.since is None or not found):
             return failure
         return tuple(
@@ -328,61 +331,61 @@ class Sampler:
     async def close(self) -> None:
         """Stop sampling and close the reader."""
         self._closed = True
-        self._disarm()
+        self._cancel_timer()
         if self._taking is not None:
             self._taking.cancel()
             await asyncio.wait({self._taking})
         await self._reader.close()
 
-    def _note(self, ask: Ask, now: float) -> bool:
+    def _record_request(self, ask: Ask, now: float) -> bool:
         """Record the request `ask`, which arrived at the time `now`.
 
         Return True if `ask` wants the process table and no other recent request wanted it.
         """
         self._asked_at = now
         wished_s = DEFAULT_INTERVAL_S if ask.interval_s is None else ask.interval_s
-        self._wishes[max(1, round(wished_s / _STEP_S)) * _STEP_S] = now
+        self._asked_intervals[max(1, round(wished_s / _STEP_S)) * _STEP_S] = now
         had_table = self._wants_table(now)
         if ask.processes:
             self._table_asked_at = now
         return ask.processes and not had_table
 
     def _wants_table(self, now: float) -> bool:
-        limit_s = max(_TABLE_S, _WISH_INTERVALS * self.interval_s)
+        limit_s = max(_TABLE_S, _KEPT_INTERVALS * self.interval_s)
         return self._table_asked_at is not None and now - self._table_asked_at <= limit_s
 
-    def _newer_than(self, since: float | None, now: float) -> list[NodeSample]:
+    def _samples_after(self, since: float | None, now: float) -> list[NodeSample]:
         """Return the samples newer than `since`, oldest first.
 
         If `since` is None or ahead of this machine's clock, return only the newest sample.
         """
-        self._forget(now)
+        self._drop_old(now)
         if since is None or since > now:  # the requester's newest sample is from before a reboot
             return list(self._samples)[-1:]
         return [sample for sample in self._samples if sample.at > since]
 
-    def _forget(self, now: float) -> None:
+    def _drop_old(self, now: float) -> None:
         while self._samples and now - self._samples[0].at > KEPT_S:
             self._samples.popleft()
 
-    async def _take(self) -> Failure | None:
+    async def _take_sample(self) -> Failure | None:
         """Read a new sample, or wait for the one that is being read.
 
         Return the `Failure` if reading failed, else None (also if the sampler is closed).
         """
         if self._taking is None:
-            self._start()
+            self._start_reading()
         taking = self._taking
         # Shielded: a requester that disconnects must not cancel the sample for the others.
         return None if taking is None else await asyncio.shield(taking)
 
-    def _start(self) -> None:
+    def _start_reading(self) -> None:
         """Start a task that takes a sample, unless the sampler is closed."""
-        self._disarm()
+        self._cancel_timer()
         if not self._closed:
-            self._taking = asyncio.get_running_loop().create_task(self._read())
+            self._taking = asyncio.get_running_loop().create_task(self._read_next())
 
-    async def _read(self) -> Failure | None:
+    async def _read_next(self) -> Failure | None:
         """Read and store a sample, and schedule the next sample; return the `Failure` if it failed."""
         self._tried_at = now = self._clock()
         self._reader.show_processes = self._wants_table(now)
@@ -396,30 +399,30 @@ class Sampler:
             reading = Failure(FailureKind.INTERNAL, message, self._clock())
         finally:
             self._taking = None
-        self._arm()
+        self._schedule_next()
         if isinstance(reading, Failure):
             return reading
         self._samples.append(reading)
-        self._forget(self._clock())
+        self._drop_old(self._clock())
         return None
 
-    def _arm(self) -> None:
+    def _schedule_next(self) -> None:
         """Schedule the next sample one interval after the start of the last sample."""
-        self._disarm()
+        self._cancel_timer()
         if not self._closed:
             later = self._later or asyncio.get_running_loop().call_later
             due = self._tried_at + self.interval_s
-            self._timer = later(max(0.0, due - self._clock()), self._fire)
+            self._timer = later(max(0.0, due - self._clock()), self._on_timer)
 
-    def _fire(self) -> None:
+    def _on_timer(self) -> None:
         """Read the scheduled sample, or stop sampling if no request came in the last `REST_S` seconds."""
         self._timer = None
         if self._asked_at is None or self._clock() - self._asked_at > REST_S:
-            self._wishes.clear()
+            self._asked_intervals.clear()
         elif self._taking is None:
-            self._start()
+            self._start_reading()
 
-    def _disarm(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -448,7 +451,7 @@ async def serve(
     """
     ranks = ranks or RasReader()
     with stopped_by_signals() as stop:
-        talk = asyncio.get_running_loop().create_task(_talk(sampler, ranks, source, sink, idle_s))
+        talk = asyncio.get_running_loop().create_task(_answer_requests(sampler, ranks, source, sink, idle_s))
         try:
             ends: set[asyncio.Future[Any]] = {talk, stop}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -463,7 +466,7 @@ async def serve(
         return code
 
 
-async def _talk(sampler: Sampler, ranks: RasReader, source: int, sink: int, idle_s: float) -> None:
+async def _answer_requests(sampler: Sampler, ranks: RasReader, source: int, sink: int, idle_s: float) -> None:
     """Write the greeting, then reply to requests until the input ends.
 
     Ends also after `idle_s` seconds without a request, if a write fails, or if a write takes longer than
@@ -472,14 +475,14 @@ async def _talk(sampler: Sampler, ranks: RasReader, source: int, sink: int, idle
     lines, output = Lines(source), Output(sink)
     try:
         async with timeout(idle_s):
-            await output.write(_reply(sampler, ()))
+            await output.write(_encode_reply(sampler, ()))
         while True:
             async with timeout(idle_s):
                 line = await lines.next()
             if line is None:
                 return
             if line.strip():
-                answer = await _answer(sampler, ranks, line)
+                answer = await _answer_line(sampler, ranks, line)
                 async with timeout(idle_s):
                     await output.write(answer)
     except (OSError, TimeoutError):
@@ -488,7 +491,7 @@ async def _talk(sampler: Sampler, ranks: RasReader, source: int, sink: int, idle
         output.close()
 
 
-async def _answer(sampler: Sampler, ranks: RasReader, line: bytes) -> bytes:
+async def _answer_line(sampler: Sampler, ranks: RasReader, line: bytes) -> bytes:
     if len(line) > LONGEST_LINE:
         return encode_error(FailureKind.TOO_LARGE, f"a request of over {LONGEST_LINE} bytes")
     try:
@@ -500,24 +503,18 @@ async def _answer(sampler: Sampler, ranks: RasReader, line: bytes) -> bytes:
     found = await sampler.ask(ask)
     if isinstance(found, Failure):
         return encode_error(found.kind, found.message)
-    return _reply(sampler, found)
+    return _encode_reply(sampler, found)
 
 
-def _reply(sampler: Sampler, samples: tuple[NodeSample, ...]) -> bytes:
+def _encode_reply(sampler: Sampler, samples: tuple[NodeSample, ...]) -> bytes:
     made = make_reply(
         sampler.identity, samples, sampler.now(), wall_s=time.time(), interval_s=sampler.interval_s
     )
     return encode(made)
 
 
-# The reader of one machine for a viewer at the other end of standard input and output.
-#
-# `sparktop agent --stdio` runs it, and a viewer that reaches this machine over ssh can send it here. All
-# that it imports needs the standard library of Python 3.10 alone, and pynvml where there is an NVIDIA
-# driver.
-
-
 _STDIN, _STDOUT = 0, 1
+"""File descriptors."""
 
 
 def run(source: int = _STDIN, sink: int = _STDOUT) -> int:

@@ -1,4 +1,15 @@
-"""HTTP servers that only answer GET and HEAD: of all commands that serve, and that of the agent."""
+"""HTTP servers that only answer GET and HEAD: the base of all commands that serve, and that of the agent.
+
+`AgentServer` and the servers of `sparktop export` and `sparktop serve` add routes to `WebServer`. The last
+one overrides who is admitted. Routes of the agent:
+
+    GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.replies`
+    GET /v1/ranks                                   what NCCL here says of its ranks: it is asked only on
+                                                    request, without a token only with the header
+                                                    X-Sparktop-Ranks
+    GET /metrics                                    the newest sample for Prometheus
+    GET /healthz                                    liveness, without a token
+"""
 
 from __future__ import annotations
 
@@ -21,10 +32,6 @@ from sparktop.model.failure import Failure
 from sparktop.sources.local import LocalSource
 from sparktop.sources.replies import ASKS_RANKS, encode, encode_ranks, make_reply
 from sparktop.stopping import stopped_by_signals
-
-# `AgentServer` and the servers of `sparktop export` and `sparktop serve` add the routes. The last one
-# overrides who is admitted.
-
 
 _log = logging.getLogger(__name__)
 
@@ -107,23 +114,23 @@ class WebServer:
         connection = self._gate.connection_of(request.protocol) if self._gate is not None else None
         if connection is None:  # the connection was closed while the request came in
             return text(503, "closing", close=True)
-        in_time = connection.begin()
+        in_time = connection.begin_request()
         try:
-            return await self._answer(request, connection, in_time=in_time)
+            return await self._check_and_respond(request, connection, in_time=in_time)
         except Exception:  # noqa: BLE001 - the one place that catches errors of every request
             _log.exception("a request could not be answered")
             return text(500, "an error in sparktop; its log has more", close=True)
         finally:
-            connection.end()
+            connection.end_request()
 
-    async def _answer(
+    async def _check_and_respond(
         self, request: web.BaseRequest, connection: Connection, *, in_time: bool
     ) -> web.StreamResponse:
         admitted = self.admits(request)
         # Clients without the token have a budget of their own, so that guessing it locks out no viewer.
         in_time = self._rates.take((connection.peer, admitted)) and in_time
         path = request.rel_url.raw_path
-        if (refused := _refused(request, in_time=in_time, is_form=path in self.forms)) is not None:
+        if (refused := _refusal(request, in_time=in_time, is_form=path in self.forms)) is not None:
             return refused
         if self._names is not None and not is_own(request.headers.get("Host"), self._names):
             words = f"this server has another name: sparktop {self.command} --name HOST adds one"
@@ -133,20 +140,20 @@ class WebServer:
         if path == "/healthz":
             return json_bytes(json.dumps({"ok": True, "sparktop": __version__}).encode())
         if not admitted:
-            return await self.unknown(request, path)
-        connection.proven = True
+            return await self.respond_to_stranger(request, path)
+        connection.is_authenticated = True
         return await self.respond(request, path)
 
     def admits(self, request: web.BaseRequest) -> bool:
         """Return whether a request has the token, or none is required."""
         return self._guard.admits(request.headers.get("Authorization"))
 
-    async def unknown(self, request: web.BaseRequest, path: str) -> web.StreamResponse:  # noqa: ARG002 - for subclasses
+    async def respond_to_stranger(self, request: web.BaseRequest, path: str) -> web.StreamResponse:  # noqa: ARG002 - for subclasses
         """Respond to a request without the token; `path` is its URL's path, without the query."""
         return text(401, "unauthorized", close=True, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _refused(request: web.BaseRequest, *, in_time: bool, is_form: bool = False) -> web.Response | None:
+def _refusal(request: web.BaseRequest, *, in_time: bool, is_form: bool = False) -> web.Response | None:
     """Return a refusal if the request is too frequent, not a GET or HEAD, or has a body; else None.
 
     `in_time` is false if the client exceeds its request rate. A form may also be sent with POST and a body.
@@ -182,16 +189,6 @@ def text(
     if close:
         response.force_close()
     return response
-
-
-# HTTP server of the agent: its routes.
-#
-# GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.replies`
-# GET /v1/ranks                                   what NCCL here says of its ranks; asks it, so on request
-# only,
-#                                                 and without a token only with the header X-Sparktop-Ranks
-# GET /metrics                                    the newest sample for Prometheus
-# GET /healthz                                    liveness, without a token
 
 
 _SCRAPE_INTERVAL_S = 5.0

@@ -30,11 +30,12 @@ FILTER = "filter"
 """The element of a page in which the filter is typed, which a link with "#" leads to."""
 _SORT_KEY = "o"
 _GAP = 2
+"""Cells between two words to choose from."""
 _EACH = 2
 """Rows of a link, so that a finger finds it."""
 
 
-def tools(page: Page, snapshot: Snapshot, width: int, *, has_lists: bool) -> Section | None:
+def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: bool) -> Section | None:
     """Return the links to the lists of a wall, or to the orders of a board, above what was ignored.
 
     Return None where there is nothing to choose: fewer than two servers and two machines.
@@ -51,16 +52,16 @@ def tools(page: Page, snapshot: Snapshot, width: int, *, has_lists: bool) -> Sec
             word: replace(page, choice=replace(choice, top=top, ignored=())) for word, top in lists.items()
         }
         now = "groups" if choice.top is None else choice.top.value
-        rows, links = _choices("lists", pages, now, KEY, width)
+        rows, links = _choice_rows("lists", pages, now, KEY, width)
     elif page.kind is Kind.BOARD and (choice.fields or max(len(snapshot.backends), len(snapshot.nodes)) > 1):
         pages = {one.value: replace(page, choice=replace(choice, sort=one, ignored=())) for one in Sort}
-        rows, links = _choices("sorted", pages, choice.sort.value, _SORT_KEY, width)
+        rows, links = _choice_rows("sorted", pages, choice.sort.value, _SORT_KEY, width)
     rows += [[(f" {line}", "warn")] for one in words for line in wrapped(one, width - 2)]
     heading = "Lists" if has_lists else "Order"
     return Section(heading, width, tuple(map(row_html, rows)), tuple(links)) if rows else None
 
 
-def _choices(
+def _choice_rows(
     title: str, pages: Mapping[str, Page], now: str, key: str, width: int
 ) -> tuple[list[Row], list[Link]]:
     """Return the words of `pages` in rows, a link over each; `key` follows the one after `now`."""
@@ -152,6 +153,7 @@ _ZOOMED = {
 _WALLS = frozenset({"wall", "members", "scraped", "machines", "prometheus"})
 """Kinds of panels with the keys of a wall in their lower edge."""
 _PAIR = 2
+"""Least servers of a page that leads to others."""
 _EVENTS_HEIGHT = 3
 """Least rows of alerts and events."""
 _LOWER_EDGE = {
@@ -184,10 +186,14 @@ class Orders:
 
 def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = None) -> Picture:
     """Draw a page other than those of sweeps in `width` cells; its rows keep the `orders` of its last one."""
-    key = _key(page, snapshot)
+    key = _panel_key(page, snapshot)
     if page.kind is not Kind.BOARD and key is None:
-        section = missing(page, width) if page.name else notice(_NOTHING.get(page.kind, _NO_GROUP), width)
-        return around(((section,),), snapshot, width, title=page.name, is_found=not page.name)
+        section = (
+            not_found_section(page, width)
+            if page.name
+            else notice_section(_NOTHING.get(page.kind, _NO_GROUP), width)
+        )
+        return page_picture(((section,),), snapshot, width, title=page.name, is_found=not page.name)
     orders, view, shown = orders or Orders(), page.choice.view, snapshot
     is_board_wall = is_wall(snapshot, width, _WALL_HEIGHT, view)
     if key is None and not is_board_wall:
@@ -195,19 +201,19 @@ def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = Non
         shown = orders.board.of(snapshot, view)
     height = _board_height(shown, width, view) if key is None else _height_alone(key, snapshot)
     drawn = Scene(shown, width, height, view, zoomed=key, orders=orders.walls).draw()
-    bands = list(_bands(drawn, page, alone=key))
+    bands = list(_panel_bands(drawn, page, alone=key))
     if page.has_choice:
         has_lists = is_board_wall if key is None else key.kind == "prometheus"
-        chooses = tools(page, shown, width, has_lists=has_lists)
+        chooses = choice_section(page, shown, width, has_lists=has_lists)
         bands[:0] = [] if chooses is None else [(chooses,)]
     if key is None:
-        bands.append((_events(snapshot, width),))
-    elif (steps := _neighbours(page, snapshot, width)) is not None:
+        bands.append((_events_section(snapshot, width),))
+    elif (steps := _neighbours_section(page, snapshot, width)) is not None:
         bands.append((steps,))
-    return around(bands, snapshot, width, title="" if key is None else _heading(key))
+    return page_picture(bands, snapshot, width, title="" if key is None else _heading_of(key))
 
 
-def around(
+def page_picture(
     bands: Iterable[tuple[Section, ...]],
     snapshot: Snapshot,
     width: int,
@@ -228,18 +234,18 @@ def around(
     )
 
 
-def missing(page: Page, width: int) -> Section:
+def not_found_section(page: Page, width: int) -> Section:
     """Return the section of a page whose server, machine or result does not exist."""
-    return notice(f"there is no {page.kind.value} “{clean(page.name, 60)}”", width)
+    return notice_section(f"there is no {page.kind.value} “{clean(page.name, 60)}”", width)
 
 
-def notice(words: str, width: int) -> Section:
+def notice_section(words: str, width: int) -> Section:
     """Return a section with only a sentence."""
     rows: list[Row] = [[(f" {line}", "muted")] for line in wrapped(words, width - 2)]
     return Section(words, width, tuple(map(row_html, rows)))
 
 
-def _key(page: Page, snapshot: Snapshot) -> PanelKey | None:
+def _panel_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
     """Return the panel that a page shows alone; None for the board, and if there is none of its name."""
     if page.kind not in _ZOOMED:
         return None
@@ -282,7 +288,7 @@ def _height_alone(key: PanelKey, snapshot: Snapshot) -> int:
     return max(_ALONE_HEIGHT, _AROUND_LINES + min(_MOST_LINES, lines.get(key.kind, 0)))
 
 
-def _neighbours(page: Page, snapshot: Snapshot, width: int) -> Section | None:
+def _neighbours_section(page: Page, snapshot: Snapshot, width: int) -> Section | None:
     """Return a section that leads to the servers, machines or routers before and after that of a page.
 
     After the last one comes the first. Return None for other pages, and where there is only one.
@@ -318,16 +324,18 @@ def _board_height(snapshot: Snapshot, width: int, view: View) -> int:
     return max(_LEAST_HEIGHT if snapshot.backends else _EMPTY_HEIGHT, min(_MOST_HEIGHT, height))
 
 
-def _events(snapshot: Snapshot, width: int) -> Section:
+def _events_section(snapshot: Snapshot, width: int) -> Section:
     """Return the section with alerts and events: all of them in full, or the newest ones."""
     rows = events_screen(snapshot, width, _EVENTS_HEIGHT)
     if len(rows) > _MOST_EVENTS:
         rows = events_panel(snapshot, width, _MOST_EVENTS)
     place = Place("events", 0, 0, 0, width, len(rows))
-    return _section(Drawn(PanelKey("events", ""), place, rows), (), Page())
+    return _panel_section(Drawn(PanelKey("events", ""), place, rows), (), Page())
 
 
-def _bands(drawn: Iterable[Drawn], page: Page, *, alone: PanelKey | None) -> Iterator[tuple[Section, ...]]:
+def _panel_bands(
+    drawn: Iterable[Drawn], page: Page, *, alone: PanelKey | None
+) -> Iterator[tuple[Section, ...]]:
     """Yield the panels as sections, those side by side together; the panel `alone` has no link to itself.
 
     What has no rows of its own is an entry of the list before it, and becomes a link of that list.
@@ -340,25 +348,25 @@ def _bands(drawn: Iterable[Drawn], page: Page, *, alone: PanelKey | None) -> Ite
             panels[-1][1].append(one)
     for _, band in groupby(panels, key=lambda panel: panel[0].place.y):
         yield tuple(
-            _section(panel, entries, page, is_alone=panel.key == alone)
-            for panel, entries in sorted(band, key=_left)
+            _panel_section(panel, entries, page, is_alone=panel.key == alone)
+            for panel, entries in sorted(band, key=_left_edge)
         )
 
 
-def _left(panel: tuple[Drawn, list[Drawn]]) -> int:
+def _left_edge(panel: tuple[Drawn, list[Drawn]]) -> int:
     return panel[0].place.x
 
 
-def _section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bool = False) -> Section:
+def _panel_section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bool = False) -> Section:
     place, key = panel.place, panel.key
-    own = [] if is_alone else [_link(panel.key, 0, 0, place.width, 1)]
+    own = [] if is_alone else [_panel_link(panel.key, 0, 0, place.width, 1)]
     if panel.key.kind in _LOWER_EDGE:
         kind, words = _LOWER_EDGE[panel.key.kind]
         name = panel.key.name
         label = f"{words} {clean(name, 80)}"
         own.append(Link(Page(kind, name).path, label, 0, len(panel.rows) - 2, place.width, 2))
     inner = [
-        _link(
+        _panel_link(
             one.key, one.place.x - place.x, one.place.y - place.y, one.place.width, max(1, one.place.height)
         )
         for one in entries
@@ -367,17 +375,17 @@ def _section(panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bo
         apart = key.kind == "prometheus" and not is_alone
         inner += edge_links(panel.rows, Page(Kind.PROMETHEUS, key.name) if apart else page)
     links = tuple(link for link in (*own, *inner) if link is not None)
-    return Section(_heading(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
+    return Section(_heading_of(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
 
 
-def _link(key: PanelKey, x: int, y: int, width: int, height: int) -> Link | None:
+def _panel_link(key: PanelKey, x: int, y: int, width: int, height: int) -> Link | None:
     kind = _KINDS.get(key.kind)
     if kind is None or (kind is Kind.GROUP and not key.name):  # the whole wall has no page but the board
         return None
-    return Link(Page(kind, key.name).path, f"open {_heading(key)}", x, y, width, height)
+    return Link(Page(kind, key.name).path, f"open {_heading_of(key)}", x, y, width, height)
 
 
-def _heading(key: PanelKey) -> str:
+def _heading_of(key: PanelKey) -> str:
     return f"{_HEADINGS.get(key.kind, key.kind)} {clean(key.name, 80)}".strip()
 
 
@@ -386,14 +394,14 @@ def _verdict_html(snapshot: Snapshot) -> str:
     found, count = verdict(snapshot), len(snapshot.alerts)
     words = alerts_sign(found.severity, count) + clean(found.words, 300)
     words = f"<b class={_ROLES[found.severity]}>{escape(words)}</b>"
-    page = _page_of(found, snapshot)
+    page = _page_of_verdict(found, snapshot)
     if page is not None:
         words = f'<a href="{escape(page.path)}">{words}</a>'
     hint = f" <span class=muted>· {escape(clean(found.hint, 200))}</span>" if found.hint else ""
     return f"{words}{hint}"
 
 
-def _page_of(found: Verdict, snapshot: Snapshot) -> Page | None:
+def _page_of_verdict(found: Verdict, snapshot: Snapshot) -> Page | None:
     """Return the page that shows more about the verdict, as its key would in the terminal."""
     if found.key == "w":
         return Page(Kind.WHY)

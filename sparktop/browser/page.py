@@ -27,7 +27,7 @@ def shared_width(text: str | None, *, on_a_phone: bool = False) -> int:
     return max((width for width in WIDTHS if width <= int(text)), default=WIDTHS[0])
 
 
-# What a viewer has chosen to see of a board: order, filter and list, which stand in the page's address.
+# A choice in a page's address:
 #
 # ?sort=tokens      config, name, tokens, load, memory or state: the order of machines and servers
 # ?filter=words     words that must all occur in a server's name, model, state …
@@ -90,9 +90,6 @@ def parse_choice(query: Mapping[str, str]) -> Choice:
     lists: dict[str, Top | None] = {**_LISTS}
     sort, top = one_of("sort", _SORTS, Sort.CONFIG), one_of("list", lists, None)
     return Choice(sort, words, top, tuple(ignored))
-
-
-# The pages that a browser can request, and their addresses.
 
 
 _LONGEST = 400

@@ -31,10 +31,10 @@ def class_of(role: str) -> str:
 
 def row_html(row: Iterable[tuple[str, str]]) -> str:
     """Return the HTML of a row of styled text; drawn characters are hidden from screen readers."""
-    return "".join([_run_html(text, role) for text, role in _without_digits(row)]).rstrip(" ")
+    return "".join([_run_html(text, role) for text, role in _without_tab_keys(row)]).rstrip(" ")
 
 
-def _without_digits(row: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _without_tab_keys(row: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the runs of a row, with a longer line of the frame for the key of a tab such as "┐²vllm"."""
     before = ("", "border")
     for text, role in row:
@@ -67,10 +67,10 @@ def _pieces_html(text: str, name: str) -> Iterator[str]:
         elif not part.strip(" "):
             yield part
         else:
-            yield f"<b class={name}>{_cells(part)}</b>"
+            yield f"<b class={name}>{_escape_cells(part)}</b>"
 
 
-def _cells(text: str) -> str:
+def _escape_cells(text: str) -> str:
     """Return escaped text with each character of two cells in an element as wide as two cells."""
     if cell_width(text) == len(text):
         return escape(text)
@@ -172,7 +172,7 @@ class Picture(Struct, frozen=True):
         pairs = zip(before.rows, self.rows, strict=True)
         rows = {str(index): new for index, (old, new) in enumerate(pairs) if old != new}
         lines = {"verdict": self.verdict, "totals": self.totals}
-        changed = _new(lines, {"verdict": before.verdict, "totals": before.totals})
+        changed = _changed_values(lines, {"verdict": before.verdict, "totals": before.totals})
         return {"time": self.time, **changed, **({"rows": rows} if rows else {})}
 
     def whole(self) -> dict[str, object]:
@@ -188,5 +188,5 @@ class Picture(Struct, frozen=True):
         }
 
 
-def _new(now: Mapping[str, Item], before: Mapping[str, Item]) -> dict[str, Item]:
+def _changed_values(now: Mapping[str, Item], before: Mapping[str, Item]) -> dict[str, Item]:
     return {name: value for name, value in now.items() if before[name] != value}

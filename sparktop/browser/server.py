@@ -1,7 +1,6 @@
 """HTTP server of `sparktop serve`: pages, their live changes, and the form for the token.
 
-GET /…              a page, see `address.py`
-                    ?sort= ?filter= ?list= choose what a board or a wall shows, see `choice.py`
+GET /…              a page, see `page.py`; ?sort= ?filter= ?list= choose what a board or a wall shows
 GET /live/…         the same page as server-sent events: ?columns=N is the width of the window in cells
 GET /board.js /style.css /icon.svg
 POST /login         the token, for a cookie; nothing else takes a body
@@ -33,8 +32,8 @@ from sparktop.agent.server import WebServer, page, text
 from sparktop.browser.drawing import FILTER
 from sparktop.browser.page import MOST_WORDS, WIDTHS, Kind, Page, parse_path, shared_width
 from sparktop.browser.picture import MOST_LINK_ROWS, MOST_ROWS, Picture, class_of
-from sparktop.browser.shelf import Shelf
-from sparktop.browser.studio import Studio
+from sparktop.browser.renderer import PageRenderer
+from sparktop.browser.results import ResultPages
 from sparktop.colors.palette import (
     ANSI_NAMES,
     BOLD,
@@ -70,24 +69,24 @@ _ROLES = tuple(role for role in (*COLOR_ROLES, *OPTIONAL_ROLES, *EDGES) if "back
 def style_sheet(theme: str) -> str:
     """Return the style sheet with the colours of `theme`, which may be `AUTO`. Printed pages are light."""
     palette = find_palette(Watch().theme if theme == AUTO else theme)
-    parts = [static("board.css"), *_positions()]
+    parts = [read_static("board.css"), *_position_rules()]
     if palette is not None:
-        parts += _colors(palette)
+        parts += _color_rules(palette)
     light = find_palette(LIGHT)
     if light is not None:
-        rules = "\n".join(_colors(light))
+        rules = "\n".join(_color_rules(light))
         where = "print, (prefers-color-scheme: light)" if theme == AUTO else "print"
         parts.append(f"@media {where} {{\n{rules}\n}}")
     return "\n".join((*parts, ""))
 
 
 @cache
-def static(name: str) -> str:
-    """Return the text of a file in the folder `static`."""
+def read_static(name: str) -> str:
+    """Return the text of a file in the folder `read_static`."""
     return (files("sparktop.browser") / "static" / name).read_text(encoding="utf-8")
 
 
-def _positions() -> Iterator[str]:
+def _position_rules() -> Iterator[str]:
     """Yield a class for each position in cells: the pages' own policy forbids styles in elements."""
     widest = max(WIDTHS)
     yield from (f".w{cells}{{width:{cells}ch}}" for cells in range(1, widest + 1))
@@ -97,29 +96,26 @@ def _positions() -> Iterator[str]:
     yield from (f".h{rows}{{height:calc({rows}em*var(--line))}}" for rows in range(1, MOST_LINK_ROWS + 1))
 
 
-def _colors(palette: Palette) -> Iterator[str]:
+def _color_rules(palette: Palette) -> Iterator[str]:
     scheme = "dark" if palette.dark else "light"
     yield f":root{{color-scheme:{scheme}}}"
-    background, text = (_css(palette, role) for role in ("background", "text"))
+    background, text = (_css_color(palette, role) for role in ("background", "text"))
     yield f"body,dialog{{background:{background};color:{text}}}"
     for role in _ROLES:
         bold = ";font-weight:bold" if role in BOLD else ""
-        yield f".{class_of(role)}{{color:{_css(palette, role)}{bold}}}"
+        yield f".{class_of(role)}{{color:{_css_color(palette, role)}{bold}}}"
     for role in GRADIENT_ROLES:
-        yield f".{class_of(role)}{{color:{_css(palette, role)}}}"
+        yield f".{class_of(role)}{{color:{_css_color(palette, role)}}}"
         for level in range(LEVELS):
-            yield f".{role}-{level}{{color:{_css(palette, f'{role}/{level}')}}}"
+            yield f".{role}-{level}{{color:{_css_color(palette, f'{role}/{level}')}}}"
 
 
-def _css(palette: Palette, role: str) -> str:
+def _css_color(palette: Palette, role: str) -> str:
     color = palette.color(role)
     if color.startswith("#"):
         return color
     usual = "#000000" if (role == "background") == palette.dark else "#ffffff"
     return _COLORS.get(color, usual)
-
-
-# The HTML document around a page: head, landmarks, navigation, and the form for the token.
 
 
 _MENU = (
@@ -156,7 +152,7 @@ ICON = (
 
 def page_html(picture: Picture, page: Page, *, theme: str, themes: tuple[str, ...]) -> str:
     """Return the document of a page; `themes` are those that a viewer can choose, `theme` is the present."""
-    return _written(
+    return _render(
         "board.html",
         title=picture.title,
         theme=theme,
@@ -173,21 +169,17 @@ def page_html(picture: Picture, page: Page, *, theme: str, themes: tuple[str, ..
 
 def token_html(*, theme: str, next_path: str, is_wrong: bool) -> str:
     """Return the form that asks for the token, and then leads to `next_path`."""
-    return _written(
-        "token.html", title="sparktop: token", theme=theme, next_path=next_path, is_wrong=is_wrong
-    )
+    return _render("token.html", title="sparktop: token", theme=theme, next_path=next_path, is_wrong=is_wrong)
 
 
-def _written(name: str, *, theme: str, **values: object) -> str:
+def _render(name: str, *, theme: str, **values: object) -> str:
     return templates("sparktop.browser").get_template(name).render(theme=quote(theme), **values)
-
-
-# Who may see the pages: those with the token, or with a signed cookie that stands for it.
 
 
 VALID_S = 30 * 86_400
 """Seconds for which a cookie is valid."""
 _MOST_COOKIE = 200
+"""Most characters of a cookie's value."""
 
 
 class Sessions:
@@ -240,7 +232,9 @@ LIMITS = Limits(connections=256, requests_per_s=50.0, request_burst=400.0)
 """More connections than viewers, since each viewer also fetches the page's parts; of one address as many as
 of many, since viewers may share a tunnel."""
 _LOGINS_PER_S, _LOGIN_BURST = 0.5, 5.0
+"""Tries of an address to log in: a second, and at once."""
 _MOST_FORM = 4096
+"""Bytes of a form that are read."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -266,7 +260,7 @@ class BrowserServer(WebServer):
 
     def __init__(
         self,
-        studio: Studio,
+        studio: PageRenderer,
         *,
         theme: str,
         names: Collection[str],
@@ -283,7 +277,7 @@ class BrowserServer(WebServer):
         stand for it. `is_tls` is whether browsers use TLS.
         """
         super().__init__(token=token, limits=limits, clock=clock, names=names)
-        self._studio = studio
+        self._renderer = studio
         self._theme = AUTO if theme == Watch().theme else theme
         self._sessions = sessions
         self._is_tls = is_tls
@@ -311,41 +305,43 @@ class BrowserServer(WebServer):
                 response.headers.setdefault(name, value)
         return response
 
-    async def unknown(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def respond_to_stranger(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Respond to a request without the token: with its form, if a page was requested."""
         if path in _PUBLIC:
             return await self.respond(request, path)
         wanted = parse_path(path, request.rel_url.query)
         if wanted is None or request.headers.get("Sec-Fetch-Dest", "document") != "document":
             return text(401, "unauthorized", close=True, headers={"WWW-Authenticate": "Bearer"})
-        return self._form(request, wanted.address, is_wrong=False)
+        return self._token_form(request, wanted.address, is_wrong=False)
 
     async def respond(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Respond to a request for the route `path`."""
         if path == "/login":
-            return await self._login(request)
-        if (part := self._part(request, path)) is not None:
+            return await self._respond_login(request)
+        if (part := self._shared_part(request, path)) is not None:
             return part
         is_live = path.startswith("/live/")
         found = parse_path(path.removeprefix("/live") if is_live else path, request.rel_url.query)
         if found is None:
             return text(404, "not found: the board is /", close=True)
-        return await self._live(request, found) if is_live else await self._page(request, found)
+        return (
+            await self._respond_live(request, found) if is_live else await self._respond_page(request, found)
+        )
 
-    def _part(self, request: web.BaseRequest, path: str) -> web.Response | None:
+    def _shared_part(self, request: web.BaseRequest, path: str) -> web.Response | None:
         """Return a response with a part of all pages; None if `path` is not that of one."""
         if path == "/style.css":
             asked = request.rel_url.query_string
             theme = asked if asked in self._themes() else self._theme
             return page(style_sheet(theme).encode(), "text/css; charset=utf-8")
         if path == "/board.js":
-            return page(static("board.js").encode(), "text/javascript; charset=utf-8")
+            return page(read_static("board.js").encode(), "text/javascript; charset=utf-8")
         return page(ICON.encode(), "image/svg+xml") if path == "/icon.svg" else None
 
-    async def _page(self, request: web.BaseRequest, wanted: Page) -> web.Response:
+    async def _respond_page(self, request: web.BaseRequest, wanted: Page) -> web.Response:
         """Return the document of a page, drawn at the width that the browser had last."""
         cookies = request.headers.get("Cookie")
-        picture = await self._studio.picture(
+        picture = await self._renderer.picture(
             wanted,
             shared_width(
                 cookie(cookies, "sparktop_columns"),
@@ -365,9 +361,9 @@ class BrowserServer(WebServer):
         chosen = unquote(cookie(request.headers.get("Cookie"), "sparktop_theme"))
         return chosen if chosen in self._themes() else self._theme
 
-    async def _live(self, request: web.BaseRequest, wanted: Page) -> web.StreamResponse:
+    async def _respond_live(self, request: web.BaseRequest, wanted: Page) -> web.StreamResponse:
         """Stream a page as server-sent events until the viewer goes, reads too slowly, or the server ends."""
-        if self._count() >= MOST_VIEWERS:
+        if self._count_live_pages() >= MOST_VIEWERS:
             words = f"{MOST_VIEWERS} viewers already: try again later"
             return text(503, words, close=True, headers={"Retry-After": "10"})
         compressed = "gzip" in request.headers.get("Accept-Encoding", "")
@@ -385,7 +381,7 @@ class BrowserServer(WebServer):
         try:
             await response.prepare(request)
             width = shared_width(request.rel_url.query.get("columns"))
-            async with aclosing(self._studio.watch(wanted, width, compressed=compressed)) as events:
+            async with aclosing(self._renderer.watch(wanted, width, compressed=compressed)) as events:
                 async for event in events:
                     await response.write(event)
         except ConnectionError:
@@ -394,14 +390,14 @@ class BrowserServer(WebServer):
             self._streams.pop(task, None)
         return response
 
-    def _count(self) -> int:
+    def _count_live_pages(self) -> int:
         """Return the number of live pages; end those whose viewers have gone, before their next picture."""
         gone = [task for task, one in self._streams.items() if one is None or one.is_closing()]
         for task in gone:
             task.cancel()
         return len(self._streams) - len(gone)
 
-    def _form(self, request: web.BaseRequest, address: str, *, is_wrong: bool) -> web.Response:
+    def _token_form(self, request: web.BaseRequest, address: str, *, is_wrong: bool) -> web.Response:
         """Return the form for the token, which then leads to `address`."""
         body = token_html(theme=self._theme_of(request), next_path=address, is_wrong=is_wrong)
         response = page(body.encode(), _HTML)
@@ -410,7 +406,7 @@ class BrowserServer(WebServer):
         response.set_status(401)
         return response
 
-    async def _login(self, request: web.BaseRequest) -> web.Response:
+    async def _respond_login(self, request: web.BaseRequest) -> web.Response:
         """Set a cookie if the form has the token, and lead to the page that was requested."""
         if self._sessions is None or request.method != "POST":
             return _redirect("/")
@@ -422,7 +418,7 @@ class BrowserServer(WebServer):
         path, _, query = fields.get("next", ["/"])[0].partition("?")
         wanted = parse_path(path, dict(parse_qsl(query[:_MOST_FORM]))) or Page()
         if not self._sessions.is_token(fields.get("token", [""])[0]):
-            return self._form(request, wanted.address, is_wrong=True)
+            return self._token_form(request, wanted.address, is_wrong=True)
         response = _redirect(wanted.address)
         response.set_cookie(
             self._sessions.name,
@@ -440,9 +436,6 @@ def _redirect(path: str) -> web.Response:
     response = text(303, "see the page")
     response.headers["Location"] = path
     return response
-
-
-# Operation of `sparktop serve`: watch without a screen, and serve the board until a signal arrives.
 
 
 class Place(Struct, frozen=True):
@@ -466,7 +459,7 @@ async def serve(
     service = place.service
     store = Store(watch, simulated=simulated)
     monitor = Monitor(watch, store)
-    studio = Studio(store.snapshot, Shelf(sweeps), show_processes=monitor.show_processes)
+    studio = PageRenderer(store.snapshot, ResultPages(sweeps), show_processes=monitor.show_processes)
     port = int(service.listeners[0].getsockname()[1])
     server = BrowserServer(
         studio,

@@ -143,7 +143,7 @@ def _serve(watch: Watch) -> int:
     # Before anything is printed: a terminal that goes away after that is not a terminal any more.
     terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     try:
-        _print(as_toml(watch))
+        _write_configuration(as_toml(watch))
         count = len(watch.backends)
         servers = "1 simulated server is" if count == 1 else f"{count} simulated servers are"
         sys.stderr.write(f"sparktop demo: {servers} ready; Ctrl+C ends\n")
@@ -159,7 +159,7 @@ def _serve(watch: Watch) -> int:
     return _SERVE_CODES[got]
 
 
-def _print(configuration: str) -> None:
+def _write_configuration(configuration: str) -> None:
     """Write the configuration to standard output.
 
     Raises:
@@ -187,13 +187,11 @@ def _first_signal(noted: int, terminal: int | None) -> int:
     return os.read(noted, 1)[0] if noted in ready else signal.SIGHUP
 
 
-# Starts and stops the processes of the demo.
-
-
 _START_S = 30.0
 """Seconds to wait for a process to start: with aiohttp this takes half a second, and many times that on a
 busy machine."""
 _STOP_S = 3.0
+"""Seconds that a process has to end before it is killed."""
 _HOST = "127.0.0.1"
 
 
@@ -267,29 +265,29 @@ class DemoCluster:
         # All are spawned at once, since each takes equally long to start; each gets its plan when the servers
         # that it needs are ready.
         servers, load = plan, plan
-        if plan.chosen().load:
+        if plan.effective_scenario().load:
             reading, writing = os.pipe()
             servers, load = replace(plan, visitors=writing), replace(plan, visitors=reading)
             try:
                 pipes = {"engines": writing, "proxy": writing, "load": reading}
-                self._children = {part: _spawn(part, pipe) for part, pipe in pipes.items()}
+                self._children = {part: _spawn_part(part, pipe) for part, pipe in pipes.items()}
             finally:
                 os.close(reading)
                 os.close(writing)
         else:
-            self._children = {part: _spawn(part) for part in ("engines", "proxy")}
-        self._begin_all(servers, load, time.monotonic() + _START_S)
+            self._children = {part: _spawn_part(part) for part in ("engines", "proxy")}
+        self._send_plans(servers, load, time.monotonic() + _START_S)
 
-    def _begin_all(self, servers: Plan, load: Plan, deadline: float) -> None:
-        ports_of = self._begin("engines", servers, deadline)
-        self._note_engines(ports_of["engines"], ports_of["agents"])
+    def _send_plans(self, servers: Plan, load: Plan, deadline: float) -> None:
+        ports_of = self._send_plan("engines", servers, deadline)
+        self._set_engine_targets(ports_of["engines"], ports_of["agents"])
         urls = tuple(target.url for target in self.targets[: self._plan.backends])
-        ports = self._begin("proxy", replace(servers, urls=urls), deadline)["proxies"]
-        self._note_proxies([f"http://{_HOST}:{port}" for port in ports], servers.chosen())
+        ports = self._send_plan("proxy", replace(servers, urls=urls), deadline)["proxies"]
+        self._set_proxy_targets([f"http://{_HOST}:{port}" for port in ports], servers.effective_scenario())
         if "load" in self._children:
-            self._begin("load", replace(load, urls=(self.routers[0].url,)), deadline)
+            self._send_plan("load", replace(load, urls=(self.routers[0].url,)), deadline)
 
-    def _note_engines(self, ports: list[int], agents: list[int]) -> None:
+    def _set_engine_targets(self, ports: list[int], agents: list[int]) -> None:
         hosts = [backend_name(index) for index in range(len(agents))]
         free = iter(hosts)
         self.targets = tuple(
@@ -301,20 +299,22 @@ class DemoCluster:
                 slots=server.lanes * server.profile.max_num_seqs,
                 capture_sizes=server.profile.capture_sizes,
             )
-            for server, port in zip(self._plan.chosen().servers(self._plan.backends), ports, strict=True)
+            for server, port in zip(
+                self._plan.effective_scenario().servers(self._plan.backends), ports, strict=True
+            )
         )
         self.nodes = tuple(
             NodeTarget(host, via="agent", url=f"http://{_HOST}:{port}")
             for host, port in zip(hosts, agents, strict=True)
         )
 
-    def _note_proxies(self, urls: list[str], scenario: Scenario) -> None:
+    def _set_proxy_targets(self, urls: list[str], scenario: Scenario) -> None:
         names = tuple(target.name for target in self.targets[: self._plan.backends])
         other = scenario.second_strategy
         self.routers = (RouterTarget("proxy", urls[0], scenario.strategy, names, api_key=KEY),)
         self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)
 
-    def _begin(self, part: str, plan: Plan, deadline: float) -> dict[str, list[int]]:
+    def _send_plan(self, part: str, plan: Plan, deadline: float) -> dict[str, list[int]]:
         """Send a plan to a child process; return the ports that the process reports, by type of server.
 
         The process reports once it is ready. `deadline` is a monotonic time in seconds.
@@ -355,7 +355,7 @@ class DemoCluster:
                 child.wait()
 
 
-def _spawn(part: str, *pipes: int) -> subprocess.Popen[bytes]:
+def _spawn_part(part: str, *pipes: int) -> subprocess.Popen[bytes]:
     # Failures are reported as JSON; other output would spoil the viewer's screen.
     return subprocess.Popen(  # noqa: S603 - our own module, no shell
         [sys.executable, "-P", "-m", "sparktop.demo.process", part],
@@ -365,9 +365,6 @@ def _spawn(part: str, *pipes: int) -> subprocess.Popen[bytes]:
         start_new_session=True,
         pass_fds=pipes,
     )
-
-
-# The sweeps that the demo adds to the built-in sweeps; each is started by its own function key.
 
 
 _LEVEL_S = 11.0
@@ -399,14 +396,14 @@ def demo_sweeps(
     )
     servers = tuple(target.name for target in backends)
     routed = tuple(target.name for target in (*routers, *rivals))
-    return router, replace(_compared(scenario, servers, routed), key="f6")
+    return router, replace(_comparison_sweep(scenario, servers, routed), key="f6")
 
 
 _AGENTS_S = 60.0
 """Seconds of a level of agents: some calls of each."""
 
 
-def _compared(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSpec:
+def _comparison_sweep(scenario: str, servers: tuple[str, ...], routers: tuple[str, ...]) -> SweepSpec:
     """Return the sweep that compares a scenario's targets, which are named by `servers` and `routers`.
 
     For most scenarios, the targets are all routers and the first server.

@@ -13,11 +13,11 @@ from itertools import count
 from aiohttp import web
 from msgspec.structs import replace
 
-from sparktop.demo.engine_page import VERSION, Ledger, engine_page
+from sparktop.demo.engine_page import VERSION, EngineHistograms, engine_page
 from sparktop.demo.engine_requests import (
     BAD_REQUEST,
     DONE,
-    Asked,
+    CompletionRequest,
     RefusedError,
     Reply,
     block_hashes,
@@ -27,9 +27,9 @@ from sparktop.demo.engine_requests import (
     read_prompt,
 )
 from sparktop.demo.faults import FaultRun, FaultTimes
-from sparktop.demo.load import Visitors
+from sparktop.demo.load import ExternalClients
 from sparktop.demo.machine import MachineReader
-from sparktop.demo.scenario import Restarts, Server, slowed
+from sparktop.demo.scenario import Restarts, Server, slow_down
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent, Gauges, SimulatedRequest
 from sparktop.simulation.routers import Router, make_router
@@ -38,11 +38,13 @@ from sparktop.simulation.thermal import NodeThermal
 SERVER = "sparktop demo (simulated)"
 """Value of the `Server` header of every response."""
 MOST_BODY_BYTES = 16 << 20
+"""Most bytes of a request."""
 _USUAL_ANSWER_TOKENS, _SPREAD = 220.0, 0.6
 """Median and log-normal spread of the tokens of an answer that may end by itself."""
 _STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 _TEXT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 _INTERNAL = 500
+"""HTTP status of a failure of the engine."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -57,7 +59,7 @@ class EngineServer:
         started_unix_s: float,
         seed: int | str = 0,
         name: str = "spark-a",
-        visitors: Visitors | None = None,
+        visitors: ExternalClients | None = None,
     ) -> None:
         """Serve the engine cores `live`.
 
@@ -66,7 +68,7 @@ class EngineServer:
         the demo's own load.
         """
         self.live = live
-        self._visitors = visitors or Visitors()
+        self._visitors = visitors or ExternalClients()
         self._profile = live.engine.profile
         self._started_unix_s = started_unix_s
         self._answers = Counter[tuple[str, str, str]]()
@@ -78,36 +80,36 @@ class EngineServer:
 
     def application(self) -> web.Application:
         """Return the aiohttp application with all routes."""
-        app = web.Application(middlewares=[self._guard], client_max_size=MOST_BODY_BYTES)
-        app.on_response_prepare.append(_sign)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/completions", self._completion)
-        app.router.add_post("/tokenize", self._tokenize)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/version", self._version)
+        app = web.Application(middlewares=[self._convert_errors], client_max_size=MOST_BODY_BYTES)
+        app.on_response_prepare.append(_set_server_header)
+        app.router.add_post("/v1/chat/completions", self._respond_chat)
+        app.router.add_post("/v1/completions", self._respond_completion)
+        app.router.add_post("/tokenize", self._respond_tokenize)
+        app.router.add_get("/v1/models", self._respond_models)
+        app.router.add_get("/metrics", self._respond_metrics)
+        app.router.add_get("/version", self._respond_version)
         for path in ("/health", "/ping"):
-            app.router.add_get(path, self._health)
+            app.router.add_get(path, self._respond_health)
         return app
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _convert_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to `handler`, and convert errors to vLLM's format; return the response.
 
         Only POST requests are counted in the HTTP metrics and reported to `visitors`.
         """
         # A GET only observes the server: neither the demo's load nor vLLM's counters take it into account.
         if request.method != "POST":
-            return await self._answer(request, handler)
-        with self._visitors.visit(request.headers):
-            response = await self._answer(request, handler)
+            return await self._call_handler(request, handler)
+        with self._visitors.report_request(request.headers):
+            response = await self._call_handler(request, handler)
         route = request.match_info.route.resource
         path = route.canonical if route is not None else "none"
         self._answers[path, request.method, f"{response.status // 100}xx"] += 1
         return response
 
     @staticmethod
-    async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _call_handler(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
         except RefusedError as error:
@@ -116,10 +118,10 @@ class EngineServer:
             content = {"message": error.reason, "type": error.reason, "param": None, "code": error.status}
             return web.json_response({"error": content}, status=error.status)
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
+    async def _respond_chat(self, request: web.Request) -> web.StreamResponse:
         return await self._complete(request, chat=True)
 
-    async def _completion(self, request: web.Request) -> web.StreamResponse:
+    async def _respond_completion(self, request: web.Request) -> web.StreamResponse:
         return await self._complete(request, chat=False)
 
     async def _complete(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
@@ -130,18 +132,18 @@ class EngineServer:
         try:
             if asked.stream:
                 return await self._stream(request, answer, reply)
-            return web.json_response(reply.whole(await _end_of(answer)))
+            return web.json_response(reply.whole(await _wait_for_end(answer)))
         finally:
             # For a client that has disconnected; a request that has ended is ignored.
             self.live.cancel(reply.request_id)
 
-    def _submit(self, asked: Asked) -> tuple[Answer, Reply]:
+    def _submit(self, asked: CompletionRequest) -> tuple[Answer, Reply]:
         """Submit a request to the engine; return what the engine makes, and how that is written.
 
         Raises:
             RefusedError: the engine does not accept the request.
         """
-        tokens, stops = self._length(asked)
+        tokens, stops = self._draw_length(asked)
         number = next(self._numbers)
         request_id = f"{'chatcmpl' if asked.chat else 'cmpl'}-{self._name}-{number}"
         profile = self._profile
@@ -159,7 +161,7 @@ class EngineServer:
             raise RefusedError(str(error), status=BAD_REQUEST) from None
         return answer, reply
 
-    def _length(self, asked: Asked) -> tuple[int, bool]:
+    def _draw_length(self, asked: CompletionRequest) -> tuple[int, bool]:
         """Return the random number of tokens of the answer, and whether the answer ends with a stop token.
 
         With `ignore_eos`, the answer has `max_tokens` tokens and no stop token.
@@ -188,19 +190,19 @@ class EngineServer:
                 request.transport.abort()
             return response
 
-    async def _tokenize(self, request: web.Request) -> web.Response:
+    async def _respond_tokenize(self, request: web.Request) -> web.Response:
         body = read_body(await request.read())
         check_model(body, self._profile.model)
         tokens = read_prompt(body, chat="messages" in body)
         content = {"count": len(tokens), "max_model_len": self._profile.max_model_len}
         return web.json_response({**content, "tokens": list(tokens), "token_strs": None})
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _respond_metrics(self, _: web.Request) -> web.Response:
         self.live.catch_up()
         page = engine_page(self.live.cores, self._started_unix_s, self._answers)
         return web.Response(body=page, headers=_TEXT)
 
-    async def _models(self, _: web.Request) -> web.Response:
+    async def _respond_models(self, _: web.Request) -> web.Response:
         model = {
             "id": self._profile.model,
             "object": "model",
@@ -212,14 +214,14 @@ class EngineServer:
         }
         return web.json_response({"object": "list", "data": [model]})
 
-    async def _version(self, _: web.Request) -> web.Response:
+    async def _respond_version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": VERSION})
 
-    async def _health(self, _: web.Request) -> web.Response:
+    async def _respond_health(self, _: web.Request) -> web.Response:
         return web.Response()
 
 
-async def _end_of(answer: Answer) -> RequestEnded:
+async def _wait_for_end(answer: Answer) -> RequestEnded:
     """Wait until a request ends; return the event of its end.
 
     Raises:
@@ -234,15 +236,13 @@ async def _end_of(answer: Answer) -> RequestEnded:
     return ended
 
 
-async def _sign(_: web.Request, response: web.StreamResponse) -> None:
+async def _set_server_header(_: web.Request, response: web.StreamResponse) -> None:
     response.headers["Server"] = SERVER
-
-
-# Life cycle of a simulated server at one address: start, restarts and shutdown of its engine.
 
 
 HOST = "127.0.0.1"
 _CLOSING_S = 0.1
+"""Seconds that responses in progress have when a server is stopped."""
 
 
 class EngineSite:
@@ -255,7 +255,7 @@ class EngineSite:
         readers: Sequence[MachineReader],
         *,
         seed: str,
-        visitors: Visitors | None = None,
+        visitors: ExternalClients | None = None,
     ) -> None:
         """Store the settings without listening.
 
@@ -285,7 +285,8 @@ class EngineSite:
         seed = f"{self._seed}/{self._starts}"
         self._starts += 1
         self._cores = tuple(
-            self._core(rank, f"{seed}/{rank}" if rank else seed, now) for rank in range(self._server.lanes)
+            self._make_core(rank, f"{seed}/{rank}" if rank else seed, now)
+            for rank in range(self._server.lanes)
         )
         live = LiveCores(self._cores, self._router(seed))
         server = EngineServer(
@@ -303,15 +304,17 @@ class EngineSite:
         await web.TCPSite(self._runner, HOST, self.port, reuse_address=True).start()
         self.port = int(self._runner.addresses[0][1])
 
-    def _core(self, rank: int, seed: str, now: float) -> LiveEngine:
+    def _make_core(self, rank: int, seed: str, now: float) -> LiveEngine:
         """Create the engine core with the data-parallel rank `rank` on the machines of its own."""
         profile = self._server.profile
         own = slice(rank * profile.nodes, (rank + 1) * profile.nodes)
-        ledger = Ledger(profile.max_model_len)
-        engine = Engine(profile, nodes=self._thermals[own], seed=seed, start_s=now, on_end=ledger.finished)
+        histograms = EngineHistograms(profile.max_model_len)
+        engine = Engine(
+            profile, nodes=self._thermals[own], seed=seed, start_s=now, on_end=histograms.count_end
+        )
         for reader in self._readers[own]:
             reader.attach(engine)
-        return LiveEngine(engine, ledger)
+        return LiveEngine(engine, histograms)
 
     def _router(self, seed: str) -> Router:
         """Return what chooses the engine core of each request, by the numbers of requests it knows of."""
@@ -337,7 +340,7 @@ class EngineSite:
 
     def keep_restarting(self, restarts: Restarts) -> None:
         """Start a task that stops and restarts the server periodically; `close` ends this task."""
-        self._restarting = asyncio.get_running_loop().create_task(self._restart(restarts))
+        self._restarting = asyncio.get_running_loop().create_task(self._restart_periodically(restarts))
 
     def keep_failing(self, times: FaultTimes) -> None:
         """Schedule a fault of the server at `times`, counted from now, repeated until `close`."""
@@ -349,11 +352,11 @@ class EngineSite:
             )
             run.repeat(times)
 
-    async def _restart(self, restarts: Restarts) -> None:
+    async def _restart_periodically(self, restarts: Restarts) -> None:
         while True:
             await asyncio.sleep(restarts.every_s - restarts.down_s)
             await self.shut()
-            self._server = replace(self._server, profile=slowed(self._server.profile, restarts.slower))
+            self._server = replace(self._server, profile=slow_down(self._server.profile, restarts.slower))
             for reader in self._readers:
                 if restarts.boot_s:
                     reader.reboot(restarts.boot_s)
@@ -365,12 +368,6 @@ class EngineSite:
             await self.open()
             if restarts.slower != 1.0:
                 return
-
-
-# Runs a simulated engine in real time, and lets each request wait for its tokens.
-#
-# The engine's time is the process's monotonic clock. A timer fires at the engine's next event, so a token
-# is delivered as soon as the event loop allows, and nothing runs between events.
 
 
 class Answer:
@@ -404,20 +401,21 @@ class Answer:
 
 
 class LiveEngine:
-    """Advances a simulated engine with the time of a clock.
+    """Advances a simulated engine with the time of a clock, and lets each request wait for its tokens.
 
-    Needs a running event loop while requests are in flight.
+    A timer fires at the engine's next event, so a token is delivered as soon as the event loop allows, and
+    nothing runs between events. Needs a running event loop while requests are in flight.
     """
 
     def __init__(
-        self, engine: Engine, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic
+        self, engine: Engine, histograms: EngineHistograms, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Advance `engine` by the time of `clock`; `ledger` counts its events.
+        """Advance `engine` by the time of `clock`; `histograms` counts its events.
 
         The engine must not have been advanced beyond the current time of `clock`.
         """
         self.engine = engine
-        self.ledger = ledger
+        self.histograms = histograms
         self._clock = clock
         self._answers: dict[str, Answer] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -431,29 +429,29 @@ class LiveEngine:
         """
         now = self.catch_up()
         self.engine.submit(request, now)
-        self.ledger.arrived(request.request_id, now)
+        self.histograms.count_arrival(request.request_id, now)
         answer = self._answers[request.request_id] = Answer()
-        self._arm()
+        self._set_timer()
         return answer
 
     def cancel(self, request_id: str) -> None:
         """Abort a request because its client disconnected; do nothing if the request has already ended."""
         if not self._closed and request_id in self._answers:
             self.engine.cancel(request_id, self.catch_up())
-            self._tell()
-            self._arm()
+            self._deliver_events()
+            self._set_timer()
 
     def hold(self, shown: Gauges | None, power_w: Sequence[float | None]) -> None:
         """Hold up the engine from now on, or with None let it go on; see `Engine.hold`."""
         if not self._closed:
             self.engine.hold(self.catch_up(), shown, power_w)
-            self._arm()
+            self._set_timer()
 
     def catch_up(self) -> float:
         """Advance the engine to the current time and deliver its events; return the current time."""
         now = max(self._clock(), self.engine.now_s)
         if not self._closed:
-            self._tell(now)
+            self._deliver_events(now)
         return now
 
     def close(self) -> None:
@@ -465,9 +463,9 @@ class LiveEngine:
             answer.hear(RequestEnded(request_id, self.engine.now_s, EndReason.ABORT))
         self._answers.clear()
 
-    def _tell(self, until_s: float | None = None) -> None:
+    def _deliver_events(self, until_s: float | None = None) -> None:
         for event in self.engine.advance(self.engine.now_s if until_s is None else until_s):
-            self.ledger.hear(event)
+            self.histograms.count_event(event)
             ended = isinstance(event, RequestEnded)
             answer = (
                 self._answers.pop(event.request_id, None) if ended else self._answers.get(event.request_id)
@@ -475,22 +473,19 @@ class LiveEngine:
             if answer is not None:
                 answer.hear(event)
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         at = self.engine.next_event_at()
         if at is not None and not self._closed:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, at - self._clock()), self._fire)
+            self._timer = loop.call_later(max(0.0, at - self._clock()), self._on_timer)
 
-    def _fire(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self.catch_up()
-        self._arm()
-
-
-# The engine cores (data-parallel ranks) of one simulated server, and the choice of one for each request.
+        self._set_timer()
 
 
 class LiveCores:
@@ -519,9 +514,9 @@ class LiveCores:
         return self._cores[0].engine
 
     @property
-    def cores(self) -> tuple[tuple[Engine, Ledger], ...]:
-        """Engine and ledger of each core."""
-        return tuple((core.engine, core.ledger) for core in self._cores)
+    def cores(self) -> tuple[tuple[Engine, EngineHistograms], ...]:
+        """Engine and histograms of each core."""
+        return tuple((core.engine, core.histograms) for core in self._cores)
 
     def submit(self, request: SimulatedRequest) -> Answer:
         """Submit a request that arrives now to one of the cores; return the `Answer` with its tokens.

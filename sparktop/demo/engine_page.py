@@ -14,14 +14,13 @@ VERSION = "0.32.0+simulated"
 KV_TOKEN_BYTES = 73_728
 """Bytes of KV cache per token of gpt-oss-120b: 36 layers x 8 heads x 64 x (key + value) of 2 bytes."""
 _ACTIVE_PARAMETERS = 5.1e9
+"""Weights of gpt-oss-120b that compute a token; each takes two operations."""
 _HYBRID_BLOCK = 256
 """Tokens of a block from which on the model is a hybrid one, whose page says how its cache is configured."""
 _HTTP_SHARE = 0.3
 """CPU seconds of a server's HTTP process for each second of its engine's steps."""
-_SUCCESS = ("stop", "length", "abort", "error", "repetition")
-
-# Counts the requests of a simulated engine into the same histograms that vLLM has.
-
+_END_REASONS = ("stop", "length", "abort", "error", "repetition")
+"""Reasons for which vLLM counts requests as finished."""
 
 # Bucket bounds as vLLM 0.32 exposes them.
 _TTFT_S = (
@@ -72,7 +71,7 @@ def length_bounds(longest: int) -> tuple[float, ...]:
         size *= 10
 
 
-class Ledger:
+class EngineHistograms:
     """Counts the events of a simulated engine into histograms, as vLLM does.
 
     Times to first tokens and gaps between tokens are counted when they occur, other values when a request
@@ -99,11 +98,11 @@ class Ledger:
         self._newest_s: dict[str, float] = {}
         """By id of each request in flight: time of its newest token, or of its arrival."""
 
-    def arrived(self, request_id: str, at: float) -> None:
+    def count_arrival(self, request_id: str, at: float) -> None:
         """Record that a request arrived at the time `at` (seconds)."""
         self._newest_s[request_id] = at
 
-    def hear(self, event: EngineEvent) -> None:
+    def count_event(self, event: EngineEvent) -> None:
         """Count the time to a request's first token, or the time between two of its tokens.
 
         The end of a request is not counted here; it only removes the stored time of the request's last token.
@@ -120,7 +119,7 @@ class Ledger:
             self.itl_s.observe(event.at - before_s)
         self._newest_s[event.request_id] = event.at
 
-    def finished(self, timeline: RequestTimeline) -> None:
+    def count_end(self, timeline: RequestTimeline) -> None:
         """Count a request that has ended; the engine is created with this method as its `on_end` callback."""
         request, reason = timeline.request, timeline.reason
         admitted_s, first_s, last_s = timeline.admitted_s, timeline.first_token_s, timeline.last_token_s
@@ -139,16 +138,13 @@ class Ledger:
         self.computed_tokens.observe(request.prompt_tokens - timeline.cached_tokens)
 
 
-# The page: a table of metrics, each with its label and a function for its values.
-
-
 Value = float | Mapping[str, float] | Buckets
 """A number, numbers by the value of a label, or a histogram."""
 Answers = Mapping[tuple[str, str, str], int]
 """Number of HTTP answers by (handler, method, status)."""
 
 
-def _read_bytes(engine: Engine, _: Ledger) -> float:
+def _bytes_read(engine: Engine, _: EngineHistograms) -> float:
     cost = engine.profile.cost
     reading_s: float = sum(
         steps * min(cost.weights_one_s * rows**cost.weights_exponent, cost.weights_all_s)
@@ -157,43 +153,53 @@ def _read_bytes(engine: Engine, _: Ledger) -> float:
     return reading_s * cost.read_bytes_per_s
 
 
-def _rows(engine: Engine) -> float:
+def _rows_per_node(engine: Engine) -> float:
     return engine.tally.rows / engine.profile.nodes
 
 
-def _sources(engine: Engine, _: Ledger) -> Mapping[str, float]:
+def _prompt_tokens_by_source(engine: Engine, _: EngineHistograms) -> Mapping[str, float]:
     cached = engine.tally.prompt_tokens_cached
     computed = engine.tally.prompt_tokens - cached
     return {"local_compute": computed, "local_cache_hit": cached, "external_kv_transfer": 0}
 
 
-def _step_tokens(engine: Engine, _: Ledger) -> Buckets:
+def _step_histogram(engine: Engine, _: EngineHistograms) -> Buckets:
     buckets = Buckets(_STEP_TOKENS)
     for rows, steps in engine.tally.step_rows.items():
         buckets.observe(rows, steps)
     return buckets
 
 
-def _asleep(engine: Engine, _: Ledger) -> Mapping[str, float]:
+def _sleep_states(engine: Engine, _: EngineHistograms) -> Mapping[str, float]:
     asleep = int(engine.gauges.asleep)
     return {"awake": 1 - asleep, "weights_offloaded": asleep, "discard_all": 0}
 
 
-def _waiting(engine: Engine, _: Ledger) -> Mapping[str, float]:
+def _waiting_by_reason(engine: Engine, _: EngineHistograms) -> Mapping[str, float]:
     now = engine.gauges
     return {"capacity": now.waiting - now.deferred, "deferred": now.deferred}
 
 
-_Metric = tuple[str, str, str, Callable[[Engine, Ledger], Value]]
+_Metric = tuple[str, str, str, Callable[[Engine, EngineHistograms], Value]]
 """(type, name without "vllm:", the label whose values a mapping has, function for the values)."""
 _METRICS: tuple[_Metric, ...] = (
-    ("counter", "estimated_flops_per_gpu", "", lambda engine, _: 2 * _ACTIVE_PARAMETERS * _rows(engine)),
-    ("counter", "estimated_read_bytes_per_gpu", "", _read_bytes),
-    ("counter", "estimated_write_bytes_per_gpu", "", lambda engine, _: KV_TOKEN_BYTES * _rows(engine)),
+    (
+        "counter",
+        "estimated_flops_per_gpu",
+        "",
+        lambda engine, _: 2 * _ACTIVE_PARAMETERS * _rows_per_node(engine),
+    ),
+    ("counter", "estimated_read_bytes_per_gpu", "", _bytes_read),
+    (
+        "counter",
+        "estimated_write_bytes_per_gpu",
+        "",
+        lambda engine, _: KV_TOKEN_BYTES * _rows_per_node(engine),
+    ),
     ("gauge", "num_requests_running", "", lambda engine, _: engine.gauges.running),
     ("gauge", "num_requests_waiting", "", lambda engine, _: engine.gauges.waiting),
-    ("gauge", "num_requests_waiting_by_reason", "reason", _waiting),
-    ("gauge", "engine_sleep_state", "sleep_state", _asleep),
+    ("gauge", "num_requests_waiting_by_reason", "reason", _waiting_by_reason),
+    ("gauge", "engine_sleep_state", "sleep_state", _sleep_states),
     ("gauge", "kv_cache_usage_perc", "", lambda engine, _: engine.gauges.kv_usage),
     ("counter", "prefix_cache_queries", "", lambda engine, _: engine.tally.prefix_queries),
     ("counter", "prefix_cache_hits", "", lambda engine, _: engine.tally.prefix_hits),
@@ -203,36 +209,39 @@ _METRICS: tuple[_Metric, ...] = (
     ("counter", "mm_cache_hits", "", lambda _, __: 0),
     ("counter", "num_preemptions", "", lambda engine, _: engine.tally.preemptions),
     ("counter", "prompt_tokens", "", lambda engine, _: engine.tally.prompt_tokens),
-    ("counter", "prompt_tokens_by_source", "source", _sources),
+    ("counter", "prompt_tokens_by_source", "source", _prompt_tokens_by_source),
     ("counter", "prompt_tokens_cached", "", lambda engine, _: engine.tally.prompt_tokens_cached),
     ("counter", "generation_tokens", "", lambda engine, _: engine.tally.generation_tokens),
     (
         "counter",
         "request_success",
         "finished_reason",
-        lambda _, ledger: {**dict.fromkeys(_SUCCESS, 0), **{str(one): n for one, n in ledger.ended.items()}},
+        lambda _, histograms: {
+            **dict.fromkeys(_END_REASONS, 0),
+            **{str(one): n for one, n in histograms.ended.items()},
+        },
     ),
-    ("histogram", "request_prompt_tokens", "", lambda _, ledger: ledger.prompt_tokens),
-    ("histogram", "request_generation_tokens", "", lambda _, ledger: ledger.generation_tokens),
-    ("histogram", "iteration_tokens_total", "", _step_tokens),
-    ("histogram", "time_to_first_token_seconds", "", lambda _, ledger: ledger.ttft_s),
-    ("histogram", "inter_token_latency_seconds", "", lambda _, ledger: ledger.itl_s),
-    ("histogram", "request_time_per_output_token_seconds", "", lambda _, ledger: ledger.tpot_s),
-    ("histogram", "e2e_request_latency_seconds", "", lambda _, ledger: ledger.e2e_s),
-    ("histogram", "request_queue_time_seconds", "", lambda _, ledger: ledger.queue_s),
-    ("histogram", "request_inference_time_seconds", "", lambda _, ledger: ledger.inference_s),
-    ("histogram", "request_prefill_time_seconds", "", lambda _, ledger: ledger.prefill_s),
-    ("histogram", "request_decode_time_seconds", "", lambda _, ledger: ledger.decode_s),
+    ("histogram", "request_prompt_tokens", "", lambda _, histograms: histograms.prompt_tokens),
+    ("histogram", "request_generation_tokens", "", lambda _, histograms: histograms.generation_tokens),
+    ("histogram", "iteration_tokens_total", "", _step_histogram),
+    ("histogram", "time_to_first_token_seconds", "", lambda _, histograms: histograms.ttft_s),
+    ("histogram", "inter_token_latency_seconds", "", lambda _, histograms: histograms.itl_s),
+    ("histogram", "request_time_per_output_token_seconds", "", lambda _, histograms: histograms.tpot_s),
+    ("histogram", "e2e_request_latency_seconds", "", lambda _, histograms: histograms.e2e_s),
+    ("histogram", "request_queue_time_seconds", "", lambda _, histograms: histograms.queue_s),
+    ("histogram", "request_inference_time_seconds", "", lambda _, histograms: histograms.inference_s),
+    ("histogram", "request_prefill_time_seconds", "", lambda _, histograms: histograms.prefill_s),
+    ("histogram", "request_decode_time_seconds", "", lambda _, histograms: histograms.decode_s),
 )
-_SERVED: tuple[_Metric, ...] = (
-    ("histogram", "request_num_preemptions", "", lambda _, ledger: ledger.preemptions),
-    ("histogram", "request_prefill_kv_computed_tokens", "", lambda _, ledger: ledger.computed_tokens),
+_ONLY_OVER_HTTP: tuple[_Metric, ...] = (
+    ("histogram", "request_num_preemptions", "", lambda _, histograms: histograms.preemptions),
+    ("histogram", "request_prefill_kv_computed_tokens", "", lambda _, histograms: histograms.computed_tokens),
 )
 """What is on the page of a server over HTTP only, not on that of a rehearsal."""
 
 
 def engine_page(
-    cores: Sequence[tuple[Engine, Ledger]], started_unix_s: float, answers: Answers | None = None
+    cores: Sequence[tuple[Engine, EngineHistograms]], started_unix_s: float, answers: Answers | None = None
 ) -> bytes:
     """Return the page of a server with these engine cores (data-parallel ranks).
 
@@ -246,12 +255,12 @@ def engine_page(
         "# TYPE process_cpu_seconds_total counter",
         f"process_cpu_seconds_total {cpu_s}",
     ]
-    for kind, name, label, value in _METRICS if answers is None else (*_METRICS, *_SERVED):
+    for kind, name, label, value in _METRICS if answers is None else (*_METRICS, *_ONLY_OVER_HTTP):
         stem = f"vllm:{name}{'_total' if kind == 'counter' else ''}"
         lines.append(f"# TYPE {stem} {kind}")
-        for rank, (engine, ledger) in enumerate(cores):
+        for rank, (engine, histograms) in enumerate(cores):
             labels = f'engine="{rank}",model_name="{engine.profile.model}"'
-            lines += _samples(stem, labels, label, value(engine, ledger))
+            lines += _sample_lines(stem, labels, label, value(engine, histograms))
     lines.append("# TYPE vllm:cache_config_info gauge")
     for rank, (engine, _) in enumerate(cores):
         profile = engine.profile
@@ -270,7 +279,7 @@ def engine_page(
     return "\n".join((*lines, "")).encode()
 
 
-def _samples(stem: str, labels: str, label: str, value: Value) -> Iterator[str]:
+def _sample_lines(stem: str, labels: str, label: str, value: Value) -> Iterator[str]:
     if isinstance(value, Buckets):
         counts = value.cumulative
         for bound, count in zip((*value.bounds, "+Inf"), counts, strict=True):

@@ -19,6 +19,7 @@ BAD_REQUEST, NOT_FOUND = 400, 404
 _COMPLETION_TOKENS = 16
 """Tokens that /v1/completions generates when max_tokens is not given (the API's own default)."""
 _MOST_SALT = 1024
+"""Characters of a cache salt that count."""
 
 
 class RefusedError(Exception):
@@ -44,7 +45,7 @@ class RefusedError(Exception):
         return {"error": error}
 
 
-class Asked(Struct, frozen=True):
+class CompletionRequest(Struct, frozen=True):
     """A parsed completion request."""
 
     chat: bool
@@ -104,14 +105,14 @@ def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
     key = "messages" if chat else "prompt"
     found = body.get(key)
     if found is None:
-        raise _invalid(key, "missing", "Field required")
-    tokens = tokenize_chat(_messages(found)) if chat else _prompt(found)
+        raise _validation_error(key, "missing", "Field required")
+    tokens = tokenize_chat(_roles_and_texts(found)) if chat else _prompt_tokens(found)
     if not tokens:
         raise RefusedError("The decoder prompt cannot be empty", param=None)
     return tuple(tokens)
 
 
-def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) -> Asked:
+def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) -> CompletionRequest:
     """Parse a request to /v1/completions or, with `chat`, to /v1/chat/completions.
 
     `max_model_len` is the model's context length in tokens.
@@ -120,37 +121,37 @@ def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) 
         RefusedError: the request cannot be served; the message has the reason.
     """
     prompt = read_prompt(body, chat=chat)
-    wanted = _whole(body, "max_tokens")
-    if chat and (newer := _whole(body, "max_completion_tokens")) is not None:
+    wanted = _whole_number(body, "max_tokens")
+    if chat and (newer := _whole_number(body, "max_completion_tokens")) is not None:
         wanted = newer
     _check_length(len(prompt), longest=max_model_len, is_text=chat or _is_text(body["prompt"]))
     room = max_model_len - len(prompt)
     default = room if chat else _COMPLETION_TOKENS
     # Tokens that do not fit behind the prompt are silently cut off, as in vLLM; no room at all is an error.
     max_tokens = min(room, default if wanted is None else wanted)
-    min_tokens = _whole(body, "min_tokens") or 0
+    min_tokens = _whole_number(body, "min_tokens") or 0
     if max_tokens < 1:
-        raise _parameter("max_tokens", max_tokens, f"max_tokens must be at least 1, got {max_tokens}.")
+        raise _parameter_error("max_tokens", max_tokens, f"max_tokens must be at least 1, got {max_tokens}.")
     if min_tokens < 0:
         raise RefusedError(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
     if min_tokens > max_tokens:
         raise RefusedError(
             f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
         )
-    if _whole(body, "n") not in {None, 1}:
+    if _whole_number(body, "n") not in {None, 1}:
         raise RefusedError("the simulated engine gives one choice: n must be 1", param="n")
     options = body.get("stream_options")
-    return Asked(
+    return CompletionRequest(
         chat=chat,
         prompt=prompt,
         max_tokens=max_tokens,
         min_tokens=min_tokens,
-        ignore_eos=_flag(body, "ignore_eos"),
-        stream=_flag(body, "stream"),
-        include_usage=isinstance(options, dict) and _flag(options, "include_usage"),
-        return_token_ids=_flag(body, "return_token_ids"),
-        cache_salt=_salt(body),
-        seed=_whole(body, "seed"),
+        ignore_eos=_boolean(body, "ignore_eos"),
+        stream=_boolean(body, "stream"),
+        include_usage=isinstance(options, dict) and _boolean(options, "include_usage"),
+        return_token_ids=_boolean(body, "return_token_ids"),
+        cache_salt=_cache_salt(body),
+        seed=_whole_number(body, "seed"),
     )
 
 
@@ -169,21 +170,21 @@ def _check_length(prompt: int, *, longest: int, is_text: bool) -> None:
         f"{qualifier}{count} input tokens, which exceeds this limit even without any output tokens. Please "
         "reduce the length of the input prompt."
     )
-    raise _parameter("input_tokens", count, message)
+    raise _parameter_error("input_tokens", count, message)
 
 
-def _messages(found: object) -> list[tuple[str, str]]:
+def _roles_and_texts(found: object) -> list[tuple[str, str]]:
     if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
-        raise _invalid("messages", "list_type", "Input should be a valid list")
-    return [(str(message.get("role", "user")), _text(message.get("content"))) for message in found]
+        raise _validation_error("messages", "list_type", "Input should be a valid list")
+    return [(str(message.get("role", "user")), _content_text(message.get("content"))) for message in found]
 
 
-def _text(content: object) -> str:
+def _content_text(content: object) -> str:
     """Return the text of a message's content: the string, or all parts of type "text" joined."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise _invalid("messages", "string_type", "Input should be a valid string")
+        raise _validation_error("messages", "string_type", "Input should be a valid string")
     texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -195,7 +196,7 @@ def _is_text(prompt: object) -> bool:
     )
 
 
-def _prompt(found: object) -> list[int]:
+def _prompt_tokens(found: object) -> list[int]:
     """Return the token ids of a prompt.
 
     The prompt is a string, a list of token ids, or a list whose only element is one of these.
@@ -208,27 +209,29 @@ def _prompt(found: object) -> list[int]:
     if isinstance(found, str):
         return tokenize(found)
     if not isinstance(found, list) or not all(type(token) is int for token in found):
-        raise _invalid("prompt", "string_type", "Input should be a valid string or one list of tokens")
+        raise _validation_error(
+            "prompt", "string_type", "Input should be a valid string or one list of tokens"
+        )
     if found and not 0 <= min(found) <= max(found) < VOCABULARY:
         raise RefusedError(f"Token id {max(found)} is out of vocabulary")
     return found
 
 
-def _whole(body: Mapping[str, Any], key: str) -> int | None:
+def _whole_number(body: Mapping[str, Any], key: str) -> int | None:
     found = body.get(key)
     if found is not None and type(found) is not int:
-        raise _invalid(key, "int_type", "Input should be a valid integer")
+        raise _validation_error(key, "int_type", "Input should be a valid integer")
     return found
 
 
-def _flag(body: Mapping[str, Any], key: str) -> bool:
+def _boolean(body: Mapping[str, Any], key: str) -> bool:
     found = body.get(key)
     if found is not None and type(found) is not bool:
-        raise _invalid(key, "bool_type", "Input should be a valid boolean")
+        raise _validation_error(key, "bool_type", "Input should be a valid boolean")
     return bool(found)
 
 
-def _salt(body: Mapping[str, Any]) -> str | None:
+def _cache_salt(body: Mapping[str, Any]) -> str | None:
     found = body.get("cache_salt")
     if found is None:
         return None
@@ -237,16 +240,13 @@ def _salt(body: Mapping[str, Any]) -> str | None:
     return found[:_MOST_SALT]
 
 
-def _parameter(name: str, value: int, message: str) -> RefusedError:
+def _parameter_error(name: str, value: int, message: str) -> RefusedError:
     return RefusedError(f"{message} (parameter={name}, value={value})", param=name)
 
 
-def _invalid(key: str, kind: str, message: str) -> RefusedError:
+def _validation_error(key: str, kind: str, message: str) -> RefusedError:
     detail = f"1 validation error:\n  {{'type': '{kind}', 'loc': ('body', '{key}'), 'msg': '{message}'}}"
     return RefusedError(detail, kind="Bad Request")
-
-
-# Builds the bodies of a simulated server's responses, with the fields and field order of vLLM 0.32.
 
 
 DONE = b"data: [DONE]\n\n"
@@ -258,7 +258,7 @@ class Reply(Struct):
     request_id: str
     model: str
     created_unix_s: int
-    asked: Asked
+    asked: CompletionRequest
     output_tokens: int
     """Tokens to generate, including the stop token."""
     stops: bool
@@ -277,7 +277,7 @@ class Reply(Struct):
             self._words.append("")
             self._ids.append(STOP)
         kind = "chat.completion.chunk" if self.asked.chat else "text_completion"
-        self._head = f'data: {_json(self._top(kind))[:-1]},"choices":'.encode()
+        self._head = f'data: {_json(self._top_fields(kind))[:-1]},"choices":'.encode()
 
     @property
     def token_ids(self) -> Sequence[int]:
@@ -292,19 +292,21 @@ class Reply(Struct):
         """
         first, self.written = self.written, self.written + tokens
         text, ids = "".join(self._words[first : self.written]), self._ids[first : self.written]
-        reason = self._reason() if last else None
+        reason = self._finish_reason() if last else None
         prompt = {"prompt_token_ids": list(self.asked.prompt)} if self.asked.return_token_ids else {}
         if not self.asked.chat:
-            return self._event(self._choice({"text": text, **({} if first else prompt)}, ids, reason))
-        content = self._event(self._choice({"delta": {"content": text}}, ids, reason))
+            return self._sse_event(
+                self._choice_fields({"text": text, **({} if first else prompt)}, ids, reason)
+            )
+        content = self._sse_event(self._choice_fields({"delta": {"content": text}}, ids, reason))
         if first:
             return content
         role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-        return self._event({"index": 0, **role}, **prompt) + content
+        return self._sse_event({"index": 0, **role}, **prompt) + content
 
     def usage_chunk(self, ended: RequestEnded) -> bytes:
         """Return the SSE event with the token counts of the request, which follows all other events."""
-        return self._event(None, usage=self._usage(ended))
+        return self._sse_event(None, usage=self._usage_fields(ended))
 
     def whole(self, ended: RequestEnded) -> dict[str, Any]:
         """Return the JSON object of the complete response, for a request without streaming."""
@@ -320,10 +322,10 @@ class Reply(Struct):
             choice["message"] = message
         else:
             choice["text"] = text
-        choice |= {"logprobs": None, "finish_reason": self._reason(), "stop_reason": None}
+        choice |= {"logprobs": None, "finish_reason": self._finish_reason(), "stop_reason": None}
         choice["token_ids"] = list(self._ids) if self.asked.return_token_ids else None
-        body = self._top("chat.completion" if self.asked.chat else "text_completion")
-        body |= {"choices": [choice], "usage": self._usage(ended)}
+        body = self._top_fields("chat.completion" if self.asked.chat else "text_completion")
+        body |= {"choices": [choice], "usage": self._usage_fields(ended)}
         if self.asked.return_token_ids:
             holder = body if self.asked.chat else choice
             holder["prompt_token_ids"] = list(self.asked.prompt)
@@ -334,7 +336,7 @@ class Reply(Struct):
         # Answers differ between requests, but a request's seed repeats its answer.
         return self.request_id if self.asked.seed is None else self.asked.seed
 
-    def _top(self, kind: str) -> dict[str, Any]:
+    def _top_fields(self, kind: str) -> dict[str, Any]:
         return {
             "id": self.request_id,
             "object": kind,
@@ -342,18 +344,18 @@ class Reply(Struct):
             "model": self.model,
         }
 
-    def _reason(self) -> str:
+    def _finish_reason(self) -> str:
         return "stop" if self.stops else "length"
 
-    def _event(self, choice: dict[str, Any] | None, **beside: object) -> bytes:
+    def _sse_event(self, choice: dict[str, Any] | None, **beside: object) -> bytes:
         more = f",{_json(beside)[1:-1]}" if beside else ""
         return self._head + f"[{_json(choice) if choice else ''}]{more}}}\n\n".encode()
 
-    def _choice(self, choice: dict[str, Any], ids: list[int], reason: str | None) -> dict[str, Any]:
+    def _choice_fields(self, choice: dict[str, Any], ids: list[int], reason: str | None) -> dict[str, Any]:
         event = {"index": 0, **choice, "logprobs": None, "finish_reason": reason, "stop_reason": None}
         return event | ({"token_ids": ids} if self.asked.return_token_ids else {})
 
-    def _usage(self, ended: RequestEnded) -> dict[str, Any]:
+    def _usage_fields(self, ended: RequestEnded) -> dict[str, Any]:
         prompt, made = len(self.asked.prompt), ended.generated_tokens or 0
         cached = ended.cached_tokens or 0
         return {
@@ -376,13 +378,15 @@ def _json(value: object) -> str:
 
 
 VOCABULARY = 200_000
+"""Number of token ids that a text can have."""
 _SPECIAL = VOCABULARY
 START, END, MESSAGE, STOP = _SPECIAL, _SPECIAL + 1, _SPECIAL + 2, _SPECIAL + 3
-"""Special tokens that occur in no text: three around
-the parts of a chat's messages, one at the end of an answer."""
+"""Special tokens that occur in no text: three around the parts of a chat's messages, one at an answer's
+end."""
 _ASSISTANT = "assistant"
 _PIECE = re.compile(r" ?[^\W\d_]{1,7}| ?\d{1,3}| ?[^\w\s]|\s|_")
 _KNOWN_PIECES = 50_000
+"""Pieces of text whose ids are cached."""
 
 _WORDS = (
     "about above across after again along always among answer any around ask back batch be because before"
@@ -407,13 +411,13 @@ WORDS = tuple(_WORDS.split())
 
 
 @lru_cache(_KNOWN_PIECES)
-def _id(piece: str) -> int:
+def _token_id(piece: str) -> int:
     return crc32(piece.encode("utf-8", "replace")) % VOCABULARY
 
 
 def tokenize(text: str) -> list[int]:
     """Return the token ids of a text."""
-    return [_id(piece) for piece in _PIECE.findall(text)]
+    return [_token_id(piece) for piece in _PIECE.findall(text)]
 
 
 def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
@@ -424,8 +428,8 @@ def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
     found: list[int] = []
     for role, text in messages:
         between = () if role == _ASSISTANT else (MESSAGE,)
-        found += (START, _id(role), *between, *tokenize(text), END)
-    return [*found, START, _id(_ASSISTANT)]
+        found += (START, _token_id(role), *between, *tokenize(text), END)
+    return [*found, START, _token_id(_ASSISTANT)]
 
 
 def answer_words(seed: int | str, count: int) -> list[str]:
@@ -444,7 +448,7 @@ def answer_words(seed: int | str, count: int) -> list[str]:
 
 def word_id(word: str) -> int:
     """Return the token id of a word that `answer_words` returned."""
-    return _id(word)
+    return _token_id(word)
 
 
 def block_hashes(tokens: Sequence[int], block_tokens: int, salt: str | None = None) -> tuple[int, ...]:

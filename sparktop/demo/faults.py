@@ -1,4 +1,8 @@
-"""Faults of the simulated cluster: what befalls a server, and what its machines then show."""
+"""Faults of the simulated cluster: engines that hang or only seem to, and what their machines then show.
+
+Figures of hangs are those reported from GB10 machines: 13 to 21 W at 96 % utilisation for a kernel that never
+ends, 46 W in a long prefill. A hang keeps all gauges on vLLM's metrics page at their last values.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ class Bursts(Struct, frozen=True):
     every_s: float
 
 
-def unchanged(gauges: Gauges) -> Gauges:
+def same_gauges(gauges: Gauges) -> Gauges:
     """Return the gauges as they are: those of an engine that hangs keep their values."""
     return gauges
 
@@ -55,7 +59,7 @@ class Fault(Struct, frozen=True):
     power_w: tuple[float | None, ...] = (None,)
     """Power of each of the engine's machines meanwhile, None for an idle GPU; the last value is repeated for
     further machines."""
-    gauges: Callable[[Gauges], Gauges] = unchanged
+    gauges: Callable[[Gauges], Gauges] = same_gauges
     """Returns the gauges on the metrics page meanwhile, from those at the begin."""
     bursts: Bursts | None = None
     stuck: bool = True
@@ -75,12 +79,6 @@ class FaultTimes(Struct, frozen=True):
     """Index of the server."""
 
 
-# The faults that the simulated cluster knows: engines that hang, and engines that only seem to.
-#
-# Figures of hangs are those reported from GB10 machines: 13 to 21 W at 96 % utilisation for a kernel that
-# never ends, 46 W in a long prefill. A hang keeps all gauges on vLLM's metrics page at their last values.
-
-
 _SPINNING = Symptoms(engine_cpu_percent=100.0)
 """A worker that waits for its GPU polls without a pause, and keeps one core busy."""
 _AT_REST = Symptoms(engine_cpu_percent=1.0)
@@ -96,17 +94,17 @@ _COMPILERS = tuple(
 )
 
 
-def _asleep(gauges: Gauges) -> Gauges:
+def _gauges_asleep(gauges: Gauges) -> Gauges:
     return replace(gauges, asleep=True)
 
 
-def _deferred(gauges: Gauges) -> Gauges:
+def _gauges_deferred(gauges: Gauges) -> Gauges:
     """Return gauges of an engine whose requests all wait for the KV cache of another server."""
     held = max(1, gauges.running + gauges.waiting)
     return Gauges(0, held, gauges.kv_usage, deferred=held)
 
 
-def _first_request(gauges: Gauges) -> Gauges:
+def _gauges_of_first_request(gauges: Gauges) -> Gauges:
     return replace(gauges, running=max(1, gauges.running))
 
 
@@ -122,20 +120,17 @@ FAULTS = {
         Fault(
             "graph-capture",
             (Symptoms(engine_cpu_percent=96.0),),
-            gauges=_first_request,
+            gauges=_gauges_of_first_request,
             bursts=Bursts(38.0, 1.5, 4.0),
             stuck=False,
         ),
-        Fault("sleep", (_ASLEEP,), gauges=_asleep, stuck=False),
+        Fault("sleep", (_ASLEEP,), gauges=_gauges_asleep, stuck=False),
         Fault("swap-storm", (Symptoms(engine_cpu_percent=6.0, swap_in_bytes_per_s=210e6),), stuck=False),
-        Fault("kv-wait", (_AT_REST,), gauges=_deferred, stuck=False),
+        Fault("kv-wait", (_AT_REST,), gauges=_gauges_deferred, stuck=False),
         Fault("cpu-step", (Symptoms(engine_cpu_percent=99.5),), stuck=False),
     )
 }
 """All faults by name; `sparktop demo --help` describes them."""
-
-
-# Lets faults befall a simulated engine, in real or virtual time.
 
 
 Hold = Callable[[Gauges | None, Sequence[float | None]], None]
@@ -175,38 +170,38 @@ class FaultRun:
         """Hold up the engine, and let its machines show the fault."""
         fault = self._fault
         self._shown = fault.gauges(self._gauges())
-        self._draw(fault.power_w)
+        self._hold_engine(fault.power_w)
         for place, machine in enumerate(self._machines):
             machine.symptoms = fault.symptoms[min(place, len(fault.symptoms) - 1)]
         if fault.bursts is not None:
-            self._burst(fault.bursts)
+            self._repeat_bursts(fault.bursts)
 
     def end(self) -> None:
         """End the fault, after which the engine continues; do nothing if the fault has not begun."""
         if self._shown is not None:
             self._shown = None
-            self._draw((None,))
+            self._hold_engine((None,))
         for machine in self._machines:
             machine.symptoms = NO_SYMPTOMS
 
     def repeat(self, times: FaultTimes) -> None:
         """Begin and end the fault at these times, counted from now, for ever."""
-        self._later(times.first_s, lambda: self._round(times))
+        self._later(times.first_s, lambda: self._begin_round(times))
 
-    def _round(self, times: FaultTimes) -> None:
+    def _begin_round(self, times: FaultTimes) -> None:
         self.begin()
         self._later(times.for_s, self.end)
-        self._later(times.every_s, lambda: self._round(times))
+        self._later(times.every_s, lambda: self._begin_round(times))
 
-    def _burst(self, bursts: Bursts) -> None:
+    def _repeat_bursts(self, bursts: Bursts) -> None:
         if self._shown is not None:
-            self._draw((bursts.power_w,))
-            self._later(bursts.for_s, self._rest)
-            self._later(bursts.every_s, lambda: self._burst(bursts))
+            self._hold_engine((bursts.power_w,))
+            self._later(bursts.for_s, self._end_burst)
+            self._later(bursts.every_s, lambda: self._repeat_bursts(bursts))
 
-    def _rest(self) -> None:
+    def _end_burst(self) -> None:
         if self._shown is not None:
-            self._draw(self._fault.power_w)
+            self._hold_engine(self._fault.power_w)
 
-    def _draw(self, power_w: tuple[float | None, ...]) -> None:
+    def _hold_engine(self, power_w: tuple[float | None, ...]) -> None:
         self._hold(self._shown, power_w)

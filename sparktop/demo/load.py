@@ -30,7 +30,7 @@ _CAME, _WENT = b"+", b"-"
 _READ_BYTES = 4096
 
 
-class Visitors:
+class ExternalClients:
     """Reports when requests of other clients begin and end at a server, to the process of the demo's load."""
 
     def __init__(self, pipe: int | None = None) -> None:
@@ -44,15 +44,15 @@ class Visitors:
             # A load that does not read must not block a server.
             os.set_blocking(pipe, False)
 
-    def visit(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
+    def report_request(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
         """Return a context manager that reports the start and the end of a request with these headers.
 
         The context manager does nothing if the headers mark a request of the demo's own load.
         """
-        return nullcontext() if MARK in headers else self._report()
+        return nullcontext() if MARK in headers else self._report_begin_and_end()
 
     @contextmanager
-    def _report(self) -> Iterator[None]:
+    def _report_begin_and_end(self) -> Iterator[None]:
         self._write(_CAME)
         try:
             yield
@@ -65,7 +65,7 @@ class Visitors:
                 os.write(self._pipe, word)
 
 
-class GivingWay:
+class LoadPause:
     """Decides when the demo's load may send requests.
 
     The load must not send while requests of other clients run, nor for `quiet_s` seconds afterwards.
@@ -78,24 +78,24 @@ class GivingWay:
         """
         self._quiet_s = quiet_s
         self._patience_s = patience_s
-        self._here = 0
-        self._free = asyncio.Event()
-        self._free.set()
-        self._back: asyncio.TimerHandle | None = None
-        self._impatient: asyncio.TimerHandle | None = None
-        self.on_impatience: Callable[[], object] = lambda: None
+        self._external = 0
+        self._may_send = asyncio.Event()
+        self._may_send.set()
+        self._resume_timer: asyncio.TimerHandle | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
+        self.on_abort: Callable[[], object] = lambda: None
         """Function called when the load should abort its requests in flight."""
 
     @property
     def paused(self) -> bool:
         """True while the load must not send."""
-        return not self._free.is_set()
+        return not self._may_send.is_set()
 
     async def wait(self) -> None:
         """Wait until the load may send."""
-        await self._free.wait()
+        await self._may_send.wait()
 
-    def listen(self, pipe: int) -> None:
+    def read_reports(self, pipe: int) -> None:
         """Read the servers' reports from the file descriptor `pipe`.
 
         When all servers have closed the pipe, let the load send requests.
@@ -103,34 +103,34 @@ class GivingWay:
         os.set_blocking(pipe, False)
         asyncio.get_running_loop().add_reader(pipe, self._read, pipe)
 
-    def hear(self, reports: bytes) -> None:
+    def take_reports(self, reports: bytes) -> None:
         """Process reports of servers: a string of `+` (request arrived) and `-` (request ended)."""
         loop = asyncio.get_running_loop()
-        self._here = max(0, self._here + reports.count(_CAME) - reports.count(_WENT))
-        if self._back is not None:
-            self._back.cancel()
-            self._back = None
+        self._external = max(0, self._external + reports.count(_CAME) - reports.count(_WENT))
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._resume_timer = None
         if not self.paused and reports:
-            self._free.clear()
-            self._impatient = loop.call_later(self._patience_s, self._lose_patience)
-        if not self._here:
-            self._back = loop.call_later(self._quiet_s, self._come_back)
+            self._may_send.clear()
+            self._abort_timer = loop.call_later(self._patience_s, self._abort_load)
+        if not self._external:
+            self._resume_timer = loop.call_later(self._quiet_s, self._resume)
 
-    def _come_back(self) -> None:
-        if self._impatient is not None:
-            self._impatient.cancel()
-        self._free.set()
+    def _resume(self) -> None:
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+        self._may_send.set()
 
-    def _lose_patience(self) -> None:
-        self.on_impatience()
+    def _abort_load(self) -> None:
+        self.on_abort()
 
     def _read(self, pipe: int) -> None:
         reports = os.read(pipe, _READ_BYTES)
         if reports:
-            self.hear(reports)
+            self.take_reports(reports)
             return
         asyncio.get_running_loop().remove_reader(pipe)
-        self._come_back()
+        self._resume()
 
 
 _AGAIN_S = 0.1
@@ -147,7 +147,7 @@ _AROUND = len(tokenize_chat([("user", "")]))
 class Driver:
     """Keeps a scenario's number of requests in flight at one server."""
 
-    def __init__(self, url: str, scenario: Scenario, *, seed: int, way: GivingWay | None = None) -> None:
+    def __init__(self, url: str, scenario: Scenario, *, seed: int, way: LoadPause | None = None) -> None:
         """Prepare to send the load of `scenario` to the server at `url`.
 
         `way` pauses the load while other clients send requests (None: never); `seed` fixes random lengths.
@@ -167,7 +167,7 @@ class Driver:
         """Clear while the scenario rests."""
         self._awake.set()
         if way is not None:
-            way.on_impatience = self._hang_up
+            way.on_abort = self._abort_requests
 
     async def run(self) -> None:
         """Send requests until the task is cancelled."""
@@ -180,19 +180,19 @@ class Driver:
             for number in range(self._scenario.load):
                 clients.create_task(self._client(session, number))
             if self._scenario.rests is not None:
-                await self._rest(self._scenario.rests)
+                await self._repeat_rests(self._scenario.rests)
 
-    async def _rest(self, rests: Rests) -> None:
+    async def _repeat_rests(self, rests: Rests) -> None:
         """Abort all requests and send none, for the last part of each period; never return."""
         while True:
             await asyncio.sleep(rests.every_s - rests.for_s)
-            self._rest_now()
+            self._begin_rest()
             await asyncio.sleep(rests.for_s)
             self._awake.set()
 
-    def _rest_now(self) -> None:
+    def _begin_rest(self) -> None:
         self._awake.clear()
-        self._hang_up()
+        self._abort_requests()
 
     async def _client(self, session: aiohttp.ClientSession, number: int) -> None:
         scenario, agent = self._scenario, None
@@ -205,22 +205,22 @@ class Driver:
             if self._way is not None:
                 await self._way.wait()
             if agent is not None:
-                complete = await agent.call(partial(self._answer, session))
+                complete = await agent.call(partial(self._request_answer, session))
             else:
-                complete = await self._answer(session, self._body()) is not None
+                complete = await self._request_answer(session, self._request_body()) is not None
             if complete:
                 self.done += 1
             elif self._awake.is_set() and (self._way is None or not self._way.paused):
                 self.failed += 1
                 await asyncio.sleep(_AGAIN_S)
 
-    def _hang_up(self) -> None:
+    def _abort_requests(self) -> None:
         """Abort the requests in flight."""
         for limit in self._in_flight:
             limit.reschedule(asyncio.get_running_loop().time())
         self._in_flight.clear()  # a timeout that expires cannot be set again
 
-    async def _answer(self, session: aiohttp.ClientSession, body: dict[str, object]) -> str | None:
+    async def _request_answer(self, session: aiohttp.ClientSession, body: dict[str, object]) -> str | None:
         """Send one request and read its streamed response; return its text, None if it is not complete.
 
         Only agents need the text; for other loads it is empty.
@@ -241,7 +241,7 @@ class Driver:
         finally:
             self._in_flight.discard(limit)
 
-    def _body(self) -> dict[str, object]:
+    def _request_body(self) -> dict[str, object]:
         prompt_tokens, output_tokens = self._lengths(self._random)
         words = answer_words(self._random.getrandbits(62), max(1, prompt_tokens - _AROUND))
         return {
@@ -284,18 +284,18 @@ class DemoAgent:
 
     def pause_s(self) -> float:
         """Return the seconds until the next call: a tool runs, or a person thinks."""
-        return _HUMAN_S if self._turn % _STEPS == 0 else self._draw(0.3, 1.5, 10.0)
+        return _HUMAN_S if self._turn % _STEPS == 0 else self._draw_lognormal(0.3, 1.5, 10.0)
 
     async def call(self, send: Send) -> bool:
         """Send the next call and keep its answer; return True if it was complete."""
-        new = round(self._draw(400, 1.0, 4000))
+        new = round(self._draw_lognormal(400, 1.0, 4000))
         if not self._messages:
             shared = "".join(answer_words("shared", _SHARED))
             self._messages = [{"role": "system", "content": shared}]
             new += _OWN + self._turn * _PER_TURN
         words = answer_words(self._random.getrandbits(62), max(1, new))
         self._messages.append({"role": "user", "content": "".join(words)})
-        tokens = max(1, round(self._draw(120, 0.8, 512)))
+        tokens = max(1, round(self._draw_lognormal(120, 0.8, 512)))
         body: dict[str, object] = {"model": self._model, "messages": self._messages, "max_tokens": tokens}
         if self._dated:
             line = "".join(answer_words(self._random.getrandbits(62), 8))
@@ -308,7 +308,7 @@ class DemoAgent:
             self._messages.append({"role": "assistant", "content": answer})
         return answer is not None
 
-    def _draw(self, median: float, sigma: float, most: float) -> float:
+    def _draw_lognormal(self, median: float, sigma: float, most: float) -> float:
         return min(most, self._random.lognormvariate(math.log(median), sigma))
 
 

@@ -60,8 +60,10 @@ from sparktop.simulation.thermal import (
 SERVER_PID, ENGINE_PID = 4001, 4242
 MODEL = "openai/gpt-oss-120b"
 _AGE_S = 5400.0
+"""Age of an engine's processes at the time 0."""
 _READ_EVERY_S = 10.0
-_WORKLOADS_MIB = 2**20
+"""Seconds between two readings of an engine's processes."""
+_GIB, _MIB = 2**30, 2**20
 
 
 def workloads_at(
@@ -86,9 +88,9 @@ def workloads_at(
         SERVER_PID if not rank else None,
         *box,
         age_s=age_s,
-        memory_bytes=5310 * _WORKLOADS_MIB,
+        memory_bytes=5310 * _MIB,
         cpu_percent=cpu_percent,
-        read_bytes=58_700 * _WORKLOADS_MIB,
+        read_bytes=58_700 * _MIB,
         oom_kills=0,
     )
     server = Workload(
@@ -101,9 +103,9 @@ def workloads_at(
         SERVER_PID,
         *box,
         age_s=age_s + 2,
-        memory_bytes=1480 * _WORKLOADS_MIB,
+        memory_bytes=1480 * _MIB,
         cpu_percent=2.0,
-        read_bytes=310 * _WORKLOADS_MIB,
+        read_bytes=310 * _MIB,
         oom_kills=0,
         asks=MemoryAsk(0.7, None, 1 if rank is None else 2),
     )
@@ -118,9 +120,7 @@ IDENTITY = NodeIdentity(
     cpu="10 x Cortex-X925 + 10 x Cortex-A725",
 )
 """Identity of every simulated machine."""
-_GIB, _MIB = 2**30, 2**20
 _TOTAL_BYTES = int(121.6 * _GIB)
-_CORES = 20
 _BIG, _LITTLE = tuple(range(5, 10)) + tuple(range(15, 20)), tuple(range(5)) + tuple(range(10, 15))
 """Core numbers of the large cores (Cortex-X925), and of the small cores (Cortex-A725)."""
 _BUSY_CORES = {5: 1.0, 6: 0.8, 7: 0.35, 1: 0.2}
@@ -128,6 +128,7 @@ _BUSY_CORES = {5: 1.0, 6: 0.8, 7: 0.35, 1: 0.2}
 _STEP_CORE = 5
 """The core that runs the engine's scheduler and sampler."""
 _LIMIT_C = 94
+"""Temperature in °C at which a GB10 slows down."""
 _LINK_BITS_PER_S, BUS_BITS_PER_S = 200e9, 100.8e9
 """Rate of a QSFP port, and the data rate of its PCIe Gen5 x4 link: 4 x 32 GT/s x 128/130, less a fifth for
 packets."""
@@ -140,7 +141,8 @@ MOST_LEAK_BYTES = 18 * _GIB
 ENGINE_BYTES = 83 * _GIB
 """GPU memory of an engine: 57 GiB of weights and 26 GiB of KV pool, allocated at its start."""
 _TABLE_EVERY_S = 5.0
-_ENGINE_PID, _DISPLAY_PID, _ORPHAN_PID = ENGINE_PID, 1811, 3377
+"""Seconds between two readings of the process table."""
+_DISPLAY_PID, _ORPHAN_PID = 1811, 3377
 _DISPLAY_BYTES = 43 * _MIB
 
 
@@ -253,7 +255,7 @@ def _gpu(condition: Condition, wave: float, machine: Machine) -> GpuReading:
     load, temperature_c = condition.busy, round(condition.temperature_c)
     slowed = condition.throttled_share > 0
     display = GpuProcess(_DISPLAY_PID, "Xorg", _DISPLAY_BYTES, "graphics")
-    engine = GpuProcess(_ENGINE_PID, machine.engine, condition.engine_bytes, "compute")
+    engine = GpuProcess(ENGINE_PID, machine.engine, condition.engine_bytes, "compute")
     orphan = GpuProcess(_ORPHAN_PID, "VLLM::EngineCore", machine.orphan_bytes, "compute")
     return GpuReading(
         index=0,
@@ -287,7 +289,7 @@ def _cpu(at: float, load: float, host: float) -> CpuReading:
             + 62 * load * _BUSY_CORES.get(core, 0.0)
             + (100 * host if core == _STEP_CORE else 0.0),
         )
-        for core in range(_CORES)
+        for core in range(len(_BIG) + len(_LITTLE))
     )
 
     def group(name: str, members: tuple[int, ...], max_mhz: int) -> CoreGroup:
@@ -435,7 +437,7 @@ def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTabl
         return ProcessReading(pid, name, round(mib * _MIB), round(percent * wave, 1))
 
     load, own = condition.busy, condition.engine_cpu_percent
-    engine = one(_ENGINE_PID, machine.engine, 5310, 12 + 88 * load)
+    engine = one(ENGINE_PID, machine.engine, 5310, 12 + 88 * load)
     if own is not None:
         engine = structs.replace(engine, cpu_percent=own)
     front = SERVER_PID if machine.rank in {None, 0} else None
@@ -460,9 +462,6 @@ def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTabl
     return ProcessTable(tuple(largest), 231, round(age_s, 1))
 
 
-# Reads samples of a simulated machine, from what its engine did since the previous sample.
-
-
 _SHORTEST_S = 0.05
 """Seconds; a sample sooner than this after the previous one repeats the previous condition of the machine."""
 _START_W = 32.0
@@ -471,8 +470,6 @@ _SPINNING_W = 9.0
 """The same of a kernel that never ends."""
 _USUAL_S = 80.0
 """Seconds that a start takes unless it hangs."""
-_ALONE_PORT_BYTES_PER_S = 1.9e6
-"""At full load, bytes per second through the ports of a machine whose engine runs on this machine alone."""
 
 
 class MachineHeat(NodeThermal):
@@ -550,7 +547,7 @@ class MachineReader:
         self._start: tuple[float, float] | None = None
         """When the engine's processes started, in seconds of `clock`, and how long their start takes."""
         self._at = clock()
-        self._marks = self._read(self._at)
+        self._totals_before = self._totals_until(self._at)
         self._condition: Condition | None = None
 
     @property
@@ -573,7 +570,7 @@ class MachineReader:
         self._start = None if engine is None else self._start
         self.thermal.idle_w = BARE_W if engine is None else LOADED_W
         self.thermal.draw(now, None)
-        self._at, self._marks, self._condition = now, self._read(now), None
+        self._at, self._totals_before, self._condition = now, self._totals_until(now), None
 
     def begin_start(self, takes_s: float, *, hangs: bool = False) -> None:
         """Show a server that starts now; `attach` is called with its engine after `takes_s` seconds.
@@ -601,8 +598,8 @@ class MachineReader:
         """Return a sample of the machine at the current time."""
         now = self._clock()
         if self._condition is None or now - self._at >= _SHORTEST_S:
-            self._condition = self._judge(now)
-            self._at, self._marks = now, self._read(now)
+            self._condition = self._condition_since_last(now)
+            self._at, self._totals_before = now, self._totals_until(now)
         sample = sample_of(now, self._condition, self._machine)
         return sample if self.show_processes else structs.replace(sample, processes=None)
 
@@ -617,7 +614,7 @@ class MachineReader:
     async def close(self) -> None:
         """Do nothing, because no resource is held."""
 
-    def _read(self, now: float) -> tuple[float, float, float, float, int]:
+    def _totals_until(self, now: float) -> tuple[float, float, float, float, int]:
         """Return (energy in joules, throttled seconds, GPU seconds, CPU seconds of steps, processed tokens).
 
         All five are totals up to the time `now`.
@@ -632,7 +629,7 @@ class MachineReader:
             rows,
         )
 
-    def _judge(self, now: float) -> Condition:
+    def _condition_since_last(self, now: float) -> Condition:
         thermal, engine = self.thermal, self._engine
         took_s = now - self._at
         if took_s < _SHORTEST_S:
@@ -640,17 +637,18 @@ class MachineReader:
             power_w, throttled, busy, host, rows_per_s = thermal.power_w(), 0.0, float(in_step), 0.0, 0.0
         else:
             power_w, throttled, busy, host, rows_per_s = (
-                (after - before) / took_s for after, before in zip(self._read(now), self._marks, strict=True)
+                (after - before) / took_s
+                for after, before in zip(self._totals_until(now), self._totals_before, strict=True)
             )
         busy = min(1.0, busy)
-        pair = _ALONE_PORT_BYTES_PER_S * busy
+        pair = _ALONE_BYTES_PER_S * busy
         if engine is not None and engine.profile.nodes > 1:
             pair = engine.profile.link_bytes_per_row * rows_per_s
         symptoms = self.symptoms
         holds_memory = engine is not None and not symptoms.engine_gone
         engine_bytes = ENGINE_BYTES if symptoms.engine_bytes is None else symptoms.engine_bytes
         if engine is None and self._start is not None:
-            return self._starting(now, *self._start)
+            return self._condition_of_start(now, *self._start)
         return Condition(
             busy,
             power_w,
@@ -667,9 +665,9 @@ class MachineReader:
             symptoms.others_bytes,
         )
 
-    def _starting(self, now: float, started_at: float, takes_s: float) -> Condition:
+    def _condition_of_start(self, now: float, started_at: float, takes_s: float) -> Condition:
         """Return the condition of a machine whose server starts."""
-        engine_bytes, busy, cpu_percent = starting(now - started_at, takes_s)
+        engine_bytes, busy, cpu_percent = progress_of_start(now - started_at, takes_s)
         thermal, power_w = self.thermal, _START_W * busy
         if self._hangs and now - started_at > _GRAPHS * takes_s:
             busy, power_w, cpu_percent = 1.0, _SPINNING_W, 100.0
@@ -684,17 +682,15 @@ class MachineReader:
         )
 
 
-# The start of a simulated server, phase by phase, as its machine shows it.
-
-
-_START_GIB = 2**30
-CONTEXT_BYTES, WEIGHTS_BYTES, WHOLE_BYTES = _START_GIB // 2, 57 * _START_GIB, 83 * _START_GIB
+CONTEXT_BYTES, WEIGHTS_BYTES = _GIB // 2, 57 * _GIB
+"""GPU memory of an engine that starts: of its CUDA context, and once its weights are loaded."""
 _CONTEXT, _WEIGHTS, _COMPILE, _POOL, _GRAPHS = 0.12, 0.2, 0.52, 0.78, 0.82
 """Shares of the start at which a phase begins."""
 _BURST_S, _BURSTS_EVERY_S = 1.5, 4.0
+"""Duration and distance of the GPU's work while graphs are captured, in seconds."""
 
 
-def starting(passed_s: float, takes_s: float) -> tuple[int, float, float]:
+def progress_of_start(passed_s: float, takes_s: float) -> tuple[int, float, float]:
     """Return what a machine shows `passed_s` seconds after the begin of a start that takes `takes_s`.
 
     Returns:
@@ -714,5 +710,5 @@ def starting(passed_s: float, takes_s: float) -> tuple[int, float, float]:
         return (WEIGHTS_BYTES, 0.0, 100.0)
     if share < _GRAPHS:
         pool = (share - _POOL) / (_GRAPHS - _POOL)
-        return (WEIGHTS_BYTES + round(pool * (WHOLE_BYTES - WEIGHTS_BYTES)), 0.3, 100.0)
-    return (WHOLE_BYTES, burst, 98.0)
+        return (WEIGHTS_BYTES + round(pool * (ENGINE_BYTES - WEIGHTS_BYTES)), 0.3, 100.0)
+    return (ENGINE_BYTES, burst, 98.0)

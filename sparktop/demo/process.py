@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.engine import HOST, EngineSite
-from sparktop.demo.load import Driver, GivingWay, Visitors
+from sparktop.demo.load import Driver, ExternalClients, LoadPause
 from sparktop.demo.machine import MachineReader
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.demo.ras import RasServer, SimulatedJob
@@ -36,27 +36,30 @@ from sparktop.hardware.ras import RasReader
 from sparktop.simulation.routers import make_router
 
 _PR_SET_PDEATHSIG = 1
+"""Option of prctl(2): the signal that this process gets when its parent ends."""
 _CLOSING_S = 0.1
+"""Seconds that responses in progress have when the proxy is stopped."""
 _LONGEST_PLAN = 1 << 20
+"""Most bytes of a plan."""
 
 
 Part = Callable[[Plan], AbstractAsyncContextManager[dict[str, object]]]
 
 
 @asynccontextmanager
-async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
+async def run_engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
     """Serve all engines, and an agent for each machine.
 
     Yield a report for the parent process: the ports of engines and agents.
     """
-    scenario, now = plan.chosen(), time.monotonic()
-    visitors, places = Visitors(plan.visitors), count()
+    scenario, now = plan.effective_scenario(), time.monotonic()
+    visitors, places = ExternalClients(plan.visitors), count()
     async with AsyncExitStack() as stack:
         ports: list[int] = []
         agents: list[int] = []
         for backend, server in enumerate(scenario.servers(plan.backends)):
             readers = [
-                _machine(scenario, next(places), now, rank if server.profile.nodes > 1 else None)
+                _make_reader(scenario, next(places), now, rank if server.profile.nodes > 1 else None)
                 for rank in range(server.machines)
             ]
             site = EngineSite(
@@ -78,7 +81,7 @@ async def engines(plan: Plan) -> AsyncIterator[dict[str, object]]:
         yield {"engines": ports, "agents": agents}
 
 
-def _machine(scenario: Scenario, place: int, start_s: float, rank: int | None) -> MachineReader:
+def _make_reader(scenario: Scenario, place: int, start_s: float, rank: int | None) -> MachineReader:
     """Create the reader of the simulated machine with the index `place`.
 
     `rank` is the machine's tensor-parallel rank in an engine that spans several machines, else None.
@@ -118,19 +121,19 @@ def _start_agent(stack: AsyncExitStack, reader: MachineReader, ras: Sequence[tup
 
 
 @asynccontextmanager
-async def proxy(plan: Plan) -> AsyncIterator[dict[str, object]]:
+async def run_proxies(plan: Plan) -> AsyncIterator[dict[str, object]]:
     """Serve the proxy and a second proxy, which has another strategy and is used only by sweeps.
 
     Yield a report for the parent process: the ports of both.
     """
-    strategies = (plan.chosen().strategy, plan.chosen().second_strategy)
+    strategies = (plan.effective_scenario().strategy, plan.effective_scenario().second_strategy)
     async with AsyncExitStack() as stack:
-        yield {"proxies": [await _serve_proxy(stack, plan, strategy) for strategy in strategies]}
+        yield {"proxies": [await _start_proxy(stack, plan, strategy) for strategy in strategies]}
 
 
-async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
+async def _start_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
     """Serve a proxy that routes to all engines by `strategy`, and return its port."""
-    scenario = plan.chosen()
+    scenario = plan.effective_scenario()
     upstreams = [Upstream(scenario.name_of(index), url) for index, url in enumerate(plan.urls)]
     router = make_router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
     made = Proxy(
@@ -139,7 +142,7 @@ async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
         model=scenario.profile.model,
         faults=scenario.faults,
         seed=plan.seed,
-        visitors=Visitors(plan.visitors),
+        visitors=ExternalClients(plan.visitors),
     )
     runner = web.AppRunner(
         made.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
@@ -151,25 +154,25 @@ async def _serve_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
 
 
 @asynccontextmanager
-async def load(plan: Plan) -> AsyncIterator[dict[str, object]]:
+async def run_load(plan: Plan) -> AsyncIterator[dict[str, object]]:
     """Send the scenario's load to the proxy.
 
     Yield a report for the parent process: the number of requests in flight.
     """
-    way = GivingWay(quiet_s=plan.quiet_s)
+    way = LoadPause(quiet_s=plan.quiet_s)
     if plan.visitors is not None:
-        way.listen(plan.visitors)
-    driver = Driver(plan.urls[0], plan.chosen(), seed=plan.seed, way=way)
+        way.read_reports(plan.visitors)
+    driver = Driver(plan.urls[0], plan.effective_scenario(), seed=plan.seed, way=way)
     running = asyncio.get_running_loop().create_task(driver.run())
     try:
-        yield {"load": plan.chosen().load}
+        yield {"load": plan.effective_scenario().load}
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
 
 
-PARTS: dict[str, Part] = {"engines": engines, "proxy": proxy, "load": load}
+PARTS: dict[str, Part] = {"engines": run_engines, "proxy": run_proxies, "load": run_load}
 """Parts by their name on the command line."""
 
 
@@ -187,21 +190,21 @@ def main(arguments: list[str]) -> int:
     plan = Plan.read(line)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         try:
-            runner.run(_serve(PARTS[arguments[0]], plan))
+            runner.run(_run_part(PARTS[arguments[0]], plan))
         except OSError as error:
-            _say({"error": str(error)})
+            _write_report({"error": str(error)})
             return 1
     return 0
 
 
-async def _serve(part: Part, plan: Plan) -> None:
+async def _run_part(part: Part, plan: Plan) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     loop.add_reader(sys.stdin.fileno(), _stop_at_end, sys.stdin.fileno(), stop)
     async with part(plan) as report:
-        _say(report)
+        _write_report(report)
         await stop.wait()
 
 
@@ -227,7 +230,7 @@ def _first_line(descriptor: int) -> bytes:
     return line
 
 
-def _say(word: dict[str, object]) -> None:
+def _write_report(word: dict[str, object]) -> None:
     # A parent that has gone cannot read; its end is noticed elsewhere.
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(word) + "\n")

@@ -14,7 +14,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from sparktop.demo.engine import MOST_BODY_BYTES, SERVER
-from sparktop.demo.load import MARK, MARKED, Visitors
+from sparktop.demo.load import MARK, MARKED, ExternalClients
 from sparktop.demo.scenario import KEY
 from sparktop.model.text import clean
 from sparktop.simulation.routers import Faults, Router
@@ -72,14 +72,14 @@ class Proxy:
         faults: Faults | None = None,
         seed: int | str = 0,
         clock: Callable[[], float] = time.monotonic,
-        visitors: Visitors | None = None,
+        visitors: ExternalClients | None = None,
     ) -> None:
         """Forward requests to `upstreams`; `router` chooses an index in `upstreams` for each request.
 
         `faults` describes simulated failures; `visitors` is notified of requests that are not the demo's own
         load.
         """
-        self._visitors = visitors or Visitors()
+        self._visitors = visitors or ExternalClients()
         self._upstreams = tuple(upstreams)
         self._router = router
         self._model = model
@@ -97,17 +97,17 @@ class Proxy:
         """Return the aiohttp application with all routes."""
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         app.cleanup_ctx.append(self._sessions)
-        app.on_response_prepare.append(_sign)
+        app.on_response_prepare.append(_set_server_header)
         for path in ("/v1/chat/completions", "/v1/completions", "/chat/completions", "/completions"):
             app.router.add_post(path, self._complete)
         for path in ("/v1/models", "/models"):
-            app.router.add_get(path, self._models)
-        app.router.add_get("/health/liveliness", _liveliness)
-        app.router.add_get("/health/readiness", _readiness)
+            app.router.add_get(path, self._respond_models)
+        app.router.add_get("/health/liveliness", _respond_liveliness)
+        app.router.add_get("/health/readiness", _respond_readiness)
         for path in ("/model/info", "/v1/model/info"):
-            app.router.add_get(path, self._model_info)
-        app.router.add_get("/router/settings", self._settings)
-        app.router.add_get("/metrics/", self._metrics)
+            app.router.add_get(path, self._respond_model_info)
+        app.router.add_get("/router/settings", self._respond_settings)
+        app.router.add_get("/metrics/", self._respond_metrics)
         return app
 
     async def _sessions(self, _: web.Application) -> AsyncIterator[None]:
@@ -121,38 +121,40 @@ class Proxy:
         self._session = None
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        with self._visitors.visit(request.headers):
-            return await self._route(request)
+        with self._visitors.report_request(request.headers):
+            return await self._send_with_retries(request)
 
-    async def _route(self, request: web.Request) -> web.StreamResponse:
+    async def _send_with_retries(self, request: web.Request) -> web.StreamResponse:
         came_s = self._clock()
         body = await request.read()
         retries = 0
         while True:
             backend = self._router.choose(self._clock())
             if backend is None:
-                return self._full()
+                return self._respond_all_cooling()
             attempt = _Attempt(backend, retries, 1000 * (self._clock() - came_s))
             self._router.started(backend, self._clock())
             try:
-                return await self._send(request, body, attempt)
+                return await self._send_once(request, body, attempt)
             except _UnreachableError as error:
-                self._settle(attempt, ok=False, status=_INTERNAL)
+                self._report_result(attempt, ok=False, status=_INTERNAL)
                 if retries == _RETRIES:
-                    return _error(
+                    return _error_response(
                         _INTERNAL, f"litellm.InternalServerError: {error}", self._routing_headers(attempt)
                     )
                 retries += 1
             finally:
                 # Any other end, such as a disconnected client, says nothing about the backend.
-                self._settle(attempt, ok=None)
+                self._report_result(attempt, ok=None)
 
-    async def _send(self, request: web.Request, body: bytes, attempt: _Attempt) -> web.StreamResponse:
+    async def _send_once(self, request: web.Request, body: bytes, attempt: _Attempt) -> web.StreamResponse:
         faults = self._faults
         fails = self._random.random() < faults.share
         if fails and faults.after_tokens is None:
-            self._settle(attempt, ok=False, status=faults.status)
-            return _error(faults.status, "the backend failed (simulated)", self._routing_headers(attempt))
+            self._report_result(attempt, ok=False, status=faults.status)
+            return _error_response(
+                faults.status, "the backend failed (simulated)", self._routing_headers(attempt)
+            )
         path = request.path if request.path.startswith("/v1") else f"/v1{request.path}"
         url = self._upstreams[attempt.backend].url + path
         assert self._session is not None  # noqa: S101 - the application runs
@@ -165,20 +167,20 @@ class Proxy:
             raise _UnreachableError(f"Connection error: {clean(error, 120)}") from error
         async with answer:
             if answer.status != _OK:
-                return await self._refusal(answer, attempt)
+                return await self._pass_refusal_on(answer, attempt)
             limit = faults.after_tokens if fails else None
             return await self._pass_on(request, answer, attempt, limit)
 
-    async def _refusal(self, answer: aiohttp.ClientResponse, attempt: _Attempt) -> web.Response:
+    async def _pass_refusal_on(self, answer: aiohttp.ClientResponse, attempt: _Attempt) -> web.Response:
         # A request that is faulty itself counts neither for nor against its backend.
         its_own = answer.status < _INTERNAL and answer.status not in AGAINST
-        self._settle(attempt, ok=None if its_own else False, status=answer.status)
+        self._report_result(attempt, ok=None if its_own else False, status=answer.status)
         try:
             words = json.loads(await answer.read())["error"]["message"]
         except (aiohttp.ClientError, ValueError, KeyError, TypeError):
             words = answer.reason
         message = f"litellm.BadRequestError: Hosted_vllmException - {clean(words, 400)}"
-        return _error(answer.status, message, self._routing_headers(attempt))
+        return _error_response(answer.status, message, self._routing_headers(attempt))
 
     async def _pass_on(
         self, request: web.Request, answer: aiohttp.ClientResponse, attempt: _Attempt, limit: int | None
@@ -196,7 +198,7 @@ class Proxy:
             async for part in answer.content.iter_any():
                 events += part.count(b"data: ")
                 if limit is not None and events > limit:
-                    self._settle(attempt, ok=False, status=self._faults.status)
+                    self._report_result(attempt, ok=False, status=self._faults.status)
                     content = {"message": _REPEATING, "type": None, "param": None, "code": str(_INTERNAL)}
                     await response.write(b"data: " + json.dumps({"error": content}).encode() + b"\n\n")
                     await response.write_eof()
@@ -204,15 +206,15 @@ class Proxy:
                 await response.write(part)
         except aiohttp.ClientPayloadError:
             # The backend died in the middle of its answer, so this answer breaks off too.
-            self._settle(attempt, ok=False, status=_INTERNAL)
+            self._report_result(attempt, ok=False, status=_INTERNAL)
             if request.transport is not None:
                 request.transport.abort()
             return response
-        self._settle(attempt, ok=True)
+        self._report_result(attempt, ok=True)
         await response.write_eof()
         return response
 
-    def _settle(self, attempt: _Attempt, *, ok: bool | None, status: int | None = None) -> None:
+    def _report_result(self, attempt: _Attempt, *, ok: bool | None, status: int | None = None) -> None:
         """Report the result of an attempt to the routing strategy, and count a failure.
 
         If the attempt's result was already reported, do nothing. `ok` is None if the result says nothing
@@ -238,7 +240,7 @@ class Proxy:
             "x-litellm-attempted-fallbacks": "0",
         }
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _respond_metrics(self, _: web.Request) -> web.Response:
         """Return a metrics page like LiteLLM's: answers and failures by backend, and refused requests."""
         counts = ((FAILURES, self._failures), (ANSWERS, self._answers))
         lines = [
@@ -249,20 +251,20 @@ class Proxy:
         refused = f'{FAILED_REQUESTS}{{exception_class="RouterRateLimitError"}} {self._refusals}'
         return web.Response(text="\n".join((*lines, refused, "")))
 
-    def _full(self) -> web.Response:
+    def _respond_all_cooling(self) -> web.Response:
         self._refusals += 1
         cooling = [self._upstreams[index].id for index in sorted(self._router.cooling(self._clock()))]
         message = (
             "No deployments available for selected model, Try again in 5 seconds. "
             f"Passed model={self._model}. pre-call-checks=False, cooldown_list={cooling}"
         )
-        return _error(_REFUSED, message, {"x-litellm-version": VERSION})
+        return _error_response(_REFUSED, message, {"x-litellm-version": VERSION})
 
-    async def _models(self, _: web.Request) -> web.Response:
+    async def _respond_models(self, _: web.Request) -> web.Response:
         model = {"id": self._model, "object": "model", "created": 1_677_610_602, "owned_by": "openai"}
         return web.json_response({"object": "list", "data": [model]})
 
-    async def _model_info(self, request: web.Request) -> web.Response:
+    async def _respond_model_info(self, request: web.Request) -> web.Response:
         _check_key(request)
         content = [
             {
@@ -277,7 +279,7 @@ class Proxy:
         ]
         return web.json_response({"data": content})
 
-    async def _settings(self, request: web.Request) -> web.Response:
+    async def _respond_settings(self, request: web.Request) -> web.Response:
         _check_key(request)
         cooldown_s = self._router.settings.cooldown_s
         values = {
@@ -289,11 +291,11 @@ class Proxy:
         return web.json_response({"fields": [], "current_values": values, "simulated": True})
 
 
-async def _liveliness(_: web.Request) -> web.Response:
+async def _respond_liveliness(_: web.Request) -> web.Response:
     return web.json_response("I'm alive!")
 
 
-async def _readiness(_: web.Request) -> web.Response:
+async def _respond_readiness(_: web.Request) -> web.Response:
     content = {"status": "healthy", "db": "Not connected", "litellm_version": VERSION, "simulated": True}
     return web.json_response(content)
 
@@ -312,10 +314,10 @@ def _check_key(request: web.Request) -> None:
     raise web.HTTPUnauthorized(text=body, content_type="application/json")
 
 
-def _error(status: int, message: str, headers: dict[str, str]) -> web.Response:
+def _error_response(status: int, message: str, headers: dict[str, str]) -> web.Response:
     content = {"message": message, "type": None, "param": None, "code": str(status)}
     return web.json_response({"error": content}, status=status, headers=headers)
 
 
-async def _sign(_: web.Request, response: web.StreamResponse) -> None:
+async def _set_server_header(_: web.Request, response: web.StreamResponse) -> None:
     response.headers["Server"] = SERVER

@@ -1,4 +1,4 @@
-"""A simulated RAS thread of NCCL for engines that span several machines."""
+"""A simulated RAS thread of NCCL for engines that span several machines: its server, report and JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RasServer:
 
     async def open(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._talk, _HOST, 0, limit=_LONGEST_LINE)
+        self._server = await asyncio.start_server(self._serve_client, _HOST, 0, limit=_LONGEST_LINE)
 
     async def close(self) -> None:
         """Stop to listen, and close all connections."""
@@ -54,16 +54,16 @@ class RasServer:
                 writer.close()
             await self._server.wait_closed()
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
             with suppress(OSError, ValueError):
-                await self._answer(reader, writer)
+                await self._answer_commands(reader, writer)
         finally:
             self._open.discard(writer)
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_commands(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             command = line.decode("utf-8", "replace").strip()
             self.asked.append(command)
@@ -75,9 +75,6 @@ class RasServer:
             is_first = command.startswith("CLIENT PROTOCOL ")
             writer.write(b"SERVER PROTOCOL 2\n" if is_first else b"OK\n")
             await writer.drain()
-
-
-# What the simulated RAS thread of an engine over several machines reports, from its steps and faults.
 
 
 NCCL = "2.30.7"
@@ -144,9 +141,6 @@ class SimulatedJob:
             ranks.append(Rank(place, host, pid, 0, counts=launched))
         secondary = f"0x{name[:12]}:0x{name[4:]}"
         return Communicator(name, secondary, len(self._readers), tuple(ranks), tuple(missing))
-
-
-# The report as NCCL's JSON.
 
 
 _OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")

@@ -69,7 +69,7 @@ class Rests(Struct, frozen=True):
     """Seconds without clients at the end of each `every_s` seconds."""
 
 
-def slowed(profile: EngineProfile, times: float) -> EngineProfile:
+def slow_down(profile: EngineProfile, times: float) -> EngineProfile:
     """Return an engine whose steps take `times` as long to read weights and to compute."""
     if times == 1.0:
         return profile
@@ -136,7 +136,7 @@ class Scenario(Struct, frozen=True):
     rests: Rests | None = None
     """Times in which the clients are gone; None: they never are."""
     rival: str | None = None
-    """Routing strategy of the second proxy, which only sweeps use; None: chosen by `rival_of`."""
+    """Routing strategy of the second proxy, which only sweeps use; None: chosen by `strategy_for_rival`."""
     named: tuple[Server, ...] = ()
     """Name and engine of the first servers behind the router, if they differ from those of the other
     servers."""
@@ -145,10 +145,10 @@ class Scenario(Struct, frozen=True):
 
     def servers(self, backends: int) -> tuple[Server, ...]:
         """Return all servers: `backends` servers behind the router, then the servers in `beside`."""
-        routed = (self._server(place) for place in range(backends))
+        routed = (self._routed_server(place) for place in range(backends))
         return (*routed, *self.beside)
 
-    def _server(self, place: int) -> Server:
+    def _routed_server(self, place: int) -> Server:
         counts = self.lane_counts if place == 0 else _FRESH_COUNTS
         return Server(self.name_of(place), self.profile_of(place), self.lanes, counts)
 
@@ -159,7 +159,7 @@ class Scenario(Struct, frozen=True):
     @property
     def second_strategy(self) -> str:
         """Routing strategy of the second proxy, which only sweeps use; it always differs from `strategy`."""
-        return rival_of(self.strategy) if self.rival in {None, self.strategy} else str(self.rival)
+        return strategy_for_rival(self.strategy) if self.rival in {None, self.strategy} else str(self.rival)
 
     def profile_of(self, backend: int) -> EngineProfile:
         """Return the engine properties of the server with the index `backend`.
@@ -167,7 +167,7 @@ class Scenario(Struct, frozen=True):
         If the server has a factor in `slower`, reading weights and computing take that many times as long.
         """
         profile = self.named[backend].profile if backend < len(self.named) else self.profile
-        return slowed(profile, self.slower.get(backend, 1.0))
+        return slow_down(profile, self.slower.get(backend, 1.0))
 
     def machine_of(self, node: int, *, start_s: float) -> Machine:
         """Return the machine with the index `node`; its memory leak, if any, begins at `start_s` seconds."""
@@ -197,7 +197,7 @@ _FEW_BLOCKS = replace(SOLO, name="few-blocks", kv_blocks=420)
 """An engine whose KV cache has room for about 20 requests of this demo."""
 
 
-def _failing(fault: Fault) -> Scenario:
+def _fault_scenario(fault: Fault) -> Scenario:
     """Return the scenario in which a fault stops the first server for 4 minutes in every 7."""
     times = FaultTimes(fault, first_s=45.0, for_s=240.0, every_s=420.0)
     profile = CLUSTER_TP2 if len(fault.symptoms) > 1 else SOLO
@@ -329,7 +329,7 @@ SCENARIOS = {
             dated=True,
             profile=replace(GX10_PATCHED, name="hybrid", block_tokens=1600, kv_blocks=400),
         ),
-        *map(_failing, FAULTS.values()),
+        *map(_fault_scenario, FAULTS.values()),
         Scenario(
             "long-prefill",
             load=2,
@@ -355,7 +355,7 @@ SCENARIOS = {
 DEFAULT_SCENARIO = "oscillation"
 
 
-def rival_of(strategy: str) -> str:
+def strategy_for_rival(strategy: str) -> str:
     """Return the routing strategy for the second proxy; `strategy` is that of the first proxy.
 
     Return "round-robin" if `strategy` is "simple-shuffle" (random choice), else "simple-shuffle".
@@ -377,9 +377,6 @@ def lengths_of(scenario: Scenario) -> Lengths:
         return round(scenario.prompt_tokens * factor[0]), max(2, round(scenario.output_tokens * factor[1]))
 
     return draw
-
-
-# The plan that each child process of the demo receives, and constants that the processes share.
 
 
 KEY = DEMO_KEY
@@ -415,7 +412,7 @@ class Plan(Struct, frozen=True):
         """Parse a plan from a JSON line, as the method `line` returns it."""
         return msgspec.json.decode(line, type=cls)
 
-    def chosen(self) -> Scenario:
+    def effective_scenario(self) -> Scenario:
         """Return the plan's scenario, with the plan's strategy and load where these are set."""
         scenario = SCENARIOS[self.scenario]
         return replace(

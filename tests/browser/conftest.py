@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from sparktop.agent.access import bind, own_names
 from sparktop.agent.gate import Limits
+from sparktop.browser.renderer import PageRenderer
+from sparktop.browser.results import ResultPages
 from sparktop.browser.server import LIMITS, BrowserServer, Sessions
-from sparktop.browser.shelf import Shelf
-from sparktop.browser.studio import Studio
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot
 from tests.agent import conftest as agent
@@ -52,7 +52,7 @@ class Served:
 
     port: int
     server: BrowserServer
-    studio: Studio
+    studio: PageRenderer
     now: Snapshot
 
 
@@ -69,7 +69,7 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     ) -> Served:
         listeners = bind("127.0.0.1", 0)
         port = int(listeners[0].getsockname()[1])
-        studio = Studio(lambda: served.now, Shelf(tmp_path))
+        studio = PageRenderer(lambda: served.now, ResultPages(tmp_path))
         server = BrowserServer(
             studio,
             theme="spark-dark",

@@ -124,7 +124,7 @@ async def test_viewers_are_limited_and_counted_until_they_go(
     head.close()
     assert (await ask(served.port, "/")).status == 200
     viewers[0].close()
-    await until(lambda: served.server._count() == 1)
+    await until(lambda: served.server._count_live_pages() == 1)
     third = await live(served.port)
     third.close()
     viewers[1].close()
@@ -145,12 +145,12 @@ async def test_a_viewer_that_does_not_read_is_dropped(start_server: StartServer)
         async def is_dropped() -> bool:
             channel.show(pictures[channel._version % 2], 0.0)
             await asyncio.sleep(0.002)
-            return served.server._count() == 1
+            return served.server._count_live_pages() == 1
 
         async with asyncio.timeout(300):
             while not await is_dropped():
                 pass
-    assert served.server._count() == 1
+    assert served.server._count_live_pages() == 1
     reading.close()
 
 

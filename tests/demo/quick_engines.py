@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from sparktop.demo.engine import LiveEngine
-from sparktop.demo.engine_page import Ledger
+from sparktop.demo.engine_page import EngineHistograms
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
 
@@ -33,9 +33,9 @@ class Clock:
 
 def live_engine(clock: Callable[[], float], profile: EngineProfile = QUICK) -> LiveEngine:
     """Return an engine that follows `clock`."""
-    ledger = Ledger(profile.max_model_len)
-    engine = Engine(profile, seed=1, start_s=clock(), on_end=ledger.finished)
-    return LiveEngine(engine, ledger, clock=clock)
+    histograms = EngineHistograms(profile.max_model_len)
+    engine = Engine(profile, seed=1, start_s=clock(), on_end=histograms.count_end)
+    return LiveEngine(engine, histograms, clock=clock)
 
 
 StartServer = Callable[[LiveEngine], Awaitable[str]]

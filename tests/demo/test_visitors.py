@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
-from sparktop.demo.load import Driver, GivingWay, Visitors
+from sparktop.demo.load import Driver, ExternalClients, LoadPause
 from sparktop.demo.scenario import SCENARIOS
 from tests.demo.quick_engines import live_engine
 
@@ -40,7 +40,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def served(live: LiveEngine, visitors: Visitors) -> AsyncIterator[str]:
+async def served(live: LiveEngine, visitors: ExternalClients) -> AsyncIterator[str]:
     server = EngineServer(LiveCores([live]), started_unix_s=0.0, visitors=visitors)
     http = TestServer(server.application(), handler_cancellation=True)
     await http.start_server()
@@ -50,7 +50,7 @@ async def served(live: LiveEngine, visitors: Visitors) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def loaded(url: str, way: GivingWay) -> AsyncIterator[Driver]:
+async def loaded(url: str, way: LoadPause) -> AsyncIterator[Driver]:
     driver = Driver(url, SCENARIO, seed=1, way=way)
     running = asyncio.ensure_future(driver.run())
     try:
@@ -74,9 +74,9 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
     """While another client's answer streams, the load has nothing in flight; afterwards it continues."""
     heard, told = pipe
     live = live_engine(time.monotonic)
-    way = GivingWay(quiet_s=0.0, patience_s=LONG_S)
-    way.listen(heard)
-    async with served(live, Visitors(told)) as url, loaded(url, way) as driver:
+    way = LoadPause(quiet_s=0.0, patience_s=LONG_S)
+    way.read_reports(heard)
+    async with served(live, ExternalClients(told)) as url, loaded(url, way) as driver:
         await until(lambda: driver.done >= 3)
         async with http.post(f"{url}/v1/completions", json=ENDLESS) as stranger:
             await stranger.content.readany()
@@ -91,12 +91,12 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
 async def test_two_aborts_at_once_are_one() -> None:
     """Requests that are being aborted already are left alone, and the load goes on."""
     live = live_engine(time.monotonic)
-    way = GivingWay()
-    async with served(live, Visitors()) as url, loaded(url, way) as driver:
+    way = LoadPause()
+    async with served(live, ExternalClients()) as url, loaded(url, way) as driver:
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
-        way.on_impatience()
+        way.on_abort()
         await asyncio.sleep(0)
-        way.on_impatience()
+        way.on_abort()
         before = driver.done
         await until(lambda: driver.done >= before + 6)
 
@@ -104,11 +104,11 @@ async def test_two_aborts_at_once_are_one() -> None:
 async def test_requests_that_a_rest_aborts_have_not_failed() -> None:
     """A scenario that rests ends its own requests; only what the server breaks off counts."""
     live = live_engine(time.monotonic)
-    async with served(live, Visitors()) as url:
+    async with served(live, ExternalClients()) as url:
         driver = Driver(url, replace(SCENARIO, output_tokens=100_000), seed=1)
         running = asyncio.ensure_future(driver.run())
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
-        driver._rest_now()
+        driver._begin_rest()
         await until(lambda: not live.engine.in_flight)
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -145,18 +145,18 @@ class SplitEnd:
 async def test_an_answer_whose_end_comes_in_two_parts_is_complete() -> None:
     """Where a response is divided says nothing."""
     driver = Driver("http://127.0.0.1:1", SCENARIO, seed=1)
-    answer = await driver._answer(cast("aiohttp.ClientSession", SplitEnd()), {})
+    answer = await driver._request_answer(cast("aiohttp.ClientSession", SplitEnd()), {})
     assert answer == ""
 
 
 async def test_a_load_that_nobody_pauses_any_more_loses_no_patience(pipe: tuple[int, int]) -> None:
     """When all servers have closed the pipe, the load goes on, and its requests are not aborted later."""
     heard, told = pipe
-    way = GivingWay(quiet_s=LONG_S, patience_s=LONG_S)
-    way.listen(heard)
+    way = LoadPause(quiet_s=LONG_S, patience_s=LONG_S)
+    way.read_reports(heard)
     os.write(told, b"+")
     await until(lambda: way.paused)
     os.close(told)
     await until(lambda: not way.paused)
-    assert way._impatient is not None
-    assert way._impatient.cancelled()
+    assert way._abort_timer is not None
+    assert way._abort_timer.cancelled()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from sparktop.demo.engine_page import Ledger, engine_page
+from sparktop.demo.engine_page import EngineHistograms, engine_page
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine, EngineTally
 
@@ -19,42 +19,42 @@ BUSY_S = 65
 FEW_EVERY_S = 20
 
 
-def _idle(ledger: Ledger, tally: EngineTally, tick: int) -> None:
+def _idle(histograms: EngineHistograms, tally: EngineTally, tick: int) -> None:
     """Serve no request."""
 
 
-def _at_the_edges(ledger: Ledger, tally: EngineTally, tick: int) -> None:
+def _at_the_edges(histograms: EngineHistograms, tally: EngineTally, tick: int) -> None:
     """Observe times in the first buckets and beyond the last finite bounds; for first tokens, both."""
-    ledger.ttft_s.observe(0.0004 if tick % 5 else 9000.0)
-    ledger.itl_s.observe(100.0)
-    ledger.e2e_s.observe(9000.0)
-    ledger.queue_s.observe(0.0)
+    histograms.ttft_s.observe(0.0004 if tick % 5 else 9000.0)
+    histograms.itl_s.observe(100.0)
+    histograms.e2e_s.observe(9000.0)
+    histograms.queue_s.observe(0.0)
     tally.generation_tokens += 1
 
 
-def _until_it_stops(ledger: Ledger, tally: EngineTally, tick: int) -> None:
+def _until_it_stops(histograms: EngineHistograms, tally: EngineTally, tick: int) -> None:
     """Observe ordinary times until requests stop."""
     if tick < BUSY_S * TICKS_PER_S:
-        _serve(ledger, tally, tick)
+        _serve(histograms, tally, tick)
 
 
-def _few(ledger: Ledger, tally: EngineTally, tick: int) -> None:
+def _few(histograms: EngineHistograms, tally: EngineTally, tick: int) -> None:
     """Serve three requests a minute: too few for quantiles."""
     number, between = divmod(tick, FEW_EVERY_S * TICKS_PER_S)
     if not between:
-        _serve(ledger, tally, number)
+        _serve(histograms, tally, number)
 
 
-def _serve(ledger: Ledger, tally: EngineTally, number: int) -> None:
+def _serve(histograms: EngineHistograms, tally: EngineTally, number: int) -> None:
     share = number * 0.618 % 1  # spreads over 0…1, also in few steps
-    ledger.ttft_s.observe(0.02 + 0.7 * share)
-    ledger.itl_s.observe(0.012 + 0.1 * share)
-    ledger.e2e_s.observe(0.4 + 12 * share)
-    ledger.queue_s.observe(0.31 + 4 * share)
+    histograms.ttft_s.observe(0.02 + 0.7 * share)
+    histograms.itl_s.observe(0.012 + 0.1 * share)
+    histograms.e2e_s.observe(0.4 + 12 * share)
+    histograms.queue_s.observe(0.31 + 4 * share)
     tally.generation_tokens += 1
 
 
-SCRIPTS: Mapping[str, Callable[[Ledger, EngineTally, int], None]] = {
+SCRIPTS: Mapping[str, Callable[[EngineHistograms, EngineTally, int], None]] = {
     "idle": _idle,
     "edges": _at_the_edges,
     "stops": _until_it_stops,
@@ -65,10 +65,10 @@ SCRIPTS: Mapping[str, Callable[[Ledger, EngineTally, int], None]] = {
 class ScriptedServer:
     """A metrics page with vLLM's names whose counts are a function of time alone."""
 
-    def __init__(self, script: Callable[[Ledger, EngineTally, int], None]) -> None:
+    def __init__(self, script: Callable[[EngineHistograms, EngineTally, int], None]) -> None:
         """Begin to count now."""
         self._engine = Engine(SOLO)
-        self._ledger = Ledger(SOLO.max_model_len)
+        self._histograms = EngineHistograms(SOLO.max_model_len)
         self._script = script
         self._began = time.monotonic()
         self._started_unix_s = time.time()
@@ -78,9 +78,9 @@ class ScriptedServer:
         """Count what is due since the last request; return the page."""
         due = int((time.monotonic() - self._began) * TICKS_PER_S)
         for tick in range(self._ticks, due):
-            self._script(self._ledger, self._engine.tally, tick)
+            self._script(self._histograms, self._engine.tally, tick)
         self._ticks = due
-        page = engine_page([(self._engine, self._ledger)], self._started_unix_s)
+        page = engine_page([(self._engine, self._histograms)], self._started_unix_s)
         return web.Response(body=page, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 

@@ -13,14 +13,14 @@ from sparktop.model.load import EndReason, Level, LoadEvent, LoadMode, RequestEn
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.routers import RouterSettings, make_router
-from stage.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
+from stage.clients import ClosedLoop, ProxySettings, RoutedDestination, VirtualTime
 from stage.load_trace import LoadTrace, imbalance, period_s
 
 ROOMY = replace(SOLO, max_num_seqs=128)
 """No request waits for a slot: what is slow is slow because of the batch alone."""
 
 AS_GIVEN = RouterSettings()
-SPREAD = ProxyHabits(arrival_spread_s=0.002)
+SPREAD = ProxySettings(arrival_spread_s=0.002)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Scene:
 
     strategy: str = "least-busy"
     settings: RouterSettings = AS_GIVEN
-    habits: ProxyHabits = SPREAD
+    habits: ProxySettings = SPREAD
     clients: int = 64
     prompt: int = 64
     output: int = 128
@@ -53,7 +53,7 @@ class Seen:
     period_s: float | None
     e2e_s: float
     """Median of the requests that an engine worked on, failed ones included."""
-    way: RoutedWay
+    way: RoutedDestination
     events: Sequence[LoadEvent]
 
 
@@ -62,7 +62,7 @@ def play(scene: Scene) -> Seen:
     engines = [Engine(ROOMY, seed=at, token_events=False) for at in range(2)]
     virtual = VirtualTime(engines)
     routers = [make_router(scene.strategy, 2, scene.settings, seed=worker) for worker in range(scene.workers)]
-    way = RoutedWay(virtual, routers, scene.habits, seed=scene.seed)
+    way = RoutedDestination(virtual, routers, scene.habits, seed=scene.seed)
     level = Level(
         "scene",
         scene.clients,

@@ -17,7 +17,7 @@ from sparktop.simulation.routers import Faults, LeastBusy, RouterSettings, make_
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from stage.clients import BURST, ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
+from stage.clients import BURST, ClosedLoop, ProxySettings, RoutedDestination, VirtualTime
 from tests.simulation.routed_scene import ROOMY, Scene, Seen, one_sided, play
 
 pytestmark = pytest.mark.long
@@ -26,10 +26,10 @@ Maker = Callable[..., EngineProfile]
 
 
 @cache
-def burst(strategy: str, settings: RouterSettings, concurrency: int) -> tuple[LevelResult, RoutedWay]:
+def burst(strategy: str, settings: RouterSettings, concurrency: int) -> tuple[LevelResult, RoutedDestination]:
     """Play a level once for all tests that compare it."""
     virtual = VirtualTime([Engine(SOLO, seed=at) for at in range(2)])
-    way = RoutedWay(virtual, make_router(strategy, 2, settings, seed=1), BURST, seed=1)
+    way = RoutedDestination(virtual, make_router(strategy, 2, settings, seed=1), BURST, seed=1)
     level = Level("x", concurrency, 1024, 128, runs=12)
     loop = ClosedLoop(virtual, way, level)
     loop.start()
@@ -69,7 +69,7 @@ def test_a_request_that_breaks_off_ends_with_its_failure(profile: Maker) -> None
     """After the tokens that it was allowed, it ends with an error that the router counts."""
     virtual = VirtualTime([Engine(profile())])
     router = make_router("least-busy", 1)
-    way = RoutedWay(virtual, router, ProxyHabits(faults=Faults(share=1.0, after_tokens=5)))
+    way = RoutedDestination(virtual, router, ProxySettings(faults=Faults(share=1.0, after_tokens=5)))
     heard: list[EngineEvent] = []
     virtual.listeners.append(lambda _engine, event: heard.append(event))
     way.send(SimulatedRequest("a", 8, 50))
@@ -82,7 +82,7 @@ def test_a_request_that_breaks_off_ends_with_its_failure(profile: Maker) -> None
     assert way.failed == {500: 1}
 
 
-BREAKING = ProxyHabits(arrival_spread_s=0.002, faults=Faults(share=1.0, after_tokens=100))
+BREAKING = ProxySettings(arrival_spread_s=0.002, faults=Faults(share=1.0, after_tokens=100))
 """Every answer breaks off after 100 tokens with a 500."""
 LATE = RouterSettings(increment_lag_s=0.02, decrement_lag_s=0.02)
 
@@ -119,7 +119,7 @@ def test_cooldowns_make_a_limit_cycle(cooling: Seen, warm: Seen) -> None:
 def leak(*, leaks: bool) -> list[int]:
     """Abort 14 requests at the first backend, then send 32; return the number of those on each backend."""
     virtual = VirtualTime([Engine(ROOMY, token_events=False) for _ in range(2)])
-    way = RoutedWay(virtual, LeastBusy(2), ProxyHabits(leaks=leaks))
+    way = RoutedDestination(virtual, LeastBusy(2), ProxySettings(leaks=leaks))
     for number in range(28):
         way.send(SimulatedRequest(f"gone-{number}", 64, 100))
     virtual.run(1.0)

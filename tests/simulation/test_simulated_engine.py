@@ -43,7 +43,7 @@ from sparktop.simulation.engine import (
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, Rate
-from stage.clients import ClosedLoop, DirectWay, VirtualTime
+from stage.clients import ClosedLoop, DirectDestination, VirtualTime
 
 Maker = Callable[..., EngineProfile]
 FOREVER = 1e6
@@ -246,7 +246,7 @@ def test_a_burst_runs_again_when_all_have_ended(profile: Maker) -> None:
     """Two runs of three: six starts and ends, each run between its marks, a pause between them."""
     time = VirtualTime([Engine(profile())])
     level = Level("x", 3, 8, 4, runs=2)
-    loop = ClosedLoop(time, DirectWay(time), level, pause_s=0.5)
+    loop = ClosedLoop(time, DirectDestination(time), level, pause_s=0.5)
     loop.start()
     time.run()
     assert loop.done
@@ -292,7 +292,7 @@ def burst(
 ) -> LevelResult:
     time = VirtualTime([Engine(profile)])
     level = Level(profile.name, concurrency, prompt_tokens, output_tokens)
-    loop = ClosedLoop(time, DirectWay(time), level)
+    loop = ClosedLoop(time, DirectDestination(time), level)
     loop.start()
     time.run()
     return level_result(level, collect(loop.events))

@@ -11,7 +11,7 @@ from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStar
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
 from sparktop.simulation.engine import Engine
 from sparktop.sweep.plan.conversations import find_conversations, planned_turns
-from stage.clients import DirectWay, VirtualTime
+from stage.clients import DirectDestination, VirtualTime
 from stage.conversations import Conversations, turn_hashes
 
 ENGINE = replace(SOLO, max_model_len=65_536)
@@ -31,7 +31,7 @@ def _run(lanes: int, kv_blocks: int, duration_s: float = 120.0) -> _Ran:
     engine = Engine(replace(ENGINE, kv_blocks=kv_blocks), token_events=False)
     time = VirtualTime([engine])
     turns = [planned_turns(QUICK, 1, lane, ENGINE.max_model_len) for lane in range(lanes)]
-    agents = Conversations(time, DirectWay(time), turns, block_tokens=BLOCK)
+    agents = Conversations(time, DirectDestination(time), turns, block_tokens=BLOCK)
     agents.start(duration_s, ramp_s=5.0)
     time.run(duration_s + 3_000)
     assert agents.done
@@ -92,7 +92,9 @@ def test_a_prompt_beyond_the_context_ends_with_its_reason() -> None:
     engine = Engine(replace(ENGINE, max_model_len=1_000), token_events=False)
     time = VirtualTime([engine])
     place = ConversationCall(0, 0, 0, 0, CallStart.HUMAN, None, 0, 2_000)
-    agents = Conversations(time, DirectWay(time), [[Turn(place, 0.0, size, 8, 0, 0) for size in (2_000, 90)]])
+    agents = Conversations(
+        time, DirectDestination(time), [[Turn(place, 0.0, size, 8, 0, 0) for size in (2_000, 90)]]
+    )
     agents.start(10.0)
     time.run(100)
     ends = [one for one in agents.events if isinstance(one, RequestEnded)]

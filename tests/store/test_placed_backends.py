@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.machine import starting
+from sparktop.demo.machine import progress_of_start
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
@@ -184,7 +184,7 @@ T0 = 1000.0
 
 def node_sample(at: float, started_at: float, takes_s: float = 200.0, **server: Any) -> NodeSample:  # noqa: ANN401 - fields of a record
     """Return a sample of a node whose server's process started at `started_at`."""
-    engine_bytes, _, _ = starting(at - started_at, takes_s)
+    engine_bytes, _, _ = progress_of_start(at - started_at, takes_s)
     fields = {"port": 8000, **server}
     processes = (
         Workload(10, "vllm", "server", None, "m", server=10, age_s=at - started_at, **fields),

@@ -25,7 +25,7 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
 from sparktop.sweep.terms.statistics import value_of
-from stage.clients import ClosedLoop, DirectWay, VirtualTime
+from stage.clients import ClosedLoop, DirectDestination, VirtualTime
 
 BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)
 
@@ -110,7 +110,7 @@ def simulated_level(concurrency: int, pp: int, tg: int, runs: int) -> LevelResul
     """Return a level of a simulated engine on one GX10: bursts in virtual time."""
     level = Level("solo", concurrency, pp, tg, runs=runs)
     time = VirtualTime([Engine(GX10_PATCHED)])
-    loop = ClosedLoop(time, DirectWay(time), level, stagger_s=1.0)
+    loop = ClosedLoop(time, DirectDestination(time), level, stagger_s=1.0)
     loop.start()
     time.run()
     return level_result(level, collect(loop.events))

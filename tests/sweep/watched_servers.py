@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
-from sparktop.demo.engine_page import Ledger
+from sparktop.demo.engine_page import EngineHistograms
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.model.targets import BackendTarget, ModelFacts, RouterTarget, Watch
 from sparktop.simulation.calibration import MODEL, SOLO
@@ -47,8 +47,10 @@ class SilentProxy(Proxy):
 @asynccontextmanager
 async def engine(profile: EngineProfile = QUICK) -> AsyncIterator[str]:
     """Serve an engine on a free port; yield its URL."""
-    ledger = Ledger(profile.max_model_len)
-    live = LiveEngine(Engine(profile, seed=1, start_s=time.monotonic(), on_end=ledger.finished), ledger)
+    histograms = EngineHistograms(profile.max_model_len)
+    live = LiveEngine(
+        Engine(profile, seed=1, start_s=time.monotonic(), on_end=histograms.count_end), histograms
+    )
     application = EngineServer(LiveCores([live]), started_unix_s=time.time()).application()
     server = TestServer(application, handler_cancellation=True)
     await server.start_server()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparktop.demo.engine_page import Ledger, engine_page
+from sparktop.demo.engine_page import EngineHistograms, engine_page
 from sparktop.demo.engine_requests import VOCABULARY, block_hashes, tokenize
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
@@ -37,23 +37,23 @@ def real() -> dict[str, Metric]:
     return families((CAPTURES / "t010.prom").read_text(encoding="utf-8"))
 
 
-def played() -> tuple[Engine, Ledger]:
+def played() -> tuple[Engine, EngineHistograms]:
     """Return an engine after twelve requests: ten have ended, one was aborted, one is still running."""
     profile = replace(SOLO, model=MODEL)
-    ledger = Ledger(profile.max_model_len)
-    engine = Engine(profile, seed=1, on_end=ledger.finished)
+    histograms = EngineHistograms(profile.max_model_len)
+    engine = Engine(profile, seed=1, on_end=histograms.count_end)
     for number in range(12):
         reason = EndReason.LENGTH if number % 2 else EndReason.STOP
         hashes = tuple(range(number % 3, number % 3 + 10))
         output = 5000 if number > 9 else 20 + number
         request = SimulatedRequest(f"r{number}", 160, min(output, 3900), reason, hashes)
         engine.submit(request, 0.1 * number)
-        ledger.arrived(request.request_id, 0.1 * number)
+        histograms.count_arrival(request.request_id, 0.1 * number)
     for at in (2.0, 20.0):
         for event in engine.advance(at):
-            ledger.hear(event)
+            histograms.count_event(event)
         engine.cancel("r11", at)
-    return engine, ledger
+    return engine, histograms
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_names_types_labels_and_buckets_are_those_of_vllm(page: dict[str, Metric
 
 def test_gauges_and_counters_say_what_the_engine_holds(page: dict[str, Metric]) -> None:
     """Running, waiting, KV use and token counters on the page are those of the engine."""
-    engine, ledger = played()
+    engine, histograms = played()
     values = {sample.name: sample.value for family in page.values() for sample in family.samples}
     assert values["vllm:num_requests_running"] == engine.running == 1
     assert values["vllm:num_requests_waiting"] == engine.waiting
@@ -90,7 +90,7 @@ def test_gauges_and_counters_say_what_the_engine_holds(page: dict[str, Metric]) 
     assert values["vllm:prefix_cache_hits_total"] == engine.tally.prefix_hits > 0
     assert values["vllm:time_to_first_token_seconds_count"] == 12
     assert values["process_start_time_seconds"] == 5.0
-    assert sum(ledger.ended.values()) == 10
+    assert sum(histograms.ended.values()) == 10
 
 
 def test_a_rehearsals_page_tells_viewers_the_same() -> None:

@@ -32,7 +32,7 @@ from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures, windows
 from sparktop.sweep.result.results import LevelResult, OpenLoopResult
 from sparktop.sweep.terms.definitions import LATENCIES
-from stage.clients import DirectWay, OpenLoop, VirtualTime
+from stage.clients import DirectDestination, OpenLoop, VirtualTime
 
 LEVEL = Level("solo", 512, 100, 4, LoadMode.OPEN, 1, 20.0, LoadPoint(LoadKind.RATE, 1.0))
 
@@ -145,7 +145,7 @@ def made(
     time = VirtualTime([Engine(profile, seed=seed, token_events=False)])
     loop = OpenLoop(
         time,
-        DirectWay(time),
+        DirectDestination(time),
         lambda dice: (
             round(tokens[0] * dice.uniform(0.5, 1.5)),
             max(2, round(tokens[1] * dice.uniform(0.5, 1.5))),

@@ -34,7 +34,7 @@ from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResu
 from sparktop.sweep.run.forecast import forecast, pieces
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, KneeSearch, next_step, saturation
 from sparktop.sweep.terms.definitions import CUT_SHORT
-from stage.clients import ClosedLoop, DirectWay, RoutedWay, VirtualTime, Way
+from stage.clients import ClosedLoop, DirectDestination, RoutedDestination, VirtualTime, Way
 from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
 
@@ -314,7 +314,7 @@ def true_decode_tps() -> Mapping[tuple[str, int], float]:
         for concurrency in LEVELS:
             time = VirtualTime([Engine(SCENARIO.profile, seed=one) for one in range(2)])
             router = make_router(SCENARIO.strategy, 2, SCENARIO.counts)
-            way: Way = RoutedWay(time, router) if name == ROUTER else DirectWay(time)
+            way: Way = RoutedDestination(time, router) if name == ROUTER else DirectDestination(time)
             level = Level(name, concurrency, PP, TG, runs=TRUE_RUNS)
             loop = ClosedLoop(time, way, level)
             loop.start()

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
-from sparktop.demo.engine_page import Ledger
+from sparktop.demo.engine_page import EngineHistograms
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import BackendTarget, SweepSpec, Watch
@@ -49,8 +49,8 @@ class LateCores(LiveCores):
 @asynccontextmanager
 async def late(after_s: float | None) -> AsyncIterator[Watched]:
     """Serve and watch an engine that aborts requests `after_s` seconds after a hang-up."""
-    ledger = Ledger(SLOW.max_model_len)
-    live = LiveEngine(Engine(SLOW, seed=1, start_s=time.monotonic(), on_end=ledger.finished), ledger)
+    histograms = EngineHistograms(SLOW.max_model_len)
+    live = LiveEngine(Engine(SLOW, seed=1, start_s=time.monotonic(), on_end=histograms.count_end), histograms)
     cores = LateCores(live, after_s)
     server = TestServer(
         EngineServer(cores, started_unix_s=time.time()).application(), handler_cancellation=True

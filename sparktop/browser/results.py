@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sparktop.browser.drawing import around, missing, notice
+from sparktop.browser.drawing import not_found_section, notice_section, page_picture
 from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Link, Picture, Section, row_html
 from sparktop.errors import SparktopError
@@ -42,7 +42,7 @@ _WIDE = 100
 """Width in cells from which on the main panel of a result shows two plots instead of one."""
 
 
-class Shelf:
+class ResultPages:
     """The stored results in a folder, as pages."""
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,9 +60,9 @@ class Shelf:
         async with self._reading:
             if self._clock() - self._looked_at >= LOOK_EVERY_S:
                 self._looked_at = self._clock()
-                self._rows = await asyncio.to_thread(self._read)
+                self._rows = await asyncio.to_thread(self._read_rows)
 
-    def _read(self) -> list[HistoryRow]:
+    def _read_rows(self) -> list[HistoryRow]:
         self._history.look()
         while self._history.read():
             pass
@@ -71,20 +71,22 @@ class Shelf:
     async def draw(self, page: Page, snapshot: Snapshot, width: int) -> Picture:
         """Draw the list of results, or one of them."""
         if page.kind is Kind.SWEEPS:
-            sections = await self._list(page.number, width)
-            return around(((section,) for section in sections), snapshot, width, title="sweeps")
-        view = await self._view(page.name)
+            sections = await self._list_sections(page.number, width)
+            return page_picture(((section,) for section in sections), snapshot, width, title="sweeps")
+        view = await self._read_view(page.name)
         if view is None:
-            return around(((missing(page, width),),), snapshot, width, title=page.name, is_found=False)
-        bands = [(section,) for section in _result(view, width)]
-        return around(bands, snapshot, width, title=view.title)
+            return page_picture(
+                ((not_found_section(page, width),),), snapshot, width, title=page.name, is_found=False
+            )
+        bands = [(section,) for section in _result_sections(view, width)]
+        return page_picture(bands, snapshot, width, title=view.title)
 
-    async def _list(self, number: int, width: int) -> list[Section]:
+    async def _list_sections(self, number: int, width: int) -> list[Section]:
         first = min((number - 1) * EACH_PAGE, max(0, (len(self._rows) - 1) // EACH_PAGE * EACH_PAGE))
         rows = self._rows[first : first + EACH_PAGE]
         if not rows:
-            return [notice(_NOTHING, width)]
-        preview = await self._view(rows[0].key)
+            return [notice_section(_NOTHING, width)]
+        preview = await self._read_view(rows[0].key)
         height = max(len(rows) + _LIST_HEIGHT, _PREVIEW_ROWS, -(-5 * len(rows) // 2) + 6)
         drawn = history_screen(rows, width, height, preview=preview)
         links = [
@@ -92,32 +94,32 @@ class Shelf:
             for index, row in enumerate(rows)
             if row.problem is None
         ]
-        sections = [_section("Results of sweeps, the newest first", width, drawn, links)]
+        sections = [_rows_section("Results of sweeps, the newest first", width, drawn, links)]
         if len(self._rows) > EACH_PAGE:
-            sections.append(_others(first // EACH_PAGE + 1, len(self._rows), width))
+            sections.append(_other_pages_section(first // EACH_PAGE + 1, len(self._rows), width))
         return sections
 
-    async def _view(self, key: str) -> SweepView | None:
+    async def _read_view(self, key: str) -> SweepView | None:
         """Return the view of a result; None if there is none of this key, or it cannot be read."""
         row = next((one for one in self._rows if one.key == key), None)
         if row is None or row.problem is not None:
             return None
         known = self._views.pop(key, None)
         if known is None or known[0] != row:
-            known = (row, await asyncio.to_thread(self._view_of, key))
+            known = (row, await asyncio.to_thread(self._load_view, key))
         self._views[key] = known
         while len(self._views) > _MOST_VIEWS:
             del self._views[next(iter(self._views))]
         return known[1]
 
-    def _view_of(self, key: str) -> SweepView | None:
+    def _load_view(self, key: str) -> SweepView | None:
         try:
             return self._history.source(key).view()
         except SparktopError:
             return None
 
 
-def _others(number: int, count: int, width: int) -> Section:
+def _other_pages_section(number: int, count: int, width: int) -> Section:
     """Return a section with links to newer and older results."""
     pages = -(-count // EACH_PAGE)
     row: Row = [(f" page {number} of {pages}  ", "muted")]
@@ -128,29 +130,29 @@ def _others(number: int, count: int, width: int) -> Section:
             row += [(word, "key"), ("  ", "text")]
             links.append(Link(Page(Kind.SWEEPS, str(other)).path, f"{word} results", at, 0, len(word)))
             at += len(word) + 2
-    return _section("Other results", width, [row], links)
+    return _rows_section("Other results", width, [row], links)
 
 
-def _result(view: SweepView, width: int) -> Iterator[Section]:
+def _result_sections(view: SweepView, width: int) -> Iterator[Section]:
     """Yield the sections of a result: its picture with its levels, curves, comparison and findings."""
     height = max(_LEAST + len(all_levels(view)), 2 * _LEAST)
-    yield _section(f"Sweep {view.title}", width, sweep_screen(view, width, height))
+    yield _rows_section(f"Sweep {view.title}", width, sweep_screen(view, width, height))
     if len(view.plots) > (2 if width >= _WIDE else 1):
-        yield _section("Curves", width, curves_screen(view, width, _CURVES))
+        yield _rows_section("Curves", width, curves_screen(view, width, _CURVES))
     if view.topologies is not None:
         rows = topology_screen(
             view.topologies, width, _TOPOLOGIES, title=view.title, simulated=view.simulated
         )
-        yield _section("Comparison of targets", width, rows)
+        yield _rows_section("Comparison of targets", width, rows)
     if view.verdict or view.doubts or view.notices:
-        yield _section("Findings", width, notices_screen(view, width, 3))
+        yield _rows_section("Findings", width, notices_screen(view, width, 3))
 
 
-def _section(heading: str, width: int, rows: Sequence[Row], links: Sequence[Link] = ()) -> Section:
-    return Section(heading, width, tuple(map(row_html, _trimmed(rows))), tuple(links))
+def _rows_section(heading: str, width: int, rows: Sequence[Row], links: Sequence[Link] = ()) -> Section:
+    return Section(heading, width, tuple(map(row_html, _without_empty_rows(rows))), tuple(links))
 
 
-def _trimmed(rows: Sequence[Row]) -> list[Row]:
+def _without_empty_rows(rows: Sequence[Row]) -> list[Row]:
     """Return a panel's rows without the empty ones above its lower edge."""
     *body, edge = rows
     while body and not row_text(body[-1]).strip("│ "):

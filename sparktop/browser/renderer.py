@@ -1,4 +1,4 @@
-"""Draws pages that have viewers: each page once a tick at each width, however many viewers it has."""
+"""Draws pages that have viewers: each page once an interval at each width, however many viewers it has."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 
 from sparktop import __version__
-from sparktop.browser.drawing import Orders, around, draw, notice
+from sparktop.browser.drawing import Orders, draw, notice_section, page_picture
 from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Picture
-from sparktop.browser.shelf import Shelf
+from sparktop.browser.results import ResultPages
 from sparktop.model.snapshot import Snapshot
 
 GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """The beginning of a gzip stream (RFC 1952) without name and time."""
 _LEVEL = 5
+"""Compression level of events."""
 
 
 class Channel:
@@ -102,27 +103,27 @@ FRESH_S = 0.5
 """A picture that is at most this many seconds old is sent again to a new viewer."""
 _PHASE = 0.35
 """Pictures are drawn after this share of an interval: by then most answers to its polls have arrived."""
-_SHELVED = frozenset({Kind.SWEEPS, Kind.SWEEP})
+_OF_RESULTS = frozenset({Kind.SWEEPS, Kind.SWEEP})
 
 
-class Studio:
+class PageRenderer:
     """All channels: those with viewers are drawn at each tick, others are forgotten."""
 
     def __init__(
         self,
         take: Callable[[], Snapshot],
-        shelf: Shelf,
+        shelf: ResultPages,
         *,
         show_processes: Callable[[tuple[str, ...]], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Draw the snapshots that `take` returns, and the stored results of `shelf`.
+        """Draw the snapshots that `take` returns, and the stored results of `results`.
 
         `show_processes` is called with the names of the nodes whose pages have viewers, each time these names
         change: their process tables are read meanwhile.
         """
         self._take = take
-        self._shelf = shelf
+        self._results = shelf
         self._clock = clock
         self._channels: dict[tuple[Page, int], Channel] = {}
         self._wanted = asyncio.Event()
@@ -159,19 +160,19 @@ class Studio:
                 self._wanted.clear()
                 await self._wanted.wait()
             began = self._clock()
-            await self._tick()
+            await self._draw_watched()
             spent = self._clock() - began
             interval = max(LEAST_TICK_S, self._interval_s)
             rest = interval - (self._clock() - _PHASE * interval) % interval
             await asyncio.sleep(max(rest, spent / BUSY_SHARE - spent))
 
-    async def _tick(self) -> None:
+    async def _draw_watched(self) -> None:
         """Draw all channels with viewers from one snapshot."""
         self._forget_unwatched()
         self._report_processes()
-        if any(page.kind in _SHELVED for page, _ in self._channels):
-            await self._shelf.look()
-        snapshot = self._taken()
+        if any(page.kind in _OF_RESULTS for page, _ in self._channels):
+            await self._results.look()
+        snapshot = self._take_snapshot()
         for key, channel in list(self._channels.items()):
             if channel.viewers:
                 channel.show(await self._draw(*key, snapshot, channel.orders), self._clock())
@@ -185,7 +186,7 @@ class Studio:
             self._processes_of = names
             self._show_processes(names)
 
-    def _taken(self) -> Snapshot:
+    def _take_snapshot(self) -> Snapshot:
         snapshot = self._take()
         self._interval_s = snapshot.interval_s
         return snapshot
@@ -197,10 +198,10 @@ class Studio:
             self._forget_unwatched()
             channel = self._channels.get(key)
             if channel is None:
-                if page.kind in _SHELVED:
-                    await self._shelf.look()
+                if page.kind in _OF_RESULTS:
+                    await self._results.look()
                 orders = Orders()
-                picture = await self._draw(page, width, self._taken(), orders)
+                picture = await self._draw(page, width, self._take_snapshot(), orders)
                 channel = Channel(picture, self._clock(), orders)
                 self._channels[key] = channel
             return channel
@@ -215,10 +216,10 @@ class Studio:
     async def _draw(self, page: Page, width: int, snapshot: Snapshot, orders: Orders) -> Picture:
         """Draw a page; one that cannot be drawn is logged and says so, and the others go on."""
         try:
-            if page.kind in _SHELVED:
-                return await self._shelf.draw(page, snapshot, width)
+            if page.kind in _OF_RESULTS:
+                return await self._results.draw(page, snapshot, width)
             return draw(page, snapshot, width, orders)
         except Exception:  # noqa: BLE001 - a bug in one panel must not end the pages of all viewers
             _log.exception("the page %s could not be drawn", page.path)
             words = f"this page could not be drawn: a bug in sparktop {__version__}; its log has more"
-            return around(((notice(words, width),),), snapshot, width, title="not drawn")
+            return page_picture(((notice_section(words, width),),), snapshot, width, title="not drawn")

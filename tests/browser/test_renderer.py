@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sparktop.browser import studio as module
+from sparktop.browser import renderer as module
 from sparktop.browser.drawing import Orders, draw
 from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Picture
-from sparktop.browser.shelf import EACH_PAGE, LOOK_EVERY_S, Shelf
-from sparktop.browser.studio import Channel, Studio
+from sparktop.browser.renderer import Channel, PageRenderer
+from sparktop.browser.results import EACH_PAGE, LOOK_EVERY_S, ResultPages
 from sparktop.model.snapshot import Snapshot
 from sparktop.sweep.result.store import new_file, save
 from tests.export.snapshots import snapshot
@@ -73,7 +73,7 @@ async def test_each_event_is_compressed_once_and_readable_at_once() -> None:
     assert parsed(unpack.decompress(events[0]))[0] == "change"
 
 
-async def joined(studio: Studio, page: Page, width: int) -> AsyncGenerator[bytes, None]:
+async def joined(studio: PageRenderer, page: Page, width: int) -> AsyncGenerator[bytes, None]:
     """Open a page and read its first event."""
     viewer = studio.watch(page, width, compressed=False)
     await anext(viewer)
@@ -90,17 +90,17 @@ async def test_many_viewers_cause_one_drawing(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(module, "draw", counted)
     now = [0.0]
-    studio = Studio(snapshot, Shelf(tmp_path), clock=lambda: now[0])
+    studio = PageRenderer(snapshot, ResultPages(tmp_path), clock=lambda: now[0])
     viewers = [await joined(studio, page, 80) for page in [Page()] * 5 + [Page(Kind.EVENTS)]]
     assert drawn == [(Page(), 80), (Page(Kind.EVENTS), 80)]
     assert studio.viewers == 6
-    await studio._tick()
+    await studio._draw_watched()
     assert len(drawn) == 4
     for viewer in viewers:
         await viewer.aclose()
     assert studio.viewers == 0
     now[0] += 60
-    await studio._tick()
+    await studio._draw_watched()
     assert len(drawn) == 4
     assert studio._channels == {}
 
@@ -117,12 +117,12 @@ async def test_a_page_that_cannot_be_drawn_says_so(
         return draw(page, taken, width, orders)
 
     monkeypatch.setattr(module, "draw", broken)
-    studio = Studio(lambda: shown[0], Shelf(tmp_path))
+    studio = PageRenderer(lambda: shown[0], ResultPages(tmp_path))
     viewers = [studio.watch(page, 80, compressed=False) for page in (faulty, Page())]
     texts = [parsed(await anext(viewer))[1]["main"] for viewer in viewers]
     assert ["could not be drawn" in text for text in texts] == [True, False]
     shown[0] = changed()
-    await studio._tick()
+    await studio._draw_watched()
     assert parsed(await anext(viewers[1]))[0] == "change"
     logged = [(one.levelname, one.getMessage(), (one.exc_info or [None])[0]) for one in caplog.records]
     assert logged == [("ERROR", f"the page {faulty.path} could not be drawn", ZeroDivisionError)] * 2
@@ -138,7 +138,7 @@ async def test_drawing_waits_for_a_viewer(tmp_path: Path) -> None:
         taken.append(1)
         return snapshot()
 
-    studio = Studio(take, Shelf(tmp_path))
+    studio = PageRenderer(take, ResultPages(tmp_path))
     drawing = asyncio.create_task(studio.run())
     for _ in range(5):
         await asyncio.sleep(0)
@@ -165,7 +165,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
 
-async def drawn(shelf: Shelf, page: Page, width: int = 100) -> Picture:
+async def drawn(shelf: ResultPages, page: Page, width: int = 100) -> Picture:
     """Search for new results and draw a page."""
     await shelf.look()
     return await shelf.draw(page, snapshot(), width)
@@ -179,7 +179,7 @@ def paths(picture: Picture) -> list[str]:
 async def test_results_are_listed_in_pages_and_each_has_its_own(tmp_path: Path) -> None:
     """The list has the newest results first, with links; a missing result is not found."""
     names = store(tmp_path, EACH_PAGE + 2)
-    shelf = Shelf(tmp_path)
+    shelf = ResultPages(tmp_path)
     first, second = [await drawn(shelf, Page(Kind.SWEEPS, number)) for number in ("", "2")]
     assert paths(first)[: EACH_PAGE + 1] == [*(f"/sweep/{name}" for name in names[:1:-1]), "/sweeps/2"]
     assert paths(second) == [f"/sweep/{names[1]}", f"/sweep/{names[0]}", "/sweeps/1"]
@@ -196,7 +196,7 @@ async def test_only_listed_results_are_read(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "sweeps"
     store(folder, 1)
     (tmp_path / "secret.json").write_text((next(folder.glob("*.json"))).read_text())
-    assert not (await drawn(Shelf(folder), Page(Kind.SWEEP, name))).is_found
+    assert not (await drawn(ResultPages(folder), Page(Kind.SWEEP, name))).is_found
 
 
 async def test_files_are_read_again_when_they_change_and_are_never_changed(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_files_are_read_again_when_they_change_and_are_never_changed(tmp_p
     (tmp_path / ".deleted" / "20200101T000000.000000Z" / "old.json").write_text("{}")
     (tmp_path / "broken.json").write_text("{")
     before = files(tmp_path)
-    shelf = Shelf(tmp_path, clock=lambda: now[0])
+    shelf = ResultPages(tmp_path, clock=lambda: now[0])
     assert paths(await drawn(shelf, Page(Kind.SWEEPS))) == []
     assert files(tmp_path) == before
     (name,) = store(tmp_path, 1)
