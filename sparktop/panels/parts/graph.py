@@ -55,7 +55,11 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     ]
     found: list[Slots] = []
     for _, values in read:
-        means = [_mean(values[a:b]) for a, b in pairwise(places)]
+        # Most slots have one sample or none.
+        only = [value if math.isfinite(value) else None for value in values]
+        means = [
+            only[a] if b - a == 1 else _mean(values[a:b]) if b > a else None for a, b in pairwise(places)
+        ]
         for slot, end, place in gaps:
             if math.isfinite(values[place - 1]) and math.isfinite(values[place]):
                 means[slot:end] = [means[slot - 1] if slot else values[place - 1]] * (end - slot)
