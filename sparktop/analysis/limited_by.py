@@ -561,8 +561,6 @@ class StepCost(Struct, frozen=True):
     batch_spread: float
     """Standard deviation of the batch over intervals / its mean; without spread, `fixed_share` and
     `token_share` cannot be separated."""
-    prompt_spread: float
-    """Standard deviation of prompt tokens per step over intervals / its mean."""
     unexplained: float
     """Root mean square of the residuals / mean seconds of an interval."""
 
@@ -645,7 +643,6 @@ def _step_cost_fit(rows: Sequence[Interval]) -> StepCost | None:
     totals = (fixed * steps, token * generated, prompt * prompted)
     scale = max(spans, sum(totals))
     batches = [row[2] / row[1] for row in rows if row[1] > 0]
-    prompts = [row[3] / row[1] for row in rows if row[1] > 0]
     return StepCost(
         fixed,
         token,
@@ -656,7 +653,6 @@ def _step_cost_fit(rows: Sequence[Interval]) -> StepCost | None:
         step_s=step_s,
         batch=generated / steps,
         batch_spread=_spread(batches),
-        prompt_spread=_spread(prompts),
         unexplained=math.sqrt(residual / len(rows)) * len(rows) / spans,
     )
 

@@ -82,7 +82,6 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         group.name,
         tracks,
         life_s,
-        variation,
         strategy,
         watch.step_time,
         watch.step_times,

@@ -42,13 +42,6 @@ Deliver = Callable[[str, Reading, float | None], None]
 failure, and the poll's duration in ms."""
 
 
-class _Round(Struct):
-    """The polls of a group that began at the same scheduled time."""
-
-    pending: int
-    stamps: list[float] = field(default_factory=list)
-
-
 class _Slot(Struct):
     """One source of a group, with the state of its polling."""
 
@@ -121,9 +114,6 @@ class PollGroup:
             ValueError: `interval_s` is not above 0 or is infinite.
         """
         self.name = name
-        self.skew_ms: float | None = None
-        """Time between the oldest and the newest sample of the last complete round of polls, in ms; None with
-        fewer than two samples."""
         shares = spread_shares([source.name for source in sources], ())
         self._slots = [_Slot(source, share=shares.get(source.name, 0.0)) for source in sources]
         self._deliver = deliver
@@ -286,10 +276,8 @@ class PollGroup:
                 slot.skipped += own_instant
             elif slot.is_due(now, at_instant=own_instant):
                 due.append(slot)
-        # A retry between two instants does not belong to a round, whose skew is measured.
-        this_round = _Round(len(due)) if at_instant else None
         for slot in due:
-            slot.task = asyncio.ensure_future(self._poll(slot, this_round))
+            slot.task = asyncio.ensure_future(self._poll(slot))
 
     async def _poll_later(self, slot: _Slot) -> None:
         """Start a poll of this source at its place between two scheduled times."""
@@ -300,9 +288,9 @@ class PollGroup:
         if slot.task is not None:
             slot.skipped += 1
         else:
-            slot.task = asyncio.ensure_future(self._poll(slot, None))
+            slot.task = asyncio.ensure_future(self._poll(slot))
 
-    async def _poll(self, slot: _Slot, this_round: _Round | None) -> None:
+    async def _poll(self, slot: _Slot) -> None:
         began = self._clock()
         reading: Reading | None = None
         deadline_s = self._deadline_s(slot)
@@ -311,8 +299,6 @@ class PollGroup:
         finally:
             slot.task = None
             self._settle(slot, reading, self._clock() - began)
-            if this_round is not None:
-                self._close_round(this_round, reading)
         if slot.timeouts and not slot.took_s and deadline_s < self._deadline_s(slot):
             return  # it has never answered, and may only be slow: the next poll gives it more time
         try:
@@ -349,14 +335,6 @@ class PollGroup:
         slot.timeouts = slot.timeouts + 1 if reading.kind is FailureKind.TIMEOUT else 0
         if slot.failures > 1:
             slot.retry_at = self._clock() + self._interval_s * (2 - _JITTER_SHARE * self._jitter())
-
-    def _close_round(self, this_round: _Round, reading: Reading | None) -> None:
-        this_round.pending -= 1
-        if reading is not None and not isinstance(reading, Failure):
-            this_round.stamps.append(reading.at)
-        if this_round.pending == 0:
-            stamps = this_round.stamps
-            self.skew_ms = (max(stamps) - min(stamps)) * 1000 if len(stamps) > 1 else None
 
     def _log_once(self, slot: _Slot, error: Exception) -> None:
         trace = error.__traceback__

@@ -62,7 +62,7 @@ def group_of(
 ) -> tuple[Balance, tuple[BackendView, ...]]:
     """Judge a group at `until`; return it and its backends."""
     seen = tuple(cut(track, until - 700, until) for track in tracks)
-    found = judge(GroupLoad(group, seen, life_s, 0.0, strategy), until)
+    found = judge(GroupLoad(group, seen, life_s, strategy), until)
     since = START + timedelta(seconds=until - 40)
     found = replace(found, since=since, strategy=strategy, e2e_s=life_s)
     return found, tuple(backend(track, until, group) for track in tracks)

@@ -55,27 +55,13 @@ Pair = tuple[float, float]
 """(batch size, step time in seconds)."""
 
 
-def fit_step_time(tracks: Sequence[LoadTrack], since_s: float) -> StepTime | None:
-    """Fit step time to batch size over the samples since `since_s` with steady batches; None if impossible.
+def fit_pairs(pairs: Sequence[Pair]) -> StepTime | None:
+    """Fit step time to batch size by the samples `pairs`; None with too few or too similar batches.
 
     The fit is a line through the medians of batches of similar size. So prefills and late counters, which
     only lengthen single steps, do not change it. Each median is weighted by its accuracy.
     """
-    return fit_pairs(tracks, [steady_pairs(track, since_s, len(tracks)) for track in tracks])
-
-
-def fit_pairs(tracks: Sequence[LoadTrack], pairs: Sequence[Sequence[Pair]]) -> StepTime | None:
-    """Fit step time to batch size; `pairs` has (batch size, step time) samples of each backend in `tracks`.
-
-    Step times are scaled to the mean speed of all backends first. Return None with too few samples or too
-    similar batches.
-    """
-    mean = sum(track.weight for track in tracks) / max(1, len(tracks))
-    scaled: list[Pair] = []
-    for track, own in zip(tracks, pairs, strict=True):
-        speed = track.weight / mean
-        scaled += own if speed == 1 else [(batch, speed * time) for batch, time in own]
-    return _fit_medians(_bins(scaled), len(scaled)) if len(scaled) >= FEWEST_PAIRS else None
+    return _fit_medians(_bins(pairs), len(pairs)) if len(pairs) >= FEWEST_PAIRS else None
 
 
 def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
@@ -136,7 +122,7 @@ def with_slope(step: StepTime, errors: float) -> StepTime:
     return _line(slope, step.middle, height, step.pairs, step.slope_error_s)
 
 
-def points_of(pairs: Sequence[Pair]) -> list[Pair]:
+def _middles(pairs: Sequence[Pair]) -> list[Pair]:
     """Return (median batch, median step time) for each range of similar batches, by ascending batch.
 
     Empty with too few samples.
@@ -305,16 +291,17 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
     backends differ in speed. Functions that these samples do not determine are copied from `earlier`.
     """
     pairs = {track.name: steady_pairs(track, since_s, len(tracks)) for track in tracks}
-    points = {name: points_of(one) for name, one in pairs.items()}
+    every = [pair for own in pairs.values() for pair in own]
+    points = {name: _middles(own) for name, own in pairs.items()}
     known = {name: one for name, one in points.items() if one}
     line = _widest_line(known)
     if line is None:
         alike = len(known) == len(points) and _agree(list(known.values()))
-        common = fit_pairs(tracks, [*pairs.values()]) if alike else None
+        common = fit_pairs(every) if alike else None
         return earlier if common is None else GroupPace(common)
     factors = _factors(known, line)
     if max(factors.values()) <= UNLIKE * min(factors.values()):
-        return GroupPace(fit_pairs(tracks, [*pairs.values()]) or earlier.common)
+        return GroupPace(fit_pairs(every) or earlier.common)
     own = {name: fit_line(one) or _scaled(line, factors[name]) for name, one in known.items()}
     return GroupPace(None, {**earlier.own, **own})
 
@@ -417,10 +404,8 @@ class LoadTrack(Struct, frozen=True, eq=False):
     """Tokens per second over about the last second."""
     slots: int | None = None
     """Requests that can run at once."""
-    weight: float = 1.0
-    """Speed relative to the other backends: under an even split its load is proportional to it."""
     part: float | None = None
-    """Its relative part of the group's load where that is unequal on purpose; None: by `weight`."""
+    """Its relative part of the group's load where that is unequal on purpose; None: an equal part."""
     errors: int | None = None
     """Number of failed and refused requests in the window; None where they are not counted."""
     arrived: Sequence[float] | None = None
@@ -451,14 +436,12 @@ def load_track(
     *,
     since_s: float = -math.inf,
     slots: int | None = None,
-    weight: float = 1.0,
     errors: int | None = None,
 ) -> LoadTrack:
     """Build a `LoadTrack` from a backend's history at or after `since_s` (monotonic seconds).
 
     The three series must share a time axis, like those of one `HistoryTable`. `slots` is the number of
-    requests that can run at once, `weight` the backend's relative speed, `errors` its number of failed
-    requests.
+    requests that can run at once, `errors` the number of failed requests.
     """
     times, loads = running.arrays(since_s)
     _, queue = waiting.arrays(since_s)
@@ -470,7 +453,6 @@ def load_track(
         waiting=queue if len(queue) == len(times) and not all(map(math.isnan, queue)) else None,
         generation_tps=speed if len(speed) == len(times) else None,
         slots=slots,
-        weight=weight,
         errors=errors,
     )
 
@@ -531,7 +513,7 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
     split, so the grid begins where the set of answering backends last changed. If too many slots stay
     empty because the polling interval was longer before, the slots get the longer interval.
     """
-    points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
+    points = [_points(track, now_s - window_s, now_s) for track in tracks]
     steps = [_median_step(one.times) for one in points if len(one.times) > 1]
     if not steps:
         return None
@@ -549,7 +531,7 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     A backend that is polled much less often than the others, or of which too many samples are missing, would
     leave the whole group without a verdict. At least two of the others must have enough samples.
     """
-    points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
+    points = [_points(track, now_s - window_s, now_s) for track in tracks]
     here = [one for one in points if len(one.times) > 1 and now_s - one.times[-1] <= _SILENT_S + window_s / 4]
     most = max((len(one.times) for one in here), default=0)
     if len(here) <= _PAIR or min(len(one.times) for one in here) >= _NEARLY_ALL * most:
@@ -601,7 +583,7 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
     edges = [base + slot * step for slot in range(count + 1)]
     columns = [_slots(one.times, edges, step) for one in here]
     loads = tuple(_pick(one.loads, column) for one, column in zip(here, columns, strict=True))
-    parts = [one.track.weight if one.track.part is None else one.track.part for one in here]
+    parts = [1.0 if one.track.part is None else one.track.part for one in here]
     whole = sum(parts)
     shares = tuple(part / whole for part in parts)
     return LoadGrid(
@@ -730,8 +712,6 @@ class GroupLoad(Struct, frozen=True, eq=False):
     tracks: Sequence[LoadTrack]
     e2e_s: float | None = None
     """Median life of a request in the group in seconds; None if unknown."""
-    length_variation: float | None = None
-    """Standard deviation over mean of output lengths; near 0 where all are equal."""
     strategy: str | None = None
     """The routing strategy that the router reports."""
     step_time: StepTime | None = None

@@ -13,8 +13,6 @@ from itertools import compress, groupby, pairwise, repeat
 from operator import and_, ge, le, lt, mul, ne, or_, sub, truediv
 from statistics import median
 
-from msgspec import Struct
-
 from sparktop.analysis.balance.load_grid import LoadGrid, full_slots, picker, throughput, with_slope
 from sparktop.model.balance import StepTime
 
@@ -208,7 +206,7 @@ def free_slot_share(grid: LoadGrid) -> float | None:
 def lost_share(
     grid: LoadGrid, slots: Sequence[int], step: StepTime | None
 ) -> tuple[float | None, float | None]:
-    """Estimate which part of the throughput is lost, compared with evenly split loads, over time slots.
+    """Estimate which part of the throughput is lost, compared with equal loads, over time slots.
 
     Return (1 - Σ T(x) / Σ T(share), 0 to 1, where T(x) is the throughput with x requests; by how much that
     changes at most when the slope of the step time varies by its error).
@@ -219,36 +217,34 @@ def lost_share(
     """
     if step is None or not slots:
         return None, None
-    pick = picker(grid, slots)
-    even = {share: Counter(loads) for share, loads in _evenly(grid, pick(grid.totals)).items()}
+    pick, count = picker(grid, slots), len(grid.loads)
     # Loads are counts with few distinct values: each is computed once.
-    tallies = [
-        _Tally(share * len(grid.loads), full_slots(track), Counter(pick(column)), even[share])
-        for track, column, share in zip(grid.tracks, grid.loads, grid.shares, strict=True)
+    even = Counter(total / count for total in pick(grid.totals))
+    loads = [
+        (full_slots(track), Counter(pick(column)))
+        for track, column in zip(grid.tracks, grid.loads, strict=True)
     ]
-    share = _lost(tallies, step)
-    ends = [_lost(tallies, with_slope(step, errors)) for errors in (-_ERRORS, _ERRORS)]
+    share = _lost(loads, even, step)
+    ends = [_lost(loads, even, with_slope(step, errors)) for errors in (-_ERRORS, _ERRORS)]
     return share, max(abs(end - share) for end in ends)
 
 
-class _Tally(Struct, frozen=True):
-    """For one backend: in how many time slots it had each load, and would have had it under an even split."""
+def _lost(
+    loads: Sequence[tuple[int | None, Mapping[float, int]]], even: Mapping[float, int], step: StepTime
+) -> float:
+    """Return the part of the throughput that is lost if a step takes `step` by its batch size.
 
-    weight: float
-    slots: int | None
-    loads: Mapping[float, int]
-    even: Mapping[float, int]
-
-
-def _lost(tallies: Sequence[_Tally], step: StepTime) -> float:
+    `loads` has for each backend the requests that it runs at once, and in how many time slots it had each
+    load; `even` in how many slots it would have had each load under an even split.
+    """
     made = best = 0.0
-    evenly: dict[tuple[float, int | None], float] = {}
-    for each in tallies:
-        makes, key = throughput(step, each.slots), (each.weight, each.slots)
-        made += each.weight * _total_of(makes, each.loads)
-        if key not in evenly:
-            evenly[key] = each.weight * _total_of(makes, each.even)
-        best += evenly[key]
+    at_best: dict[int | None, float] = {}
+    for limit, own in loads:
+        makes = throughput(step, limit)
+        made += _total_of(makes, own)
+        if limit not in at_best:
+            at_best[limit] = _total_of(makes, even)
+        best += at_best[limit]
     return max(0.0, 1 - made / best) if best > 0 else 0.0
 
 

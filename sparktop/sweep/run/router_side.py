@@ -65,7 +65,7 @@ def router_side(
     if len(looks) > 1 and until is not None:
         failed = errors or {}
         tracks = [_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
-        load = GroupLoad(name, tracks, e2e_s=e2e_s, length_variation=0.0, strategy=strategy, router=name)
+        load = GroupLoad(name, tracks, e2e_s=e2e_s, strategy=strategy, router=name)
         judged = judge(load, until)
         shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
         found |= _balance_json(weigh_requests(judged, shares, all_told=True))

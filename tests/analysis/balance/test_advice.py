@@ -31,27 +31,26 @@ def waves() -> tuple[tuple[LoadTrack, ...], float]:
 
 def swinging(
     errors: int | None,
-    variation: float | None,
     strategy: str | None = "least-busy",
     *,
     counted: bool = True,
 ) -> Balance:
     tracks, life = waves()
     told = [replace(track, errors=errors, arrived=track.arrived if counted else None) for track in tracks]
-    found = judge(GroupLoad("proxy", told, life, variation, strategy), 80.0)
+    found = judge(GroupLoad("proxy", told, life, strategy), 80.0)
     assert found.word is Is.OSCILLATING
     return found
 
 
 def test_a_swing_has_a_hint_also_without_a_known_cause() -> None:
     """Without counts of requests there is no cause; the strategies that read no counts still help."""
-    found = swinging(0, 0.02, counted=False)
+    found = swinging(0, counted=False)
     assert (found.cause, found.hint) == (None, "try simple-shuffle or round-robin")
 
 
 def test_failures_that_nobody_counts_are_not_none() -> None:
     """If the router's failures are not counted there is no cause: cooldowns look like outdated counts."""
-    found = swinging(None, 0.02)
+    found = swinging(None)
     assert found.cause is None
     assert (found.hint or "").startswith("try ")
     assert (found.hint or "").endswith("; check the router's log for cooldowns first")
@@ -59,20 +58,20 @@ def test_failures_that_nobody_counts_are_not_none() -> None:
 
 def test_herds_are_a_cause_of_their_own() -> None:
     """Counted herds are a cause whatever the lengths, unless failures are uncounted or it is round-robin."""
-    found = swinging(0, None)
+    found = swinging(0)
     assert (
         found.cause
         == "herding: requests that arrive together go to one backend, as a router on old counts sends them"
     )
     assert found.hint == "try simple-shuffle or round-robin"
-    assert swinging(None, None).cause is None
-    assert swinging(0, None, strategy="round-robin").cause is None
+    assert swinging(None).cause is None
+    assert swinging(0, strategy="round-robin").cause is None
 
 
 def test_errors_and_a_swing_are_cooldowns() -> None:
     """A swing of a backend with errors is put down to cooldowns, with the router's setting as the hint."""
     a, b = (cut(track, 0.0, 160.0) for track in trace("cooldown-c64"))
-    found = judge(GroupLoad("proxy", [a, replace(b, errors=7)], 19.0, 0.0, "least-busy"), 160.0)
+    found = judge(GroupLoad("proxy", [a, replace(b, errors=7)], 19.0, "least-busy"), 160.0)
     assert (
         found.cause
         == "cooldowns: spark-b had errors; a router takes such a server out, and it comes back empty"
