@@ -262,9 +262,7 @@ def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
 
 def _heat_cause(gpu: GpuReading) -> str:
     """Return as text why heat slows a GPU: it is at its thermal limit, or other parts may be hot."""
-    margin = gpu.limit_margin_c
-    if margin is None and gpu.slowdown_c is not None and gpu.temperature_c is not None:
-        margin = gpu.slowdown_c - gpu.temperature_c
+    margin = gpu.margin_c
     heat = "" if gpu.temperature_c is None else f", {gpu.temperature_c:.0f} °C"
     if margin is None:
         return f"the driver slows the GPU for heat{heat}"

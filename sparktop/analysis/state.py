@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from sparktop.analysis.speed_state import IDLE_PERCENT
 from sparktop.model.balance import Balance, BalanceWord, balance_cost, leading
-from sparktop.model.event import Alert, Progress, ProgressView, Severity
+from sparktop.model.event import Alert, Progress, ProgressView, Severity, condition_of, kind_of
 from sparktop.model.failure import Failure, FailureKind, failure_words
 from sparktop.model.router import Fleet, FleetNode, FleetServer, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
@@ -512,10 +512,8 @@ def _alerted(snapshot: Snapshot) -> dict[str, frozenset[str]]:
     """Return the kinds of alerts on each machine, by its name."""
     found: dict[str, frozenset[str]] = {}
     for alert in snapshot.alerts:
-        prefix, _, rest = alert.id.partition(":")
-        if prefix == "node":
-            kind = rest.rpartition(":")[2].partition("/")[0]
-            found[alert.subject] = found.get(alert.subject, frozenset()) | {kind}
+        if alert.id.startswith("node:"):
+            found[alert.subject] = found.get(alert.subject, frozenset()) | {kind_of(alert.id)}
     return found
 
 
@@ -625,32 +623,6 @@ _LONGEST = 60
 """Most characters of an alert's message that are part of the verdict."""
 _CLAUSE = re.compile(r" \(|; |: ")
 _FIRST_CHOICE = re.compile(r" or |, ")
-_CONDITIONS = {
-    "unreachable": ("down", "", "e"),
-    "engine-dead": ("engine dead", "restart the server", "e"),
-    "dead-rank": ("a process of its engine ended", "restart the server", "e"),
-    "blocked": ("requests wait and none runs", "", "z"),
-    "stuck": ("stuck", "restart the server", "z"),
-    "absent-model": ("asks for a model that is not served", "correct its deployment", "e"),
-    "restarts": ("restarts again and again", "read its log", "e"),
-    "kv-full": ("KV cache full", "fewer or shorter requests", "z"),
-    "refused": ("refuses requests", "fewer requests at once", "e"),
-    "http-errors": ("answers with HTTP 5xx", "read its log", "e"),
-    "deployments": ("a deployment fails", "read its log", "e"),
-    "preempting": ("preempts requests", "fewer requests at once", "z"),
-    "headroom": ("short of memory", "see which process grows", "P"),
-    "headroom-limit": ("memory runs out", "see which process grows", "P"),
-    "swap-in": ("swaps", "see which process grows", "P"),
-    "thermal": ("near its thermal limit", "cooler air", "e"),
-    "throttled": ("throttled", "", "e"),
-    "slow-clock": ("slow clock", "", "e"),
-    "slow-steps": ("slow steps", "", "e"),
-    "rdma-errors": ("RDMA errors", "check cable and port", "e"),
-    "gpu-lost": ("GPU lost", "", "e"),
-}
-"""(words, hint, key) by the name of an alert's condition: a few words, what to try, and the key that shows
-more."""
-
 _MUTE = {FailureKind.TIMEOUT, FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
 
@@ -715,23 +687,23 @@ def _of_balance(alert: Alert, balance: Balance) -> Verdict:
 
 
 def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
-    condition = alert.id.rpartition(":")[2].partition("/")[0]
-    known, hint, key = _CONDITIONS.get(condition, (condition.replace("-", " "), "", "e"))
+    kind = kind_of(alert.id)
+    _, known, hint, key = condition_of(alert.id)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
-    found = [one for view in views for one in view.findings if one.kind == condition]
+    found = [one for view in views for one in view.findings if one.kind == kind]
     if found:
         fixes = (one.fix for one in found if one.line == alert.message)
         hint, key = _CLAUSE.split(next(fixes, None) or "")[0], "enter"
-    elif condition in {"slow-clock", "slow-steps"}:
+    elif kind in {"slow-clock", "slow-steps"}:
         fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
         hint = _CLAUSE.split(next(fixes, None) or "")[0]
     said = re.split(r"\. |: (?=its log)", alert.message)[0]
-    if condition == "stuck":
+    if kind == "stuck":
         said = next(
             (_verdict_standing(view) for view in snapshot.backends if view.name == alert.subject), said
         )
     if len(said) > _LONGEST:
-        said = (condition == "unreachable" and _why_down(snapshot, alert.subject)) or known
+        said = (kind == "unreachable" and _why_down(snapshot, alert.subject)) or known
     words = f"{alert.subject}: {said}"
     return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key, alert.subject, alert.id)
 

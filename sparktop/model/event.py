@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -14,47 +15,82 @@ Values = Mapping[str, float | str | None]
 there too ("limit_percent"), and "window_s" is the time over which it was measured, 0 for a single reading."""
 NO_VALUES: Values = MappingProxyType({})
 
-ALERT_KINDS = (
-    "unreachable",
-    "engine-dead",
-    "dead-rank",
-    "stuck",
-    "blocked",
-    "restarts",
-    "absent-model",
-    "kv-full",
-    "preempting",
-    "refused",
-    "http-errors",
-    "deployments",
-    "headroom",
-    "headroom-limit",
-    "swap-in",
-    "thermal",
-    "sensors",
-    "throttled",
-    "power-cap",
-    "slow-clock",
-    "slow-steps",
-    "slower-than-best",
-    "gpu-lost",
-    "gpus-gone",
-    "rdma-errors",
-    "machines-differ",
-    "machine-setup",
-    "slow-link",
-    "oscillating",
-    "starved",
-    "uneven",
-    "for-nobody",
-    "orphaned-engine",
-    "start-short",
-    "memory-held",
-    "prefix-unused",
-    "start-stuck",
-    "draft-length",
-)
+
+class Condition(NamedTuple):
+    """What an alert or an event is about, as texts name it."""
+
+    label: str = ""
+    """Short name in the event log; "" for the words of its kind: "slow-clock" is "slow clock"."""
+    summary: str = ""
+    """Words in the summary of a snapshot, after a server's or machine's name; "" for the label."""
+    hint: str = ""
+    """What to try, a few words; "" where the finding or the speed state says it."""
+    key: str = "e"
+    """The key on the keyboard that shows more."""
+
+
+_ALERTS: Mapping[str, Condition] = {
+    "unreachable": Condition("down"),
+    "engine-dead": Condition(hint="restart the server"),
+    "dead-rank": Condition(
+        "a process of the engine ended", "a process of its engine ended", "restart the server"
+    ),
+    "stuck": Condition(hint="restart the server", key="z"),
+    "blocked": Condition("requests wait and none runs", key="z"),
+    "restarts": Condition("restarting", "restarts again and again", "read its log"),
+    "absent-model": Condition(
+        "model not served", "asks for a model that is not served", "correct its deployment"
+    ),
+    "kv-full": Condition("KV cache full", hint="fewer or shorter requests", key="z"),
+    "preempting": Condition(summary="preempts requests", hint="fewer requests at once", key="z"),
+    "refused": Condition(summary="refuses requests", hint="fewer requests at once"),
+    "http-errors": Condition(summary="answers with HTTP 5xx", hint="read its log"),
+    "deployments": Condition(summary="a deployment fails", hint="read its log"),
+    "headroom": Condition("low headroom", "short of memory", "see which process grows", "P"),
+    "headroom-limit": Condition("headroom near its limit", "memory runs out", "see which process grows", "P"),
+    "swap-in": Condition("swapping", "swaps", "see which process grows", "P"),
+    "thermal": Condition("hot GPU", "near its thermal limit", "cooler air"),
+    "sensors": Condition("hot sensor"),
+    "throttled": Condition(),
+    "power-cap": Condition("power-capped"),
+    "slow-clock": Condition(),
+    "slow-steps": Condition(),
+    "slower-than-best": Condition(),
+    "gpu-lost": Condition("GPU lost"),
+    "gpus-gone": Condition("no GPU answers"),
+    "rdma-errors": Condition("RDMA errors", hint="check cable and port"),
+    **dict.fromkeys(("machines-differ", "machine-setup", "slow-link"), Condition()),
+    **dict.fromkeys(("oscillating", "starved", "uneven"), Condition()),
+    **dict.fromkeys(("for-nobody", "orphaned-engine", "start-short", "memory-held"), Condition()),
+    **dict.fromkeys(("prefix-unused", "start-stuck", "draft-length"), Condition()),
+}
+ALERT_KINDS = tuple(_ALERTS)
 """The kinds of alerts, which are the last parts of their ids (see `Event.kind`)."""
+_EVENTS: Mapping[str, Condition] = {
+    "paused": Condition("no progress"),
+    "state": Condition("state changed"),
+    "model": Condition("model changed"),
+    "boot": Condition("machine restarted"),
+    "engine-ended": Condition("engine ended"),
+    "xid": Condition("Xid"),
+}
+"""Conditions that only leave events."""
+
+
+def kind_of(about: str) -> str:
+    """Return the kind in the id of an alert or a condition: "kv-full" of "backend:spark-a:kv-full".
+
+    A number after the kind, as in "gpu-lost/0", is left out.
+    """
+    return about.rpartition(":")[2].partition("/")[0]
+
+
+def condition_of(about: str) -> Condition:
+    """Return the condition of an alert's or event's id, with label and summary."""
+    kind = kind_of(about)
+    known = _ALERTS.get(kind) or _EVENTS.get(kind) or Condition()
+    label = known.label or kind.replace("-", " ")
+    return known._replace(label=label, summary=known.summary or label)
 
 
 class Severity(StrEnum):
@@ -125,11 +161,8 @@ class Event(Struct, frozen=True):
 
     @property
     def kind(self) -> str | None:
-        """Return the name of the condition, such as "kv-full" for `about` "backend:spark-a:kv-full".
-
-        A number after the name, as in "gpu-lost/0", is left out. Return None if the event has no `about`.
-        """
-        return None if self.about is None else self.about.rpartition(":")[2].partition("/")[0]
+        """The kind of what it is about (see `kind_of`); None for a plain message."""
+        return None if self.about is None else kind_of(self.about)
 
     @property
     def importance(self) -> Severity:

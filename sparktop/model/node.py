@@ -280,6 +280,11 @@ class MemoryReading(Struct, frozen=True):
     it is shown as the GPUs' own. None where there is none."""
 
     @property
+    def left_bytes(self) -> int | None:
+        """What programs can still allocate: the headroom, or what is available where that is not known."""
+        return self.headroom_bytes if self.headroom_bytes is not None else self.available_bytes
+
+    @property
     def handover_bytes(self) -> int | None:
         """Free CMA pages beyond all areas reserved for CMA; None if they are less than a quarter of a GiB.
 
@@ -354,6 +359,13 @@ class GpuReading(Struct, frozen=True):
     mig: bool | None = None
     """True: the GPU is split into MIG instances. None: it cannot be split, or this is unknown."""
     mig_instances: tuple[MigInstance, ...] = ()
+
+    @property
+    def margin_c(self) -> float | None:
+        """Degrees Celsius to the thermal limit, or to where the hardware slows the clock; None if unknown."""
+        if self.limit_margin_c is not None or self.slowdown_c is None or self.temperature_c is None:
+            return self.limit_margin_c
+        return self.slowdown_c - self.temperature_c
 
 
 class LostGpu(Struct, frozen=True):

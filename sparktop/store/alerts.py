@@ -18,13 +18,13 @@ from sparktop.analysis.speed_state import (
 from sparktop.model.event import NO_VALUES, Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
-from sparktop.model.node import NetworkReading, NodeSample
+from sparktop.model.node import GpuReading, NetworkReading, NodeSample
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import NodeThresholds, StateThresholds
 from sparktop.model.text import clean
 from sparktop.rates import LinkKind
 from sparktop.store.backend import BackendTrack
-from sparktop.store.event_log import AlertBook
+from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.node import GIB, NodeTrack, memory_limits
 from sparktop.store.sources import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health, SourceKey, SourceKind
@@ -66,7 +66,7 @@ def failure_id(key: SourceKey, failure: Failure) -> str:
     return f"{key.label}:{'engine-dead' if failure.kind is FailureKind.ENGINE_DEAD else 'unreachable'}"
 
 
-def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant) -> None:
+def judge_health(alerts: ActiveAlerts, key: SourceKey, health: Health, when: Instant) -> None:
     """Raise or clear the alerts "unreachable" and "engine-dead" of a source after a poll at `when`."""
     failure = health.failure
     router = "router " if key.kind is SourceKind.ROUTER else ""
@@ -74,14 +74,14 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant)
         is_server = key.kind is not SourceKind.PROMETHEUS
         message = "loads its model" if failure is not None and is_server else "answers again"
         for name in ("unreachable", "engine-dead"):
-            book.clear(f"{key.label}:{name}", when, f"{router}{message}")
+            alerts.clear(f"{key.label}:{name}", when, f"{router}{message}")
         return
     if not health.down or health.failing_at is None or health.failing_since is None:
         return
     severity = Severity.WARNING if failure.kind in _MILD else Severity.CRITICAL
     alert_id = failure_id(key, failure)
-    if book.severity(alert_id) is None:
-        book.clear_source(key, when, "it does not answer", but=_OUTLIVES)
+    if alerts.severity(alert_id) is None:
+        alerts.clear_source(key, when, "it does not answer", but=_OUTLIVES)
     values: Values = {
         "failure": failure.kind.value,
         "failures": health.failures,
@@ -91,46 +91,46 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant)
     }
     began = Instant(health.failing_at, health.failing_since)
     said = f"router down: {failure.message}" if router else failure.message
-    book.hold(alert_id, severity, key.name, failure.message, values, when, since=began, begins=said)
+    alerts.hold(alert_id, severity, key.name, failure.message, values, when, since=began, begins=said)
 
 
-def judge_router(book: AlertBook, key: SourceKey, track: RouterTrack, when: Instant) -> None:
+def judge_router(alerts: ActiveAlerts, key: SourceKey, track: RouterTrack, when: Instant) -> None:
     """Raise, update or clear the alert "deployments" of a router after a successful poll at `when`."""
     alert_id, troubles = f"{key.label}:deployments", track.deployment_troubles()
     if not troubles:
-        book.clear(alert_id, when)
+        alerts.clear(alert_id, when)
         return
     (name, words), *others = troubles.items()
     more = f"; and {len(others)} more" if others else ""
     message = f"deployment {track.shown_name(name)}: {words}{more}"
     values: Values = {"deployments": len(troubles), "limit_failures": FAILS_A_MINUTE, "window_s": _MINUTE_S}
     severity = Severity.CRITICAL if track.all_deployments_out else Severity.WARNING
-    book.hold(alert_id, severity, key.name, clean(message, 300), values, when)
+    alerts.hold(alert_id, severity, key.name, clean(message, 300), values, when)
 
 
 def judge_backend(
-    book: AlertBook, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, when: Instant
+    alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, thresholds: StateThresholds, when: Instant
 ) -> None:
     """Raise, update or clear a backend's alerts on KV cache, restarts, preemptions and failed requests.
 
     Called after a successful poll at `when`. A sweep of this program fills servers on purpose: while it runs,
     the first two are clear.
     """
-    _judge_restarts(book, key, track, when)
+    _judge_restarts(alerts, key, track, when)
     for name, limit in (
         ("refused", thresholds.refused_warn_per_min),
         ("http-errors", thresholds.http_5xx_warn_per_min),
     ):
-        _judge_failed_requests(book, f"{key.label}:{name}", track, limit, when)
+        _judge_failed_requests(alerts, f"{key.label}:{name}", track, limit, when)
     alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
     if when.at < track.loaded_until:
         for cleared in (alert_id, f"{key.label}:kv-full"):
-            book.clear(cleared, when, "a sweep loads it")
+            alerts.clear(cleared, when, "a sweep loads it")
         return
-    _judge_kv_cache(book, key, track.view.kv_fullest_percent, thresholds.kv_full_percent, when)
+    _judge_kv_cache(alerts, key, track.view.kv_fullest_percent, thresholds.kv_full_percent, when)
     if preempted_at is None or when.at - preempted_at > PREEMPTING_CLEARS_AFTER_S:
-        book.clear(alert_id, when)
-    elif preempted_at == when.at or book.severity(alert_id):
+        alerts.clear(alert_id, when)
+    elif preempted_at == when.at or alerts.severity(alert_id):
         values: Values = {
             "preemptions_per_s": track.view.preemptions_per_s,
             "limit_preemptions_per_s": 0.0,
@@ -138,7 +138,7 @@ def judge_backend(
             "window_s": RATE_WINDOW_S,
         }
         message = "preempts running requests: the KV cache is too small for the load"
-        book.hold(alert_id, Severity.WARNING, key.name, message, values, when)
+        alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
 def model_events(key: SourceKey, track: BackendTrack, when: Instant) -> list[Event]:
@@ -151,7 +151,7 @@ def model_events(key: SourceKey, track: BackendTrack, when: Instant) -> list[Eve
 
 
 def judge_absent_models(
-    book: AlertBook, router: RouterTrack, absent: Mapping[str, str], when: Instant
+    alerts: ActiveAlerts, router: RouterTrack, absent: Mapping[str, str], when: Instant
 ) -> None:
     """Raise or clear a router's alert about deployments whose model is not served where they point to.
 
@@ -160,12 +160,12 @@ def judge_absent_models(
     key = SourceKey.router(router.target.name)
     alert_id = f"{key.label}:{ABSENT_MODEL}"
     if not absent:
-        book.clear(alert_id, when)
+        alerts.clear(alert_id, when)
         return
     (first, words), more = next(iter(absent.items())), len(absent) - 1
     message = f"deployment {first} {words}" + (f", and {more} more like it" if more else "")
     values: Values = {"deployments": float(len(absent))}
-    book.hold(alert_id, Severity.WARNING, key.name, message, values, when)
+    alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
 def note_ended(track: BackendTrack, event: Event) -> bool:
@@ -180,27 +180,27 @@ def note_ended(track: BackendTrack, event: Event) -> bool:
     return True
 
 
-def judge_ended(book: AlertBook, key: SourceKey, track: BackendTrack, when: Instant) -> None:
+def judge_ended(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, when: Instant) -> None:
     """Raise or clear the alert "dead-rank": a process of the engine ended, and its server still answers.
 
     It clears once tokens are made again, which an engine without one of its processes cannot.
     """
     event, alert_id = track.ended, f"{key.label}:{DEAD_RANK}"
     if event is None or event.at_s is None:
-        book.clear(alert_id, when)
+        alerts.clear(alert_id, when)
     elif when.at - event.at_s < ENDS_WITHIN_S:
         return
     elif track.view.generation_tps_1s:
         track.ended = None
-        book.clear(alert_id, when, "makes tokens again")
+        alerts.clear(alert_id, when, "makes tokens again")
     else:
         message = f"its {event.values.get('ended')} ended, and its server still answers"
         values: Values = {**event.values, "limit_s": ENDS_WITHIN_S}
-        book.hold(alert_id, Severity.CRITICAL, key.name, message, values, when)
+        alerts.hold(alert_id, Severity.CRITICAL, key.name, message, values, when)
 
 
 def _judge_kv_cache(
-    book: AlertBook, key: SourceKey, percent: float | None, limit: float, when: Instant
+    alerts: ActiveAlerts, key: SourceKey, percent: float | None, limit: float, when: Instant
 ) -> None:
     """Raise, update or clear the alert "kv-full".
 
@@ -209,7 +209,7 @@ def _judge_kv_cache(
     """
     alert_id, clears = f"{key.label}:kv-full", limit - KV_CLEARS_BELOW
     if percent is None or percent < clears:
-        book.clear(alert_id, when)  # what is no longer reported may no longer be full
+        alerts.clear(alert_id, when)  # what is no longer reported may no longer be full
     elif percent >= limit:
         values = {
             "kv_cache_percent": percent,
@@ -218,11 +218,11 @@ def _judge_kv_cache(
             "window_s": 0.0,
         }
         message = f"{limit:g} % of the KV cache or more is used"
-        book.hold(alert_id, Severity.WARNING, key.name, message, values, when)
+        alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
 def _judge_failed_requests(
-    book: AlertBook, alert_id: str, track: BackendTrack, limit: float | None, when: Instant
+    alerts: ActiveAlerts, alert_id: str, track: BackendTrack, limit: float | None, when: Instant
 ) -> None:
     """Raise, update or clear the alert "refused" or "http-errors", by what the server counted in a minute.
 
@@ -232,8 +232,8 @@ def _judge_failed_requests(
     found = track.counted("refused" if refused else "http_5xx", _MINUTE_S)
     count = round(found[0]) if found else 0
     if not limit or not count:
-        book.clear(alert_id, when)
-    elif count >= limit or book.severity(alert_id):
+        alerts.clear(alert_id, when)
+    elif count >= limit or alerts.severity(alert_id):
         answers = track.counted("http_answers", _MINUTE_S)
         share = 100.0 * count / answers[0] if answers and answers[0] and not refused else None
         requests = f"{count:,} request{'' if count == 1 else 's'}"
@@ -249,23 +249,23 @@ def _judge_failed_requests(
             "limit_per_min": limit,
             "window_s": _MINUTE_S,
         }
-        book.hold(alert_id, Severity.WARNING, track.view.name, message, values, when)
+        alerts.hold(alert_id, Severity.WARNING, track.view.name, message, values, when)
 
 
-def _judge_restarts(book: AlertBook, key: SourceKey, track: BackendTrack, when: Instant) -> None:
+def _judge_restarts(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, when: Instant) -> None:
     """Raise, update or clear the "restarts" alert; its message has the number of recent restarts."""
     restarted_at = track.restarted_at
     while restarted_at and restarted_at[0] <= when.at - RESTARTS_WITHIN_S:
         restarted_at.popleft()
     count, restarts_id = len(restarted_at), f"{key.label}:{RESTARTS}"
     if count < RESTARTS_WARN:
-        book.clear(restarts_id, when)
+        alerts.clear(restarts_id, when)
         return
     severity = Severity.CRITICAL if count >= RESTARTS_CRITICAL else Severity.WARNING
     message = f"restarted {count} times in {RESTARTS_WITHIN_S / 60:.0f} min: its log says why it ends"
     limit = RESTARTS_CRITICAL if severity is Severity.CRITICAL else RESTARTS_WARN
     values = _restart_values(track, limit)
-    book.hold(restarts_id, severity, key.name, message, values, when)
+    alerts.hold(restarts_id, severity, key.name, message, values, when)
 
 
 def _restart_values(track: BackendTrack, limit: int) -> Values:
@@ -332,7 +332,7 @@ class StateEvents:
         """Start without a state; the first of each server is not an event."""
         self._words: dict[str, _Word] = {}
 
-    def judge(self, tracks: Tracks, alerts: AlertBook, when: Instant) -> list[Event]:
+    def judge(self, tracks: Tracks, alerts: ActiveAlerts, when: Instant) -> list[Event]:
         """Return the events about states that have lasted long enough by now."""
         self._words = {name: word for name, word in self._words.items() if name in tracks.backends}
         found = (
@@ -366,7 +366,7 @@ class StateEvents:
         return Event(when.wall, Severity.INFO, name, message, values, when.at, about)
 
 
-def _has_alert(track: BackendTrack, tracks: Tracks, alerts: AlertBook) -> bool:
+def _has_alert(track: BackendTrack, tracks: Tracks, alerts: ActiveAlerts) -> bool:
     """Return whether an alert about the state of a server is active; one about its Prometheus counts too."""
     key, failure = SourceKey.backend(track.target.name), track.health.failure
     if track.view.state is BackendState.STALE and track.target.scrape is not None:
@@ -468,7 +468,7 @@ class Gauge(Struct, frozen=True):
 
 
 def judge_node(
-    book: AlertBook, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, when: Instant
+    alerts: ActiveAlerts, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, when: Instant
 ) -> list[Event]:
     """Raise, update or clear every alert about a node after a sample; return events of GPUs and endings."""
     sample = track.view.sample
@@ -476,20 +476,20 @@ def judge_node(
         return []
     for gauge in _gauges(track, sample, thresholds):
         alert_id = f"{key.label}:{gauge.name}"
-        severity = gauge.grade(book.severity(alert_id))
+        severity = gauge.grade(alerts.severity(alert_id))
         if severity is not None:
             track.beyond_at[alert_id] = sample.at
             message = clean(gauge.message(), _LONGEST)
-            book.hold(alert_id, severity, key.name, message, gauge.values(severity), when)
+            alerts.hold(alert_id, severity, key.name, message, gauge.values(severity), when)
         elif sample.at - track.beyond_at.get(alert_id, -QUIET_S) >= gauge.quiet_s or gauge.value is None:
-            book.clear(alert_id, when)
-    _judge_speed(book, key, track, when, thresholds)
+            alerts.clear(alert_id, when)
+    _judge_speed(alerts, key, track, when, thresholds)
     ended = track.endings.note(key, sample, track.view.engine_processes, when)
-    return [*track.roll.judge(book, key, sample, track.view.gpus_lost, when), *ended]
+    return [*track.roll.judge(alerts, key, sample, track.view.gpus_lost, when), *ended]
 
 
 def _judge_speed(
-    book: AlertBook, key: SourceKey, track: NodeTrack, when: Instant, thresholds: NodeThresholds
+    alerts: ActiveAlerts, key: SourceKey, track: NodeTrack, when: Instant, thresholds: NodeThresholds
 ) -> None:
     """Raise, update or clear the alerts "slow-clock" and "slow-steps".
 
@@ -508,9 +508,9 @@ def _judge_speed(
             track.beyond_at[alert_id] = at
             message = f"{word}: {speed.reason}. Likely cause: {speed.cause}. Fix: {speed.fix}"
             values = _speed_values(track, word, thresholds)
-            book.hold(alert_id, Severity.WARNING, key.name, clean(message, _LONGEST), values, when)
+            alerts.hold(alert_id, Severity.WARNING, key.name, clean(message, _LONGEST), values, when)
         elif gone or at - track.beyond_at.get(alert_id, at) >= UNJUDGED_S:
-            book.clear(alert_id, when)
+            alerts.clear(alert_id, when)
 
 
 def _speed_values(track: NodeTrack, word: str, thresholds: NodeThresholds) -> Values:
@@ -606,17 +606,15 @@ def _headroom_limit(track: NodeTrack) -> Gauge:
 
 
 def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
-    margins: list[tuple[float, int]] = []
-    for place, gpu in enumerate(sample.gpus):
-        margin = gpu.limit_margin_c
-        if margin is None and gpu.slowdown_c is not None and gpu.temperature_c is not None:
-            margin = gpu.slowdown_c - gpu.temperature_c
-        if margin is not None:
-            margins.append((margin, place))
-    margin, place = min(margins, default=(None, 0))
+    gpu = min(
+        (gpu for gpu in sample.gpus if gpu.margin_c is not None),
+        key=lambda gpu: gpu.margin_c or 0.0,
+        default=GpuReading(0),
+    )
+    margin = gpu.margin_c
 
     def message() -> str:
-        gpu, left = sample.gpus[place], margin or 0.0
+        left = margin or 0.0
         name = f"GPU {gpu.index}" if len(sample.gpus) > 1 else "GPU"
         heat = "" if gpu.temperature_c is None else f" at {gpu.temperature_c:.0f} °C"
         side = "above" if left < 0 else "below"
@@ -635,7 +633,7 @@ def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
         falling=True,
         unit="c",
         quantity="margin",
-        more={"temperature_c": sample.gpus[place].temperature_c if margins else None},
+        more={"temperature_c": gpu.temperature_c},
     )
 
 

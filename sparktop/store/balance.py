@@ -1,7 +1,4 @@
-"""The balance of every group over time: judged every 5 s.
-
-Hysteresis comes before a verdict is announced.
-"""
+"""The balance of every group over time, judged every 5 s, with its announced verdict and its alert."""
 
 from __future__ import annotations
 
@@ -15,20 +12,21 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.store.balance_groups import EVERY_S, BalanceWatch, JudgedGroup, period
-from sparktop.store.event_log import AlertBook, lasted_s
+from sparktop.store.event_log import ActiveAlerts, lasted_s
 
 LOOKED_AT_S = 3 * EVERY_S
-"""Groups count as being judged for this many seconds after the last call of `look`."""
+"""Groups count as being judged for this many seconds after the last call of `judge_due`."""
 MOST_AT_ONCE = 16
-"""Backends judged in one call of `look`, but always at least one group. A longer call would stall the
+"""Backends judged in one call of `judge_due`, but always at least one group. A longer call would stall the
 screen."""
 _AFTER_SWEEP_S = 60.0
+"""Seconds after a sweep in which its load is still in the judged window."""
 LOSS_KEPT_S = 600.0
 """Seconds for which the last known loss of tokens is shown with its age."""
 
 
-class BalanceBook:
-    """The newest balance of each group, with its announced verdict, alert and history of verdicts."""
+class GroupBalances:
+    """The newest balance of each group, with its announced verdict and its alert."""
 
     def __init__(self) -> None:
         """Start without groups."""
@@ -36,22 +34,16 @@ class BalanceBook:
         self._lanes_of: dict[str, str] = {}
         """Name of the group of the engine cores of each server that is in a group itself, by server."""
         self._grouped_in = -math.inf
+        """Number of the period (see `period`) in which the groups were determined."""
         self._looked_at = -math.inf
+        """Monotonic time of the last call of `judge_due`."""
         self._watches: dict[str, BalanceWatch] = {}
-        self._found: dict[str, Balance] = {}
-        self._judged_at: dict[str, float] = {}
-        self._lost: dict[str, tuple[float, float]] = {}
-        """The last known percentage of tokens lost and its monotonic time, by group."""
-        self._alerts: dict[str, str] = {}
-        """Id of the active alert by group name."""
-        self._quiet: set[str] = set()
-        """Groups whose alerts are suppressed by a sweep of this program."""
         self._own_load: dict[str, float] = {}
         """By name of a backend or router: the monotonic time until which it carries load of a sweep of this
         program, or what that sweep left behind."""
 
     def regroup(self) -> None:
-        """Determine the groups again at the next call of `look`, because a target was added or removed."""
+        """Determine the groups again at the next call of `judge_due`, because a target came or went."""
         self._grouped_in = -math.inf
 
     def adopt(self, verdicts: Mapping[str, tuple[str, float]], at: float) -> None:
@@ -61,9 +53,8 @@ class BalanceBook:
         (monotonic), that verdict gets the beginning too, without an event.
         """
         for group, (word, since) in verdicts.items():
-            begin = datetime.fromtimestamp(since, UTC)
-            if word in list(BalanceWord) and self._watch(group).adopt(BalanceWord(word), begin, at):
-                self._found[group] = replace(self._found[group], since=begin)
+            if word in list(BalanceWord):
+                self._watch(group).adopt(BalanceWord(word), datetime.fromtimestamp(since, UTC), at)
 
     def begin_own_load(self, names: frozenset[str]) -> None:
         """Suppress alerts and events about the groups of these backends and routers.
@@ -76,7 +67,7 @@ class BalanceBook:
     def end_own_load(self, names: frozenset[str]) -> None:
         """End the suppression that `begin_own_load` began for these names.
 
-        Alerts and events return one minute after the last call of `look`.
+        Alerts and events return one minute after the last call of `judge_due`.
         """
         self._own_load |= dict.fromkeys(names, self._looked_at + _AFTER_SWEEP_S)
 
@@ -84,46 +75,43 @@ class BalanceBook:
         names = {group.router_name, *group.backends}
         return any(at < until for name, until in self._own_load.items() if name in names)
 
-    def look(
-        self,
-        at: float,
-        now: datetime,
-        groups: Callable[[], Sequence[JudgedGroup]],
-        alerts: AlertBook,
+    def judge_due(
+        self, when: Instant, groups: Callable[[], Sequence[JudgedGroup]], alerts: ActiveAlerts
     ) -> list[Event]:
         """Judge each group whose next judgement is due, update its alert, and return the events to announce.
 
-        `at` is monotonic, `now` the same time in UTC. `groups` determines the groups; it is called every
-        5 s.
+        `groups` determines the groups; it is called every 5 s.
         """
-        self._looked_at = at
-        if period(at) > self._grouped_in:
-            self._groups, self._grouped_in = groups(), period(at)
+        self._looked_at = when.at
+        if period(when.at) > self._grouped_in:
+            self._groups, self._grouped_in = groups(), period(when.at)
             within = (group for group in self._groups if group.within is not None)
             self._lanes_of = {group.lanes_of: group.name for group in within if group.lanes_of is not None}
-            self._forget({group.name for group in self._groups}, alerts, Instant(at, now))
+            for name in self._watches.keys() - {group.name for group in self._groups}:
+                alerts.clear(self._watches.pop(name).alert_id, when)
         events: list[Event] = []
         judged = 0
-        for group in sorted(self._groups, key=lambda group: self._judged_at.get(group.name, -math.inf)):
-            if not self._watch(group.name).due(at):
+        for group in sorted(self._groups, key=lambda group: self._watch(group.name).judged_at_s):
+            if not self._watch(group.name).is_due(when.at):
                 continue
             if judged and judged + len(group.members) > MOST_AT_ONCE:
                 break
             judged += len(group.members)
-            event = self._judge(group, at, now, alerts)
+            event = self._judge(group, self._watch(group.name), when, alerts)
             if event is not None:
                 events.append(event)
         return events
 
     def view(self) -> tuple[Balance, ...]:
         """Return the newest balance of each judged group, in the order of the groups."""
-        return tuple(self._found[group.name] for group in self._groups if group.name in self._found)
+        newest = (self._watch(group.name).balance for group in self._groups)
+        return tuple(balance for balance in newest if balance is not None)
 
-    def watched(self, at: float) -> tuple[tuple[str, ...], ...]:
+    def groups_at(self, at: float) -> tuple[tuple[str, ...], ...]:
         """Return the backend names of each group that is being judged at `at` (monotonic).
 
-        The result is empty if `look` has not been called recently. Engine cores of a server in a group are
-        left out: the server is polled as often as its group.
+        The result is empty if `judge_due` has not been called recently. Engine cores of a server in a group
+        are left out: the server is polled as often as its group.
         """
         if at - self._looked_at > LOOKED_AT_S:
             return ()
@@ -131,66 +119,61 @@ class BalanceBook:
 
     def of_lanes(self, server: str) -> Balance | None:
         """Return the newest balance of the engine cores (lanes) of a server in a group; None without one."""
-        return self._found.get(self._lanes_of.get(server, ""))
+        watch = self._watches.get(self._lanes_of.get(server, ""))
+        return None if watch is None else watch.balance
 
-    def _with_last_loss(self, found: Balance, name: str, at: float) -> Balance:
-        """Return `found` with the last known loss of tokens where it is unknown now."""
-        if found.lost_percent is not None:
-            self._lost[name] = (at, found.lost_percent)
-        known_at, percent = self._lost.get(name, (-math.inf, 0.0))
-        if found.lost_percent is not None or not found.word.bad or at - known_at > LOSS_KEPT_S:
-            return found
-        return replace(found, lost_before_percent=percent, lost_before_s=at - known_at)
+    def _watch(self, group: str) -> BalanceWatch:
+        return self._watches.setdefault(group, BalanceWatch())
 
-    def _watch(self, name: str) -> BalanceWatch:
-        return self._watches.setdefault(name, BalanceWatch())
-
-    def _judge(self, group: JudgedGroup, at: float, now: datetime, alerts: AlertBook) -> Event | None:
+    def _judge(
+        self, group: JudgedGroup, watch: BalanceWatch, when: Instant, alerts: ActiveAlerts
+    ) -> Event | None:
+        """Judge a group and update its alert; return the event to announce, or None."""
         # Late: these modules cost 15 ms of a start, and the first judgement comes after seconds.
         from sparktop.store.balance_judging import judge_group, sweep_event, verdict_event
 
-        watch = self._watch(group.name)
-        found, change = watch.update(judge_group(group, watch, at), at, now)
-        quiet, when = self._is_own_load(group, at), Instant(at, now)
+        balance, change = watch.update(judge_group(group, watch, when.at), when.at, when.wall)
+        in_sweep = self._is_own_load(group, when.at)
         # A hint on the router would be wrong advice where a sweep chose the load.
-        found = replace(found, in_sweep=quiet, hint=None if quiet else found.hint)
-        found = self._with_last_loss(found, group.name, at)
-        self._found[group.name], self._judged_at[group.name] = found, at
-        held = alerts.get(self._alerts.get(group.name, ""))
+        balance = replace(balance, in_sweep=in_sweep, hint=None if in_sweep else balance.hint)
+        watch.balance = balance = _with_last_loss(balance, watch, when.at)
+        held = alerts.get(watch.alert_id)
         held_s = None if held is None else lasted_s(held, when)
-        self._hold(found, alerts, when, quiet=quiet)
-        returns = group.name in self._quiet and not quiet and found.bad
-        (self._quiet.add if quiet else self._quiet.discard)(group.name)
-        if quiet:
-            return None if held is None else sweep_event(found, when, held, held_s)
+        _update_alert(balance, watch, alerts, when)
+        returns = watch.in_sweep and not in_sweep and balance.bad
+        watch.in_sweep = in_sweep
+        if in_sweep:
+            return None if held is None else sweep_event(balance, when, held, held_s)
         if change is None:
-            return sweep_event(found, when) if returns else None
-        return verdict_event(change, found, when, held_s)
+            return sweep_event(balance, when) if returns else None
+        return verdict_event(change, balance, when, held_s)
 
-    def _hold(self, found: Balance, alerts: AlertBook, when: Instant, *, quiet: bool) -> None:
-        """Raise or update the group's alert while its announced verdict is bad; clear the alert otherwise.
 
-        Where the newest window has another verdict, the alert says that. With `quiet` there is no alert.
-        """
-        alert_id = f"balance:{found.group}:{found.word.value}" if found.bad and not quiet else None
-        before = self._alerts.get(found.group)
-        if before is not None and before != alert_id:
-            alerts.clear(before, when)
-            del self._alerts[found.group]
-        if alert_id is None:
-            return
-        self._alerts[found.group] = alert_id
-        from sparktop.store.balance_judging import verdict_values  # late: as above
+def _with_last_loss(balance: Balance, watch: BalanceWatch, at: float) -> Balance:
+    """Return `balance` with the last known loss of tokens where it is unknown now."""
+    if balance.lost_percent is not None:
+        watch.last_loss = (at, balance.lost_percent)
+    known_at, percent = watch.last_loss
+    if balance.lost_percent is not None or not balance.word.bad or at - known_at > LOSS_KEPT_S:
+        return balance
+    return replace(balance, lost_before_percent=percent, lost_before_s=at - known_at)
 
-        said = "; ".join(filter(None, (*found.reasons[:1], found.hint)))
-        message = f"{found.word.value}{found.doubt}: {said}"
-        values = verdict_values(found, found.word)
-        alerts.hold(alert_id, Severity.WARNING, found.group, message, values, when, silent=True)
 
-    def _forget(self, names: set[str], alerts: AlertBook, when: Instant) -> None:
-        for gone in self._watches.keys() - names:
-            del self._watches[gone]
-            self._found.pop(gone, None)
-            self._judged_at.pop(gone, None)
-            self._lost.pop(gone, None)
-            alerts.clear(self._alerts.pop(gone, ""), when)
+def _update_alert(balance: Balance, watch: BalanceWatch, alerts: ActiveAlerts, when: Instant) -> None:
+    """Raise or update the group's alert while its announced verdict is bad; clear the alert otherwise.
+
+    Where the newest window has another verdict, the alert says that. In a sweep there is no alert.
+    """
+    is_bad = balance.bad and not balance.in_sweep
+    alert_id = f"balance:{balance.group}:{balance.word.value}" if is_bad else ""
+    if alert_id != watch.alert_id:
+        alerts.clear(watch.alert_id, when)
+        watch.alert_id = alert_id
+    if not alert_id:
+        return
+    from sparktop.store.balance_judging import verdict_values  # late: as above
+
+    reason = "; ".join(filter(None, (*balance.reasons[:1], balance.hint)))
+    message = f"{balance.word.value}{balance.doubt}: {reason}"
+    values = verdict_values(balance, balance.word)
+    alerts.hold(alert_id, Severity.WARNING, balance.group, message, values, when, silent=True)

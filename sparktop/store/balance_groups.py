@@ -1,4 +1,7 @@
-"""Groups whose members are compared, and which verdict on one is announced: once evaluations agree."""
+"""Groups whose members' loads are compared, and which verdict on a group is announced.
+
+The members are backends of one router or model, or the engine cores ("lanes") of a server.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ EVERY_S = 5.0
 CONFIRMED_WITHIN_S = 15.0
 """A recorded verdict is forgotten if the evaluations do not confirm it within these seconds."""
 _TO_ANNOUNCE, _TO_WITHDRAW = 2, 3
+"""Evaluations in a row that announce a verdict, and that withdraw a bad one."""
 
 
 def period(at_s: float) -> float:
@@ -33,7 +37,7 @@ def period(at_s: float) -> float:
 
 
 class BalanceWatch:
-    """Decides from successive verdicts on one group's balance which verdict is announced.
+    """Follows one group: decides from successive verdicts on its balance which verdict is announced.
 
     A verdict is announced once two evaluations in a row agree on it. A bad verdict is withdrawn only after
     three evaluations in a row with other verdicts. If the last two of these agree, their verdict is
@@ -45,24 +49,31 @@ class BalanceWatch:
         self._recent: deque[BalanceWord] = deque(maxlen=_TO_WITHDRAW)
         self._word = BalanceWord.UNKNOWN
         self._since: datetime | None = None
-        self._judged_at_s: float | None = None
+        self.judged_at_s = -math.inf
+        """Monotonic time of the newest evaluation."""
+        self.balance: Balance | None = None
+        """The newest evaluation with the announced verdict, as it is shown; None before the first."""
+        self.last_loss = (-math.inf, 0.0)
+        """Monotonic time at which the loss of tokens was known last, and the loss in percent."""
+        self.alert_id = ""
+        """Id of the group's active alert; "" without one."""
+        self.in_sweep = False
+        """Whether a sweep of this program loaded the group at the newest evaluation."""
         self._adopted: tuple[BalanceWord, datetime, float] | None = None
         """A recorded verdict, its beginning, and the monotonic time until which it may be confirmed."""
         self.step_time: StepTime | None = None
         """The newest known line, for windows whose batches do not vary, such as a constant load."""
         self.step_times: Mapping[str, StepTime] = {}
         """The same by backend, where they differ in speed."""
-
         self._had_loads = False
 
-    def due(self, at_s: float) -> bool:
+    def is_due(self, at_s: float) -> bool:
         """Return whether to judge the group again at `at_s` (monotonic seconds).
 
         True once in each period of `EVERY_S` seconds. Before loads have been sampled it is always True.
         """
-        if self._judged_at_s is None or not self._had_loads:
-            return True  # a verdict before the first samples is void: judge again at once
-        return period(at_s) > period(self._judged_at_s)
+        # A verdict before the first samples is void: judge again at once.
+        return not self._had_loads or period(at_s) > period(self.judged_at_s)
 
     def update(self, balance: Balance, at_s: float, now: datetime) -> tuple[Balance, BalanceChange | None]:
         """Add the evaluation `balance`, made at `at_s` (monotonic seconds) and `now` (UTC).
@@ -71,32 +82,34 @@ class BalanceWatch:
         time since which this verdict has been announced. The change is None if the announced verdict stays
         the same.
         """
-        self._judged_at_s = at_s
+        self.judged_at_s = at_s
         self._had_loads = self._had_loads or balance.sample_hz is not None
         if balance.step_time or balance.step_times:
             self.step_time, self.step_times = balance.step_time, balance.step_times
         self._recent.append(balance.word_now)
-        before, after = self._word, self._next()
+        before, after = self._word, self._word_to_announce()
         if self._since is None or after is not before:
             self._since = now
         self._word = after
         change = None
         if after is not before and not self._confirms(after, at_s):
-            change = BalanceChange(now, balance.group, before, after, self._sentence(before, after, balance))
+            change = BalanceChange(
+                now, balance.group, before, after, _change_sentence(before, after, balance)
+            )
         return replace(balance, word=after, since=self._since), change
 
-    def adopt(self, word: BalanceWord, since: datetime, at_s: float) -> bool:
-        """Apply a recorded verdict: if `word` is announced now, set its beginning to `since`, return True.
+    def adopt(self, word: BalanceWord, since: datetime, at_s: float) -> None:
+        """Apply a recorded verdict: if `word` is announced now, set its beginning to `since`.
 
-        Otherwise store `word` and `since`, and return False. If `word` is then announced within
-        `CONFIRMED_WITHIN_S` of `at_s` (monotonic seconds), its beginning is `since`, and `update` returns no
-        change.
+        Otherwise store `word` and `since`. If `word` is then announced within `CONFIRMED_WITHIN_S` of `at_s`
+        (monotonic seconds), its beginning is `since`, and `update` returns no change.
         """
-        if word is self._word and self._since is not None:
-            self._since, self._adopted = since, None
-            return True
-        self._adopted = (word, since, at_s + CONFIRMED_WITHIN_S)
-        return False
+        if word is not self._word or self._since is None:
+            self._adopted = (word, since, at_s + CONFIRMED_WITHIN_S)
+            return
+        self._since, self._adopted = since, None
+        if self.balance is not None:
+            self.balance = replace(self.balance, since=since)
 
     def _confirms(self, word: BalanceWord, at_s: float) -> bool:
         """Return whether `word`, just announced, is the verdict that `adopt` stored, and still in time.
@@ -109,7 +122,7 @@ class BalanceWatch:
         self._since = adopted[1]
         return True
 
-    def _next(self) -> BalanceWord:
+    def _word_to_announce(self) -> BalanceWord:
         recent = [*self._recent]
         agreed = recent[-1] if len(set(recent[-_TO_ANNOUNCE:])) == 1 and len(recent) >= _TO_ANNOUNCE else None
         if not self._word.bad:
@@ -118,20 +131,14 @@ class BalanceWatch:
             return self._word
         return agreed or BalanceWord.UNKNOWN
 
-    @staticmethod
-    def _sentence(before: BalanceWord, after: BalanceWord, balance: Balance) -> str:
-        reason = f": {balance.reasons[0]}" if balance.reasons else ""
-        if after.bad:
-            return f"{after} begins{reason}" if not before.bad else f"{before} becomes {after}{reason}"
-        if before.bad:
-            return f"{before} ends, now {after}{reason}"
-        return f"{after}{reason}"
 
-
-# Groups whose members are compared: backends of a router or model, or lanes of a server.
-
-
-# A lane is one engine core (data-parallel rank) of a server.
+def _change_sentence(before: BalanceWord, after: BalanceWord, balance: Balance) -> str:
+    reason = f": {balance.reasons[0]}" if balance.reasons else ""
+    if after.bad:
+        return f"{after} begins{reason}" if not before.bad else f"{before} becomes {after}{reason}"
+    if before.bad:
+        return f"{before} ends, now {after}{reason}"
+    return f"{after}{reason}"
 
 
 class Member(Struct, frozen=True, eq=False):
@@ -223,7 +230,7 @@ def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, S
     those without a role. Otherwise there is one set, of all backends. Also set the role of each backend.
     """
     roles = reported_roles({track.target.name: track.reported_role for track in tracks}) or worker_roles(
-        {track.target.name: track.load.work(-math.inf) for track in tracks}
+        {track.target.name: track.load.counted(-math.inf) for track in tracks}
     )
     for track in tracks:
         track.role = roles.get(track.target.name)

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values
+from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values, condition_of
 from sparktop.model.failure import lasting
 from sparktop.model.instant import Instant
 from sparktop.store.sources import SourceKey
@@ -34,37 +34,11 @@ _MINUTES_FROM_S = 90.0
 Announce = Callable[[Event], None]
 """A listener, called once with each event that is announced; must not raise."""
 
-_LABELS = {
-    "unreachable": "down",
-    "blocked": "requests wait and none runs",
-    "paused": "no progress",
-    "state": "state changed",
-    "model": "model changed",
-    "absent-model": "model not served",
-    "kv-full": "KV cache full",
-    "restarts": "restarting",
-    "headroom": "low headroom",
-    "headroom-limit": "headroom near its limit",
-    "thermal": "hot GPU",
-    "power-cap": "power-capped",
-    "swap-in": "swapping",
-    "rdma-errors": "RDMA errors",
-    "sensors": "hot sensor",
-    "gpu-lost": "GPU lost",
-    "dead-rank": "a process of the engine ended",
-    "gpus-gone": "no GPU answers",
-    "boot": "machine restarted",
-    "engine-ended": "engine ended",
-    "xid": "Xid",
-}
-"""Short names of conditions, where they are not the words of the kind itself ("slow-clock": "slow clock")."""
 
-
-def condition_label(event_id: str) -> str:
+def condition_label(about: str) -> str:
     """Return a short name for the condition of an alert's id: "KV cache full" for "backend:a:kv-full"."""
-    kind = event_id.rpartition(":")[2].partition("/")[0]
-    label = _LABELS.get(kind, kind.replace("-", " "))
-    return f"router {label}" if event_id.startswith("router:") else label
+    label = condition_of(about).label
+    return f"router {label}" if about.startswith("router:") else label
 
 
 class _Repeats(Struct):
@@ -289,7 +263,7 @@ CONFIRMED_WITHIN_S = 15.0
 """What a recording says was announced is forgotten if the samples do not confirm it within these seconds."""
 
 
-class AlertBook:
+class ActiveAlerts:
     """The active alerts."""
 
     def __init__(self, log: EventLog) -> None:

@@ -17,7 +17,7 @@ from sparktop.model.event import Finding
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import EachServer, Rule, Situation
 from sparktop.model.text import clean
-from sparktop.store.event_log import AlertBook
+from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.sources import SourceKey
 
 RULES: tuple[Callable[[], Rule], ...] = (
@@ -51,7 +51,7 @@ class FindingBook:
         """Return the findings about a server or machine."""
         return self._findings.get(key, ())
 
-    def judge(self, now: Situation, alerts: AlertBook, when: Instant) -> None:
+    def judge(self, now: Situation, alerts: ActiveAlerts, when: Instant) -> None:
         """Apply all rules; raise, update and clear their alerts."""
         by_subject: dict[SourceKey, list[Finding]] = {}
         for rule in self._rules:

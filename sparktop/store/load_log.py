@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import attrgetter
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadTrack, load_track
@@ -25,6 +24,7 @@ from sparktop.rates import LEAST_OBSERVATIONS, difference, histogram_quantile, l
 
 
 _FEWEST_REQUESTS = 8
+"""Finished requests from which on a backend's counts show its role."""
 _FIRST_TOKEN = 1.2
 """Upper limit of generated tokens per finished request of a prefill worker; above 1, because tokens of
 requests that are still running count too."""
@@ -39,6 +39,7 @@ same requests."""
 
 
 _DYNAMO = "backend"
+"""What Dynamo calls a worker that decodes."""
 
 
 class Role(StrEnum):
@@ -48,32 +49,28 @@ class Role(StrEnum):
     DECODE = "decode"
 
 
-class Work(Struct, frozen=True):
-    """Requests and tokens that a backend processed in some minutes; None for what it does not count."""
-
-    finished: float | None = None
-    prompt_tokens: float | None = None
-    generated_tokens: float | None = None
+Counted = Mapping[str, float]
+"""What a backend counted in some minutes, as `LoadLog.counted` returns it."""
 
 
-def worker_roles(work: Mapping[str, Work]) -> dict[str, Role]:
+def worker_roles(counted: Mapping[str, Counted]) -> dict[str, Role]:
     """Return the role of each backend of a group; empty unless each is clearly a prefill or a decode worker.
 
     Some engine versions count prompts at the decode worker too, although its KV cache comes from the
     prefill worker. Then prefill and decode workers must also have finished equally many requests, within
     15 %.
     """
-    if any(_unknown(each) for each in work.values()):
+    if not all(map(_shows_a_role, counted.values())):
         return {}
-    prefills = {name for name, each in work.items() if _prefills(each)}
-    decodes = {name for name, each in work.items() if name not in prefills and _decodes(each)}
-    if not prefills or not decodes or len(prefills) + len(decodes) < len(work):
+    prefills = {name for name, own in counted.items() if _only_prefills(own)}
+    decodes = {name for name, own in counted.items() if name not in prefills and _decodes(own)}
+    if not prefills or not decodes or len(prefills) + len(decodes) < len(counted):
         return {}
-    first, second = (sum(work[name].finished or 0.0 for name in names) for names in (prefills, decodes))
-    only = all(_computes_none(work[name]) for name in decodes)
-    if not only and abs(first - second) > _SAME_REQUESTS * max(first, second):
+    first, second = (sum(counted[name]["finished"] for name in names) for names in (prefills, decodes))
+    no_prompts = all(_computes_no_prompts(counted[name]) for name in decodes)
+    if not no_prompts and abs(first - second) > _SAME_REQUESTS * max(first, second):
         return {}
-    return {name: Role.PREFILL if name in prefills else Role.DECODE for name in work}
+    return {name: Role.PREFILL if name in prefills else Role.DECODE for name in counted}
 
 
 def reported_roles(reported: Mapping[str, str | None]) -> dict[str, Role]:
@@ -89,31 +86,21 @@ def reported_roles(reported: Mapping[str, str | None]) -> dict[str, Role]:
     return roles
 
 
-def _unknown(work: Work) -> bool:
-    enough = work.finished is not None and work.finished >= _FEWEST_REQUESTS
-    return not enough or work.prompt_tokens is None or work.generated_tokens is None
+def _shows_a_role(own: Counted) -> bool:
+    has_all = {"finished", "prompt_tokens", "generation_tokens"} <= own.keys()
+    return has_all and own["finished"] >= _FEWEST_REQUESTS
 
 
-def _prefills(work: Work) -> bool:
-    finished, prompts, generated = (
-        work.finished or 0.0,
-        work.prompt_tokens or 0.0,
-        work.generated_tokens or 0.0,
-    )
-    return prompts > 0 and generated <= _FIRST_TOKEN * finished + 1
+def _only_prefills(own: Counted) -> bool:
+    return own["prompt_tokens"] > 0 and own["generation_tokens"] <= _FIRST_TOKEN * own["finished"] + 1
 
 
-def _decodes(work: Work) -> bool:
-    return (work.generated_tokens or 0.0) >= _DECODES * (work.finished or 0.0)
+def _decodes(own: Counted) -> bool:
+    return own["generation_tokens"] >= _DECODES * own["finished"]
 
 
-def _computes_none(work: Work) -> bool:
-    return (work.prompt_tokens or 0.0) <= _NO_PROMPTS * (work.generated_tokens or 0.0)
-
-
-# The load of one backend or lane over the last ten minutes: the input for the balance of its group.
-#
-# A lane is one engine core (data-parallel rank) of a server.
+def _computes_no_prompts(own: Counted) -> bool:
+    return own["prompt_tokens"] <= _NO_PROMPTS * own["generation_tokens"]
 
 
 LONGEST_S = 600.0
@@ -264,14 +251,6 @@ class LoadLog:
             if ends is not None:
                 grown[name] = ends[1] - ends[0]
         return grown
-
-    def work(self, since: float) -> Work:
-        """Return the finished requests, prompt tokens and generated tokens from `since` on.
-
-        Each of the three is None if the server does not count it.
-        """
-        counted = self.counted(since)
-        return Work(counted.get("finished"), counted.get("prompt_tokens"), counted.get("generation_tokens"))
 
     def errors(self, since: float) -> float | None:
         """Return the requests that failed from `since` on; None if the server does not count failures.

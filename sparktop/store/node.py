@@ -49,7 +49,7 @@ from sparktop.model.node import (
 from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
-from sparktop.store.event_log import AlertBook
+from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.sources import Health, SourceKey
 
 GIB = 2**30
@@ -252,7 +252,7 @@ class NodeTrack:
 
 def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:
     """Return (memory left, warning limit, critical limit) in bytes; None if any of them is unknown."""
-    left = _left_bytes(memory)
+    left = memory.left_bytes
     if left is None:
         return None
     if memory.unified:
@@ -263,14 +263,10 @@ def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[fl
     return left, percent * thresholds.available_warn_percent, percent * thresholds.available_critical_percent
 
 
-def _left_bytes(memory: MemoryReading) -> int | None:
-    return memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
-
-
 def _points(sample: NodeSample) -> dict[str, float | None]:
     """Return the value that a sample adds to each history, by field name of `NodeHistory`."""
     memory, gpus = sample.memory, sample.gpus
-    left = _left_bytes(memory)
+    left = memory.left_bytes
     percent = (
         100.0 * memory.used_bytes / memory.total_bytes
         if memory.used_bytes is not None and memory.total_bytes
@@ -371,7 +367,12 @@ class GpuRoll:
         return tuple(sorted(lost, key=lambda gpu: gpu.index))
 
     def judge(
-        self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], when: Instant
+        self,
+        alerts: ActiveAlerts,
+        key: SourceKey,
+        sample: NodeSample,
+        lost: tuple[LostGpu, ...],
+        when: Instant,
     ) -> list[Event]:
         """Raise, update or clear the alerts "gpu-lost" and "gpus-gone"; return events about single GPUs.
 
@@ -383,18 +384,18 @@ class GpuRoll:
         counts: Values = {"gpus": len(sample.gpus), "limit_gpus": len(self._known), "window_s": 0.0}
         if single:
             message = "; ".join(map(loss_text, single))
-            book.hold(lost_id, Severity.CRITICAL, key.name, message, counts, when, silent=True)
+            alerts.hold(lost_id, Severity.CRITICAL, key.name, message, counts, when, silent=True)
         else:
-            book.clear(lost_id, when)
+            alerts.clear(lost_id, when)
         if lost and not sample.gpus and not single:
             gone_s = when.at - (when.at if self._driver_gone_at is None else self._driver_gone_at)
             severity = Severity.CRITICAL if gone_s >= RESTART_S else Severity.WARNING
             which = "its GPU does not answer" if len(lost) == 1 else f"none of its {len(lost)} GPUs answers"
             message = f"{which}: {lost[0].reason or 'the driver gives no reason'}"
             values = {**counts, "window_s": gone_s, "limit_s": RESTART_S}
-            book.hold(gone_id, severity, key.name, message, values, when)
+            alerts.hold(gone_id, severity, key.name, message, values, when)
         else:
-            book.clear(gone_id, when, "the GPUs answer again" if sample.gpus else None)
+            alerts.clear(gone_id, when, "the GPUs answer again" if sample.gpus else None)
         return self._announce(key, single, lost, counts, when)
 
     def _announce(

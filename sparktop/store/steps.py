@@ -17,7 +17,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import BackendView
 from sparktop.model.yardsticks import SteadyLoad
 from sparktop.rates import Tally
-from sparktop.store.event_log import AlertBook
+from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.sources import SourceKey
 
@@ -56,7 +56,7 @@ class SlowSteps:
 
     def judge(
         self,
-        book: AlertBook,
+        alerts: ActiveAlerts,
         key: SourceKey,
         view: BackendView,
         pace: StepPace | None,
@@ -70,17 +70,17 @@ class SlowSteps:
         alert of that node reports this instead.
         """
         alert_id, at = f"{key.label}:slow-steps", when.at
-        held = book.severity(alert_id) is not None
+        held = alerts.severity(alert_id) is not None
         found = self._compare(view, pace, peers, held=held)
         if not isinstance(found, bool):
             self._judged_at = at
             self._since = at if self._since is None else self._since
             if at - self._since >= SLOW_AFTER_S:
-                book.hold(alert_id, Severity.WARNING, view.name, *found, when)
+                alerts.hold(alert_id, Severity.WARNING, view.name, *found, when)
             return
         self._since = None
         if found or self._judged_at is None or at - self._judged_at >= _UNJUDGED_S:
-            book.clear(alert_id, when)
+            alerts.clear(alert_id, when)
 
     def _compare(
         self, view: BackendView, pace: StepPace | None, peers: Sequence[BackendView], *, held: bool

@@ -37,15 +37,15 @@ from sparktop.store.alerts import (
     note_ended,
 )
 from sparktop.store.backend import BackendTrack
-from sparktop.store.balance import BalanceBook
+from sparktop.store.balance import GroupBalances
 from sparktop.store.balance_groups import judged_groups
-from sparktop.store.event_log import AlertBook, Announce, EventLog
+from sparktop.store.event_log import ActiveAlerts, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.findings import FindingBook
 from sparktop.store.node import ENGINE_ENDED, NodeTrack, restart_events
 from sparktop.store.sources import SourceKey, SourceKind
 from sparktop.store.tracks import FleetTrack, Placement, RouterTrack, Tracks
-from sparktop.store.verdicts import LimitBook, ProgressBook, RankBook, StartBook
+from sparktop.store.verdicts import RankVerdicts, ServerLimits, ServerStarts, Standstills
 from sparktop.store.yardsticks import YardBook
 
 
@@ -139,11 +139,11 @@ class Store:
         self._clock, self._now = clock, now
         self._tracks = Tracks(Thresholds(watch.thresholds, watch.node_thresholds))
         self._placement = Placement(self._tracks.backends, self._tracks.nodes)
-        self.starts = StartBook(self._tracks.backends, self._tracks.nodes)
+        self.starts = ServerStarts(self._tracks.backends, self._tracks.nodes)
         self._events = EventLog()
-        self._alerts = AlertBook(self._events)
-        self.balance, self.progress, self.limits = BalanceBook(), ProgressBook(), LimitBook()
-        self.ranks = RankBook(self._tracks)
+        self._alerts = ActiveAlerts(self._events)
+        self.balance, self.progress, self.limits = GroupBalances(), Standstills(), ServerLimits()
+        self.ranks = RankVerdicts(self._tracks)
         self._findings = FindingBook()
         self.yards = YardBook(self._tracks.nodes, watch.models)
         self._states = StateEvents()
@@ -327,7 +327,7 @@ class Store:
 
     def judged_together(self) -> tuple[tuple[str, ...], ...]:
         """Return the backends of each judged group; empty if `judge` has not been called recently."""
-        return self.balance.watched(self._clock())
+        return self.balance.groups_at(self._clock())
 
     @contextmanager
     def loaded_from_here(self, names: frozenset[str]) -> Iterator[None]:
@@ -369,7 +369,7 @@ class Store:
         for router, group in zip(routers, groups, strict=True):
             judge_absent_models(self._alerts, router, router.absent(group, backends), instant)
         judged = partial(judged_groups, backends, known, routers, groups)
-        self._events.add(*self.balance.look(instant.at, instant.wall, judged, self._alerts))
+        self._events.add(*self.balance.judge_due(instant, judged, self._alerts))
         routed = list(zip(routers, groups, strict=True))
         self.limits.look(instant.at, backends, tracks.nodes, routed, self.balance.view())
         self._findings.judge(self._situation(instant), self._alerts, instant)
@@ -519,24 +519,24 @@ _DOWN = ("unreachable", "engine-dead")
 
 
 def adopt_alerts(
-    book: AlertBook,
-    alerts: Iterable[Alert],
+    active: ActiveAlerts,
+    recorded: Iterable[Alert],
     at: float,
     track_of: Callable[[SourceKey], Track | None],
     served: Callable[[str, float], None],
 ) -> None:
-    """Set the beginnings and highest severities of the active alerts of `book` to those in `alerts`.
+    """Set the beginnings and highest severities of the alerts in `active` to those in `recorded`.
 
     Alerts that the store's own samples do not confirm shortly after `at` (monotonic) are ignored. `track_of`
     returns the state of a watched source. If its alert is that it does not answer, the state gets the time
     since when. `served` is called with the name of each such backend and that time.
     """
-    for alert in alerts:
+    for alert in recorded:
         label, _, name = alert.id.rpartition(":")
         kind, _, source = label.partition(":")
         if name in _DOWN and kind == SourceKind.BACKEND and alert.since_s is not None:
             served(source, alert.since_s)
-        if not book.adopt(alert, at):
+        if not active.adopt(alert, at):
             continue
         if name in _DOWN and kind in list(SourceKind):
             track = track_of(SourceKey(SourceKind(kind), source))

@@ -29,7 +29,7 @@ from sparktop.model.targets import (
     Thresholds,
 )
 from sparktop.store.backend import BackendTrack
-from sparktop.store.event_log import AlertBook
+from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.load_log import LoadLog
 from sparktop.store.node import NodeTrack
 from sparktop.store.sources import Health, SourceKey, SourceKind
@@ -735,7 +735,7 @@ class Tracks:
         views = self._each_once.of(tuple(track.view(at) for track in self.fleets.values()))
         return self._wall_figures.of(views, backends)
 
-    def note_stale(self, alerts: AlertBook, instant: Instant) -> None:
+    def note_stale(self, alerts: ActiveAlerts, instant: Instant) -> None:
         """Record a failure of each backend and node whose newest sample through a Prometheus is old by now.
 
         Its alerts end, and it gets none: where the Prometheus fails, that has one for all that it scrapes.

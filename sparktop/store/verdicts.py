@@ -54,7 +54,7 @@ from sparktop.model.snapshot import (
 )
 from sparktop.model.text import clean
 from sparktop.store.backend import BackendTrack
-from sparktop.store.event_log import AlertBook
+from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack
 from sparktop.store.sources import SourceKey
 from sparktop.store.tracks import STUCK, Group, RouterTrack, Tracks
@@ -78,7 +78,7 @@ Routed = Sequence[tuple[RouterTrack, Group]]
 """Each router with the backends behind it."""
 
 
-class LimitBook:
+class ServerLimits:
     """What holds each backend back, as of the newest verdict.
 
     A verdict replaces another one when two in a row agree, so that the line does not flicker.
@@ -331,7 +331,7 @@ class _Standing(Struct):
     """Requests that the backend held when it was last judged."""
 
 
-class ProgressBook:
+class Standstills:
     """The standstills of all backends."""
 
     def __init__(self) -> None:
@@ -344,7 +344,7 @@ class ProgressBook:
         self,
         backends: Mapping[str, BackendTrack],
         nodes: Mapping[str, NodeTrack],
-        alerts: AlertBook,
+        alerts: ActiveAlerts,
         interval_s: float,
         when: Instant,
     ) -> list[Event]:
@@ -393,7 +393,7 @@ class ProgressBook:
                 mine.works.popleft()
 
     def _go_on(
-        self, name: str, track: BackendTrack, machines: _Machines, alerts: AlertBook, when: Instant
+        self, name: str, track: BackendTrack, machines: _Machines, alerts: ActiveAlerts, when: Instant
     ) -> None:
         """Judge the standstill of a backend, and show it."""
         mine, clock, key = self._standing[name], track.standstill, SourceKey.backend(name)
@@ -426,7 +426,7 @@ class ProgressBook:
         key: SourceKey,
         track: BackendTrack,
         view: ProgressView,
-        alerts: AlertBook,
+        alerts: ActiveAlerts,
         when: Instant,
         *,
         waits: bool,
@@ -447,7 +447,7 @@ class ProgressBook:
         elif not waits:
             alerts.clear(blocked_id, when)
 
-    def _end(self, name: str, track: BackendTrack, alerts: AlertBook, when: Instant) -> list[Event]:
+    def _end(self, name: str, track: BackendTrack, alerts: ActiveAlerts, when: Instant) -> list[Event]:
         """End the standstill of a backend that makes progress again, or holds no request any more."""
         mine, key, clock = self._standing[name], SourceKey.backend(name), track.standstill
         view, since = mine.view, mine.since
@@ -649,7 +649,7 @@ class _Server(Struct):
         return self.host, self.process.engine or "", self.process.model or ""
 
 
-class StartBook:
+class ServerStarts:
     """The starts that go on, by backend, and earlier starts."""
 
     def __init__(self, backends: Mapping[str, BackendTrack], nodes: Mapping[str, NodeTrack]) -> None:
@@ -924,7 +924,7 @@ _SAME_ROUND_S = 60.0
 """Queries less than this apart are announced as one event."""
 
 
-class RankBook:
+class RankVerdicts:
     """Keeps the readings about the ranks of each backend that was asked about, and judges them."""
 
     def __init__(self, tracks: Tracks) -> None:

@@ -13,7 +13,6 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
@@ -236,15 +235,18 @@ class Monitor:
             self._sources[SourceKey(kind, source.name)] = source
         interval_s, clock = self._interval_s * multiple, asyncio.get_running_loop().time
         longest_s = self._watch.timeout_s
-        deliver = partial(self._deliver, kind)
+
+        def deliver(source: str, reading: Reading, took_ms: float | None) -> None:
+            self._deliver(SourceKey(kind, source), reading, took_ms)
+
         group = PollGroup(name, sources, interval_s, deliver, clock=clock, longest_s=longest_s)
         self._groups.append((group, multiple))
         self._spawn(group.run())
         return group
 
-    def _deliver(self, kind: SourceKind, name: str, reading: Reading, took_ms: float | None) -> None:
+    def _deliver(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
         """Deliver the source's identity to the store if it has changed, then the result of the poll."""
-        key = SourceKey(kind, name)
+        name = key.name
         identity = getattr(self._sources.get(key), "identity", None)
         if identity is not None and identity is not self._identities.get(key):
             self._identities[key] = identity
@@ -252,11 +254,11 @@ class Monitor:
         if isinstance(reading, Failure) and reading.kind is FailureKind.ROUTER and self._reroute(name):
             return
         self._store.accept(key, reading, took_ms)
-        if kind is SourceKind.BACKEND:
+        if key.kind is SourceKind.BACKEND:
             self._quicken(name, reading)
         elif isinstance(reading, NodeSample):
             self._watch_memory(name, reading)
-        elif kind is SourceKind.ROUTER and isinstance(reading, RouterSample):
+        elif isinstance(reading, RouterSample):
             self._look_behind(name, reading)
 
     def _reroute(self, name: str) -> bool:
@@ -537,8 +539,7 @@ class MemoryFall:
 
     def add(self, at: float, memory: MemoryReading) -> None:
         """Add a sample of the time `at` (monotonic seconds); it is ignored unless newer than all others."""
-        left = memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
-        points = self._points
+        left, points = memory.left_bytes, self._points
         if left is None or (points and at <= points[-1][0]):
             return
         points.append((at, left))

@@ -570,7 +570,6 @@ class MachineFeed:
         if sample is None:
             return FleetNode(machine.name)
         gpu, memory = sample.gpus[0] if sample.gpus else GpuReading(0), sample.memory
-        left = memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
         return FleetNode(
             machine.name,
             sample.at,
@@ -582,7 +581,7 @@ class MachineFeed:
             sm_clock_mhz=gpu.sm_clock_mhz,
             gpu_memory_percent=_share(gpu),
             memory_total_bytes=memory.total_bytes,
-            headroom_bytes=left,
+            headroom_bytes=memory.left_bytes,
             load1=sample.cpu.load1,
         )
 
@@ -604,10 +603,7 @@ class MachineFeed:
         word = self._paces[name].state.word
         if word in {THROTTLED, SLOW_CLOCK}:
             return word
-        margin = gpu.limit_margin_c
-        if margin is None and gpu.slowdown_c is not None and gpu.temperature_c is not None:
-            margin = gpu.slowdown_c - gpu.temperature_c
-        if margin is not None and margin < thresholds.thermal_margin_warn_c:
+        if gpu.margin_c is not None and gpu.margin_c < thresholds.thermal_margin_warn_c:
             return "hot"
         use = gpu.utilization_percent
         return "unknown" if use is None else "idle" if use < IDLE_PERCENT else "busy"

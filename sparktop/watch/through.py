@@ -13,11 +13,11 @@ from sparktop.model.balance import Balance
 from sparktop.model.failure import Failure
 from sparktop.model.targets import BackendTarget, PrometheusTarget
 from sparktop.model.text import clean
-from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.store import SourceKey, Store
 
 if TYPE_CHECKING:
-    from sparktop.sources.source import Reading
     from sparktop.watch.prometheus import PrometheusFeed
+    from sparktop.watch.prometheus_finder import Deliver
     from sparktop.watch.ways import Ways
 
 LOOK_S = 75.0
@@ -29,8 +29,6 @@ _FIRST_DEADLINE_S, _DEADLINE_S = 3.0, 2.0
 _WIDE_Z = 4.0
 """Spread of the loads, over that of random routing, from which on they may swing."""
 
-DeliverReading = Callable[[SourceKind, str, "Reading", float | None], None]
-
 
 class Through:
     """Runs a feed for each Prometheus, and at most one closer look at a time."""
@@ -38,7 +36,7 @@ class Through:
     def __init__(
         self,
         store: Store,
-        deliver: DeliverReading,
+        deliver: Deliver,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         ways: Ways,
     ) -> None:
@@ -58,14 +56,11 @@ class Through:
         from sparktop.watch.prometheus import PrometheusFeed  # late: it loads an HTTP client
 
         clock = asyncio.get_running_loop().time
-        self.feeds = [PrometheusFeed(one, self._store, self._hand_over, clock=clock) for one in targets]
+        self.feeds = [PrometheusFeed(one, self._store, self._deliver, clock=clock) for one in targets]
         for feed in self.feeds:
             self._spawn(feed.run())
         if any(one.closer == "auto" for one in targets):
             self._spawn(self._look_at_suspects())
-
-    def _hand_over(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
-        self._deliver(key.kind, key.name, reading, took_ms)
 
     def want(self, group: str) -> str:
         """Read the samples of a group, where a Prometheus has too many servers for all; return a message."""
@@ -135,7 +130,7 @@ class Through:
             readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
             for one, reading in zip(sources, readings, strict=True):
                 if not isinstance(reading, Failure):
-                    self._deliver(SourceKind.BACKEND, one.name, reading, None)
+                    self._deliver(SourceKey.backend(one.name), reading, None)
             await asyncio.sleep(max(0.02, step_s - (loop.time() - began)))
 
     async def _look_at_suspects(self) -> None:

@@ -19,7 +19,7 @@ from sparktop.model.node import NodeIdentity, Workload, Workloads
 from sparktop.model.router import Deployment
 from sparktop.model.snapshot import EngineProcess
 from sparktop.model.targets import BackendTarget, NodeTarget
-from sparktop.store.load_log import Role, Work, reported_roles, worker_roles
+from sparktop.store.load_log import Role, reported_roles, worker_roles
 
 LOCAL = NodeTarget("here"), NodeIdentity(addresses=("192.168.1.5", "fe80::1"), hostname="desk"), ()
 AGENT = NodeTarget("a", "agent", "http://192.168.1.11:9750"), NodeIdentity(hostname="Spark-A"), ()
@@ -202,9 +202,18 @@ def test_what_is_no_backend_stays_unmapped() -> None:
 
 # Prefill and decode workers, recognised by what they count.
 
-PREFILL = Work(100.0, 51_200.0, 100.0)
-DECODE = Work(98.0, 0.0, 12_000.0)
-PLAIN = Work(100.0, 51_200.0, 12_000.0)
+
+def counted(finished: float, prompt_tokens: float, generation_tokens: float) -> dict[str, float]:
+    return {
+        "finished": finished,
+        "prompt_tokens": prompt_tokens,
+        "generation_tokens": generation_tokens,
+    }
+
+
+PREFILL = counted(100.0, 51_200.0, 100.0)
+DECODE = counted(98.0, 0.0, 12_000.0)
+PLAIN = counted(100.0, 51_200.0, 12_000.0)
 
 
 def test_prompts_alone_and_answers_alone_are_roles() -> None:
@@ -216,15 +225,15 @@ def test_prompts_alone_and_answers_alone_are_roles() -> None:
 def test_a_decode_worker_may_count_the_prompts_that_it_was_handed() -> None:
     """A decode worker may count prompts too; both kinds must then have finished equally many requests."""
     assert worker_roles({"p": PREFILL, "d": PLAIN}) == {"p": Role.PREFILL, "d": Role.DECODE}
-    assert worker_roles({"p": PREFILL, "d": Work(50.0, 25_600.0, 6_000.0)}) == {}
+    assert worker_roles({"p": PREFILL, "d": counted(50.0, 25_600.0, 6_000.0)}) == {}
 
 
 @pytest.mark.parametrize(
     "other",
-    [PREFILL, Work(3.0, 100.0, 300.0), Work(100.0, None, 12_000.0)],
+    [PREFILL, counted(3.0, 100.0, 300.0), {"finished": 100.0, "generation_tokens": 12_000.0}],
     ids=["both prefill", "too few", "no prompts counted"],
 )
-def test_other_groups_have_no_roles(other: Work) -> None:
+def test_other_groups_have_no_roles(other: dict[str, float]) -> None:
     """Groups without a clear pair have no roles: one-token requests alone, or missing counts."""
     assert worker_roles({"p": PREFILL, "x": other}) == {}
     assert worker_roles({"x": PLAIN, "y": PLAIN}) == {}

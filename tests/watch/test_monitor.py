@@ -313,11 +313,11 @@ async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:
     assert source.interval_s == 2.0
     now = time.monotonic()
     for step, level in enumerate((80, 60, 40)):
-        monitor._deliver(key.kind, "n", NodeSample(now + 2 + 2 * step, memory=memory(level)), 1.0)
+        monitor._deliver(key, NodeSample(now + 2 + 2 * step, memory=memory(level)), 1.0)
     (group,) = monitor._node_groups
     assert (source.interval_s, group.quickened) == (REMOTE_S, {"n": 8})
     for step in range(5):
-        monitor._deliver(key.kind, "n", NodeSample(now + 8 + 2 * step, memory=memory(40)), 1.0)
+        monitor._deliver(key, NodeSample(now + 8 + 2 * step, memory=memory(40)), 1.0)
     assert (source.interval_s, group.quickened) == (2.0, {})
     await monitor.stop()
 

@@ -56,7 +56,7 @@ class Scene:
         self.paused: list[tuple[str, ...]] = []
         self.through = Through(
             self.store,
-            lambda kind, name, *_: self.delivered.append(f"{kind}:{name}"),
+            lambda key, *_: self.delivered.append(key.label),
             lambda work: self.tasks.append(asyncio.get_running_loop().create_task(work)),
             cast("Ways", SimpleNamespace(backends=lambda targets: self._sources(targets, fails))),
         )
