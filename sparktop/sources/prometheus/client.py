@@ -13,13 +13,16 @@ import re
 import ssl
 import time
 from base64 import b64encode
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sparktop.model.failure import FailureKind
@@ -60,23 +63,17 @@ def selector(names: Iterable[str], *matchers: str) -> str:
 
 # Answers of the Prometheus HTTP API: checked, and without anything that a query did not ask for.
 #
-# Its series are parsed one by one, so that 10,000 of them need not all be kept.
+# Its series are decoded one by one, so that 10,000 of them need not all be kept.
 
 
 MOST_SERIES = 200_000
 """Most series of one answer."""
 _MOST_LABEL_CHARACTERS = 1024
-_LINE_BYTES = 160
-_SIMPLE = r'"\w+"\s*:\s*(?:"\w*"|true|false)\s*,\s*'
-_OPENING = re.compile(
-    rf'\s*\{{\s*(?:{_SIMPLE})*"data"\s*:\s*\{{\s*"resultType"\s*:\s*"(vector|matrix)"\s*,\s*"result"\s*:\s*\[',
-    re.ASCII,
-)
-"""An answer up to its first series, as all servers with this API write it."""
-_KEYS = {"vector": "value", "matrix": "values"}
-_SPACE = re.compile(r"[ \t\n\r]+")
-_decoded = json.JSONDecoder().raw_decode
+_MESSAGE_BYTES = 160
+"""Longest body of an error that is taken for a message."""
 Labels: TypeAlias = Mapping[str, str]
+_Members: TypeAlias = dict[str, Raw]
+"""The members of a JSON object by name, not decoded yet."""
 
 
 class Series(Struct, frozen=True):
@@ -89,10 +86,18 @@ class Series(Struct, frozen=True):
     def value(self) -> float | None:
         """The newest value; None where it is not a finite number."""
         try:
-            found = float(self.samples[-1][1]) if self.samples else math.nan
-        except (TypeError, ValueError):
+            number = float(self.samples[-1][1]) if self.samples else math.nan
+        except ValueError:
             return None
-        return found if math.isfinite(found) else None
+        return number if math.isfinite(number) else None
+
+
+class _Row(Struct):
+    """A series as the API writes it, with one value or several."""
+
+    metric: dict[str, str]
+    value: tuple[float, str] | None = None
+    values: list[tuple[float, str]] = []
 
 
 class Answer(Struct, frozen=True):
@@ -104,20 +109,25 @@ class Answer(Struct, frozen=True):
     """Clean lines, such as that some stores of Thanos did not answer."""
 
 
+_decode_members = msgspec.json.Decoder(_Members).decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_decode_row = msgspec.json.Decoder(_Row).decode
+
+
 def data_of(body: bytes) -> object:
-    """Return the data of a successful answer.
+    """Return the data of a successful answer as JSON values.
 
     Raises:
         AnswerError: the body is not one.
     """
     try:
-        return _successful(json.loads(body))["data"]
+        return msgspec.json.decode(_successful(body)["data"])
     except (ValueError, RecursionError):
         raise _not_an_answer() from None
 
 
 def read_answer(body: bytes, add: Callable[[Series], None]) -> Answer:
-    """Parse an answer to a query: call `add` with each of its series in turn, and return the rest of it.
+    """Decode an answer to a query: call `add` with each of its series in turn, and return the rest of it.
 
     Series whose labels are not text are left out. After an error, what was added is of no use.
 
@@ -125,72 +135,29 @@ def read_answer(body: bytes, add: Callable[[Series], None]) -> Answer:
         AnswerError: the body is not an answer, or has more than `MOST_SERIES` series.
     """
     try:
-        text = body.decode(json.detect_encoding(body), "surrogatepass")
-        opened = _OPENING.match(text)
-        if opened is not None:
-            end = _read_series(text, opened.end(), opened[1], add)
-            text = text[: opened.end()] + text[end:]
-        parsed = _successful(json.loads(text))
-    except (ValueError, RecursionError):
+        answer = _successful(body)
+        data = _decode_members(answer["data"])
+        kind, result = msgspec.json.decode(data["resultType"]), data["result"]
+        warned = msgspec.json.decode(answer.get("warnings", b"null"))
+        warnings = tuple(clean(line, 200) for line in warned[:3]) if isinstance(warned, list) else ()
+        if kind == "scalar":
+            sample = msgspec.json.decode(result, type=tuple[float, str])
+            return Answer((), Series({}, [sample]).value, warnings)
+        rows = _decode_list(result)
+    except (ValueError, RecursionError, KeyError):
         raise _not_an_answer() from None
-    data, warned = parsed["data"], parsed.get("warnings")
-    warnings = tuple(clean(one, 200) for one in warned[:3]) if isinstance(warned, list) else ()
-    kind, result = (data.get("resultType"), data.get("result")) if isinstance(data, dict) else (None, None)
-    if kind == "scalar" and isinstance(result, list) and len(result) == 2:  # noqa: PLR2004 - time and value
-        return Answer((), Series({}, [(0.0, result[1])]).value, warnings)
-    key = _KEYS.get(kind) if isinstance(kind, str) else None
-    if key is None or not isinstance(result, list):
+    if kind not in {"vector", "matrix"}:
         raise _not_an_answer()
-    if opened is not None and (kind != opened[1] or result):
-        raise _not_an_answer()  # a member repeats
-    if len(result) > MOST_SERIES:
-        raise _too_many(len(result))
-    for one in result:
-        if (found := _series(one, key)) is not None:
-            add(found)
+    if len(rows) > MOST_SERIES:
+        message = f"{len(rows):,} series in one answer: name fewer servers by selector"
+        raise AnswerError(FailureKind.TOO_LARGE, message)
+    for raw in rows:
+        with suppress(ValueError, RecursionError):  # a series that is not one
+            row = _decode_row(raw)
+            samples = row.values if row.value is None else [row.value]
+            if samples and max(map(len, row.metric.values()), default=0) <= _MOST_LABEL_CHARACTERS:
+                add(Series(row.metric, samples))
     return Answer((), None, warnings)
-
-
-def _read_series(text: str, at: int, kind: str, add: Callable[[Series], None]) -> int:
-    """Parse the series of a list, the first of which begins at `at`; return where the list ends."""
-    count, key = 0, _KEYS[kind]
-    at = _after_space(text, at)
-    more = text[at : at + 1] != "]"
-    while more:
-        one, at = _decoded(text, at)
-        count += 1
-        if count <= MOST_SERIES and (found := _series(one, key)) is not None:
-            add(found)
-        at = _after_space(text, at)
-        more = text[at : at + 1] == ","
-        at = _after_space(text, at + 1) if more else at
-    if count > MOST_SERIES:
-        raise _too_many(count)
-    return at
-
-
-def _after_space(text: str, at: int) -> int:
-    space = _SPACE.match(text, at)
-    return at if space is None else space.end()
-
-
-def _series(one: object, key: str) -> Series | None:
-    if not isinstance(one, dict) or not isinstance(labels := one.get("metric"), dict):
-        return None
-    samples = one.get(key)
-    if not isinstance(samples, list) or not samples:
-        return None
-    if key == "value":
-        samples = [samples]
-    try:
-        if labels and max(map(len, labels.values())) > _MOST_LABEL_CHARACTERS:
-            return None
-        for at, text in samples:
-            if not (isinstance(at, (int, float)) and isinstance(text, str)):
-                return None
-    except (TypeError, ValueError):
-        return None
-    return Series(labels, samples)
 
 
 def trouble_in(body: bytes) -> str:
@@ -199,33 +166,34 @@ def trouble_in(body: bytes) -> str:
     Prometheus writes it in JSON; Mimir and proxies in a line of plain text, such as "no org id".
     """
     try:
-        return _error_in(json.loads(body))
+        return _error_in(_decode_members(body))
     except (ValueError, RecursionError):
-        return clean(_line(body), 160)
+        return clean(_plain_line(body), 160)
 
 
-def _error_in(answer: object) -> str:
-    said = answer.get("error") if isinstance(answer, dict) else None
-    return clean(said, 160) if isinstance(said, str) else ""
+def _error_in(answer: _Members) -> str:
+    message = msgspec.json.decode(answer.get("error", b"null"))
+    return clean(message, 160) if isinstance(message, str) else ""
 
 
-def _line(body: bytes) -> str:
+def _plain_line(body: bytes) -> str:
     """Return a body that is one line of text; "" for pages and anything longer."""
-    text = body[: _LINE_BYTES + 1].decode(errors="replace").strip()
-    return "" if len(body) > _LINE_BYTES or any(mark in text for mark in "<{[\n\ufffd") else text
+    text = body[: _MESSAGE_BYTES + 1].decode(errors="replace").strip()
+    return "" if len(body) > _MESSAGE_BYTES or any(mark in text for mark in "<{[\n\ufffd") else text
 
 
-def _successful(answer: object) -> dict[str, object]:
-    """Return an answer that reports success and has data."""
-    if not isinstance(answer, dict) or answer.get("status") != "success" or "data" not in answer:
-        said = _error_in(answer)
-        raise AnswerError(FailureKind.MALFORMED, said) if said else _not_an_answer()
-    return answer
+def _successful(body: bytes) -> _Members:
+    """Return the members of an answer that reports success and has data.
 
-
-def _too_many(count: int) -> AnswerError:
-    message = f"{count:,} series in one answer: name fewer servers by selector"
-    return AnswerError(FailureKind.TOO_LARGE, message)
+    Raises:
+        AnswerError: it reports no success.
+        ValueError: it is no JSON object.
+    """
+    answer = _decode_members(body.removeprefix(BOM_UTF8))
+    if msgspec.json.decode(answer.get("status", b"null")) == "success" and "data" in answer:
+        return answer
+    message = _error_in(answer)
+    raise AnswerError(FailureKind.MALFORMED, message) if message else _not_an_answer()
 
 
 def _not_an_answer() -> AnswerError:
