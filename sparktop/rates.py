@@ -130,7 +130,7 @@ def _histograms(
     tally: Tally | None, earlier: Mapping[str, LaneSample], sample: EngineSample
 ) -> dict[str, Histogram]:
     kept = tally.histograms if tally is not None else {}
-    reported = _going_on(kept, earlier, sample)
+    reported = _continued_histograms(kept, earlier, sample)
     for index, name in enumerate(LATENCIES):
         if name in reported:
             continue
@@ -146,13 +146,13 @@ def _histograms(
             step = difference(newer, older) if older else None
             if step is not None:
                 steps.append(step)
-        total = _grown(kept.get(name), lanes, steps)
+        total = _next_total(kept.get(name), lanes, steps)
         if total is not None:
             reported[name] = total
     return reported
 
 
-def _going_on(
+def _continued_histograms(
     kept: Mapping[str, Histogram], earlier: Mapping[str, LaneSample], sample: EngineSample
 ) -> dict[str, Histogram]:
     """Return the totals that are just what the only lane of a server reports, by name.
@@ -173,7 +173,7 @@ def _going_on(
     return found
 
 
-def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogram]) -> Histogram | None:
+def _next_total(total: Histogram | None, lanes: list[Histogram], steps: list[Histogram]) -> Histogram | None:
     """Return the new running total of a histogram; None if no engine core (lane) reports the histogram.
 
     `total` is the running total so far, `steps` the new observations of each lane and `lanes` the histograms
@@ -239,7 +239,9 @@ class Window:
         self.newest = tally
         if before is not None:
             kept = recent or past
-            recent.append(packed(before.at, before.counters, before.histograms, kept[-1] if kept else None))
+            recent.append(
+                pack_tally(before.at, before.counters, before.histograms, kept[-1] if kept else None)
+            )
         while recent and recent[0].at < tally.at - short_s:
             old = recent.popleft()
             if not past or old.at - past[-1].at >= LIVE_SPAN_S:
@@ -259,7 +261,7 @@ class Window:
             for name, total in tally.histograms.items()
         }
 
-    def _oldest(self, since: float) -> PackedTally | None:
+    def _oldest_since(self, since: float) -> PackedTally | None:
         """Return the oldest tally at or after the monotonic time `since`; None if only the newest one is.
 
         The search begins at the oldest tally, because the result is usually near it.
@@ -270,9 +272,9 @@ class Window:
                 return tally
         return None
 
-    def _begin(self, newest: Tally, window_s: float, since: float) -> Tally | PackedTally:
+    def _window_start(self, newest: Tally, window_s: float, since: float) -> Tally | PackedTally:
         """Return the oldest tally of the newest `window_s` seconds that is not before the time `since`."""
-        return self._oldest(max(since, newest.at - window_s - EDGE_SLACK_S)) or newest
+        return self._oldest_since(max(since, newest.at - window_s - EDGE_SLACK_S)) or newest
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
         """Return the increase per second of counter `name` over the newest `window_s` seconds.
@@ -301,7 +303,7 @@ class Window:
         total = newest.counters.get(name) if newest else None
         if newest is None or total is None:
             return None
-        oldest = self._begin(newest, window_s, self._reported_since[name])
+        oldest = self._window_start(newest, window_s, self._reported_since[name])
         span_s = newest.at - oldest.at
         before = oldest.counter(name) if span_s > 0 else None
         return None if before is None else (total - before, span_s)
@@ -335,7 +337,7 @@ class Window:
         if newest is None or name not in newest.counters:
             return None
         later: Tally | PackedTally = newest
-        for tally in self._back():
+        for tally in self._tallies_backwards():
             before = tally.counter(name)
             if later.at - tally.at > MISSED_INTERVALS * interval_s or before is None:
                 return None
@@ -355,7 +357,7 @@ class Window:
         total = newest.histograms.get(name) if newest else None
         if newest is None or total is None:
             return NO_LATENCY
-        oldest = self._begin(newest, window_s, self._bounds_since[name])
+        oldest = self._window_start(newest, window_s, self._bounds_since[name])
         span_s = newest.at - oldest.at
         if span_s <= 0:
             return NO_LATENCY
@@ -371,7 +373,7 @@ class Window:
         self._latencies[name] = (first.count, first.sum, total, reported)
         return reported
 
-    def _back(self) -> Iterator[PackedTally]:
+    def _tallies_backwards(self) -> Iterator[PackedTally]:
         """Yield all tallies except the newest one, in the order from new to old."""
         yield from reversed(self._recent)
         yield from reversed(self._past)
@@ -427,7 +429,7 @@ class PackedTally(Struct, frozen=True):
         return Histogram(self.layout.bounds[name], self.values[start:stop], self.values[stop])
 
 
-def packed(
+def pack_tally(
     at: float,
     counters: Mapping[str, float],
     histograms: Mapping[str, Histogram],
@@ -516,14 +518,14 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
     another server answered. If servers report no start time, several servers are recognised by counters that
     interleave and come back; those of a process that restarts again and again begin at zero each time.
     """
-    link, resumed = _link(lineage, sample, wall_at)
+    link, resumed = _link_to_previous(lineage, sample, wall_at)
     last = lineage.last
     left_behind = tuple(old for old in lineage.left_behind if old is not resumed)
     if last is not None and link.kind not in (LinkKind.FIRST, LinkKind.CONTINUES):
         left_behind = (*left_behind, last)[-_REMEMBERED:]
     highest_tps = lineage.highest_tps
     if last is not None and link.kind is LinkKind.CONTINUES and sample.at - last.at >= _RATED_SPAN_S:
-        highest_tps = max(highest_tps, (_tokens(sample) - _tokens(last)) / (sample.at - last.at))
+        highest_tps = max(highest_tps, (_total_tokens(sample) - _total_tokens(last)) / (sample.at - last.at))
     start, newest = sample.start_time, lineage.newest_start
     return Lineage(
         last=sample,
@@ -531,12 +533,14 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
         newest_start=newest if start is None else max(start, start if newest is None else newest),
         highest_tps=highest_tps,
         left_behind=left_behind,
-        jumped_at=sample.at if _jumps(lineage, link, sample) else lineage.jumped_at,
+        jumped_at=sample.at if _is_jump(lineage, link, sample) else lineage.jumped_at,
         shared=lineage.shared or link.kind is LinkKind.OTHER_SERVER,
     ), link
 
 
-def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link, EngineSample | None]:
+def _link_to_previous(
+    lineage: Lineage, sample: EngineSample, wall_at: float
+) -> tuple[Link, EngineSample | None]:
     """Return (how `sample` relates to the previous sample, last sample of an earlier server, or None).
 
     The earlier server is one that answers again at this address: its counters continue in `sample`. None if
@@ -550,9 +554,9 @@ def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link,
         if start <= (lineage.newest_start or 0.0) + START_TOLERANCE_S:
             return Link(LinkKind.OTHER_SERVER, None), None
         return Link(LinkKind.RESTARTED, _zero_at_start(last, sample, wall_at)), None
-    fallen = fell(last, sample)
-    resumed = None if both_known else _resumed(lineage.left_behind, last, sample, fallen=fallen)
-    jumps = not both_known and not _plausible(lineage, last, sample, fallen=fallen)
+    fallen = has_fallen(last, sample)
+    resumed = None if both_known else _resumed_server(lineage.left_behind, last, sample, fallen=fallen)
+    jumps = not both_known and not _is_plausible(lineage, last, sample, fallen=fallen)
     again = lineage.jumped_at is not None and sample.at - lineage.jumped_at <= _RETURNS_WITHIN_S
     comes_back = resumed is not None and (lineage.shared or jumps or (fallen and again))
     if comes_back or (fallen and jumps and again):
@@ -563,37 +567,37 @@ def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link,
     return Link(LinkKind.CONTINUES, last), None
 
 
-def _jumps(lineage: Lineage, link: Link, sample: EngineSample) -> bool:
+def _is_jump(lineage: Lineage, link: Link, sample: EngineSample) -> bool:
     """Return whether a sample without a known start is no plausible continuation of its predecessor."""
     last = lineage.last
     if last is None or sample.start_time is not None or link.kind in (LinkKind.FIRST, LinkKind.CONTINUES):
         return False
-    return not _plausible(lineage, last, sample, fallen=fell(last, sample))
+    return not _is_plausible(lineage, last, sample, fallen=has_fallen(last, sample))
 
 
-def _plausible(lineage: Lineage, last: EngineSample, sample: EngineSample, *, fallen: bool) -> bool:
+def _is_plausible(lineage: Lineage, last: EngineSample, sample: EngineSample, *, fallen: bool) -> bool:
     """Return whether one process may have counted what is in `sample` since `last`.
 
     That is all of it if counters fell (`fallen`), because a restarted process begins at zero.
     """
-    counted = _tokens(sample) - (0.0 if fallen else _tokens(last))
+    counted = _total_tokens(sample) - (0.0 if fallen else _total_tokens(last))
     return counted <= PLAUSIBLE_RISE * lineage.highest_tps * (sample.at - last.at)
 
 
-def fell(earlier: EngineSample, later: EngineSample) -> bool:
+def has_fallen(earlier: EngineSample, later: EngineSample) -> bool:
     """Return whether any counter or histogram count of any lane is lower in `later` than in `earlier`."""
     lanes = {lane.lane: lane for lane in earlier.lanes}
     return any(
         value < before[name]
         for lane in later.lanes
         if lane.lane in lanes
-        for before in [_everything_counted(lanes[lane.lane])]
-        for name, value in _everything_counted(lane).items()
+        for before in [_counters_and_counts(lanes[lane.lane])]
+        for name, value in _counters_and_counts(lane).items()
         if name in before
     )
 
 
-def zeroed(sample: EngineSample, at: float) -> EngineSample:
+def with_zero_counters(sample: EngineSample, at: float) -> EngineSample:
     """Return a copy of `sample` dated `at`: reported counters and histograms are zero, gauges are None."""
     return replace(sample, at=at, lanes=tuple(map(_zero_lane, sample.lanes)))
 
@@ -616,11 +620,11 @@ def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> 
     """
     age_s = wall_at - (sample.start_time or 0.0)
     if LIVE_SPAN_S <= age_s <= sample.at - last.at:
-        return zeroed(sample, sample.at - age_s)
+        return with_zero_counters(sample, sample.at - age_s)
     return None
 
 
-def _resumed(
+def _resumed_server(
     left_behind: Iterable[EngineSample], last: EngineSample, sample: EngineSample, *, fallen: bool
 ) -> EngineSample | None:
     """Return the last sample of an earlier server whose counters `sample` may continue; None if none fits.
@@ -629,27 +633,27 @@ def _resumed(
     is returned. Unless a counter fell since `last` (`fallen`), each counter of `last` must also be below the
     earlier server's: this rules out a single server whose counters pass the earlier server's one by one.
     """
-    before, now = _all_lanes(last), _all_lanes(sample)
+    before, now = _totals_by_counter(last), _totals_by_counter(sample)
     matches: list[EngineSample] = []
     for old in left_behind:
-        was = {name: value for name, value in _all_lanes(old).items() if value > 0}
+        was = {name: value for name, value in _totals_by_counter(old).items() if value > 0}
         if was and all(
             value <= now.get(name, -1.0) and (fallen or before.get(name, value) < value)
             for name, value in was.items()
         ):
             matches.append(old)
-    return max(matches, key=_tokens, default=None)
+    return max(matches, key=_total_tokens, default=None)
 
 
-def _all_lanes(sample: EngineSample) -> dict[str, float]:
+def _totals_by_counter(sample: EngineSample) -> dict[str, float]:
     totals: dict[str, float] = {}
     for lane in sample.lanes:
-        for name, value in _everything_counted(lane).items():
+        for name, value in _counters_and_counts(lane).items():
             totals[name] = totals.get(name, 0.0) + value
     return totals
 
 
-def _everything_counted(lane: LaneSample) -> dict[str, float]:
+def _counters_and_counts(lane: LaneSample) -> dict[str, float]:
     counted = lane_counters(lane)
     for name in LANE_HISTOGRAMS:
         histogram: Histogram | None = getattr(lane, name)
@@ -658,7 +662,7 @@ def _everything_counted(lane: LaneSample) -> dict[str, float]:
     return counted
 
 
-def _tokens(sample: EngineSample) -> float:
+def _total_tokens(sample: EngineSample) -> float:
     return sum((lane.prompt_tokens or 0.0) + (lane.generation_tokens or 0.0) for lane in sample.lanes)
 
 

@@ -84,10 +84,10 @@ def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
     shortest_s = max(SLOT_S, _SLOT_INTERVALS * interval_s)
     for scale, slots in WINDOWS:
         slot_s = scale * shortest_s
-        stretches = _stretches(series.since(end - slots * slot_s), slot_s)
-        found = _claimed(stretches)
+        stretches = _slot_means(series.since(end - slots * slot_s), slot_s)
+        found = _significant_trend(stretches)
         if found is not None:
-            return None if _came_back(series, stretches) else found
+            return None if _has_come_back(series, stretches) else found
     return None
 
 
@@ -114,7 +114,7 @@ class Fall:
         return seconds <= EXPECTED * (lasted_s - BEGIN_S)
 
 
-def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
+def _significant_trend(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
     """Return the trend of a series if it is significant, and is still going on in the newest part, else None.
 
     Each of `stretches` is a list of (mean time, mean value) of successive time slots, without a gap.
@@ -150,7 +150,7 @@ def _claimed(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
     return Trend(slope, slope - reach, slope + reach, stretches[-1][-1][0] - stretches[0][0][0])
 
 
-def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
+def _has_come_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
     """Return whether the series made the same change before the first of `stretches`, and then reversed it.
 
     `stretches` are lists of (mean time, mean value) of successive time slots, in the order of time.
@@ -172,7 +172,7 @@ def _came_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
     return False
 
 
-def _stretches(series: Series, slot_s: float) -> list[list[_Point]]:
+def _slot_means(series: Series, slot_s: float) -> list[list[_Point]]:
     """Return the (mean time, mean value) of time slots as lists; a list ends where a sample is missing."""
     stretches: list[list[_Point]] = []
     times = values = 0.0
@@ -180,18 +180,18 @@ def _stretches(series: Series, slot_s: float) -> list[list[_Point]]:
     for time, value in series:
         here = time // slot_s
         if count and (value is None or here != slot):
-            _add(stretches, (times / count, values / count), new=broken)
+            _add_point(stretches, (times / count, values / count), new=broken)
             times, values, count, broken = 0.0, 0.0, 0, value is None or here - slot > 1
         if value is None:
             broken = True
             continue
         times, values, count, slot = times + time, values + value, count + 1, here
     if count:
-        _add(stretches, (times / count, values / count), new=broken)
+        _add_point(stretches, (times / count, values / count), new=broken)
     return stretches
 
 
-def _add(stretches: list[list[_Point]], point: _Point, *, new: bool) -> None:
+def _add_point(stretches: list[list[_Point]], point: _Point, *, new: bool) -> None:
     if new:
         stretches.append([point])
     else:

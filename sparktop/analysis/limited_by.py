@@ -103,8 +103,8 @@ def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
     kv = [look.kv_percent for look in queue or known if look.kv_percent is not None]
     first, last = known[0], known[-1]
     span_s = last.at - first.at
-    steps, generated = _grown(first.steps, last.steps), _grown(first.generated, last.generated)
-    prompted, finished = _grown(first.prompted, last.prompted), _grown(first.finished, last.finished)
+    steps, generated = _growth(first.steps, last.steps), _growth(first.generated, last.generated)
+    prompted, finished = _growth(first.prompted, last.prompted), _growth(first.finished, last.finished)
     return Load(
         span_s=span_s,
         running=sum(running) / len(known),
@@ -115,44 +115,44 @@ def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
         idle=sum(count == 0 for count in running) / len(known),
         kv_percent=sum(kv) / len(kv) if kv else None,
         usual=median_high([look.running or 0.0 for look in queue] or [0.0]),
-        preempted=_preempted(known),
+        preempted=_preemptions(known),
         prompt_tokens=prompted / finished if prompted is not None and finished else None,
         prompt_tps=prompted / span_s if prompted is not None and span_s > 0 else None,
         step_s=span_s / steps if steps else None,
         batch=generated / steps if generated is not None and steps else None,
         passing=finished / steps if finished is not None and steps else None,
-        prompt_share=_share(_grown(first.prefilled_s, last.prefilled_s), span_s),
+        prompt_share=_share_of_time(_growth(first.prefilled_s, last.prefilled_s), span_s),
         prefill_s=prefill_s(looks),
     )
 
 
-def _share(part_s: float | None, span_s: float) -> float | None:
+def _share_of_time(part_s: float | None, span_s: float) -> float | None:
     """Return `part_s` as a share of `span_s`, at most 1: prompts of several requests are computed at once."""
     return None if part_s is None or span_s <= 0 else min(1.0, part_s / span_s)
 
 
-def _preempted(looks: Sequence[Look]) -> float | None:
+def _preemptions(looks: Sequence[Look]) -> float | None:
     """Return the preemptions that were reported, or those that were seen if these are more.
 
     vLLM reports a preemption when the request runs again, which may take minutes.
     """
-    reported = _grown(looks[0].preempted, looks[-1].preempted)
-    seen = sum(_seen_preempted(*pair) for pair in pairwise(looks))
+    reported = _growth(looks[0].preempted, looks[-1].preempted)
+    seen = sum(_preemptions_seen(*pair) for pair in pairwise(looks))
     return max(reported or 0.0, seen) if seen else reported
 
 
-def _seen_preempted(before: Look, after: Look) -> float:
+def _preemptions_seen(before: Look, after: Look) -> float:
     """Return how many requests went from running to waiting without an end while the KV cache was full."""
     left = (before.running or 0.0) - (after.running or 0.0)
     more = (after.waiting or 0.0) - (before.waiting or 0.0)
-    ended = _grown(before.finished, after.finished)
+    ended = _growth(before.finished, after.finished)
     if ended is None or after.kv_percent is None or not after.running or min(left - ended, more) <= 0:
         return 0.0
     held_before = after.kv_percent * (1 + left / after.running)
     return min(left - ended, more) if held_before >= _FULL_PERCENT else 0.0
 
 
-def _grown(before: float | None, after: float | None) -> float | None:
+def _growth(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None or after < before else after - before
 
 
@@ -292,12 +292,13 @@ def network_limit(evidence: Evidence) -> Limit | None:
         carried = _mean(look.link_bytes_per_s for look in looks) or 0.0
         name = next((look.link for look in reversed(looks) if look.link), "link")
         limit = carried / share
-        reason = f"{name} of {machine.name} carries {_rate(carried)} of {_rate(limit)} GB/s on average"
+        rates = f"{_gb_per_s_text(carried)} of {_gb_per_s_text(limit)} GB/s"
+        reason = f"{name} of {machine.name} carries {rates} on average"
         return Limit(LimitKind.NETWORK, reason, None, carried / 1e9, limit / 1e9, "GB/s")
     return None
 
 
-def _rate(bytes_per_s: float) -> str:
+def _gb_per_s_text(bytes_per_s: float) -> str:
     giga = bytes_per_s / 1e9
     return f"{giga:.1f}" if giga >= 1 else f"{giga:.2f}"
 
@@ -336,7 +337,7 @@ def split_limit(evidence: Evidence) -> Limit | None:
     split = evidence.split
     if split is not None and split.in_sweep and not evidence.routed:
         return None  # the sweep chose what each server has
-    if split is not None and split.word in _SWINGS and _takes_part(evidence, split):
+    if split is not None and split.word in _SWINGS and _is_about_this_server(evidence, split):
         cost = balance_cost(split)
         said = f"{split.word.value}, {cost}" if cost else split.word.value
         if evidence.routed:
@@ -346,40 +347,42 @@ def split_limit(evidence: Evidence) -> Limit | None:
         return None
     mine = newest(evidence.looks, evidence.window_s)
     for peer in evidence.peers:
-        pairs = _pairs(mine, newest(peer.looks, evidence.window_s))
+        pairs = _simultaneous_polls(mine, newest(peer.looks, evidence.window_s))
         if len(pairs) < len(mine) / 2 or not pairs:
             continue
         apart = [
             (one, other)
             for one, other in pairs
-            if _overlooked(one, other, slots=peer.slots) or _overlooked(other, one, slots=evidence.slots)
+            if _could_take_requests(one, other, slots=peer.slots)
+            or _could_take_requests(other, one, slots=evidence.slots)
         ]
         if len(apart) >= _OFTEN * len(pairs):
-            return _uneven(evidence, peer, apart)
+            return _uneven_limit(evidence, peer, apart)
     return None
 
 
 _SWINGS = {BalanceWord.OSCILLATING, BalanceWord.STARVED}
 
 
-def _takes_part(evidence: Evidence, split: Balance) -> bool:
+def _is_about_this_server(evidence: Evidence, split: Balance) -> bool:
     """Return whether a verdict on the group is about this server: of a starved one, only some are."""
     if split.word is BalanceWord.OSCILLATING or len(split.backends) == _PAIR:
         return True
     mine = newest(evidence.looks, evidence.window_s)
     return any(
-        _overlooked(one, other, slots=peer.slots) or _overlooked(other, one, slots=evidence.slots)
+        _could_take_requests(one, other, slots=peer.slots)
+        or _could_take_requests(other, one, slots=evidence.slots)
         for peer in evidence.peers
-        for one, other in _pairs(mine, newest(peer.looks, evidence.window_s))
+        for one, other in _simultaneous_polls(mine, newest(peer.looks, evidence.window_s))
     )
 
 
-def _uneven(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Look]]) -> Limit:
+def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Look]]) -> Limit:
     """Return the limit of a server that has far more or fewer requests than `peer`, at the times `apart`."""
-    here, there = (sum(_held(pair[side]) for pair in apart) / len(apart) for side in (0, 1))
-    heavier = sum(_held(one) > _held(other) for one, other in apart)
+    here, there = (sum(_requests_at(pair[side]) for pair in apart) / len(apart) for side in (0, 1))
+    heavier = sum(_requests_at(one) > _requests_at(other) for one, other in apart)
     if min(heavier, len(apart) - heavier) > len(apart) / 5:
-        most, least = (fmean([pick(map(_held, pair)) for pair in apart]) for pick in (max, min))
+        most, least = (fmean([pick(map(_requests_at, pair)) for pair in apart]) for pick in (max, min))
         said = (
             f"{peer.name} and this server take turns, {most:.0f} requests at one and {least:.0f} at the other"
         )
@@ -393,7 +396,7 @@ def _uneven(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Look]]) 
     return Limit(LimitKind.UNKNOWN, f"uneven: {said}", None, here, even, "requests")
 
 
-def _pairs(mine: Sequence[Look], others: Sequence[Look]) -> list[tuple[Look, Look]]:
+def _simultaneous_polls(mine: Sequence[Look], others: Sequence[Look]) -> list[tuple[Look, Look]]:
     """Return each poll of a server with the poll of another server that is nearest in time."""
     times = [look.at for look in others]
     pairs = []
@@ -406,19 +409,19 @@ def _pairs(mine: Sequence[Look], others: Sequence[Look]) -> list[tuple[Look, Loo
     return pairs
 
 
-def _overlooked(loaded: Look, other: Look, *, slots: int | None) -> bool:
+def _could_take_requests(loaded: Look, other: Look, *, slots: int | None) -> bool:
     """Return whether `other` could take requests that `loaded` has, at one moment.
 
     It is nearly idle beside it, or `loaded` lets requests wait while half of the `slots` of `other` are free.
     """
-    held, there = _held(loaded), _held(other)
+    held, there = _requests_at(loaded), _requests_at(other)
     if held < _FEWEST_HELD or other.waiting:
         return False
     half_free = slots is not None and there <= slots / 2
     return there <= _IDLE_BESIDE * held or bool(loaded.waiting and half_free and there <= held / 2)
 
 
-def _held(look: Look) -> float:
+def _requests_at(look: Look) -> float:
     return (look.running or 0.0) + (look.waiting or 0.0)
 
 
@@ -438,7 +441,7 @@ def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
     kv = load.kv_percent
     if kv is not None:
         said += f"; KV cache {kv:.0f} %"
-    return Limit(LimitKind.SLOTS, said, _room(load), most, float(slots or most), "requests")
+    return Limit(LimitKind.SLOTS, said, _room_text(load), most, float(slots or most), "requests")
 
 
 def _slots_are_full(evidence: Evidence, load: Load) -> bool:
@@ -459,7 +462,7 @@ def _slots_are_full(evidence: Evidence, load: Load) -> bool:
     return stays or (load.usual >= slots - cores and not kv_is_tight(evidence, load))
 
 
-def _room(load: Load) -> str | None:
+def _room_text(load: Load) -> str | None:
     """Return for how many more requests of the present length the KV cache has room, in words."""
     if load.kv_percent is None or not load.running_most or load.kv_percent <= 0:
         return None
@@ -467,10 +470,10 @@ def _room(load: Load) -> str | None:
     more = floor((_FULL_PERCENT - load.kv_percent) / each)
     if more < 1:
         return "no room for more requests either"
-    return f"room for about {_round(more)} more of this length"
+    return f"room for about {_two_digits(more)} more of this length"
 
 
-def _round(count: int) -> int:
+def _two_digits(count: int) -> int:
     """Round a count to two significant digits."""
     digits = max(0, len(str(count)) - 2)
     return round(count, -digits)
@@ -483,11 +486,11 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
         full = "" if kv is None else f"{kv:.0f} % used on average, "
         times = "preemption" if round(load.preempted) == 1 else "preemptions"
         reason = f"{full}{load.preempted:.0f} {times} in {load.span_s:.0f} s"
-        return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
+        return Limit(LimitKind.KV, reason, _fit_text(load), kv, 100.0, "%")
     if kv is None or not kv_is_tight(evidence, load):
         return None
     reason = f"{kv:.0f} % used by {load.running:.0f} requests, {100 - kv:.0f} % free; {load.waiting:.0f} wait"
-    return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
+    return Limit(LimitKind.KV, reason, _fit_text(load), kv, 100.0, "%")
 
 
 def kv_is_tight(evidence: Evidence, load: Load) -> bool:
@@ -504,7 +507,7 @@ def kv_is_tight(evidence: Evidence, load: Load) -> bool:
     return 100.0 - kv <= max(_TIGHT * min(need, each), each)
 
 
-def _fit(load: Load) -> str | None:
+def _fit_text(load: Load) -> str | None:
     if not load.kv_percent or not load.running:
         return None
     each = load.kv_percent / load.running
@@ -582,12 +585,12 @@ def step_cost(looks: Sequence[Look], *, speculates: bool = False) -> StepCost | 
     are computed from the tokens, since each running request generates one token in a step; not for a server
     that `speculates`.
     """
-    rows = [_row(*pair, speculates=speculates) for pair in pairwise(looks)]
-    merged = _merge(rows)
-    return _step_cost_fit(merged) if len(merged) >= FEWEST_INTERVALS else None
+    rows = [_interval_between(*pair, speculates=speculates) for pair in pairwise(looks)]
+    merged = _join_intervals(rows)
+    return _fit_step_cost(merged) if len(merged) >= FEWEST_INTERVALS else None
 
 
-def _merge(rows: Sequence[Interval | None]) -> list[Interval]:
+def _join_intervals(rows: Sequence[Interval | None]) -> list[Interval]:
     """Join consecutive intervals until each has `_STEPS_EACH` steps on average.
 
     A step that ends just after a poll counts in the next interval, which matters less in longer ones.
@@ -610,12 +613,12 @@ def _merge(rows: Sequence[Interval | None]) -> list[Interval]:
     return merged
 
 
-def _row(before: Look, after: Look, *, speculates: bool) -> Interval | None:
+def _interval_between(before: Look, after: Look, *, speculates: bool) -> Interval | None:
     span_s = after.at - before.at
     if not _SHORTEST_S <= span_s <= _LONGEST_S or not before.running or not after.running:
         return None
-    generated, prompted = _grown(before.generated, after.generated), _grown(before.prompted, after.prompted)
-    steps = _grown(before.steps, after.steps)
+    generated, prompted = _growth(before.generated, after.generated), _growth(before.prompted, after.prompted)
+    steps = _growth(before.steps, after.steps)
     if generated is None or prompted is None:
         return None
     if steps is None:
@@ -625,7 +628,7 @@ def _row(before: Look, after: Look, *, speculates: bool) -> Interval | None:
     return Interval((span_s, steps, generated, prompted))
 
 
-def _step_cost_fit(rows: Sequence[Interval]) -> StepCost | None:
+def _fit_step_cost(rows: Sequence[Interval]) -> StepCost | None:
     spans, steps, generated, prompted = (sum(column) for column in zip(*rows, strict=True))
     if steps <= 0:
         return None
@@ -811,18 +814,18 @@ def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> 
 def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
     """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
     if cost is None or cost.unexplained > _UNEXPLAINED:
-        return _unknown("not enough engine steps were counted: it takes about a minute of load")
+        return _unknown_limit("not enough engine steps were counted: it takes about a minute of load")
     flat = cost.flatness if cost.batch_spread >= _ENOUGH_SPREAD else None
-    missing = _missing(evidence, cost, flat)
+    missing = _why_not_judged(evidence, cost, flat)
     if missing is not None:
-        return _unknown(missing)
+        return _unknown_limit(missing)
     if flat is not None and flat <= _STEEP:
         added = f"{1000 * cost.per_token_s:.1f} ms"
         return Limit(LimitKind.DECODE, f"each request adds {added} to a step of {1000 * cost.step_s:.0f} ms")
-    return _bandwidth(evidence, load, cost, flat)
+    return _bandwidth_limit(evidence, load, cost, flat)
 
 
-def _missing(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:
+def _why_not_judged(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:
     """Return what is missing or contradictory, so that steps cannot be judged; None if they can.
 
     `flat` is the part of a step that is fixed, 0 to 1; None if it is not known.
@@ -837,15 +840,15 @@ def _missing(evidence: Evidence, cost: StepCost, flat: float | None) -> str | No
         return None
     if used is None:
         return "not known whether its GPU waits: watch its machine"
-    return _unclear(evidence, cost, flat)
+    return _why_unclear(evidence, cost, flat)
 
 
-def _unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:
+def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:
     """Return why it is not clear whether steps read or compute, of a server whose reads do not show it."""
     reads = evidence.read_percent
     if flat is None:
         few = cost.batch <= _FEW_ROWS and reads is None and evidence.spans == 1
-        return None if few else f"needs steps of other sizes: all had {_requests(cost.batch)}"
+        return None if few else f"needs steps of other sizes: all had {_requests_text(cost.batch)}"
     if _STEEP < flat < _FLAT:
         return f"{100 * flat:.0f} % of a step is fixed, the rest grows with its requests"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
@@ -855,37 +858,39 @@ def _unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str | No
     return None
 
 
-def _unknown(reason: str) -> Limit:
+def _unknown_limit(reason: str) -> Limit:
     return Limit(LimitKind.UNKNOWN, reason)
 
 
-def _requests(count: float) -> str:
+def _requests_text(count: float) -> str:
     return "1 request" if round(count) == 1 else f"{count:.0f} requests"
 
 
-def _bandwidth(evidence: Evidence, load: Load, cost: StepCost, flat: float | None) -> Limit:
+def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepCost, flat: float | None) -> Limit:
     read, percent = evidence.read_gb_per_s, evidence.read_percent
     parts, value, limit, unit = [], None, None, None
     step_s, batch = load.step_s or cost.step_s, load.batch or cost.batch
-    step = f"a step takes {1000 * step_s:.0f} ms with {_requests(batch)}"
+    step = f"a step takes {1000 * step_s:.0f} ms with {_requests_text(batch)}"
     if read is not None and percent:
         value, limit, unit = read, 100 * read / percent, "GB/s"
         parts.append(f"reads {value:.0f} of {limit:.0f} GB/s")
     if flat is not None:
         # A smaller fixed part would not show that steps read: then the reads do.
-        parts.append(step + (_with_fewer(flat) if flat >= _FLAT else ""))
+        parts.append(step + (_with_fewer_text(flat) if flat >= _FLAT else ""))
     if not parts:
         parts.append(f"{step}: far fewer than would keep the GPU computing")
-    return Limit(LimitKind.BANDWIDTH, "; ".join(parts), _free(evidence, load, flat), value, limit, unit)
+    return Limit(
+        LimitKind.BANDWIDTH, "; ".join(parts), _free_slots_hint(evidence, load, flat), value, limit, unit
+    )
 
 
-def _with_fewer(flat: float) -> str:
+def _with_fewer_text(flat: float) -> str:
     """Return how long a step is with fewer requests; its part `flat` takes the same time with any number."""
     grows = round(100 * (1 - flat))
     return f", {100 - grows} % of it even with one" if grows > 0 else ", and as long with fewer"
 
 
-def _free(evidence: Evidence, load: Load, flat: float | None) -> str | None:
+def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str | None:
     """Return how many slots are free, and what twice the requests would gain if a step's fixed part is known.
 
     A step of which the part `flat` is fixed takes 2 - `flat` times as long with twice the requests.
@@ -922,11 +927,11 @@ def limited_by(evidence: Evidence) -> Limit | None:
     load = load_of(evidence.looks, evidence.window_s)
     if load is None:
         return None
-    found = _outside(evidence, load) or _inside(evidence, load)
-    return replace(_if_seen(evidence, found), window_s=load.span_s)
+    found = _limit_outside(evidence, load) or _limit_inside(evidence, load)
+    return replace(_unknown_if_unwatched(evidence, found), window_s=load.span_s)
 
 
-def _if_seen(evidence: Evidence, found: Limit) -> Limit:
+def _unknown_if_unwatched(evidence: Evidence, found: Limit) -> Limit:
     """Return `found`, or unknown if a machine that is not watched could look the same."""
     if found.kind not in _SLOWED or sees_clock(evidence):
         return found
@@ -937,14 +942,14 @@ def _if_seen(evidence: Evidence, found: Limit) -> Limit:
     return Limit(LimitKind.UNKNOWN, reason)
 
 
-def _outside(evidence: Evidence, load: Load) -> Limit | None:
+def _limit_outside(evidence: Evidence, load: Load) -> Limit | None:
     """Return the limit outside the engine; None if there is none."""
     if load.idle >= IDLE_SHARE:
-        return split_limit(evidence) or _unsplit(evidence)
+        return split_limit(evidence) or _unknown_while_unbalanced(evidence)
     return power_limit(evidence) or split_limit(evidence) or cpu_limit(evidence) or network_limit(evidence)
 
 
-def _unsplit(evidence: Evidence) -> Limit | None:
+def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
     """Return an unknown limit while it is not known yet how evenly the server's group is loaded.
 
     A server that is empty part of the time may be one that others leave without its share.
@@ -955,7 +960,7 @@ def _unsplit(evidence: Evidence) -> Limit | None:
     return Limit(LimitKind.UNKNOWN, "balance not judged yet: uneven load could be the cause")
 
 
-def _inside(evidence: Evidence, load: Load) -> Limit:
+def _limit_inside(evidence: Evidence, load: Load) -> Limit:
     """Return the limit that the engine's queue shows, or else the limit of its steps or its client."""
     queued = 0.0 if load.is_passing and _has_room(evidence, load) else load.queued
     seldom = queued < _SELDOM_QUEUED
@@ -969,7 +974,7 @@ def _inside(evidence: Evidence, load: Load) -> Limit:
     if not evidence.counts_at_end:
         cost = step_cost(evidence.looks, speculates=evidence.speculates)
     if queued >= _QUEUED:
-        return _of_queue(evidence, load, cost)
+        return _limit_of_queue(evidence, load, cost)
     if queued < _SELDOM_QUEUED:
         return prefill_limit(load, cost) or step_limit(evidence, load, cost)
     found = kv_limit(evidence, load) if load.preempted else None
@@ -982,7 +987,7 @@ def _has_room(evidence: Evidence, load: Load) -> bool:
     return not load.preempted and slots_limit(evidence, load) is None and not kv_is_tight(evidence, load)
 
 
-def _of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
+def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
     """Return why requests wait."""
     if load.deferred > _QUEUED:
         share = f"{100 * load.deferred:.0f} % of {load.waiting:.0f} waiting requests"

@@ -176,13 +176,13 @@ def place(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dict[str, tu
     and the nodes of this backend are not configured.
     """
     by_host = _nodes_by_host(nodes)
-    placed = {target.name: target.nodes or _by_address(target, by_host) for target, _ in backends}
+    placed = {target.name: target.nodes or _nodes_by_address(target, by_host) for target, _ in backends}
     claims: dict[str, list[_Follower]] = {}
     for follower in _followers(backends, nodes, placed):
         leaders = [
             target
             for target, engine in backends
-            if engine == follower[1] and _leads(placed[target.name], follower, nodes)
+            if engine == follower[1] and _may_lead(placed[target.name], follower, nodes)
         ]
         if len(leaders) == 1 and not leaders[0].nodes:
             claims.setdefault(leaders[0].name, []).append(follower)
@@ -243,7 +243,7 @@ def _nodes_by_host(nodes: Iterable[Machine]) -> dict[str, set[str]]:
     hosts: dict[str, set[str]] = {}
     for node, identity, _ in nodes:
         known = [_url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
-        mine = {host for one in known if (host := _host(one)) is not None}
+        mine = {host for one in known if (host := _normal_host(one)) is not None}
         # Loopback counts only for the node read on this machine.
         if node.via == "local":
             mine.add(_HERE)
@@ -252,8 +252,8 @@ def _nodes_by_host(nodes: Iterable[Machine]) -> dict[str, set[str]]:
     return hosts
 
 
-def _by_address(backend: BackendTarget, by_host: Mapping[str, set[str]]) -> tuple[str, ...]:
-    host = _host(_url_host(backend.url))
+def _nodes_by_address(backend: BackendTarget, by_host: Mapping[str, set[str]]) -> tuple[str, ...]:
+    host = _normal_host(_url_host(backend.url))
     fitting = by_host.get(host, set()) if host is not None else set()
     return tuple(fitting) if len(fitting) == 1 else ()
 
@@ -275,7 +275,7 @@ def _followers(
     return sorted(found, key=lambda one: (min(one[2]), one[0]))
 
 
-def _leads(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Machine]) -> bool:
+def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Machine]) -> bool:
     """Return whether the worker processes of `follower` can belong to the backend on the nodes `places`.
 
     They can if rank 0 of the engine is on these nodes, and none of the follower's ranks is.
@@ -307,7 +307,7 @@ def _ssh_host(target: str | None) -> str | None:
     return target.rsplit("@", 1)[-1]
 
 
-def _host(name: str | None) -> str | None:
+def _normal_host(name: str | None) -> str | None:
     """Return a host name or address in one normal spelling, any loopback as "localhost"; None for no host."""
     plain = (name or "").partition("%")[0].lower().removesuffix(".").removesuffix(".local")
     if not plain:

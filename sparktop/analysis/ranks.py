@@ -40,7 +40,7 @@ _Counts = Mapping[tuple[str, str | None, int | None, int, str], int]
 """Counts by (hash, secondary hash, rank, index of the entry, operation)."""
 
 
-class _Timed(Struct, frozen=True):
+class _TimedAnswer(Struct, frozen=True):
     """An answer and the time at which it arrived, in seconds."""
 
     at: float
@@ -59,10 +59,12 @@ def judge_ranks(readings: Sequence[RanksReading], still_since: float | None, pla
         return RanksVerdict(RanksWord.ASKING, "NCCL is asked for the first time")
     if (problem := ended[-1].problem) is not None:
         return RanksVerdict(RanksWord.FAILED, problem)
-    return _chosen([_judge_job(job, still_since, place) for job in _jobs(ended)], still_since)
+    return _verdict_on_own_job(
+        [_judge_job(job, still_since, place) for job in _answers_by_job(ended)], still_since
+    )
 
 
-def _chosen(verdicts: Sequence[RanksVerdict], still_since: float | None) -> RanksVerdict:
+def _verdict_on_own_job(verdicts: Sequence[RanksVerdict], still_since: float | None) -> RanksVerdict:
     """Return the verdict on the engine's own job, as far as that is known among the jobs that answer."""
     still = [one for one in verdicts if one.word is not RanksWord.MOVING]
     if len(verdicts) == 1 or not still:
@@ -84,38 +86,38 @@ def answer_of(readings: Sequence[RanksReading]) -> RanksAnswer | None:
     return next((one.answer for one in reversed(readings) if one.answer is not None), None)
 
 
-def _jobs(ended: Sequence[RanksReading]) -> list[list[_Timed]]:
+def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_TimedAnswer]]:
     """Return the answers after the last failed query, by job; the job that answered last is the last."""
-    jobs: dict[frozenset[str], list[_Timed]] = {}
+    jobs: dict[frozenset[str], list[_TimedAnswer]] = {}
     for reading in ended:
         if reading.answer is None:
             jobs.clear()
             continue
         answers = jobs.pop(reading.answer.job, [])
-        jobs[reading.answer.job] = [*answers, _Timed(reading.at, reading.answer)]
+        jobs[reading.answer.job] = [*answers, _TimedAnswer(reading.at, reading.answer)]
     return list(jobs.values())
 
 
-def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: Place) -> RanksVerdict:
+def _judge_job(answers: Sequence[_TimedAnswer], still_since: float | None, place: Place) -> RanksVerdict:
     """Return the verdict on one job from its answers, oldest first."""
     newest = answers[-1].answer
     evidence = [one for one in answers if still_since is not None and one.at >= still_since]
-    if _missing(newest):
+    if _missing_ranks(newest):
         return _judge_missing(answers, evidence, still_since, place)
-    if _moved(answers):
-        return _moving(answers)
-    if (changing := _changing(newest, place)) is not None:
+    if _has_moved(answers):
+        return _moving_verdict(answers)
+    if (changing := _changing_verdict(newest, place)) is not None:
         return changing
     if still_since is None:
         sentence = "no verdict: the server makes progress, or holds no request"
-        return _resting_on(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence))
-    same = _trailing(evidence, lambda one: _all_counts(one.answer))
-    if not _enough(same):
-        return _asking(same)
-    return _resting_on(same, _judge_frozen(newest, place))
+        return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence))
+    same = _newest_alike(evidence, lambda one: _counts_as_key(one.answer))
+    if not _is_enough(same):
+        return _asking_verdict(same)
+    return _with_evidence(same, _judge_frozen(newest, place))
 
 
-def _moved(answers: Sequence[_Timed]) -> bool:
+def _has_moved(answers: Sequence[_TimedAnswer]) -> bool:
     """Return whether any count of a communicator differs between the last two answers that report it."""
     if len(answers) < _LEAST_SIZE:
         return False
@@ -123,29 +125,29 @@ def _moved(answers: Sequence[_Timed]) -> bool:
     return any(before[key] != count for key, count in after.items() if key in before)
 
 
-def _moving(answers: Sequence[_Timed]) -> RanksVerdict:
+def _moving_verdict(answers: Sequence[_TimedAnswer]) -> RanksVerdict:
     sentence = "counts move: not stuck, but in a long step or slow"
-    return _resting_on(answers[-2:], RanksVerdict(RanksWord.MOVING, sentence))
+    return _with_evidence(answers[-2:], RanksVerdict(RanksWord.MOVING, sentence))
 
 
 def _judge_missing(
-    answers: Sequence[_Timed], evidence: Sequence[_Timed], still_since: float | None, place: Place
+    answers: Sequence[_TimedAnswer], evidence: Sequence[_TimedAnswer], still_since: float | None, place: Place
 ) -> RanksVerdict:
-    gone = _missing(answers[-1].answer)
-    words = _missing_words(gone, place)
+    gone = _missing_ranks(answers[-1].answer)
+    words = _missing_text(gone, place)
     if still_since is None:
         sentence = f"no verdict: {words}, but the server makes progress or holds no request"
-        return _resting_on(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=gone))
+        return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=gone))
     numbers = {one.rank for one in gone}
-    same = _trailing(evidence, lambda one: {rank.rank for rank in _missing(one.answer)} == numbers)
-    if not _enough(same):
-        return replace(_asking(same), missing=gone)
+    same = _newest_alike(evidence, lambda one: {rank.rank for rank in _missing_ranks(one.answer)} == numbers)
+    if not _is_enough(same):
+        return replace(_asking_verdict(same), missing=gone)
     where = names_in_words(sorted({place(one.host) for one in gone})[:_NAMED])
     verdict = RanksVerdict(RanksWord.MISSING, words, f"look at {where} first", missing=gone)
-    return _resting_on(same, verdict)
+    return _with_evidence(same, verdict)
 
 
-def _missing_words(gone: Sequence[MissingRank], place: Place) -> str:
+def _missing_text(gone: Sequence[MissingRank], place: Place) -> str:
     """Return "rank 1 on spark-b does not answer", for several ranks accordingly."""
     shown = [f"{one.rank} on {place(one.host)}" for one in gone[:_NAMED]]
     more = [f"{len(gone) - _NAMED} more"] if len(gone) > _NAMED else []
@@ -155,9 +157,9 @@ def _missing_words(gone: Sequence[MissingRank], place: Place) -> str:
     return f"ranks {names_in_words([*shown, *more])} do not answer"
 
 
-def _changing(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
+def _changing_verdict(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
     """Return the verdict that a communicator starts or shuts down; None if none does."""
-    for comm in _large(answer):
+    for comm in _communicators(answer):
         for rank in comm.ranks:
             if rank.status is not RankStatus.RUNNING:
                 who = "a rank" if rank.rank is None else f"rank {rank.rank} on {place(rank.host)}"
@@ -168,7 +170,7 @@ def _changing(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
 
 def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
     """Return the verdict on counts that stand still."""
-    apart = [found for comm in _large(answer) if not comm.missing for found in _spreads(comm)]
+    apart = [found for comm in _communicators(answer) if not comm.missing for found in _unequal_counts(comm)]
     if not apart and answer.form != "json":
         sentence = (
             "no verdict from NCCL: counts are equal on all ranks; its text does not say whether they move"
@@ -180,15 +182,13 @@ def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
         return RanksVerdict(RanksWord.NO_VERDICT, sentence, hint)
     name, least, most, behind, ahead = max(apart, key=lambda found: found[4] - found[3])
     operation = "" if name == ALL_OPERATIONS else f"{name} "
-    sentence = (
-        f"{_who(least, place)} {_is(least)} behind at {operation}{behind:,}, {_who(most, place)} {_is(most)} "
-        f"at {ahead:,}"
-    )
+    sentence = f"{_rank_text(least, place)} {_verb(least)} behind at {operation}{behind:,}, "
+    sentence += f"{_rank_text(most, place)} {_verb(most)} at {ahead:,}"
     hint = "look at both machines, because neither is to blame by that alone"
     return RanksVerdict(RanksWord.DIVERGED, sentence, hint, least=least, most=most)
 
 
-def _spreads(comm: Communicator) -> Iterator[tuple[str, Rank, Rank, int, int]]:
+def _unequal_counts(comm: Communicator) -> Iterator[tuple[str, Rank, Rank, int, int]]:
     """Yield (operation, rank behind, rank ahead, their counts) for each operation with unequal counts.
 
     A communicator in which a rank has launched nothing at all is left out.
@@ -204,24 +204,24 @@ def _spreads(comm: Communicator) -> Iterator[tuple[str, Rank, Rank, int, int]]:
             yield name, least, most, least.counts[name], most.counts[name]
 
 
-def _who(rank: Rank, place: Place) -> str:
+def _rank_text(rank: Rank, place: Place) -> str:
     if rank.rank is None:
         return f"{rank.many} ranks" if rank.many > 1 else "a rank"
     return f"rank {rank.rank} on {place(rank.host)}"
 
 
-def _is(rank: Rank) -> str:
+def _verb(rank: Rank) -> str:
     return "are" if rank.many > 1 else "is"
 
 
-def _large(answer: RanksAnswer) -> list[Communicator]:
+def _communicators(answer: RanksAnswer) -> list[Communicator]:
     """Return the communicators of two or more ranks; one of a single rank means nothing."""
     return [comm for comm in answer.communicators if comm.size >= _LEAST_SIZE]
 
 
-def _missing(answer: RanksAnswer) -> tuple[MissingRank, ...]:
+def _missing_ranks(answer: RanksAnswer) -> tuple[MissingRank, ...]:
     """Return the ranks that are missing in any communicator, by number, each machine and process once."""
-    found = {(one.host, one.pid, one.rank): one for comm in _large(answer) for one in comm.missing}
+    found = {(one.host, one.pid, one.rank): one for comm in _communicators(answer) for one in comm.missing}
     return tuple(sorted(found.values(), key=lambda one: (one.rank, one.host or "")))
 
 
@@ -229,20 +229,22 @@ def _counts(answer: RanksAnswer) -> _Counts:
     """Return all counts of the communicators of two or more ranks without missing ranks."""
     return {
         (comm.hash, comm.secondary_hash, rank.rank, index if rank.rank is None else 0, name): count
-        for comm in _large(answer)
+        for comm in _communicators(answer)
         if not comm.missing
         for index, rank in enumerate(comm.ranks)
         for name, count in rank.counts.items()
     }
 
 
-def _all_counts(answer: RanksAnswer) -> object:
+def _counts_as_key(answer: RanksAnswer) -> object:
     return sorted(_counts(answer).items(), key=str)
 
 
-def _trailing(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -> list[_Timed]:
+def _newest_alike(
+    answers: Sequence[_TimedAnswer], mark: Callable[[_TimedAnswer], object]
+) -> list[_TimedAnswer]:
     """Return the answers at the end of `answers` that have the same mark as the last one."""
-    same: list[_Timed] = []
+    same: list[_TimedAnswer] = []
     for one in reversed(answers):
         if same and mark(one) != mark(same[0]):
             break
@@ -250,16 +252,16 @@ def _trailing(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -> li
     return same
 
 
-def _enough(answers: Sequence[_Timed]) -> bool:
+def _is_enough(answers: Sequence[_TimedAnswer]) -> bool:
     return len(answers) >= LEAST_ANSWERS and answers[-1].at - answers[0].at >= LEAST_SPAN_S - _SLACK_S
 
 
-def _asking(answers: Sequence[_Timed]) -> RanksVerdict:
+def _asking_verdict(answers: Sequence[_TimedAnswer]) -> RanksVerdict:
     needed = f"a verdict needs {LEAST_ANSWERS} that do not change over {LEAST_SPAN_S:.0f} s"
     sentence = f"{len(answers)} answer{'' if len(answers) == 1 else 's'} so far: {needed}"
-    return _resting_on(answers, RanksVerdict(RanksWord.ASKING, sentence))
+    return _with_evidence(answers, RanksVerdict(RanksWord.ASKING, sentence))
 
 
-def _resting_on(answers: Sequence[_Timed], verdict: RanksVerdict) -> RanksVerdict:
+def _with_evidence(answers: Sequence[_TimedAnswer], verdict: RanksVerdict) -> RanksVerdict:
     span_s = answers[-1].at - answers[0].at if answers else 0.0
     return replace(verdict, answers=len(answers), span_s=span_s)

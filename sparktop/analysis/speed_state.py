@@ -100,7 +100,7 @@ def follow(
     has lasted `SLOW_AFTER_S`.
     """
     gb10, held = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
-    state = _state(gpu, shares, thresholds, gb10=gb10, held=held)
+    state = _state_of_reading(gpu, shares, thresholds, gb10=gb10, held=held)
     if state.word != SLOW_CLOCK:
         return Pace(state)
     since = at if pace.slow_since is None else pace.slow_since
@@ -139,7 +139,7 @@ def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> S
     return SpeedState(SLOW_STEPS, reason, cause, "look for other work on the machine; else restart it")
 
 
-def _state(
+def _state_of_reading(
     gpu: GpuReading,
     shares: Mapping[str, float],
     thresholds: NodeThresholds,
@@ -156,22 +156,22 @@ def _state(
         return SpeedState(UNKNOWN, "the driver does not report the load")
     if use < IDLE_PERCENT:
         return SpeedState(IDLE, f"{use:.0f} % load")
-    over = _reasons_over(gpu, shares, thresholds)
+    over = _lasting_reasons(gpu, shares, thresholds)
     floor = _clock_floor(gpu, thresholds, gb10=gb10)
     limit = None if floor is None else floor * CLEARS_AT if held else floor
     low = clock is not None and limit is not None and clock < limit
     if low and use >= LOADED_PERCENT:
         # Heat explains a low clock; a power-delivery fault may appear as any of the other reasons.
         if gb10 and not HEAT & over.keys():
-            return _slow_gb10(gpu)
+            return _slow_gb10_state(gpu)
         if not over:
-            return _slow_other(gpu)
+            return _slow_state(gpu)
     if over:
-        return _throttled(gpu, over)
-    return _by_clock(gpu, low=low, limit_mhz=limit)
+        return _throttled_state(gpu, over)
+    return _state_by_clock(gpu, low=low, limit_mhz=limit)
 
 
-def _by_clock(gpu: GpuReading, *, low: bool, limit_mhz: float | None) -> SpeedState:
+def _state_by_clock(gpu: GpuReading, *, low: bool, limit_mhz: float | None) -> SpeedState:
     """Return the speed state of a GPU that is neither throttled nor slow under load: "normal" or "unknown".
 
     `low`: the clock is below its limit, but the load is too small to judge by. `limit_mhz` is None where the
@@ -181,8 +181,8 @@ def _by_clock(gpu: GpuReading, *, low: bool, limit_mhz: float | None) -> SpeedSt
         which = "clock" if gpu.sm_clock_mhz is None else "highest clock"
         return SpeedState(UNKNOWN, f"the driver does not report the {which}")
     if low:
-        return SpeedState(UNKNOWN, f"too little load to judge by: {_clock_words(gpu)}")
-    return SpeedState(NORMAL, f"{_clock_words(gpu)}; slow below {limit_mhz:.0f} MHz")
+        return SpeedState(UNKNOWN, f"too little load to judge by: {_clock_text(gpu)}")
+    return SpeedState(NORMAL, f"{_clock_text(gpu)}; slow below {limit_mhz:.0f} MHz")
 
 
 def _clock_floor(gpu: GpuReading, thresholds: NodeThresholds, *, gb10: bool) -> float | None:
@@ -192,15 +192,15 @@ def _clock_floor(gpu: GpuReading, thresholds: NodeThresholds, *, gb10: bool) -> 
     return None if gpu.sm_clock_max_mhz is None else SLOW_SHARE * gpu.sm_clock_max_mhz
 
 
-def _clock_words(gpu: GpuReading) -> str:
+def _clock_text(gpu: GpuReading) -> str:
     """Return clock, load and power as text such as "2411 of 2800 MHz at 96 % load, 41 W"."""
     top = f" of {gpu.sm_clock_max_mhz}" if gpu.sm_clock_max_mhz is not None else ""
     watts = f", {gpu.power_w:.0f} W" if gpu.power_w is not None else ""
     return f"{gpu.sm_clock_mhz}{top} MHz at {gpu.utilization_percent:.0f} % load{watts}"
 
 
-def _slow_gb10(gpu: GpuReading) -> SpeedState:
-    words, clock = _clock_words(gpu), gpu.sm_clock_mhz
+def _slow_gb10_state(gpu: GpuReading) -> SpeedState:
+    words, clock = _clock_text(gpu), gpu.sm_clock_mhz
     if gpu.power_w is not None and gpu.power_w >= LOW_POWER_W:
         return SpeedState(SLOW_CLOCK, words, _LOCK_CAUSE, _LOCK_FIX)
     return SpeedState(
@@ -211,8 +211,8 @@ def _slow_gb10(gpu: GpuReading) -> SpeedState:
     )
 
 
-def _slow_other(gpu: GpuReading) -> SpeedState:
-    words, reasons = _clock_words(gpu), gpu.throttle_reasons
+def _slow_state(gpu: GpuReading) -> SpeedState:
+    words, reasons = _clock_text(gpu), gpu.throttle_reasons
     if reasons is None:
         return SpeedState(UNKNOWN, f"{words}, and the driver gives no reasons")
     if "application clocks" in reasons:
@@ -221,7 +221,7 @@ def _slow_other(gpu: GpuReading) -> SpeedState:
     return SpeedState(SLOW_CLOCK, words, _LOCK_CAUSE, _LOCK_FIX)
 
 
-def _reasons_over(
+def _lasting_reasons(
     gpu: GpuReading, shares: Mapping[str, float], thresholds: NodeThresholds
 ) -> dict[str, float | None]:
     """Return {throttle reason: percent of the last minute} of the reasons that were active for too long.
@@ -240,16 +240,16 @@ def _reasons_over(
     return over
 
 
-def _throttled(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
+def _throttled_state(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
     reason = max(over, key=lambda one: (over[one] or 0.0, one))
     share = over[reason]
     words = reason if share is None else f"{reason}, {share:.0f} % of the last minute"
     if gpu.sm_clock_mhz is not None:
-        words += f"; {_clock_words(gpu)}"
-    return SpeedState(THROTTLED, words, *_why(reason, gpu))
+        words += f"; {_clock_text(gpu)}"
+    return SpeedState(THROTTLED, words, *_cause_and_fix(reason, gpu))
 
 
-def _why(reason: str, gpu: GpuReading) -> tuple[str, str]:
+def _cause_and_fix(reason: str, gpu: GpuReading) -> tuple[str, str]:
     """Return (cause, fix) of a throttle reason, both as text for the user."""
     if reason in HEAT:
         return _heat_cause(gpu), "cooler air, free vents, or fewer requests at once"

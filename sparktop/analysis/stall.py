@@ -142,7 +142,7 @@ class StandstillClock:
         gap_s = 0.0 if self._at is None else sample.at - self._at
         passed_s = gap_s if gap_s <= missed_after_s else 0.0
         self._at = sample.at
-        marks = {lane.lane: _marks(lane, sample.counted_at_arrival) for lane in sample.lanes}
+        marks = {lane.lane: _progress_marks(lane, sample.counted_at_arrival) for lane in sample.lanes}
         self.made_token = self.made_token or any(lane.generation_tokens for lane in sample.lanes)
         sglang = sample.engine == "sglang"
         common: Hashable = tuple(marks.values()) if sglang and len(marks) > 1 else None
@@ -159,7 +159,7 @@ class StandstillClock:
         self.may_be_stale = sglang and (alone_stale if len(marks) == 1 else not longest.waiting)
 
 
-def _marks(lane: LaneSample, at_arrival: frozenset[str]) -> Hashable:
+def _progress_marks(lane: LaneSample, at_arrival: frozenset[str]) -> Hashable:
     """Return everything of a lane that changes only when the engine makes progress.
 
     `at_arrival` are the counters to which the HTTP side adds when a request arrives.
@@ -278,10 +278,10 @@ def judge_standstill(found: Standstill) -> Progress:
         return Progress.MOVING
     if not found.made_token or found.excuse is not None:
         return Progress.STILL
-    return Progress.STUCK if found.ranks_apart is not None else _by_work(found)
+    return Progress.STUCK if found.ranks_apart is not None else _judge_by_work(found)
 
 
-def _by_work(found: Standstill) -> Progress:
+def _judge_by_work(found: Standstill) -> Progress:
     seconds = found.seconds
     busy_link = found.rdma_mb_per_s is not None and found.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
     if busy_link or found.core_busy or any(gpu.busy for gpu in found.gpus):
@@ -290,10 +290,10 @@ def _by_work(found: Standstill) -> Progress:
     if not quiet and not found.counts_steps:
         return Progress.STILL
     unexplained_s = seconds if found.unexplained_s is None else min(seconds, found.unexplained_s)
-    return _by_time(unexplained_s, QUIET_S if quiet else BLIND_S)
+    return _judge_by_time(unexplained_s, QUIET_S if quiet else BLIND_S)
 
 
-def _by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:
+def _judge_by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:
     suspected, stuck = limits_s
     if seconds >= stuck:
         return Progress.STUCK
@@ -425,8 +425,8 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
 
     `verb` is "wait" or "work"; "" if neither is certain.
     """
-    used = _span([one.utilization_percent for one in works])
-    power, clock = _span([one.power_w for one in works]), _span([one.clock_mhz for one in works])
+    used = _range_text([one.utilization_percent for one in works])
+    power, clock = _range_text([one.power_w for one in works]), _range_text([one.clock_mhz for one in works])
     if not used and not power:
         return ""
     several = len(works) > 1
@@ -438,7 +438,7 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
     return f"{head} {', '.join(parts)}"
 
 
-def _span(values: Sequence[float | None]) -> str:
+def _range_text(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return ""

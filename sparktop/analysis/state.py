@@ -139,12 +139,12 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
         return JudgedState(BackendState.CONNECTING, "no answer yet")
     if load.asleep:
         return JudgedState(BackendState.ASLEEP, "the engine sleeps")
-    judged = _by_load(load, thresholds)
+    judged = _state_by_load(load, thresholds)
     states = load.states_percent
     if states is not None and states >= thresholds.kv_full_percent and judged.state in _LOADED:
         rule = f"{judged.rule}; states {states:.0f} % full: they limit requests, not tokens"
         judged = JudgedState(judged.state, rule, judged.window_s)
-    return judged if load.progress is None else _standing(load.progress, judged)
+    return judged if load.progress is None else _state_without_progress(load.progress, judged)
 
 
 def scraped_state(
@@ -171,7 +171,7 @@ def scraped_state(
     return backend_state(load, thresholds).state
 
 
-def _standing(progress: ProgressView, judged: JudgedState) -> JudgedState:
+def _state_without_progress(progress: ProgressView, judged: JudgedState) -> JudgedState:
     """Return the state of an engine without progress; `judged` is its state by its requests."""
     still = progress.word is Progress.STILL
     fact = f"nothing has moved for {progress.seconds:.0f} s" if still else progress.fact
@@ -182,7 +182,7 @@ def _standing(progress: ProgressView, judged: JudgedState) -> JudgedState:
     return JudgedState(state, f"{reason}; {judged.rule}")
 
 
-def _by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
+def _state_by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
     """Return the state of a backend that answers and is awake, by its requests and their KV cache."""
     short = _short_of_room(load, thresholds)
     if short is not None:
@@ -190,12 +190,12 @@ def _by_load(load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
     if load.running is None:
         reason = load.note or "it does not report how many requests run"
         return JudgedState(BackendState.UNKNOWN, reason)
-    return _by_requests(load.running, load, thresholds)
+    return _state_by_requests(load.running, load, thresholds)
 
 
 def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedState | None:
     """Return the state preempting, KV-full or queueing, the first whose rule is met; None if none is."""
-    window = _window(load)
+    window = _window_text(load)
     if load.preemptions is not None and load.preemptions > 0:
         plural = "" if load.preemptions == 1 else "s"
         when = f"{'in' if load.window_s else 'before'} {window}"
@@ -219,7 +219,7 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
     return None
 
 
-def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
+def _state_by_requests(running: float, load: LoadFigures, thresholds: StateThresholds) -> JudgedState:
     """Return the state busy, bored or idle of a backend, by its requests, with an explanation.
 
     A backend at which requests wait now is busy, and so is one whose steps, machine or network limit it. If
@@ -228,12 +228,12 @@ def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds)
     """
     if load.waiting:
         of_slots = f" of {load.slots} slots" if load.slots else ""
-        rule = f"{_count(load.waiting)} waiting now, beside {_count(running)} running{of_slots}"
+        rule = f"{_count_text(load.waiting)} waiting now, beside {_count_text(running)} running{of_slots}"
         return JudgedState(BackendState.BUSY, rule)
     if running > 0:
         state, rule = _busy_or_bored(running, load, thresholds)
         return JudgedState(state, rule)
-    window = _window(load)
+    window = _window_text(load)
     if load.running_mean:
         state, rule = _busy_or_bored(load.running_mean, load, thresholds)
         return JudgedState(state, f"{rule}; mean of {window}, none now", load.window_s)
@@ -255,7 +255,7 @@ def _busy_or_bored(
     """
     slots = load.slots
     enough = slots * thresholds.busy_share if slots else thresholds.busy_running
-    said = f"running {_count(running)} of {slots} slots" if slots else f"running {_count(running)}"
+    said = f"running {_count_text(running)} of {slots} slots" if slots else f"running {_count_text(running)}"
     if running < enough and load.prefill_s is not None:
         reason = f"prefill: no token in the last {load.prefill_s:.0f} s while its KV cache fills"
         return BackendState.BUSY, f"{said}, {reason}"
@@ -265,7 +265,7 @@ def _busy_or_bored(
     return (BackendState.BUSY if running >= enough else BackendState.BORED), rule
 
 
-def _window(load: LoadFigures) -> str:
+def _window_text(load: LoadFigures) -> str:
     """Return the window in words: samples of a Prometheus are often further apart than it is long."""
     return f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s" if load.window_s else "the newest sample"
 
@@ -280,7 +280,7 @@ def shown_limit(limit: Limit | None, state: BackendState) -> Limit | None:
     return limit
 
 
-def _count(value: float) -> str:
+def _count_text(value: float) -> str:
     """Format a number: without decimals if it is an integer, else with one decimal."""
     return f"{value:.0f}" if value == round(value) else f"{value:.1f}"
 
@@ -423,39 +423,39 @@ def verdict_rank(balance: Balance | None) -> int:
 def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
     """Return the wall of all servers and machines that are watched directly, filtered by `words`."""
     late_s = max(_LATE_POLLS * snapshot.interval_s, _LATE_S)
-    found = [Stated(one, _view_state(one, late_s)) for one in snapshot.backends]
+    found = [Stated(one, _state_word(one, late_s)) for one in snapshot.backends]
     balances = {one.group: one for one in snapshot.balance if one.lanes_of is None}
     by_member = {name: one for one in balances.values() for name in one.backends}
-    kept = _matching(found, words)
-    groups = _groups(kept, balances, by_member)
-    alerted = _alerted(snapshot)
+    kept = _filter_servers(found, words)
+    groups = _wall_groups(kept, balances, by_member)
+    alerted = _alert_kinds_by_node(snapshot)
     nodes = [node_of(view, alerted.get(view.name, frozenset())) for view in snapshot.nodes]
-    return Wall(groups, _nodes(nodes, words), len(found), len(nodes), _tops(kept))
+    return Wall(groups, _filter_nodes(nodes, words), len(found), len(nodes), _top_lists(kept))
 
 
 def wall_of_fleet(fleet: Fleet, words: str = "", thresholds: StateThresholds = USUAL) -> Wall:
     """Return the wall of all servers and machines that a Prometheus scrapes, filtered by `words`."""
     late_at = fleet.late_at
     found = [Stated(one, scraped_state(one, late_at, thresholds).value) for one in fleet.servers]
-    kept = _matching(found, words)
-    nodes = _nodes(fleet.nodes, words)
-    return Wall(_groups(kept, {}, {}), nodes, len(found), len(fleet.nodes), _tops(kept))
+    kept = _filter_servers(found, words)
+    nodes = _filter_nodes(fleet.nodes, words)
+    return Wall(_wall_groups(kept, {}, {}), nodes, len(found), len(fleet.nodes), _top_lists(kept))
 
 
-def _groups(
+def _wall_groups(
     servers: Iterable[Stated], balances: Mapping[str, Balance], by_member: Mapping[str, Balance]
 ) -> tuple[WallGroup, ...]:
     found: dict[str, list[Stated]] = {}
     for one in servers:
         found.setdefault(one.server.group, []).append(one)
     groups = [
-        _group(name, members, balances.get(name) or by_member.get(members[0].server.name))
+        _wall_group(name, members, balances.get(name) or by_member.get(members[0].server.name))
         for name, members in found.items()
     ]
     return tuple(sorted(groups, key=lambda group: (group.badness, group.name)))
 
 
-def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> WallGroup:
+def _wall_group(name: str, servers: Sequence[Stated], balance: Balance | None) -> WallGroup:
     known = [one.server for one in servers if one.is_current and one.state not in DOWN]
 
     def gravity(one: Stated) -> tuple[float, ...]:
@@ -479,12 +479,12 @@ def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> Wal
         total(lambda one: one.running),
         total(lambda one: one.waiting),
         total(lambda one: one.generation_tps),
-        _most(map(kv_percent, known)),
-        _most(map(ttft_s, known)),
+        _highest(map(kv_percent, known)),
+        _highest(map(ttft_s, known)),
     )
 
 
-def _most(values: Iterable[float | None]) -> float | None:
+def _highest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
@@ -501,14 +501,14 @@ def ttft_s(server: Server) -> float | None:
     return None if server.ttft.p95 is None else server.ttft.p95.seconds
 
 
-def _view_state(view: BackendView, late_s: float) -> str:
+def _state_word(view: BackendView, late_s: float) -> str:
     if view.scrape is not None:
         late_s = stale_s(view.scrape.every_s)
     late = view.failure is None and view.age_s is not None and view.age_s > late_s
     return STALE if late else view.state.value
 
 
-def _alerted(snapshot: Snapshot) -> dict[str, frozenset[str]]:
+def _alert_kinds_by_node(snapshot: Snapshot) -> dict[str, frozenset[str]]:
     """Return the kinds of alerts on each machine, by its name."""
     found: dict[str, frozenset[str]] = {}
     for alert in snapshot.alerts:
@@ -532,7 +532,7 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
         state=_node_state(view, use, alerts),
         gpus=len(sample.gpus),
         gpu_percent=use,
-        temperature_c=_most(gpu.temperature_c for gpu in sample.gpus),
+        temperature_c=_highest(gpu.temperature_c for gpu in sample.gpus),
         power_w=Sum.of_values(gpu.power_w for gpu in sample.gpus).value,
         sm_clock_mhz=min((gpu.sm_clock_mhz for gpu in sample.gpus if gpu.sm_clock_mhz), default=None),
         memory_total_bytes=sample.memory.total_bytes,
@@ -577,24 +577,24 @@ def node_rank(state: str) -> int:
     return _NODE_RANKS.get(state, 0)
 
 
-def _nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ...]:
+def _filter_nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ...]:
     wanted = words.casefold().split()
-    kept = (one for one in nodes if not wanted or _has(wanted, ("machines", one.name, one.state)))
+    kept = (one for one in nodes if not wanted or _contains_all(wanted, ("machines", one.name, one.state)))
     return tuple(sorted(kept, key=lambda one: (node_rank(one.state), -(one.gpu_percent or 0.0), one.name)))
 
 
-def _matching(servers: Sequence[Stated], words: str) -> Sequence[Stated]:
+def _filter_servers(servers: Sequence[Stated], words: str) -> Sequence[Stated]:
     wanted = words.casefold().split()
-    return servers if not wanted else [one for one in servers if _has(wanted, _texts(one))]
+    return servers if not wanted else [one for one in servers if _contains_all(wanted, _searched_texts(one))]
 
 
-def _texts(one: Stated) -> tuple[str, ...]:
+def _searched_texts(one: Stated) -> tuple[str, ...]:
     server = one.server
     further = () if isinstance(server, FleetServer) else (server.model or "", server.engine or "")
     return (server.name, server.group, server.url, one.state, *further, *server.nodes)
 
 
-def _has(words: Iterable[str], texts: Iterable[str]) -> bool:
+def _contains_all(words: Iterable[str], texts: Iterable[str]) -> bool:
     found = " ".join(texts).casefold()
     return all(word in found for word in words)
 
@@ -606,7 +606,7 @@ _SERVER_FIGURES: Mapping[Top, Callable[[Server], float | None]] = {
 }
 
 
-def _tops(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float], ...]]:
+def _top_lists(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float], ...]]:
     """Return the lists of servers, without those that are down or stale, or whose figure is unknown or 0."""
     answering = [one for one in servers if one.is_current and one.state not in DOWN]
     found: dict[Top, tuple[tuple[Stated, float], ...]] = {}
@@ -666,27 +666,31 @@ def verdict(snapshot: Snapshot) -> Verdict:
         default=None,
     )
     if worst is None:
-        return _without_alert(snapshot)
-    return _of_balance(worst, groups[worst.id]) if worst.id in groups else _of_alert(worst, snapshot)
+        return _verdict_without_alert(snapshot)
+    return (
+        _verdict_of_balance(worst, groups[worst.id])
+        if worst.id in groups
+        else _verdict_of_alert(worst, snapshot)
+    )
 
 
 def _alert_id(balance: Balance) -> str:
     return f"balance:{balance.group}:{balance.word.value}"
 
 
-def _named(balance: Balance) -> str:
+def _group_text(balance: Balance) -> str:
     return f"{balance.group} {'is' if balance.lanes_of is None else 'are'} {balance.word.value}"
 
 
-def _of_balance(alert: Alert, balance: Balance) -> Verdict:
+def _verdict_of_balance(alert: Alert, balance: Balance) -> Verdict:
     word, cost = balance.word.value, balance_cost(balance)
     short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
-    named = _named(balance) + (f", {cost}" if cost else "") + balance.doubt
+    named = _group_text(balance) + (f", {cost}" if cost else "") + balance.doubt
     hint = _CLAUSE.split(balance.hint or "")[0]
     return Verdict(alert.severity, named, short, hint, "w", about=alert.id)
 
 
-def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
+def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     kind = kind_of(alert.id)
     _, known, hint, key = condition_of(alert.id)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
@@ -700,7 +704,7 @@ def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     said = re.split(r"\. |: (?=its log)", alert.message)[0]
     if kind == "stuck":
         said = next(
-            (_verdict_standing(view) for view in snapshot.backends if view.name == alert.subject), said
+            (_standstill_text(view) for view in snapshot.backends if view.name == alert.subject), said
         )
     if len(said) > _LONGEST:
         said = (kind == "unreachable" and _why_down(snapshot, alert.subject)) or known
@@ -716,13 +720,13 @@ def _why_down(snapshot: Snapshot, name: str) -> str:
     return next(found, "")
 
 
-def _verdict_standing(view: BackendView) -> str:
+def _standstill_text(view: BackendView) -> str:
     """Return how long an engine has been stuck, in words."""
     progress = view.progress
     return view.state.value if progress is None else f"{progress.word.value}, {progress.fact}"
 
 
-def _still(snapshot: Snapshot) -> Verdict | None:
+def _standstill_verdict(snapshot: Snapshot) -> Verdict | None:
     """Return the verdict where an engine holds requests without progress; None if none does."""
     standing = [
         (one.progress.seconds, one.name, one.progress.fact)
@@ -735,9 +739,9 @@ def _still(snapshot: Snapshot) -> Verdict | None:
     return Verdict(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z", subject=name)
 
 
-def _without_alert(snapshot: Snapshot) -> Verdict:
+def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
     backends = snapshot.backends
-    silent = _silent(snapshot)
+    silent = _verdict_of_silence(snapshot)
     if silent is not None:
         return silent
     if not backends:
@@ -746,15 +750,15 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
     swinging = next((one for one in leading(snapshot.balance) if one.bad), None)
     if swinging is not None:
         word = swinging.word.value
-        return Verdict(Severity.INFO, _named(swinging), word, key="w")
+        return Verdict(Severity.INFO, _group_text(swinging), word, key="w")
     awake = (view for view in backends if view.state is not BackendState.ASLEEP)
     queueing = [view for view in awake if view.waiting and not view.in_sweep]
     if queueing:
-        return _queues(queueing, alone=len(backends) == 1)
-    return _of_states(snapshot)
+        return _verdict_of_queues(queueing, alone=len(backends) == 1)
+    return _verdict_of_states(snapshot)
 
 
-def _queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
+def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
     """Return the verdict where requests wait: at which server, and whether it is full.
 
     The header has their number already. `alone` is True if only one server is watched.
@@ -770,7 +774,7 @@ def _queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
     return Verdict(Severity.INFO, words, short, subject=name)
 
 
-def _of_states(snapshot: Snapshot) -> Verdict:
+def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     """Return the verdict where nothing is wrong: how many servers have which state."""
     backends = snapshot.backends
     states = Counter((view.state, view.is_full_by_sweep) for view in backends)
@@ -823,7 +827,7 @@ def _is_settled(balance: Balance) -> bool:
     return known and not balance.word.bad
 
 
-def _silent(snapshot: Snapshot) -> Verdict | None:
+def _verdict_of_silence(snapshot: Snapshot) -> Verdict | None:
     """Return the verdict where a server or machine does not answer, is stale, loads or stands still."""
     loads = [view for view in snapshot.backends if view.state is BackendState.LOADING]
     failed = [(view.name, view.failure) for view in snapshot.backends if view not in loads and view.failure]
@@ -838,7 +842,7 @@ def _silent(snapshot: Snapshot) -> Verdict | None:
             said = f"{name}: {_why_down(snapshot, name)}"
         return Verdict(Severity.INFO, said, said, key="e")
     if not loads:
-        return _still(snapshot)
+        return _standstill_verdict(snapshot)
     words = loads[0].loading.words if loads[0].loading is not None else ""
     said = f"{loads[0].name} loads its model"
     full = f"{said}: {words}" if words else said

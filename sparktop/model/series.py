@@ -40,7 +40,7 @@ class Page:
     def column(self, place: int) -> array[float]:
         """Return the times (place 0), or the values of the series with this place in the table."""
         column = self._columns[place]
-        return _unpacked(column) if isinstance(column, bytes) else column
+        return _unpack(column) if isinstance(column, bytes) else column
 
     @property
     def arrays(self) -> list[array[float]]:
@@ -62,40 +62,40 @@ class Page:
         The times stay as they are, because every reader searches in them.
         """
         times, *values = self._columns
-        self._columns = [times[:], *map(_packed, values)]
+        self._columns = [times[:], *map(_pack_column, values)]
 
 
-def _packed(column: array[float] | bytes) -> array[float] | bytes:
+def _pack_column(column: array[float] | bytes) -> array[float] | bytes:
     """Return a column in fewer bytes: shared if constant, in single precision if exact, or compressed."""
     if isinstance(column, bytes) or column.typecode != "d":
         return column  # packed before
     raw = column.tobytes()
     if _is_constant(raw):
-        return _constant(raw[:_FLOAT_BYTES], len(column))
+        return _constant_column(raw[:_FLOAT_BYTES], len(column))
     single = array("f", column)
     if array("d", single).tobytes() == raw:
         return single
     if len(set(array("q", raw))) > _REPEATED * len(column):
         return column[:]
-    return _compressed(raw)
+    return _compress(raw)
 
 
 def _is_constant(raw: bytes) -> bool:
     return raw == raw[:_FLOAT_BYTES] * (len(raw) // _FLOAT_BYTES)
 
 
-def _compressed(raw: bytes) -> bytes:
+def _compress(raw: bytes) -> bytes:
     # Equal bytes of neighbouring numbers side by side compress to half of what whole numbers do.
     return zlib.compress(b"".join(raw[place::_FLOAT_BYTES] for place in range(_FLOAT_BYTES)), 1)
 
 
 @lru_cache(_UNPACKED)
-def _constant(raw: bytes, length: int) -> array[float]:
+def _constant_column(raw: bytes, length: int) -> array[float]:
     return array("d", raw * length)
 
 
 @lru_cache(_UNPACKED)
-def _unpacked(data: bytes) -> array[float]:
+def _unpack(data: bytes) -> array[float]:
     """Return a compressed column."""
     shuffled = zlib.decompress(data)
     raw, length = bytearray(len(shuffled)), len(shuffled) // _FLOAT_BYTES
@@ -138,25 +138,25 @@ class Series(Struct, frozen=True, eq=False):
         """The newest value; None if it is missing or the series is empty."""
         if self._stop == self._start:
             return None
-        value = self._at(self._stop - 1, self._column)
+        value = self._value_at(self._stop - 1, self._column)
         return None if math.isnan(value) else value
 
     @property
     def first_at(self) -> float | None:
         """Time of the oldest point, even if its value is missing; None if the series is empty."""
-        return self._at(self._start, 0) if self._stop > self._start else None
+        return self._value_at(self._start, 0) if self._stop > self._start else None
 
     @property
     def last_at(self) -> float | None:
         """Time of the newest point, even if its value is missing; None if the series is empty."""
-        return self._at(self._stop - 1, 0) if self._stop > self._start else None
+        return self._value_at(self._stop - 1, 0) if self._stop > self._start else None
 
     @property
     def interval_s(self) -> float | None:
         """Seconds between the two newest points; None with fewer than two points."""
         if self._stop - self._start < 2:  # noqa: PLR2004 - an interval has two ends
             return None
-        return self._at(self._stop - 1, 0) - self._at(self._stop - 2, 0)
+        return self._value_at(self._stop - 1, 0) - self._value_at(self._stop - 2, 0)
 
     def since(self, time: float) -> Series:
         """Return a series of those points that are at or after `time`."""
@@ -177,7 +177,7 @@ class Series(Struct, frozen=True, eq=False):
 
     def values(self, since: float = -math.inf) -> list[float]:
         """Return the values at or after `since` as a list; a missing value is NaN."""
-        return self._cut(self._column, self._index(since))
+        return self._values_from(self._column, self._index(since))
 
     def arrays(self, since: float = -math.inf) -> tuple[list[float], list[float]]:
         """Return (times, values) at or after `since` as two lists of equal length; a missing value is NaN.
@@ -185,7 +185,7 @@ class Series(Struct, frozen=True, eq=False):
         For computations over thousands of points: 30 times as fast as iterating over the series.
         """
         index = self._index(since)
-        return self._cut(0, index), self._cut(self._column, index)
+        return self._values_from(0, index), self._values_from(self._column, index)
 
     def ends(self, since: float = -math.inf) -> tuple[float, float] | None:
         """Return (first value, last value) known at or after `since`; None if no value is known there."""
@@ -204,7 +204,7 @@ class Series(Struct, frozen=True, eq=False):
             values = [value for value in values if not math.isnan(value)]
         return max(values, default=None)
 
-    def _at(self, place: int, column: int) -> float:
+    def _value_at(self, place: int, column: int) -> float:
         for page in self._pages[:-1]:
             if place < len(page):
                 return page.column(column)[place]
@@ -223,7 +223,7 @@ class Series(Struct, frozen=True, eq=False):
             place += len(times)
         return self._stop
 
-    def _cut(self, column: int, start: int) -> list[float]:
+    def _values_from(self, column: int, start: int) -> list[float]:
         """Return the numbers of a column from the place `start` on."""
         found: list[float] = []
         stop = self._stop
@@ -292,7 +292,7 @@ class HistoryTable:
             for point in points:  # pictures share the newest page only as long as it is not replaced
                 self.append(*point)
             return
-        oldest = self._oldest()
+        oldest = self._oldest_kept_at()
         late = [point for point in points if point[0] >= oldest]
         if not late:
             return
@@ -304,11 +304,11 @@ class HistoryTable:
         # New pages from here on, because snapshots still use the old ones.
         kept, replaced = self._pages[:first], self._pages[first:]
         before = kept[-1].times[-1] if kept else -math.inf
-        rest = self._joined(replaced)
+        rest = self._join_pages(replaced)
         start = bisect_left(rest.times, late[0][0])
         while start and rest.is_gap(start - 1):
             start -= 1
-        rows = _merged(rest, start, late, apart_s, before)
+        rows = _merge_points(rest, start, late, apart_s, before)
         fresh = [column[:start] for column in rest.arrays]
         fresh[0].extend(time for time, _ in rows)
         for name, place in self._columns.items():
@@ -334,14 +334,14 @@ class HistoryTable:
     def _new_page(self) -> Page:
         return Page([array("d") for _ in range(1 + len(self._columns))])
 
-    def _oldest(self) -> float:
+    def _oldest_kept_at(self) -> float:
         """Return the time of the oldest of the newest `capacity` points; -infinity if there are fewer."""
         if self._count < self.capacity:
             return -math.inf
         first_at = Series(self._pages, 1, self._count - self.capacity, self._count).first_at
         return -math.inf if first_at is None else first_at
 
-    def _joined(self, pages: Sequence[Page]) -> Page:
+    def _join_pages(self, pages: Sequence[Page]) -> Page:
         joined = self._new_page()
         for page in pages:
             for whole, part in zip(joined.arrays, page.arrays, strict=True):
@@ -361,7 +361,7 @@ class HistoryTable:
         self._pages = self._pages[dropped:]
 
 
-def _merged(
+def _merge_points(
     page: Page,
     start: int,
     late: Sequence[tuple[float, Mapping[str, float | None]]],

@@ -336,12 +336,12 @@ class StateEvents:
         """Return the events about states that have lasted long enough by now."""
         self._words = {name: word for name, word in self._words.items() if name in tracks.backends}
         found = (
-            self._changed(track, when, by_alert=_has_alert(track, tracks, alerts))
+            self._change_event(track, when, by_alert=_has_alert(track, tracks, alerts))
             for track in tracks.backends.values()
         )
         return [event for event in found if event is not None]
 
-    def _changed(self, track: BackendTrack, when: Instant, *, by_alert: bool) -> Event | None:
+    def _change_event(self, track: BackendTrack, when: Instant, *, by_alert: bool) -> Event | None:
         name, state = track.target.name, track.view.state
         if state is BackendState.CONNECTING:
             return None
@@ -443,9 +443,9 @@ class Gauge(Struct, frozen=True):
         `held` is the severity of the alert that is active now, None if none is.
         """
         critical = self.critical_clears if held is Severity.CRITICAL else self.critical
-        if critical is not None and self._beyond(critical):
+        if critical is not None and self._is_beyond(critical):
             return Severity.CRITICAL
-        return self.severity if self._beyond(self.warn if held is None else self.clears) else None
+        return self.severity if self._is_beyond(self.warn if held is None else self.clears) else None
 
     def values(self, severity: Severity) -> Values:
         """Return the value and its limits for an alert of this severity, for machine-readable output.
@@ -461,7 +461,7 @@ class Gauge(Struct, frozen=True):
         }
         return {**scaled, "window_s": self.window_s, **self.more}
 
-    def _beyond(self, limit: float) -> bool:
+    def _is_beyond(self, limit: float) -> bool:
         if self.value is None:
             return False
         return self.value < limit if self.falling else self.value >= limit
@@ -536,16 +536,16 @@ def _speed_values(track: NodeTrack, word: str, thresholds: NodeThresholds) -> Va
 
 
 def _gauges(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) -> Iterator[Gauge]:
-    yield _headroom(sample, thresholds)
-    yield _headroom_limit(track)
-    yield _thermal(sample, thresholds)
-    yield from _throttled(track, thresholds)
-    yield _swap_in(sample, thresholds, track.span_s)
-    yield _rdma_errors(sample, thresholds, track.span_s)
-    yield _sensors(sample)
+    yield _headroom_gauge(sample, thresholds)
+    yield _headroom_limit_gauge(track)
+    yield _thermal_gauge(sample, thresholds)
+    yield from _throttled_gauges(track, thresholds)
+    yield _swap_gauge(sample, thresholds, track.span_s)
+    yield _rdma_gauge(sample, thresholds, track.span_s)
+    yield _sensors_gauge(sample)
 
 
-def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+def _headroom_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     memory = sample.memory
     left, warn, critical = memory_limits(memory, thresholds) or (None, 0.0, 0.0)
 
@@ -571,7 +571,7 @@ def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     )
 
 
-def _headroom_limit(track: NodeTrack) -> Gauge:
+def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
     """Return the gauge "headroom-limit": the seconds until memory headroom reaches its critical limit.
 
     The seconds are extrapolated from the present trend, no further than it is expected to go on. Once the
@@ -605,7 +605,7 @@ def _headroom_limit(track: NodeTrack) -> Gauge:
     )
 
 
-def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+def _thermal_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     gpu = min(
         (gpu for gpu in sample.gpus if gpu.margin_c is not None),
         key=lambda gpu: gpu.margin_c or 0.0,
@@ -637,7 +637,7 @@ def _thermal(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     )
 
 
-def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
+def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
     """Yield the gauges of the alerts "throttled" and "power-cap".
 
     Their value is the percent of the last minute in which a GPU was throttled. A power cap is expected, so
@@ -675,7 +675,7 @@ def _throttled(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[Gauge]:
         )
 
 
-def _swap_in(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
+def _swap_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
     rate = sample.memory.swap_in_bytes_per_s
     warn = thresholds.swap_in_warn_mib_per_s * MIB
     return Gauge(
@@ -692,14 +692,14 @@ def _swap_in(sample: NodeSample, thresholds: NodeThresholds, window_s: float | N
     )
 
 
-def _rdma_errors(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
+def _rdma_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
     ports = [link for link in sample.network if link.kind == "rdma" and link.errors_per_s is not None]
     port = max(ports, key=lambda link: link.errors_per_s or 0.0, default=None)
     warn = thresholds.rdma_errors_warn_per_s
     return Gauge(
         "rdma-errors",
         port.errors_per_s if port else None,
-        lambda: _errors_in_words(port) if port else "",
+        lambda: _rdma_errors_text(port) if port else "",
         warn,
         warn * RATE_CLEARS_AT,
         quiet_s=QUIET_S,
@@ -710,7 +710,7 @@ def _rdma_errors(sample: NodeSample, thresholds: NodeThresholds, window_s: float
     )
 
 
-def _errors_in_words(port: NetworkReading) -> str:
+def _rdma_errors_text(port: NetworkReading) -> str:
     """Return a message with a port's RDMA errors/s and the error counters that grew fastest."""
     moved = {name: rate for name, rate in port.errors.items() if rate > 0 and name not in CONGESTION}
     most = sorted(moved, key=lambda name: (-moved[name], name))[:_COUNTERS_NAMED]
@@ -718,7 +718,7 @@ def _errors_in_words(port: NetworkReading) -> str:
     return f"{port.name}: {port.errors_per_s:.3g} RDMA errors/s{f' ({names})' if names else ''}"
 
 
-def _sensors(sample: NodeSample) -> Gauge:
+def _sensors_gauge(sample: NodeSample) -> Gauge:
     judged = [
         (sensor.temperature_c - sensor.critical_c, sensor)
         for sensor in sample.sensors

@@ -148,7 +148,7 @@ class BackendTrack:
         self.view = replace(
             self.view,
             version=identity.version,
-            model=self._model(),
+            model=self._model_name(),
             max_model_len=identity.max_model_len,
             slots=self.target.slots or identity.slots,
         )
@@ -241,8 +241,8 @@ class BackendTrack:
         sample = replace(sample, page=None)
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
-        kind = self._count(sample, wall_at, interval_s)
-        self._note_reported(sample)
+        kind = self._count_sample(sample, wall_at, interval_s)
+        self._keep_reported(sample)
         self.health.good(sample.at)
         at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
         histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
@@ -251,12 +251,12 @@ class BackendTrack:
             view = replace(view, kv_capacity_tokens=float(self.identity.kv_capacity_tokens))
         step_ms = self._step_ms(sample, view, interval_s)
         self.load.note(at, lanes, view.generation_tps_1s, continues=continues, live=view.rate_note is None)
-        self._figures = self._load(sample, view, interval_s)
+        self._figures = self._load_figures(sample, view, interval_s)
         judged = backend_state(self._figures, self._thresholds)
         self.view = replace(
             view,
             engine=sample.engine,
-            model=self._model(),
+            model=self._model_name(),
             lanes=tuple(_lane_view(lane, histories.get(lane.lane)) for lane in lanes),
             restarts=self.restarts,
             start_time=sample.start_time,
@@ -290,7 +290,7 @@ class BackendTrack:
         """Return for how many seconds all counters are kept."""
         return max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
 
-    def _note_reported(self, sample: EngineSample) -> None:
+    def _keep_reported(self, sample: EngineSample) -> None:
         """Keep the role and the number of slots that the page reports."""
         self.reported_role = sample.role
         slots = self.target.slots or self.identity.slots or sample.slots
@@ -308,7 +308,7 @@ class BackendTrack:
             state_window_s=judged.window_s,
         )
 
-    def _count(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
+    def _count_sample(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
         """Add the sample's counters to the samples that rates are computed from.
 
         Return how the sample follows the previous one. If the server restarted or another server answered,
@@ -382,7 +382,7 @@ class BackendTrack:
             self.steady = self._baseline.steady
         return step_ms
 
-    def _load(self, sample: EngineSample, view: BackendView, interval_s: float) -> LoadFigures:
+    def _load_figures(self, sample: EngineSample, view: BackendView, interval_s: float) -> LoadFigures:
         """Return the values that the backend's state is judged by, and log those for its limit."""
         self.work.note(sample, view, self._window.newest, prompt_counter(self._window))
         window_s = self._thresholds.window_s
@@ -442,7 +442,7 @@ class BackendTrack:
 
     def swapped_model(self) -> str | None:
         """Return the model that was served before, once no name of that time is served; None otherwise."""
-        now = self._model()
+        now = self._model_name()
         if now is None:
             return None
         (before, known), last = self._models, self._lineage.last
@@ -450,7 +450,7 @@ class BackendTrack:
         self._models = now, names
         return None if before is None or known & names else before
 
-    def _model(self) -> str | None:
+    def _model_name(self) -> str | None:
         """Return the model's name; None if unknown.
 
         The name that the server reports as its identity is used if the metrics page names the same model or
@@ -645,17 +645,17 @@ class PageChanges:
         if self.cached or old:
             self.cached = old or len(long) < _LIVE_AGAIN or any(long[-_LIVE_AGAIN:])
         else:
-            self.cached = len(spans) == _CHANGES - 1 and all(long) and self._jumps(spans, interval_s)
+            self.cached = len(spans) == _CHANGES - 1 and all(long) and self._has_even_jumps(spans, interval_s)
         spans = [span for span, is_long in zip(spans, long, strict=True) if is_long]
         self.every_s = sum(spans) / len(spans) if self.cached and spans else None
 
-    def _jumps(self, spans: list[float], interval_s: float) -> bool:
+    def _has_even_jumps(self, spans: list[float], interval_s: float) -> bool:
         """Return whether the server made tokens and used CPU time between all changes, which come evenly."""
         even = max(spans) - min(spans) <= _UNEVEN_POLLS * interval_s + _UNEVEN_SHARE * max(spans)
-        return even and all(_worked(*pair, interval_s) for pair in pairwise(self.changes))
+        return even and all(_has_worked(*pair, interval_s) for pair in pairwise(self.changes))
 
 
-def _worked(earlier: EngineSample, later: EngineSample, interval_s: float) -> bool:
+def _has_worked(earlier: EngineSample, later: EngineSample, interval_s: float) -> bool:
     if earlier.cpu_s is None or later.cpu_s is None:
         return False
     before, after = (sum(lane.generation_tokens or 0.0 for lane in one.lanes) for one in (earlier, later))

@@ -17,8 +17,8 @@ from sparktop.analysis.balance.judge import (
     judge_slowly,
     quick_since,
     slow_step_s,
-    thinned,
     window_s,
+    without_quick_samples,
 )
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.rules import (
@@ -67,13 +67,13 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     counted = router.counted(since) if router else None
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
-    blamed = _blamed(errors, [member.name for member in group.members], router, counted)
+    blamed = _errors_to_blame(errors, [member.name for member in group.members], router, counted)
     scrapes = [member.scrape for member in group.members if member.scrape is not None]
     slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
     if slow_s is None and scrapes and is_slow_again(_tracks(group, at - REQUESTS_S, {}), at):
         slow_s = max(scrape.every_s for scrape in scrapes)
     if slow_s is not None:
-        return _slowly(group, at, slow_s, errors, life_s)
+        return _judge_slow_samples(group, at, slow_s, errors, life_s)
     if scrapes:
         since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
         tracks = _tracks(group, since, blamed)
@@ -92,8 +92,8 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     found = judge(load, at)
     if _may_be_uneven(found) and not scrapes:
         found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
-    counts = _arrived(group.members, found, at)
-    found, weights = _with_weights(found, load, group, at, counts)
+    counts = _arrivals(group.members, found, at)
+    found, weights = _judge_with_weights(found, load, group, at, counts)
     found = weigh_requests(found, request_shares(counts, weights))
     found = replace(
         found,
@@ -110,7 +110,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     return _with_router(_with_affinity(found, group), counted)
 
 
-def _with_weights(
+def _judge_with_weights(
     found: Balance, load: GroupLoad, group: JudgedGroup, at: float, counts: Mapping[str, float]
 ) -> tuple[Balance, Mapping[str, float] | None]:
     """Judge again by the parts that backends get on purpose; return (balance, weights of the requests).
@@ -121,16 +121,16 @@ def _with_weights(
     known = _known_weights(group, found.backends)
     if known is not None:
         said = f"weights {ratio(known)}, as the router has them"
-        return _judged_by_parts(found, load, at, said), known
+        return _judge_by_parts(found, load, at, said), known
     if found.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
         return found, None
-    if not is_steady(_pieces(group.members, found, at, found.window_s)):
+    if not is_steady(_requests_by_piece(group.members, found, at, found.window_s)):
         return found, None
     steady = f"steady {ratio(counts)}"
     since = min((member.log.since for member in group.members if member.name in found.backends), default=at)
-    if at - since >= MEANT_S and is_steady(_pieces(group.members, found, at, MEANT_S)):
+    if at - since >= MEANT_S and is_steady(_requests_by_piece(group.members, found, at, MEANT_S)):
         said = f"{steady} for {MEANT_S / 60:.0f} min: meant? weights under [[routers]] say so"
-        return _judged_by_parts(found, load, at, said), dict(counts)
+        return _judge_by_parts(found, load, at, said), dict(counts)
     if found.word_now is BalanceWord.STARVED:
         found = replace(
             found, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None
@@ -139,7 +139,7 @@ def _with_weights(
     return found, None
 
 
-def _judged_by_parts(found: Balance, load: GroupLoad, at: float, said: str) -> Balance:
+def _judge_by_parts(found: Balance, load: GroupLoad, at: float, said: str) -> Balance:
     """Judge a group by the loads that its backends have on average, as those that they are meant to have."""
     parts = {name: max(mean, _LEAST_PART) for name, mean in found.mean_load.items()}
     if len(parts) < len(found.backends) or not parts:
@@ -158,7 +158,9 @@ def _known_weights(group: JudgedGroup, backends: Sequence[str]) -> dict[str, flo
     return known if len(known) == len(backends) > 1 and len(set(known.values())) > 1 else None
 
 
-def _pieces(members: Sequence[Member], found: Balance, at: float, span_s: float) -> list[dict[str, float]]:
+def _requests_by_piece(
+    members: Sequence[Member], found: Balance, at: float, span_s: float
+) -> list[dict[str, float]]:
     """Return the requests that each judged backend received in each of `PIECES` parts of `span_s` seconds."""
     logs = {member.name: member.log for member in members if member.name in found.backends}
     edges = [at - span_s * part / PIECES for part in range(PIECES, -1, -1)]
@@ -175,16 +177,16 @@ def _pieces(members: Sequence[Member], found: Balance, at: float, span_s: float)
     return rows
 
 
-def _slowly(
+def _judge_slow_samples(
     group: JudgedGroup, at: float, step_s: float, errors: Mapping[str, float], life_s: float | None
 ) -> Balance:
     """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
-    tracks = [thinned(track, step_s) for track in _tracks(group, at - REQUESTS_S, {})]
+    tracks = [without_quick_samples(track, step_s) for track in _tracks(group, at - REQUESTS_S, {})]
     found = judge_slowly(group.name, tracks, at, step_s, group.router_name)
     old = [
         scrape
         for member, track in zip(group.members, tracks, strict=True)
-        if (scrape := _old(member, track, at))
+        if (scrape := _outdated_scrape(member, track, at))
     ]
     if len(old) > len(tracks) - 2:  # a balance is between two that are known
         said = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
@@ -201,7 +203,7 @@ def _slowly(
     )
 
 
-def _old(member: Member, track: LoadTrack, at: float) -> Scrape | None:
+def _outdated_scrape(member: Member, track: LoadTrack, at: float) -> Scrape | None:
     """Return where a member is read from, if its newest sample is too old to stand for `at`; else None."""
     scrape = member.scrape
     if scrape is None or not len(track.times_s) or at - track.times_s[-1] <= stale_s(scrape.every_s):
@@ -209,7 +211,7 @@ def _old(member: Member, track: LoadTrack, at: float) -> Scrape | None:
     return scrape
 
 
-def _blamed(
+def _errors_to_blame(
     errors: Mapping[str, float],
     members: Sequence[str],
     router: RouterTrack | None,
@@ -277,18 +279,18 @@ def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
     step_s = median(later - earlier for earlier, later in pairwise(first[-_SKEW_LOOKS:]))
     spreads: list[float] = []
     for at in first[-_SKEW_LOOKS:]:
-        nearest = [_nearest(times, at) for times in reported]
+        nearest = [_nearest_time(times, at) for times in reported]
         if max(nearest) - min(nearest) < step_s / 2:
             spreads.append(max(nearest) - min(nearest))
     return 1000 * median(spreads) if spreads else None
 
 
-def _nearest(times: Sequence[float], at: float) -> float:
+def _nearest_time(times: Sequence[float], at: float) -> float:
     index = bisect_left(times, at)
     return min(times[max(0, index - 1) : index + 1], key=lambda time: abs(time - at))
 
 
-def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
+def _arrivals(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
     """Return the requests that each judged backend received in the time window of `found`, by name.
 
     The result is empty if one of these backends does not count its requests.

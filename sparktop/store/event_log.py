@@ -132,7 +132,7 @@ class EventLog:
                 continue
             del self._repeats[about]
             if line.phase is not None:
-                self._replace(line, _settled(line, repeats, instant))
+                self._replace(line, _settled_event(line, repeats, instant))
 
     def view(self) -> tuple[Event, ...]:
         """Return the events, oldest first."""
@@ -179,7 +179,7 @@ class EventLog:
         """Replace the lines of all recent occurrences of a condition by a single line with their number."""
         first_s, old = repeats.times[0], repeats.line
         self._remove(lambda one: one is old or _is_since(one, event.about, first_s))
-        message = f"{_counted(event, repeats, at_s)}{_detail(event)}"
+        message = f"{_count_text(event, repeats, at_s)}{_detail_text(event)}"
         severity = event.severity if old is None else max(old.severity, event.severity, key=_rank)
         line = replace(
             event, message=message, severity=severity, count=len(repeats.times), span_s=at_s - first_s
@@ -215,20 +215,20 @@ def _is_since(event: Event, about: str | None, first_s: float) -> bool:
     return event.about == about and event.at_s is not None and event.at_s >= first_s
 
 
-def _counted(event: Event, repeats: _Repeats, at_s: float) -> str:
+def _count_text(event: Event, repeats: _Repeats, at_s: float) -> str:
     """Return the name of a condition with the number of its occurrences: "down 7 times in 10 min"."""
     label = condition_label(event.about or "")
-    return f"{label} {len(repeats.times)} times in {_span(at_s - repeats.times[0])}"
+    return f"{label} {len(repeats.times)} times in {_span_text(at_s - repeats.times[0])}"
 
 
-def _detail(event: Event) -> str:
+def _detail_text(event: Event) -> str:
     """Return ": " and the part of the event's message after the condition's name; "" if there is none."""
     label = condition_label(event.about or "")
     detail = event.message.removeprefix(label).removeprefix(": ")
     return f": {detail}" if detail else ""
 
 
-def _span(seconds: float) -> str:
+def _span_text(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= _MINUTES_FROM_S else f"{seconds:.0f} s"
 
 
@@ -238,20 +238,20 @@ def _settled_after_s(repeats: _Repeats) -> float:
     return min(REPEATS_WITHIN_S, max(_LEAST_QUIET_S, 2 * between_s))
 
 
-def _settled(line: Event, repeats: _Repeats, instant: Instant) -> Event:
+def _settled_event(line: Event, repeats: _Repeats, instant: Instant) -> Event:
     """Return the event with the final state of a condition that came and went repeatedly.
 
     Its message says for how long the condition has not changed, as of `instant`.
     """
     quiet_s = instant.at - repeats.changed_s
     newest = repeats.newest or line
-    counted = _counted(newest, repeats, repeats.times[-1])
+    counted = _count_text(newest, repeats, repeats.times[-1])
     since = numbers.age(quiet_s)
     if line.phase is Phase.END:
         message, severity = f"quiet for {since} ({counted} before)", Severity.INFO
     else:
         label = condition_label(newest.about or "")
-        message = f"{label} for {since} now ({counted}){_detail(newest)}"
+        message = f"{label} for {since} now ({counted}){_detail_text(newest)}"
         severity = line.severity
     return replace(line, at=instant.wall, at_s=instant.at, message=message, severity=severity)
 
@@ -295,7 +295,7 @@ class ActiveAlerts:
         the message of the event at the beginning (None: `message`). With `silent`, no event is added here or
         by `clear`; the caller adds the events.
         """
-        start, old = since or when, self._alerts.get(alert_id) or self._expected(alert_id, when)
+        start, old = since or when, self._alerts.get(alert_id) or self._adopted_alert(alert_id, when)
         worst = severity
         if old is not None and old.worst is not None and old.worst.rank > worst.rank:
             worst = old.worst
@@ -381,7 +381,7 @@ class ActiveAlerts:
         self._sorted = None
         return True
 
-    def _expected(self, alert_id: str, when: Instant) -> Alert | None:
+    def _adopted_alert(self, alert_id: str, when: Instant) -> Alert | None:
         """Return the adopted alert with this id if it is confirmed in time by a sample at `when`."""
         alert, at = self._adopted.pop(alert_id, (None, 0.0))
         return alert if when.at - at <= CONFIRMED_WITHIN_S else None

@@ -89,7 +89,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         prompt_tokens=total["prompt_tokens"],
         generation_tokens=total["generation_tokens"],
         preemptions=total["preemptions"],
-        finished=_finished(lanes),
+        finished=_finished_by_reason(lanes),
         prompt_tps=rate(prompt),
         prompt_cached_tps=rate("prompt_tokens_cached") if prompt != "prompt_tokens" else None,
         generation_tps=generated,
@@ -131,7 +131,7 @@ def prefix_use(sample: EngineSample, known: PrefixCache | None) -> PrefixUse | N
         return None
     seen = [lane.ttft.count for lane in lanes if lane.ttft is not None]
     if any(lane.per_finished_request for lane in lanes):
-        seen = [*_finished(lanes).values()]
+        seen = [*_finished_by_reason(lanes).values()]
     none_found = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
     found = lane_sum(lanes, lambda lane: _found_tokens(lane, none_found))
     if not seen or found is None:
@@ -281,15 +281,15 @@ def _in_gb(size_bytes: float | None) -> float | None:
 
 def _hit_percent(lanes: _Lanes, window: Window, window_s: float) -> float | None:
     gauges = [lane.prefix_cache_hit_percent for lane in lanes]
-    return _percent(window, "prefix_cache_hits", "prefix_cache_queries", window_s, gauges)
+    return _percent_of_growth(window, "prefix_cache_hits", "prefix_cache_queries", window_s, gauges)
 
 
 def _accept_percent(lanes: _Lanes, window: Window, window_s: float) -> float | None:
     gauges = [lane.spec_accept_percent for lane in lanes]
-    return _percent(window, "spec_accepted_tokens", "spec_draft_tokens", window_s, gauges)
+    return _percent_of_growth(window, "spec_accepted_tokens", "spec_draft_tokens", window_s, gauges)
 
 
-def _percent(
+def _percent_of_growth(
     window: Window, part: str, whole: str, window_s: float, gauges: Sequence[float | None]
 ) -> float | None:
     """Return 100 * growth of the counter `part` / growth of the counter `whole`, over `window_s` seconds.
@@ -303,7 +303,7 @@ def _percent(
     return None if counts else mean(gauges)
 
 
-def _finished(lanes: _Lanes) -> Mapping[str, float]:
+def _finished_by_reason(lanes: _Lanes) -> Mapping[str, float]:
     totals: dict[str, float] = {}
     for lane in lanes:
         for reason, count in lane.finished.items():
@@ -343,30 +343,32 @@ class _Scraped(Struct, frozen=True, eq=False):
 _newest = [_Scraped()]
 
 
-def _scraped(fleets: tuple[Fleet, ...]) -> _Scraped:
+def _scraped_totals(fleets: tuple[Fleet, ...]) -> _Scraped:
     """Return what totals need of these fleets, the same for the same ones."""
     known = _newest[0]
     if len(known.fleets) == len(fleets) and all(map(is_, known.fleets, fleets)):
         return known
-    scraped = {_server(one.url): (one, fleet.late_at) for fleet in fleets for one in fleet.servers}
+    scraped = {_server_key(one.url): (one, fleet.late_at) for fleet in fleets for one in fleet.servers}
     answering = [
         one for one, late_at in scraped.values() if not one.down and one.at is not None and one.at >= late_at
     ]
     places = frozenset(place for place, _ in scraped)
-    _newest[0] = found = _Scraped(fleets, places, _sums(answering, absent=len(scraped) - len(answering)))
+    _newest[0] = found = _Scraped(
+        fleets, places, _sum_figures(answering, absent=len(scraped) - len(answering))
+    )
     return found
 
 
-def _server(url: str) -> tuple[object, str]:
+def _server_key(url: str) -> tuple[object, str]:
     """Return the place of a server, and which one it is there: the fragment of the URL of Ray's replicas."""
-    return _place(url), url.partition("#")[2]
+    return _address(url), url.partition("#")[2]
 
 
-def _place(url: str) -> object:
+def _address(url: str) -> object:
     return address_of(url) or url
 
 
-def _sums(answering: Sequence[_Server], *, absent: int) -> Mapping[str, Sum]:
+def _sum_figures(answering: Sequence[_Server], *, absent: int) -> Mapping[str, Sum]:
     return {name: Sum.of_values(map(of, answering), absent=absent) for name, of in _TOTALLED.items()}
 
 
@@ -375,9 +377,9 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
 
     A server on the wall of a Prometheus counts with the figures that the wall shows, unless they are stale.
     """
-    scraped = _scraped(tuple(view.fleet for view in fleets if view.ok and view.fleet is not None))
+    scraped = _scraped_totals(tuple(view.fleet for view in fleets if view.ok and view.fleet is not None))
     places = scraped.places
-    others = [view for view in backends if not places or _place(view.url) not in places]
+    others = [view for view in backends if not places or _address(view.url) not in places]
     answering = [view for view in others if view.ok]
-    direct = _sums(answering, absent=len(others) - len(answering))
+    direct = _sum_figures(answering, absent=len(others) - len(answering))
     return Totals(**{name: scraped.sums[name].plus(direct[name]) for name in _TOTALLED})

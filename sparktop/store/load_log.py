@@ -183,20 +183,20 @@ class LoadLog:
         kept for graphs but not used for the balance.
         """
         self._live, self.since = live, min(self.since, at)
-        reported = _counts(lanes)
+        reported = _reported_counts(lanes)
         if continues:
             before, totals = self._reported, self._totals
             for name in _COUNTS:
                 if name in reported:
                     count = reported[name]
                     totals[name] = totals.get(name, 0.0) + max(0.0, count - before.get(name, count))
-            self._note_answers(at, reported)
+            self._keep_answers(at, reported)
         else:
             # What this process counted since the previous sample is unknown.
             self._totals = dict.fromkeys(reported.keys() & set(_COUNTS), 0.0) | self._totals
             del self._lives[:]
         self._reported = reported
-        self._note_life(at, merge([lane.e2e for lane in lanes if lane.e2e is not None]))
+        self._keep_durations(at, merge([lane.e2e for lane in lanes if lane.e2e is not None]))
         running, waiting = lane_sum(lanes, _running_of), lane_sum(lanes, _waiting_of)
         gauges = {"running": running, "waiting": waiting, "generation_tps": generation_tps}
         self._table.append(at, gauges | self._totals)
@@ -220,14 +220,14 @@ class LoadLog:
         track = load_track(
             name, kept.running, kept.waiting, kept.generation_tps, since_s=since, slots=slots, errors=failed
         )
-        track = replace(track, arrived=self._arrived(track, since))
+        track = replace(track, arrived=self._arrivals(track, since))
         if not self._live:
             track = replace(track, generation_tps=None)
         if not math.isnan(sum(track.running)):
             return track
         return track.only([index for index, load in enumerate(track.running) if not math.isnan(load)])
 
-    def _arrived(self, track: LoadTrack, since: float) -> list[float] | None:
+    def _arrivals(self, track: LoadTrack, since: float) -> list[float] | None:
         """Return, for each point of `track`, the number of requests that had arrived by then.
 
         This is the number of requests that had ended, plus those running or waiting. Return None if ended
@@ -304,7 +304,7 @@ class LoadLog:
         each = zip(kept[::3], kept[1::3], kept[2::3], strict=True)
         return [(number, tokens) for at, number, tokens in each if at >= since]
 
-    def _note_life(self, at: float, life: Histogram | None) -> None:
+    def _keep_durations(self, at: float, life: Histogram | None) -> None:
         """Record the histogram of the durations of all requests so far, if the last record is old enough."""
         self._life, kept = life, self._lives
         if life is None:
@@ -317,7 +317,7 @@ class LoadLog:
             kept.extend((at, life.sum, *life.cumulative))
             del kept[: -size * _LIVES_KEPT]
 
-    def _note_answers(self, at: float, reported: Mapping[str, float]) -> None:
+    def _keep_answers(self, at: float, reported: Mapping[str, float]) -> None:
         """Add the answers finished since the previous sample to the current period of about 2 s.
 
         If that period is over, a new one begins.
@@ -377,7 +377,7 @@ def length_variation(logs: Iterable[LoadLog], since: float) -> float | None:
     return math.sqrt(variance) / mean
 
 
-def _counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
+def _reported_counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
     reported: dict[str, float] = {}
     reasons = [lane.finished for lane in lanes if lane.finished]
     if reasons:

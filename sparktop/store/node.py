@@ -154,7 +154,7 @@ class NodeTrack:
         known = self.view.sample
         samples = sorted((*sample.missed, sample), key=lambda one: one.at)
         fresh = [one for one in samples if known is None or one.at > known.at]
-        step_s = median(_steps(samples)) if sample.missed else interval_s
+        step_s = median(_intervals_s(samples)) if sample.missed else interval_s
         self._remember(samples, LATE * step_s)
         self._measure(fresh, None if known is None else known.at, step_s)
         newest = fresh[-1] if fresh else known or sample
@@ -189,7 +189,7 @@ class NodeTrack:
 
         A gap is removed if the points on both sides of it are now at most `apart_s` seconds apart.
         """
-        points = [(sample.at, _points(sample)) for sample in samples]
+        points = [(sample.at, _history_values(sample)) for sample in samples]
         last_at = self.view.history.cpu_percent.last_at
         if len(points) == 1 and (last_at is None or points[0][0] > last_at):
             self._histories.append(*points[0])
@@ -263,7 +263,7 @@ def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[fl
     return left, percent * thresholds.available_warn_percent, percent * thresholds.available_critical_percent
 
 
-def _points(sample: NodeSample) -> dict[str, float | None]:
+def _history_values(sample: NodeSample) -> dict[str, float | None]:
     """Return the value that a sample adds to each history, by field name of `NodeHistory`."""
     memory, gpus = sample.memory, sample.gpus
     left = memory.left_bytes
@@ -295,7 +295,7 @@ def _points(sample: NodeSample) -> dict[str, float | None]:
     }
 
 
-def _steps(samples: Sequence[NodeSample]) -> list[float]:
+def _intervals_s(samples: Sequence[NodeSample]) -> list[float]:
     return [later.at - earlier.at for earlier, later in pairwise(samples)]
 
 
@@ -340,7 +340,9 @@ class GpuRoll:
 
         They are in the order of their indices.
         """
-        present = {_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus}
+        present = {
+            _gpu_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus
+        }
         new_at = {gpu.index for key, gpu in present.items() if key not in self._known}
         self._known = {
             key: gpu for key, gpu in self._known.items() if key in present or gpu.index not in new_at
@@ -348,7 +350,7 @@ class GpuRoll:
         reported = {gpu.index: gpu for gpu in sample.gpus_lost}
         for gpu in reported.values():
             if not any(gpu.index == known.index for known in self._known.values()):
-                self._known[_key(gpu.index, gpu.uuid)] = gpu
+                self._known[_gpu_key(gpu.index, gpu.uuid)] = gpu
         missing = {key: gpu for key, gpu in self._known.items() if key not in present}
         self._single &= missing.keys()
         if present or reported:
@@ -379,7 +381,7 @@ class GpuRoll:
         "gpu-lost" is about GPUs lost individually, "gpus-gone" about a machine on which no GPU answers.
         `lost` is the result of `call` for the same sample, `when` the sample's time.
         """
-        single = [gpu for gpu in lost if _key(gpu.index, gpu.uuid) in self._single]
+        single = [gpu for gpu in lost if _gpu_key(gpu.index, gpu.uuid) in self._single]
         lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
         counts: Values = {"gpus": len(sample.gpus), "limit_gpus": len(self._known), "window_s": 0.0}
         if single:
@@ -411,7 +413,7 @@ class GpuRoll:
         `lost` are all missing GPUs, `single` those that were lost individually. `counts` has the numbers of
         present and known GPUs, which the events carry.
         """
-        missing = {_key(gpu.index, gpu.uuid) for gpu in lost}
+        missing = {_gpu_key(gpu.index, gpu.uuid) for gpu in lost}
         back = {name: one for name, one in self._announced.items() if name not in missing}
         events: list[Event] = []
         for gpu, lost_s in (one for name, one in back.items() if name in self._known):
@@ -427,7 +429,7 @@ class GpuRoll:
                     worst=event.severity,
                 )
             )
-        fresh = {_key(gpu.index, gpu.uuid): gpu for gpu in single}
+        fresh = {_gpu_key(gpu.index, gpu.uuid): gpu for gpu in single}
         events += [
             _event(key, gpu, loss_text(gpu), counts, when)
             for name, gpu in fresh.items()
@@ -450,7 +452,7 @@ def _event(key: SourceKey, gpu: LostGpu, message: str, counts: Values, when: Ins
     return Event(when.wall, severity, key.name, message, counts, when.at, about, Phase.BEGIN)
 
 
-def _key(index: int, uuid: str | None) -> str:
+def _gpu_key(index: int, uuid: str | None) -> str:
     """Return a key for a GPU: its UUID if known, else "#index".
 
     The index alone is not reliable, because indices shift when another GPU is lost.
@@ -481,7 +483,7 @@ class MachineLog:
 
     def note(self, sample: NodeSample) -> None:
         """Add a sample."""
-        self._note_clock(_busiest(sample))
+        self._note_clock(_busiest_gpu(sample))
         self.looks.append(machine_look(sample))
         while self.looks[0].at < sample.at - _KEPT_S:
             self.looks.popleft()
@@ -494,28 +496,28 @@ class MachineLog:
 
 def machine_look(sample: NodeSample) -> MachineLook:
     """Return the figures of a sample that show what holds a backend on the machine back."""
-    gpu = _busiest(sample)
-    link = max(filter(_loads, sample.network), key=_share, default=None)
+    gpu = _busiest_gpu(sample)
+    link = max(filter(_carries_load, sample.network), key=_link_share, default=None)
     return MachineLook(
         sample.at,
         gpu.utilization_percent if gpu is not None else None,
         gpu.sm_clock_mhz if gpu is not None else None,
         max(sample.cpu.core_percent, default=None),
-        _share(link) if link is not None else None,
+        _link_share(link) if link is not None else None,
         max(link.rx_bytes_per_s or 0.0, link.tx_bytes_per_s or 0.0) if link is not None else None,
         link.name if link is not None else None,
     )
 
 
-def _busiest(sample: NodeSample) -> GpuReading | None:
+def _busiest_gpu(sample: NodeSample) -> GpuReading | None:
     return max(sample.gpus, key=lambda one: one.utilization_percent or 0.0, default=None)
 
 
-def _loads(link: NetworkReading) -> bool:
+def _carries_load(link: NetworkReading) -> bool:
     return link.kind != "other" and link.up is not False and bool(link.capacity_bits_per_s)
 
 
-def _share(link: NetworkReading) -> float:
+def _link_share(link: NetworkReading) -> float:
     """Return the traffic of a link in its busier direction as a share of what it can carry."""
     carried = max(link.rx_bytes_per_s or 0.0, link.tx_bytes_per_s or 0.0)
     return _BITS * carried / (link.capacity_bits_per_s or 1.0)
@@ -623,31 +625,31 @@ def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, whe
     values = _last_values(track, when)
     track.rebooted_at = when.at
     track.endings = Endings()
-    message = _message(track, values, identity, when)
+    message = _reboot_message(track, values, identity, when)
     return [Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about)]
 
 
-def _message(track: NodeTrack, values: Values, identity: NodeIdentity, when: Instant) -> str:
+def _reboot_message(track: NodeTrack, values: Values, identity: NodeIdentity, when: Instant) -> str:
     """Return when it rebooted, when it was last seen and how, and the likely reason if there is a sign."""
     said = "rebooted"
     if identity.booted_at is not None:
         said += f" at {datetime.fromtimestamp(identity.booted_at, UTC).astimezone():%H:%M}"
-    age_s = _number(values, "last_sample_age_s")
+    age_s = _number_in(values, "last_sample_age_s")
     if age_s is None:
         return said
     seen = f"{(when.wall - timedelta(seconds=age_s)).astimezone():%H:%M:%S}"
     words = last_words(track.view.sample)
-    headroom, slope = _number(values, "headroom_gib"), _number(values, "headroom_slope_gib_per_s")
+    headroom, slope = _number_in(values, "headroom_gib"), _number_in(values, "headroom_slope_gib_per_s")
     if headroom is not None and (slope or 0.0) < -_FALLING_GIB_PER_S:
         words = ", ".join(
             filter(None, (words, f"headroom {headroom:.1f} GiB falling {-(slope or 0.0):.2g} GiB/s"))
         )
     said += f"; last seen {seen}" + (f" at {words}" if words else "")
-    guess = _guess(track.view.sample, headroom)
+    guess = _reboot_guess(track.view.sample, headroom)
     return f"{said}: {guess}" if guess else said
 
 
-def _guess(sample: NodeSample | None, headroom_gib: float | None) -> str:
+def _reboot_guess(sample: NodeSample | None, headroom_gib: float | None) -> str:
     """Return what the last sample suggests, as a question; "" if it suggests nothing."""
     if sample is None:
         return ""
@@ -674,7 +676,7 @@ def end_words(last: LastBoot) -> str:
     return f"how it went down: {'; '.join(parts) if parts else 'nothing was left to read'}"
 
 
-def _number(values: Values, name: str) -> float | None:
+def _number_in(values: Values, name: str) -> float | None:
     value = values.get(name)
     return value if isinstance(value, float | int) else None
 
@@ -694,14 +696,14 @@ def _last_values(track: NodeTrack, when: Instant) -> Values:
     return {
         "last_sample_age_s": max(0.0, when.at - sample.at),
         "headroom_gib": known[-1][1] if known else None,
-        "headroom_slope_gib_per_s": _slope(known),
+        "headroom_slope_gib_per_s": _slope_per_s(known),
         "temperature_c": max(heat, default=None),
         "power_w": sum(power) if power else None,
         "window_s": SLOPE_S,
     }
 
 
-def _slope(known: Sequence[tuple[float, float]]) -> float | None:
+def _slope_per_s(known: Sequence[tuple[float, float]]) -> float | None:
     """Return the change per second from the first to the last (time, value); None where it is not known."""
     if not known or known[-1][0] - known[0][0] < _LEAST_SLOPE_S:
         return None
@@ -749,7 +751,7 @@ class Endings:
         lines = self._new_lines(sample)
         events = [_line_event(key, line, when) for line in lines if line.kind != OOM]
         if sample.workloads is not None and not (sample.workloads.age_s or 0.0) > _FRESH_S:
-            events += self._ended(key, sample, sample.workloads, when)
+            events += self._end_events(key, sample, sample.workloads, when)
         self._backends |= {one.pid: one.backend for one in engines if one.backend is not None}
         self._last = sample
         return events
@@ -762,11 +764,13 @@ class Endings:
             self._line_s = max([one.since_boot_s for one in found], default=known_s or 0.0)
         return [] if known_s is None else [one for one in found if one.since_boot_s > known_s]
 
-    def _ended(self, key: SourceKey, sample: NodeSample, workloads: Workloads, when: Instant) -> list[Event]:
+    def _end_events(
+        self, key: SourceKey, sample: NodeSample, workloads: Workloads, when: Instant
+    ) -> list[Event]:
         before, self._workloads = self._workloads, {one.pid: one for one in workloads.processes}
         read_at, self._read_at = self._read_at, sample.at
         kills, self._oom_kills = self._oom_kills, sample.memory.oom_kills
-        began = {one.pid: _engine(one) for one in workloads.processes if one.pid not in (before or {})}
+        began = {one.pid: _engine_key(one) for one in workloads.processes if one.pid not in (before or {})}
         self._engines |= began
         self._ended_before = {engine: pids - began.keys() for engine, pids in self._ended_before.items()}
         if before is None or read_at is None:
@@ -774,7 +778,7 @@ class Endings:
         gone = [one for pid, one in before.items() if pid not in self._workloads and one.role in _AT_WORK]
         groups: dict[Hashable, list[Workload]] = {}
         for one in gone:
-            groups.setdefault(self._engines.get(one.pid, _engine(one)), []).append(one)
+            groups.setdefault(self._engines.get(one.pid, _engine_key(one)), []).append(one)
         groups = {engine: ended for engine, ended in groups.items() if self._is_new(engine, ended)}
         new_kills = None if kills is None or self._oom_kills is None else max(0, self._oom_kills - kills)
         events = [
@@ -811,9 +815,9 @@ class Endings:
         half = server is not None and server in left
         what = ", ".join(f"{one.about} (pid {one.pid})" for one in ended[:_MOST_NAMED])
         more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
-        causes = _causes(sample, ended, kills)
-        message = f"{ended[0].engine} ended: {what}{more}, between {_clock(when.wall, within_s)} and "
-        message += f"{_clock(when.wall)}; {causes}"
+        causes = _causes_text(sample, ended, kills)
+        message = f"{ended[0].engine} ended: {what}{more}, between {_clock_text(when.wall, within_s)} and "
+        message += f"{_clock_text(when.wall)}; {causes}"
         if half:
             message += f"; its server (process {server}) still runs"
         if seen := last_words(self._last):
@@ -830,12 +834,12 @@ class Endings:
         return Event(when.wall, severity, subject, message, values, when.at, about)
 
 
-def _engine(one: Workload) -> Hashable:
+def _engine_key(one: Workload) -> Hashable:
     """Return what the processes of one engine on a machine have in common."""
     return one.server if one.server is not None else (one.engine, one.model, one.container)
 
 
-def _causes(sample: NodeSample, ended: Sequence[Workload], kills: int | None) -> str:
+def _causes_text(sample: NodeSample, ended: Sequence[Workload], kills: int | None) -> str:
     """Return what the kernel says about the end of these processes, or what cannot be read."""
     log = sample.kernel
     pids = {one.pid for one in ended}
@@ -884,5 +888,5 @@ def last_words(sample: NodeSample | None) -> str:
     return ", ".join(parts)
 
 
-def _clock(wall: datetime, before_s: float = 0.0) -> str:
+def _clock_text(wall: datetime, before_s: float = 0.0) -> str:
     return f"{(wall - timedelta(seconds=before_s)).astimezone():%H:%M:%S}"

@@ -96,7 +96,7 @@ class SlowSteps:
                 f"slow steps: {pace.now_ms:.0f} ms each at {pace.running:.0f} running,"
                 f" {pace.before_ms:.0f} ms before: look at the machine's clock, power and other work"
             )
-            return message, _values(view, "before_ms", pace.before_ms)
+            return message, _alert_values(view, "before_ms", pace.before_ms)
         ratios = {peer.name: ratio for peer in peers if (ratio := _step_ratio(view, peer)) is not None}
         if not ratios:
             return pace is not None and pace.healthy and not self._against_peers
@@ -112,12 +112,12 @@ class SlowSteps:
             f" {peer.step_ms:.0f} ms at {peer.running:.0f}, {middle:.1f} × after allowing for batch sizes: "
             "look at the machine's clock, power and other work"
         )
-        values = _values(view, "peer_ms", peer.step_ms)
+        values = _alert_values(view, "peer_ms", peer.step_ms)
         limits = {"ratio": middle, "limit_ratio": PEER_RATIO, "clears_below_ratio": _CLEARS_AT}
         return message, {**values, **limits, "peer": peer.name}
 
 
-def _values(view: BackendView, name: str, usual_ms: float | None) -> Values:
+def _alert_values(view: BackendView, name: str, usual_ms: float | None) -> Values:
     """Return the numbers behind the alert: the step time, and the usual step time under `name`.
 
     The time over which steps are measured and the time for which they must be slow are included.
@@ -159,7 +159,7 @@ _NEWEST_S = 300.0
 _Batch = tuple[int, int, int]
 
 
-class _Measure:
+class _BatchSteps:
     """The step times of one batch size that are not slow, and the baseline computed from them."""
 
     __slots__ = ("best_ms", "recent")
@@ -204,7 +204,7 @@ class StepBaseline:
         """Prepare for `backend`; its steps are slow from `slow_ratio` times the baseline on."""
         self._backend = backend
         self._ratio = slow_ratio
-        self._measures: OrderedDict[_Batch, _Measure] = OrderedDict()
+        self._steps_by_batch: OrderedDict[_Batch, _BatchSteps] = OrderedDict()
         self._slow_since: float | None = None
         self._slow = False
         self.steady: SteadyLoad | None = None
@@ -216,7 +216,7 @@ class StepBaseline:
 
     def clear(self) -> None:
         """Forget all baselines, because the server restarted or another server answers."""
-        self._measures.clear()
+        self._steps_by_batch.clear()
         self.pause()
         self.steady = None
 
@@ -233,13 +233,13 @@ class StepBaseline:
         """
         at, step_ms = load.at, load.step_ms
         key = batch_key(load.running, load.batch, load.kv_percent)
-        measure = self._measures.get(key)
+        measure = self._steps_by_batch.get(key)
         if measure is None:
-            measure = self._measures[key] = _Measure()
-            if len(self._measures) > _MOST_BATCHES:
-                self._measures.popitem(last=False)
+            measure = self._steps_by_batch[key] = _BatchSteps()
+            if len(self._steps_by_batch) > _MOST_BATCHES:
+                self._steps_by_batch.popitem(last=False)
         else:
-            self._measures.move_to_end(key)
+            self._steps_by_batch.move_to_end(key)
         before_ms = measure.best_ms
         healthy = before_ms is not None and step_ms < (1 + (self._ratio - 1) * _USUAL_CLEARS_AT) * before_ms
         if before_ms is None or healthy or (not self._slow and step_ms < self._ratio * before_ms):

@@ -173,7 +173,7 @@ class Store:
         """Return the newest identity of each backend and node."""
         return self._tracks.identities()
 
-    def _begin(self, change: Change, *arguments: object) -> Instant:
+    def _record_call(self, change: Change, *arguments: object) -> Instant:
         """Record a call in the journal, if there is one; return the time at which the call takes effect."""
         instant = Instant(self._clock(), self._now())
         if self._journal is not None:
@@ -182,7 +182,7 @@ class Store:
 
     def set_interval(self, interval_s: float) -> None:
         """Set the seconds between two polls of a backend."""
-        self._begin(Change.SET_INTERVAL, interval_s)
+        self._record_call(Change.SET_INTERVAL, interval_s)
         self._interval_s = interval_s
 
     @property
@@ -192,17 +192,17 @@ class Store:
 
     def set_thresholds(self, thresholds: Thresholds) -> None:
         """Judge the next sample of each source, and all later ones, by other thresholds."""
-        self._begin(Change.SET_THRESHOLDS, thresholds)
+        self._record_call(Change.SET_THRESHOLDS, thresholds)
         self._tracks.set_thresholds(thresholds)
 
     def set_searching(self, hosts: tuple[str, ...]) -> None:
         """Set the hosts on which no server has been found yet."""
-        self._begin(Change.SET_SEARCHING, hosts)
+        self._record_call(Change.SET_SEARCHING, hosts)
         self._searching = hosts
 
     def add(self, *targets: Target) -> None:
         """Also watch `targets`; of a backend that is watched already, its machines and group may change."""
-        self._begin(Change.ADD, *targets)
+        self._record_call(Change.ADD, *targets)
         self._add(*targets)
 
     def _add(self, *targets: Target) -> None:
@@ -213,7 +213,7 @@ class Store:
 
     def remove(self, key: SourceKey) -> None:
         """Forget a source, its history and its alerts."""
-        instant = self._begin(Change.REMOVE, key)
+        instant = self._record_call(Change.REMOVE, key)
         self._tracks.remove(key)
         self.starts.forget(key.name)
         self.yards.forget(key.name)
@@ -245,13 +245,15 @@ class Store:
         Raises:
             TypeError: the result does not fit the type of source, such as a node's sample for a backend.
         """
-        instant = self._begin(Change.ACCEPT, key, reading, took_ms)
-        self._take(key, reading, took_ms, instant)
+        instant = self._record_call(Change.ACCEPT, key, reading, took_ms)
+        self._accept_reading(key, reading, took_ms, instant)
         self._placement.update()
         for listener in self._listeners:
             listener(key, reading)
 
-    def _take(self, key: SourceKey, reading: Reading, took_ms: float | None, instant: Instant) -> None:
+    def _accept_reading(
+        self, key: SourceKey, reading: Reading, took_ms: float | None, instant: Instant
+    ) -> None:
         track = self._tracks.get(key)
         if track is None:
             return
@@ -285,7 +287,7 @@ class Store:
         Raises:
             TypeError: the identity does not fit the type of source, such as a node's for a backend.
         """
-        instant = self._begin(Change.IDENTIFY, key, identity)
+        instant = self._record_call(Change.IDENTIFY, key, identity)
         track = self._tracks.get(key)
         if track is None:
             return
@@ -303,7 +305,7 @@ class Store:
 
     def learn(self, kept: Kept) -> None:
         """Add what files hold of earlier starts and setups of servers, and of published rates."""
-        self._begin(Change.LEARN, kept)
+        self._record_call(Change.LEARN, kept)
         self.starts.learn(kept.starts)
         self.yards.learn(kept.setups, kept.published)
 
@@ -313,12 +315,12 @@ class Store:
 
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
         """Add an event about `subject`, unless the log still has the same message about the same subject."""
-        instant = self._begin(Change.NOTE, subject, message, severity)
+        instant = self._record_call(Change.NOTE, subject, message, severity)
         self._events.note(Event(instant.wall, severity, subject, message, at_s=instant.at))
 
     def measure_self(self, cpu_percent: float | None, rss_bytes: int | None) -> None:
         """Record the CPU use (percent) and the resident memory (bytes) of this program."""
-        self._begin(Change.MEASURE_SELF, cpu_percent, rss_bytes)
+        self._record_call(Change.MEASURE_SELF, cpu_percent, rss_bytes)
         self._self_cost = replace(self._self_cost, cpu_percent=cpu_percent, rss_bytes=rss_bytes)
 
     def measure_terminal(self, bytes_per_s: float | None) -> None:
@@ -340,13 +342,13 @@ class Store:
 
     def begin_own_load(self, names: frozenset[str]) -> None:
         """Suppress alerts about load and balance of these backends and routers until `end_own_load`."""
-        self._begin(Change.BEGIN_OWN_LOAD, names)
+        self._record_call(Change.BEGIN_OWN_LOAD, names)
         self._tracks.begin_own_load(names)
         self.balance.begin_own_load(names)
 
     def end_own_load(self, names: frozenset[str]) -> None:
         """End the suppression of `begin_own_load`; alerts return one minute after the last `judge`."""
-        self._tracks.end_own_load(names, self._begin(Change.END_OWN_LOAD, names).at)
+        self._tracks.end_own_load(names, self._record_call(Change.END_OWN_LOAD, names).at)
         self.balance.end_own_load(names)
 
     def judge(self) -> None:
@@ -354,7 +356,7 @@ class Store:
 
         Call this at each full second: it updates verdicts, alerts and events, which snapshots only show.
         """
-        instant, tracks = self._begin(Change.JUDGE), self._tracks
+        instant, tracks = self._record_call(Change.JUDGE), self._tracks
         self._events.settle(instant)
         self.ranks.settle()
         tracks.note_stale(self._alerts, instant)

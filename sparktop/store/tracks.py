@@ -109,13 +109,13 @@ class RouterTrack:
                 for name, count in (last.failures or {}).items()
                 if count > before.get(name, 0.0)
             },
-            cooldowns=_grown(first.cooldowns, last.cooldowns),
+            cooldowns=_growth(first.cooldowns, last.cooldowns),
             cooled={
                 name: count - first.cooled.get(name, 0.0)
                 for name, count in last.cooled.items()
                 if count > first.cooled.get(name, 0.0)
             },
-            refusals=_grown(first.refusals, last.refusals),
+            refusals=_growth(first.refusals, last.refusals),
         )
 
     def passes(self, logs: Sequence[LoadLog], since: float) -> bool | None:
@@ -134,7 +134,7 @@ class RouterTrack:
         total = sum(count for count in ended if count is not None)
         if len(counts) > 1 and None not in ended and total >= 1 and counts[-1] >= counts[0]:
             return counts[-1] - counts[0] >= _PASSED_SHARE * total or (False if is_long else None)
-        inside = [load for sample in recent if (load := _inside(sample)) is not None]
+        inside = [load for sample in recent if (load := _requests_inside(sample)) is not None]
         held = sum(load for log in logs if (load := log.load()) is not None)
         if not inside or not held > 0:
             return None
@@ -234,7 +234,7 @@ class RouterTrack:
         self._sample = sample
         self._recent.append(sample)
         if sample.failures is not None:
-            if self._counted and _fell(self._counted[-1], sample):
+            if self._counted and _has_restarted(self._counted[-1], sample):
                 self._counted.clear()  # it restarted
             self._counted.append(sample)
         self.poll_ms = sample.answer_ms if sample.answer_ms is not None else took_ms
@@ -288,7 +288,7 @@ class RouterTrack:
             told=sample.deployments,
             running={name: loads.get(name) for name in group.backends},
             slow=self.slow,
-            stuck={view.name: self._stuck(at, view, group) for view in behind if view.state in STUCK},
+            stuck={view.name: self._stuck_text(at, view, group) for view in behind if view.state in STUCK},
             cooldown_s=sample.cooldown_s,
             cooldowns_disabled=sample.cooldowns_disabled,
             failures=sample.failures,
@@ -318,7 +318,7 @@ class RouterTrack:
                 found[one.id] = f"asks {track.target.name} for {one.asks_for}, which serves {served[0]}"
         return found
 
-    def _stuck(self, at: float, view: BackendView, group: Group) -> str:
+    def _stuck_text(self, at: float, view: BackendView, group: Group) -> str:
         """Return the standstill of a backend, and how the router goes on to use it, in words."""
         words = view.state.value if view.progress is None else f"{view.state.value}, {view.progress.fact}"
         own = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
@@ -333,18 +333,18 @@ class RouterTrack:
         return f"{words}; the router still lists it" if own else words
 
 
-def _inside(sample: RouterSample) -> float | None:
+def _requests_inside(sample: RouterSample) -> float | None:
     """Return the requests that a router has received or sent and that have not ended; None if unknown."""
     if sample.in_flight is not None:
         return sample.in_flight
     return None if sample.sent is None else sum(sample.sent.values())
 
 
-def _grown(before: float | None, after: float | None) -> float | None:
+def _growth(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else max(0.0, after - before)
 
 
-def _fell(before: RouterSample, after: RouterSample) -> bool:
+def _has_restarted(before: RouterSample, after: RouterSample) -> bool:
     counts = after.failures or {}
     return any(counts.get(name, 0.0) < count for name, count in (before.failures or {}).items())
 
@@ -360,11 +360,11 @@ def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict
     configured_first = sorted(zip(routers, groups, strict=True), key=lambda one: not one[0].target.backends)
     for router, group in configured_first:
         for backend in group.backends:
-            names.setdefault(backend, _name_in(router, group, backend))
+            names.setdefault(backend, _group_name(router, group, backend))
     return names
 
 
-def _name_in(router: RouterTrack, group: Group, backend: str) -> str:
+def _group_name(router: RouterTrack, group: Group, backend: str) -> str:
     several = len(set(group.models.values())) > 1
     model = group.models.get(backend)
     return f"{router.target.name}: {model}" if several and model else router.target.name
@@ -377,7 +377,7 @@ def routers_of_groups(
     found: dict[str, tuple[RouterTrack, Group]] = {}
     for router, group in zip(routers, groups, strict=True):
         for backend in group.backends:
-            found.setdefault(_name_in(router, group, backend), (router, group))
+            found.setdefault(_group_name(router, group, backend), (router, group))
     return found
 
 
@@ -404,7 +404,7 @@ class FleetTrack:
     def accept_fleet(self, fleet: Fleet) -> None:
         """Record an answer."""
         self.health.good(fleet.at)
-        self._fleet = _current(fleet)
+        self._fleet = _without_stale_figures(fleet)
         newest = max((one.at for one in fleet.servers if one.at is not None), default=None)
         self._newest = self._newest if newest is None else newest
         self._fresh_at = fleet.at if newest is None else newest
@@ -422,13 +422,13 @@ class FleetTrack:
         fleet, newest, fresh_at = self._fleet, self._newest, self._fresh_at
         if fleet is not None and fresh_at is not None and fleet.at <= fresh_at + stale_s(fleet.every_s) < at:
             nodes = tuple(FleetNode(one.name, one.at, backends=one.backends) for one in fleet.nodes)
-            fleet = self._fleet = _current(replace(fleet, at=at, nodes=nodes))
+            fleet = self._fleet = _without_stale_figures(replace(fleet, at=at, nodes=nodes))
         age_s = None if newest is None else max(0.0, at - newest)
         failure, since = self.health.failure, self.health.failing_since
         return FleetView(self.target.name, self.target.url, fleet, failure, since, age_s)
 
 
-def _current(fleet: Fleet) -> Fleet:
+def _without_stale_figures(fleet: Fleet) -> Fleet:
     """Return an answer without the figures of servers whose newest scrape is too old."""
     late_at = fleet.late_at
     if all(one.at is None or one.at >= late_at for one in fleet.servers):
@@ -462,7 +462,7 @@ class EachOnce:
         if len(answers) != len(self._from) or any(
             new[0] is not old[0] or new[1] != old[1] for new, old in zip(answers, self._from, strict=True)
         ):
-            self._from, self._made = answers, _apart(views)
+            self._from, self._made = answers, _each_server_once(views)
         return tuple(
             view if fleet is view.fleet else replace(view, fleet=fleet)
             for view, fleet in zip(views, self._made, strict=True)
@@ -472,12 +472,12 @@ class EachOnce:
 _Key = tuple[str, str, str]
 
 
-def _key(one: FleetServer) -> _Key:
+def _server_key(one: FleetServer) -> _Key:
     """Return what says that a server is the same; pods of two clusters may have equal addresses."""
     return one.url, one.name, one.group
 
 
-def _apart(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
+def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
     """Return the answers without servers that stand in another one, and without the machines beside these."""
     servers: dict[_Key, tuple[bool, int]] = {}
     nodes: dict[str, tuple[bool, int]] = {}
@@ -485,7 +485,7 @@ def _apart(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
     answered = [(index, view.fleet, view.ok) for index, view in enumerate(views) if view.fleet is not None]
     for index, fleet, is_ok in answered:
         for one in fleet.servers:
-            key, known = _key(one), servers.get(_key(one))
+            key, known = _server_key(one), servers.get(_server_key(one))
             is_current = is_ok and not one.down and one.at is not None and one.at >= fleet.late_at
             if known is None or (is_current and not known[0]):
                 servers[key] = (is_current, index)
@@ -500,7 +500,7 @@ def _apart(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
     for index, fleet, _ in answered:
         if index not in shared:
             continue
-        kept = tuple(one for one in fleet.servers if servers[_key(one)][1] == index)
+        kept = tuple(one for one in fleet.servers if servers[_server_key(one)][1] == index)
         machines = tuple(one for one in fleet.nodes if nodes[one.name][1] == index)
         left_out = len(fleet.servers) - len(kept)
         said = f"{left_out:,} of its servers are shown by another Prometheus" if left_out else ""
@@ -525,23 +525,23 @@ class Placement:
         self._nodes = nodes
         self._on_node: dict[str, list[str]] = {}
         """Names of the backends that run on a node, by node name."""
-        self._current = False
+        self._without_stale_figures = False
         self._by_model: dict[str, list[BackendTrack]] = {}
         self._calls_left = 0
         """Calls of `peers` until backends are grouped by model again: one for each backend."""
 
     def outdate(self) -> None:
         """Make the next `update` determine the placement again, because something has changed."""
-        self._current = False
+        self._without_stale_figures = False
 
     def update(self) -> None:
         """Determine which backend runs on which node, and store the result in the views of both.
 
         Do nothing if nothing has changed since the last call.
         """
-        if self._current:
+        if self._without_stale_figures:
             return
-        self._current = True
+        self._without_stale_figures = True
         found = place(
             [(one.target, one.view.engine) for one in self._backends.values()],
             [(one.target, one.view.identity, one.processes) for one in self._nodes.values()],
@@ -579,7 +579,7 @@ class Placement:
         if model is None or track.view.step_ms is None:
             return []
         gpus, found = self._gpu_names(track.view), list[BackendView]()
-        for one in self._after(track, model):
+        for one in self._others_alike(track, model):
             view = one.view
             if view.model != model or one.health.failure is not None:
                 continue
@@ -589,7 +589,7 @@ class Placement:
                     break
         return found
 
-    def _after(self, track: BackendTrack, model: str) -> Iterator[BackendTrack]:
+    def _others_alike(self, track: BackendTrack, model: str) -> Iterator[BackendTrack]:
         """Yield the other backends with this model, beginning after `track`.
 
         Backends are grouped by model once for as many calls as there are backends, so that a call costs the
@@ -667,13 +667,13 @@ class Tracks:
 
     def get(self, key: SourceKey) -> Track | None:
         """Return the track of a source; None if it is not watched."""
-        return self._of_kind(key.kind).get(key.name)
+        return self._tracks_of_kind(key.kind).get(key.name)
 
     def remove(self, key: SourceKey) -> None:
         """Forget the track of a source, if there is one."""
-        self._of_kind(key.kind).pop(key.name, None)
+        self._tracks_of_kind(key.kind).pop(key.name, None)
 
-    def _of_kind(
+    def _tracks_of_kind(
         self, kind: SourceKind
     ) -> dict[str, BackendTrack] | dict[str, NodeTrack] | dict[str, RouterTrack] | dict[str, FleetTrack]:
         match kind:
@@ -768,15 +768,15 @@ class Tracks:
 
     def begin_own_load(self, names: Iterable[str]) -> None:
         """Record that a sweep of this program loads the backends among `names`."""
-        for track in self._backends_in(names):
+        for track in self._backends_named(names):
             track.begin_own_load()
 
     def end_own_load(self, names: Iterable[str], at: float) -> None:
         """Record that the sweep that loaded the backends among `names` has ended at `at` (monotonic)."""
-        for track in self._backends_in(names):
+        for track in self._backends_named(names):
             track.end_own_load(at)
 
-    def _backends_in(self, names: Iterable[str]) -> list[BackendTrack]:
+    def _backends_named(self, names: Iterable[str]) -> list[BackendTrack]:
         return [self.backends[name] for name in names if name in self.backends]
 
     def poll_ms(self) -> dict[str, float]:
@@ -814,13 +814,13 @@ class WallFigures:
                 continue
             rows = {one.url: one for one in backends} if rows is None else rows
             if all(one.url in rows for one in fleet.servers):
-                found.append(replace(view, fleet=self._with(view.name, fleet, rows), by_rows=True))
+                found.append(replace(view, fleet=self._with_rows(view.name, fleet, rows), by_rows=True))
             else:
                 found.append(view)
         return tuple(found)
 
-    def _with(self, name: str, fleet: Fleet, rows: Mapping[str, BackendView]) -> Fleet:
-        servers = tuple(_server(one, rows[one.url], fleet.late_at) for one in fleet.servers)
+    def _with_rows(self, name: str, fleet: Fleet, rows: Mapping[str, BackendView]) -> Fleet:
+        servers = tuple(_with_figures_of_row(one, rows[one.url], fleet.late_at) for one in fleet.servers)
         answer, made = self._made.get(name, (None, None))
         if answer is fleet and made is not None and made.servers == servers:
             return made
@@ -829,7 +829,7 @@ class WallFigures:
         return made
 
 
-def _server(one: FleetServer, row: BackendView, late_at: float) -> FleetServer:
+def _with_figures_of_row(one: FleetServer, row: BackendView, late_at: float) -> FleetServer:
     """Return a server with the figures of its row; unchanged while it does not answer, or has no row yet."""
     if one.down or one.at is None or one.at < late_at or not row.ok or row.age_s is None:
         return one

@@ -144,7 +144,7 @@ class ServerLimits:
             self._judged_at[name] = at
             split = self._splits.get(name)
             self._split_words[name] = None if split is None else split.word
-            self.note(name, _verdict(backends[name], backends, nodes, routed, running, split))
+            self.note(name, _judge_limit(backends[name], backends, nodes, routed, running, split))
         for track in backends.values():
             track.show_limit(self._found.get(track.target.name))
 
@@ -174,7 +174,7 @@ def _running_on(backends: Mapping[str, BackendTrack]) -> dict[str, list[str]]:
     return found
 
 
-def _verdict(
+def _judge_limit(
     track: BackendTrack,
     backends: Mapping[str, BackendTrack],
     nodes: Mapping[str, NodeTrack],
@@ -219,7 +219,7 @@ def _evidence(
         cores=lanes,
         router=None if router is None else router.target.name,
         routed=None if router is None or group is None else _is_routed(router, group, backends),
-        held_back=None if router is None or group is None else _held_back(router, group, backends),
+        held_back=None if router is None or group is None else _requests_held_back(router, group, backends),
         slow_router=None if router is None else router.slow,
         split=split,
         peers=peers,
@@ -243,44 +243,46 @@ def _peers(
         beside = [
             other
             for other in (backends[one] for one in group.backends if one != name and one in backends)
-            if other.view.model == model and other.role is track.role and _serves(other)
+            if other.view.model == model and other.role is track.role and _is_serving(other)
         ]
-        return (router, group), tuple(_extremes(beside))
+        return (router, group), tuple(_least_and_most_loaded(beside))
     return None, ()
 
 
-def _behind(group: Group, backends: Mapping[str, BackendTrack]) -> list[BackendTrack]:
+def _backends_behind(group: Group, backends: Mapping[str, BackendTrack]) -> list[BackendTrack]:
     return [backends[name] for name in group.backends if name in backends and backends[name].work.looks]
 
 
 def _is_routed(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> bool | None:
     """Return whether the router's own counts show that the requests of its backends pass it."""
-    behind = _behind(group, backends)
+    behind = _backends_behind(group, backends)
     newest = max((track.work.looks[-1].at for track in behind), default=math.inf)
     return router.passes([track.load for track in behind], newest - _ROUTED_S)
 
 
-def _held_back(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> float | None:
+def _requests_held_back(
+    router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]
+) -> float | None:
     """Return how many requests are in the router and at no server behind it; None if it does not count."""
-    behind = _behind(group, backends)
+    behind = _backends_behind(group, backends)
     if len(behind) < len(group.backends):
         return None
     if router.inside is None:
         return router.queued
-    return max(0.0, router.inside - sum(_held(track) for track in behind))
+    return max(0.0, router.inside - sum(_requests_at(track) for track in behind))
 
 
-def _held(track: BackendTrack) -> float:
+def _requests_at(track: BackendTrack) -> float:
     look = track.work.looks[-1]
     return (look.running or 0.0) + (look.waiting or 0.0)
 
 
-def _serves(track: BackendTrack) -> bool:
+def _is_serving(track: BackendTrack) -> bool:
     """Return whether a backend answers and makes progress: a router did not choose what a stuck one holds."""
     return track.health.failure is None and track.view.state not in STUCK
 
 
-def _extremes(tracks: Iterable[BackendTrack]) -> Iterable[Peer]:
+def _least_and_most_loaded(tracks: Iterable[BackendTrack]) -> Iterable[Peer]:
     by_load = sorted(
         (track for track in tracks if track.work.looks),
         key=lambda track: (track.work.looks[-1].running or 0.0) + (track.work.looks[-1].waiting or 0.0),
@@ -361,12 +363,12 @@ class Standstills:
                 asked.update(track.view.nodes if self._standing[name].since is not None else ())
                 continue
             machines = _Machines(track, nodes, on_node, NODE_INTERVALS * interval_s, when.at)
-            self._collect(name, track, machines)
+            self._remember_gpu_work(name, track, machines)
             if track.standstill.stood_s < FACT_S:
-                events += self._end(name, track, alerts, when)
+                events += self._end_standstill(name, track, alerts, when)
                 continue
             asked.update(track.view.nodes)
-            self._go_on(name, track, machines, alerts, when)
+            self._judge_and_show(name, track, machines, alerts, when)
         self.nodes_asked = frozenset(asked)
         return events
 
@@ -375,7 +377,7 @@ class Standstills:
         views = ((name, one.view) for name, one in self._standing.items())
         return tuple(name for name, view in views if view is not None and view.word in _WORDS)
 
-    def _collect(self, name: str, track: BackendTrack, machines: _Machines) -> None:
+    def _remember_gpu_work(self, name: str, track: BackendTrack, machines: _Machines) -> None:
         """Remember what the GPUs of a backend do, at each new sample of its machines."""
         mine = self._standing[name]
         if track.standstill.seconds < _COLLECTED_S:
@@ -392,7 +394,7 @@ class Standstills:
             while mine.works[0][0] < newest - _STEADY_S:
                 mine.works.popleft()
 
-    def _go_on(
+    def _judge_and_show(
         self, name: str, track: BackendTrack, machines: _Machines, alerts: ActiveAlerts, when: Instant
     ) -> None:
         """Judge the standstill of a backend, and show it."""
@@ -437,7 +439,7 @@ class Standstills:
         # Without the seconds, which a replay from the middle does not know; the alert has its beginning.
         if view.word in _WORDS:
             alerts.clear(blocked_id, when, f"now {view.word.value}", timed=False)
-            message = f"{view.word.value} with {_held_words(track)}: no progress"
+            message = f"{view.word.value} with {_held_text(track)}: no progress"
             message += f". {view.why[:1].upper()}{view.why[1:]}" if view.why else ""
             alerts.hold(stuck_id, _WORDS[view.word], key.name, message, view.evidence, when, since=since)
             return
@@ -447,7 +449,9 @@ class Standstills:
         elif not waits:
             alerts.clear(blocked_id, when)
 
-    def _end(self, name: str, track: BackendTrack, alerts: ActiveAlerts, when: Instant) -> list[Event]:
+    def _end_standstill(
+        self, name: str, track: BackendTrack, alerts: ActiveAlerts, when: Instant
+    ) -> list[Event]:
         """End the standstill of a backend that makes progress again, or holds no request any more."""
         mine, key, clock = self._standing[name], SourceKey.backend(name), track.standstill
         view, since = mine.view, mine.since
@@ -563,7 +567,7 @@ class _Machines:
         return found, now, core
 
 
-def _held_words(track: BackendTrack) -> str:
+def _held_text(track: BackendTrack) -> str:
     view = track.view
     waiting = f", {view.waiting:.0f} waiting" if view.waiting else ""
     return f"{view.running or 0:.0f} running{waiting}"
@@ -676,11 +680,11 @@ class ServerStarts:
 
     def learn(self, starts: Iterable[PastStart]) -> None:
         """Add earlier starts; one that is known already is not added again."""
-        known = set(self._past_ids())
+        known = set(self._known_starts())
         self._past += [one for one in starts if (one.key, one.ended_at) not in known]
         del self._past[:-_MOST_PAST]
 
-    def _past_ids(self) -> list[tuple[tuple[str, str, str], float]]:
+    def _known_starts(self) -> list[tuple[tuple[str, str, str], float]]:
         return [(one.key, one.ended_at) for one in self._past]
 
     def past(self) -> tuple[PastStart, ...]:
@@ -703,14 +707,14 @@ class ServerStarts:
             self._note_servers(name, sample.workloads)
         for track in self._silent.values():
             if name in track.view.nodes and self._may_load(track):
-                self._follow(name, track, sample, sample.workloads)
+                self._follow_start(name, track, sample, sample.workloads)
 
     def _note_servers(self, name: str, workloads: Workloads) -> None:
         """Remember the servers' processes on a node, and which of those before have ended."""
         for backend, track in self._backends.items():
             if name not in track.view.nodes:
                 continue
-            server, known = self._server(name, track, workloads), self._servers.get(backend)
+            server, known = self._server_process(name, track, workloads), self._servers.get(backend)
             if server is not None:
                 self._servers[backend] = _Server(name, self._host(name), server)
             elif known is not None and known.node == name:
@@ -752,12 +756,12 @@ class ServerStarts:
         failure = track.health.failure
         return failure is not None and failure.kind in _BEFORE_READY
 
-    def _follow(self, name: str, track: BackendTrack, sample: NodeSample, workloads: Workloads) -> None:
+    def _follow_start(self, name: str, track: BackendTrack, sample: NodeSample, workloads: Workloads) -> None:
         backend, read_at = track.target.name, sample.at - (workloads.age_s or 0.0)
         start = self._starts.get(backend)
         if start is not None and start.node != name:
             return
-        server = self._server(name, track, workloads)
+        server = self._server_process(name, track, workloads)
         if server is None:
             if start is not None:
                 del self._starts[backend]
@@ -769,7 +773,7 @@ class ServerStarts:
             self._starts[backend] = start
         start.server = server
         start.clock.note(look := _look(sample, workloads, server))
-        room = room_of(sample, _on_gpus(sample, server))
+        room = room_of(sample, _gpu_count(sample, server))
         if room is not None:
             if start.least_bytes is None and start.clock.from_begin:
                 before = [free for at, free in self._free.get(name, ()) if at <= start.clock.started_at]
@@ -799,11 +803,11 @@ class ServerStarts:
             sample = None if node is None else node.view.sample
             if sample is None or sample.workloads is None:
                 continue
-            if (found := self._server(name, track, sample.workloads)) is not None:
+            if (found := self._server_process(name, track, sample.workloads)) is not None:
                 return found
         return None
 
-    def _server(self, name: str, track: BackendTrack, workloads: Workloads) -> Workload | None:
+    def _server_process(self, name: str, track: BackendTrack, workloads: Workloads) -> Workload | None:
         """Return the process of the backend's server on a node."""
         here = [one for one in self._backends.values() if name in one.view.nodes]
         return server_process(track.target.url, track.view.engine, workloads, alone=len(here) == 1)
@@ -851,7 +855,11 @@ class ServerStarts:
         said = f"loaded in {minutes(done.total_s)}"
         if last is not None:
             said += f", {minutes(last.total_s)} last time"
-        values = {"total_s": done.total_s, **_seconds(done.phases), **_seconds(done.reported, "reported_")}
+        values = {
+            "total_s": done.total_s,
+            **_phase_values(done.phases),
+            **_phase_values(done.reported, "reported_"),
+        }
         about = f"{SourceKey.backend(track.target.name).label}:loaded"
         return [Event(when.wall, Severity.INFO, track.target.name, said, values, when.at, about)]
 
@@ -876,7 +884,7 @@ class ServerStarts:
         return replace(loading, node=start.node, pid=start.server.pid)
 
 
-def _on_gpus(sample: NodeSample, server: Workload) -> int:
+def _gpu_count(sample: NodeSample, server: Workload) -> int:
     """Return on how many GPUs of its machine a server is by its command line."""
     return min(max(1, len(sample.gpus)), server.asks.ranks if server.asks is not None else 1)
 
@@ -904,7 +912,7 @@ def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
     )
 
 
-def _seconds(phases: Mapping[str, float], before: str = "") -> dict[str, float]:
+def _phase_values(phases: Mapping[str, float], before: str = "") -> dict[str, float]:
     """Return durations of phases as an event's values: {"gpu_context_s": 12.0}."""
     return {f"{before}{name.lower().replace(' ', '_')}_s": took for name, took in phases.items()}
 
@@ -963,13 +971,13 @@ class RankVerdicts:
             message = f"{verdict.word.value}: {verdict.apart}"
             values = {"answers": float(verdict.answers), "window_s": verdict.span_s}
             events.append(Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about))
-        if (missing := self._unwatched(key.name, reading)) and self._proposed.get(key.name) != missing:
+        if (missing := self._unwatched_hosts(key.name, reading)) and self._proposed.get(key.name) != missing:
             self._proposed[key.name] = missing
             message = f"NCCL has ranks on {missing}, not watched: name each as a machine under [[nodes]]"
             events.append(Event(when.wall, Severity.INFO, key.name, message, at_s=when.at))
         return events
 
-    def _unwatched(self, name: str, reading: RanksReading) -> str:
+    def _unwatched_hosts(self, name: str, reading: RanksReading) -> str:
         """Return the hosts that NCCL names and no watched machine has; "" if all may be watched already.
 
         A machine whose addresses are not known, or of which only others are, is taken for one of them.
@@ -980,7 +988,7 @@ class RankVerdicts:
         groups = reading.answer.communicators
         hosts = {rank.host for group in groups for rank in group.ranks if rank.host}
         hosts |= {rank.host for group in groups for rank in group.missing if rank.host}
-        known = self._names()
+        known = self._node_by_address()
         if len(hosts) <= len(track.view.nodes):
             return ""
         return clean(", ".join(sorted(hosts - known.keys())[:_MOST_PROPOSED]), 160)
@@ -1010,7 +1018,7 @@ class RankVerdicts:
             node=last.node,
             answer=answer_of(readings),
             warning=None if answered is None else answered.warning,
-            names=self._names(),
+            names=self._node_by_address(),
         )
 
     def forget(self, name: str) -> None:
@@ -1022,7 +1030,7 @@ class RankVerdicts:
         since = self.still_since(name)
         known = self._judged.get(name)
         if known is None or known[0] != since:
-            names = self._names()
+            names = self._node_by_address()
 
             def place(host: str | None) -> str:
                 return "an unknown machine" if host is None else names.get(host, host)
@@ -1031,7 +1039,7 @@ class RankVerdicts:
             self._judged[name] = known
         return known[1]
 
-    def _names(self) -> dict[str, str]:
+    def _node_by_address(self) -> dict[str, str]:
         """Return the names of the watched nodes by each of their addresses."""
         names: dict[str, str] = {}
         for name, track in self._tracks.nodes.items():

@@ -106,7 +106,7 @@ def parse_target(text: str) -> BackendTarget | NodeTarget | str:
     """
     word = text.strip()
     if not word or not word.isprintable() or " " in word:
-        raise _usage(text, "no TARGET")
+        raise _usage_error(text, "no TARGET")
     if "@" in word:
         # Not quoted: it may contain a password, and errors end up in logs.
         raise UsageError(
@@ -121,7 +121,7 @@ def parse_target(text: str) -> BackendTarget | NodeTarget | str:
         return word[1:-1]
     if word.isdecimal() or word.startswith(":"):
         port = word.lstrip(":")
-        raise _usage(text, f"a port without a host: write localhost:{port}" if port else "no TARGET")
+        raise _usage_error(text, f"a port without a host: write localhost:{port}" if port else "no TARGET")
     if ":" in word:
         return _parse_url(f"http://{word}", text)
     _check_host(word, text)
@@ -133,15 +133,17 @@ def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
     except ValueError as error:
-        raise _usage(text, "its host or port cannot be read") from error
+        raise _usage_error(text, "its host or port cannot be read") from error
     if parts.scheme not in {"http", "https"}:
-        raise _usage(text, f"{clean(parts.scheme, 20)}:// is not watched, only http:// and https:// are")
+        raise _usage_error(
+            text, f"{clean(parts.scheme, 20)}:// is not watched, only http:// and https:// are"
+        )
     if not host:
-        raise _usage(text, "no host in it")
+        raise _usage_error(text, "no host in it")
     if port == 0 or parts.netloc.endswith(":"):
-        raise _usage(text, f"a port is a number from 1 to {_PORT_MAX}")
+        raise _usage_error(text, f"a port is a number from 1 to {_PORT_MAX}")
     if parts.query or parts.fragment:
-        raise _usage(text, "leave out what follows ? or #")
+        raise _usage_error(text, "leave out what follows ? or #")
     _check_host(host, text)
     path = parts.path.rstrip("/")
     host_part = f"[{host}]" if ":" in host else host
@@ -165,16 +167,16 @@ def shortened(text: str, target: BackendTarget) -> str | None:
 def _check_host(host: str, text: str) -> None:
     if ":" in host:
         if not _is_ipv6(host):
-            raise _usage(text, "no IPv6 address in the brackets")
+            raise _usage_error(text, "no IPv6 address in the brackets")
         return
     labels = host.removesuffix(".").split(".")
     if len(host) > _HOST_MAX or not all(_LABEL.fullmatch(label) for label in labels):
-        raise _usage(text, "no host name")
+        raise _usage_error(text, "no host name")
     if all(label.isdecimal() for label in labels):
         try:
             ipaddress.IPv4Address(host)
         except ValueError as error:
-            raise _usage(text, "no IPv4 address") from error
+            raise _usage_error(text, "no IPv4 address") from error
 
 
 def _is_ipv6(text: str) -> bool:
@@ -185,7 +187,7 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
-def _usage(text: str, why: str) -> UsageError:
+def _usage_error(text: str, why: str) -> UsageError:
     shown = clean(text, 60) or "(empty)"
     return UsageError(f"{shown}: {why}; a TARGET is a host, host:port or URL (http://host:8000)")
 
@@ -255,9 +257,9 @@ class _HostSearch:
         agent, *answers = await asyncio.gather(
             self._ask_agent(is_open=self._ports.agent in opened), *(self._ask_port(port) for port in asked)
         )
-        return self._report(dict(zip(asked, answers, strict=True)), agent)
+        return self._describe_found(dict(zip(asked, answers, strict=True)), agent)
 
-    def _report(self, kinds: dict[int, str | None], agent: str | None) -> Found:
+    def _describe_found(self, kinds: dict[int, str | None], agent: str | None) -> Found:
         engines = [port for port, kind in kinds.items() if kind not in {None, _ROUTER, "locked"}]
         at = self._ports.agent
         nodes = (NodeTarget(self._label, via="agent", url=self._url(at)),) if agent == "agent" else ()
@@ -317,9 +319,9 @@ class _HostSearch:
         return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))[:_ADDRESSES_MAX]
 
     async def _listens(self, addresses: Sequence[str], port: int) -> bool:
-        return any(await asyncio.gather(*(self._connects(address, port) for address in addresses)))
+        return any(await asyncio.gather(*(self._can_connect(address, port) for address in addresses)))
 
-    async def _connects(self, address: str, port: int) -> bool:
+    async def _can_connect(self, address: str, port: int) -> bool:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 transport, _ = await asyncio.get_running_loop().create_connection(
@@ -395,20 +397,20 @@ class _HostSearch:
 
 
 def _is_model_list(body: bytes) -> bool:
-    return isinstance(_members(body).get("data"), list)
+    return isinstance(_json_object(body).get("data"), list)
 
 
 def _is_llamacpp(body: bytes) -> bool:
     from sparktop.engines import llamacpp  # late, see above
 
-    return llamacpp.is_server(_members(body))
+    return llamacpp.is_server(_json_object(body))
 
 
 def _is_agent_health(body: bytes) -> bool:
-    return isinstance(_members(body).get("sparktop"), str)
+    return isinstance(_json_object(body).get("sparktop"), str)
 
 
-def _members(body: bytes) -> dict[str, object]:
+def _json_object(body: bytes) -> dict[str, object]:
     """Parse a JSON object; return {} if `body` is anything else."""
     try:
         found = json.loads(body)

@@ -55,7 +55,7 @@ def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[s
     At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned;
     a message says what is left out.
     """
-    found, problems, _ = _read(patterns)
+    found, problems, _ = _read_lists(patterns)
     return found, problems
 
 
@@ -63,14 +63,14 @@ async def settled_targets(
     patterns: Sequence[str], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> tuple[list[BackendTarget], list[str]]:
     """Return what `listed_targets` does, after a second reading where a file may be half written."""
-    found, problems, half_written = await asyncio.to_thread(_read, patterns)
+    found, problems, half_written = await asyncio.to_thread(_read_lists, patterns)
     if half_written:
         await sleep(_SETTLED_S)
-        found, problems, _ = await asyncio.to_thread(_read, patterns)
+        found, problems, _ = await asyncio.to_thread(_read_lists, patterns)
     return found, problems
 
 
-def _read(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str], bool]:
+def _read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str], bool]:
     """Return the servers, the messages, and whether a file may be half written."""
     found: dict[str, BackendTarget] = {}
     urls: set[str] = set()
@@ -78,19 +78,19 @@ def _read(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str], bool
     half_written = False
     paths: dict[Path, None] = {}
     for pattern in patterns:
-        matching = _matching(pattern)
+        matching = _matching_paths(pattern)
         if not matching and not _WILDCARD.search(pattern):
             problems.append(f"{clean(pattern, 120)}: no such file")
         paths |= dict.fromkeys(matching)
     if len(paths) > MOST_FILES:
         problems.append(f"{len(paths)} files match; the first {MOST_FILES} are used")
     for path in islice(paths, MOST_FILES):
-        groups = _groups(path)
+        groups = _read_groups(path)
         if isinstance(groups, str):
             problems.append(f"{clean(path, 120)}: cannot be used: {clean(groups, 120)}")
             half_written |= groups in _HALF_WRITTEN
             continue
-        for target in _targets(groups):
+        for target in _targets_in(groups):
             urls.add(target.url)
             if len(found) < MOST_TARGETS:
                 found.setdefault(target.url, target)
@@ -99,7 +99,7 @@ def _read(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str], bool
     return list(found.values()), problems, half_written
 
 
-def _matching(pattern: str) -> list[Path]:
+def _matching_paths(pattern: str) -> list[Path]:
     """Return the paths that match a pattern, whose folders may have wildcards, too."""
     if os.path.exists(pattern):  # noqa: PTH110 - Path.exists raises an error where folders are closed
         return [Path(pattern)]
@@ -111,7 +111,7 @@ def _matching(pattern: str) -> list[Path]:
     return sorted(Path(*parts[:first]).glob(wild))
 
 
-def _groups(path: Path) -> list[object] | str:
+def _read_groups(path: Path) -> list[object] | str:
     """Return the groups of targets in a file, or why it cannot be used."""
     try:
         if not path.is_file():
@@ -120,7 +120,7 @@ def _groups(path: Path) -> list[object] | str:
             body = stream.read(MOST_BYTES + 1)
         if len(body) > MOST_BYTES:
             return f"larger than {MOST_BYTES >> 20} MiB"
-        groups = _yaml(body) if path.suffix in _YAML else json.loads(body)
+        groups = _load_yaml(body) if path.suffix in _YAML else json.loads(body)
     except ImportError:
         return NO_YAML
     except OSError as error:
@@ -130,7 +130,7 @@ def _groups(path: Path) -> list[object] | str:
     return groups if isinstance(groups, list) else _NO_LIST
 
 
-def _yaml(body: bytes) -> object:
+def _load_yaml(body: bytes) -> object:
     """Return what a YAML file holds.
 
     Raises:
@@ -144,20 +144,20 @@ def _yaml(body: bytes) -> object:
         raise ValueError from error
 
 
-def _targets(groups: Sequence[object]) -> Iterator[BackendTarget]:
+def _targets_in(groups: Sequence[object]) -> Iterator[BackendTarget]:
     for group in groups:
         if not isinstance(group, dict) or not isinstance(group.get("targets"), list):
             continue
         given = group.get("labels")
         labels = given if isinstance(given, dict) else {}
         for address in group["targets"]:
-            url = _url(address, labels)
+            url = _target_url(address, labels)
             if url is not None:
                 name = clean(address, _NAME)
-                yield BackendTarget(name, url, group=_group(labels))
+                yield BackendTarget(name, url, group=_group_name(labels))
 
 
-def _url(address: object, labels: Mapping[object, object]) -> str | None:
+def _target_url(address: object, labels: Mapping[object, object]) -> str | None:
     """Return the URL of a target, without the usual path of a metrics page; None for anything unusable."""
     scheme, path = labels.get("__scheme__", "http"), labels.get("__metrics_path__", "/metrics")
     if (
@@ -175,7 +175,7 @@ def _url(address: object, labels: Mapping[object, object]) -> str | None:
     return url if usable and clean(url, 300) == url and " " not in url and not parts.query else None
 
 
-def _group(labels: Mapping[object, object]) -> str | None:
+def _group_name(labels: Mapping[object, object]) -> str | None:
     """Return the group that labels name: the model with its namespace; None where no model is named."""
     parts = [labels.get(name) for name in ("model_name", "namespace")]
     known = [part for part in parts if isinstance(part, str) and part]
@@ -287,31 +287,31 @@ class Listed(Struct, frozen=True):
 
 def listed(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     """Return what the files below a home directory list; `env` is this process' environment if None."""
-    folder = _jobs(home, os.environ if env is None else env)
+    folder = _jobs_folder(home, os.environ if env is None else env)
     try:
         importlib.import_module("yaml")
     except ImportError:
         return Listed(problems=(SPARKRUN_NO_YAML,) if any(folder.glob("*.yaml")) else ())
     problems: list[str] = []
-    name = _default(home)
-    clusters = {path.stem: one for path, _, one in _files(home / CLUSTERS, problems, first=name)}
-    dated = [(_started_s(one, changed_s), one) for _, changed_s, one in _files(folder, problems)]
+    name = _default_cluster(home)
+    clusters = {path.stem: one for path, _, one in _read_tables(home / CLUSTERS, problems, first=name)}
+    dated = [(_started_s(one, changed_s), one) for _, changed_s, one in _read_tables(folder, problems)]
     jobs = [one for _, one in sorted(dated, key=lambda job: job[0], reverse=True)]
     backends: dict[str, BackendTarget] = {}
     for one in jobs:
-        target = _server(one)
+        target = _job_server(one)
         if target is not None:
             backends.setdefault(target.url, target)
-    users = _users((*jobs, *clusters.values()))
-    default = tuple(_hosts(clusters.get(name, {})))
+    users = _user_by_host((*jobs, *clusters.values()))
+    default = tuple(_hosts_and_users(clusters.get(name, {})))
     hosts = dict.fromkeys((*default, *(host for one in backends.values() for host in one.nodes)))
     if len(hosts) > MOST_HOSTS:
         problems.append(f"{len(hosts)} machines listed; the first {MOST_HOSTS} are used")
-    nodes = {host: _node(host, users.get(host)) for host in islice(hosts, MOST_HOSTS)}
+    nodes = {host: _machine_target(host, users.get(host)) for host in islice(hosts, MOST_HOSTS)}
     return Listed(tuple(backends.values()), nodes, default, tuple(problems))
 
 
-def _jobs(home: Path, env: Mapping[str, str]) -> Path:
+def _jobs_folder(home: Path, env: Mapping[str, str]) -> Path:
     """Return the folder of the jobs: below the cache that the environment names for sparkrun, if any."""
     cache = env.get(CACHE_VARIABLE, "")
     if not cache:
@@ -319,7 +319,7 @@ def _jobs(home: Path, env: Mapping[str, str]) -> Path:
     return (home / cache[2:] if cache.startswith("~/") else Path(cache)) / JOBS.name
 
 
-def _files(
+def _read_tables(
     folder: Path,
     problems: list[str],
     *,
@@ -338,7 +338,7 @@ def _files(
         problems.append(f"{clean(folder, 120)}: {len(dated)} files; the newest {MOST_JOBS} are used")
     for changed_s, path in dated[:MOST_JOBS]:
         try:
-            table = _table(path)
+            table = _read_table(path)
         except (OSError, ValueError, RecursionError):
             table = None  # an error may quote the file, which may hold a key
         if isinstance(table, dict):
@@ -348,13 +348,13 @@ def _files(
     return found
 
 
-def _table(path: Path) -> object:
+def _read_table(path: Path) -> object:
     """Return what a YAML file holds; None where it is too large, or a pipe, which would be waited for."""
     if not path.is_file():
         return None
     with path.open("rb") as stream:
         body = stream.read(MOST_JOB_BYTES + 1)
-    return _yaml(body) if len(body) <= MOST_JOB_BYTES else None
+    return _load_yaml(body) if len(body) <= MOST_JOB_BYTES else None
 
 
 def _changed_s(path: Path) -> float:
@@ -372,7 +372,7 @@ def _started_s(job: Mapping[str, object], changed_s: float) -> float:
     return float(given)
 
 
-def _default(home: Path) -> str:
+def _default_cluster(home: Path) -> str:
     try:
         with (home / CLUSTERS / ".default").open(encoding="utf-8") as stream:
             return stream.readline(_NAME).strip()
@@ -380,18 +380,18 @@ def _default(home: Path) -> str:
         return ""
 
 
-def _hosts(table: Mapping[str, object]) -> dict[str, str | None]:
+def _hosts_and_users(table: Mapping[str, object]) -> dict[str, str | None]:
     """Return the hosts of a cluster or a job that can be hosts, each with the user named before it."""
     given = table.get("hosts")
     hosts: dict[str, str | None] = {}
     for one in (given if isinstance(given, list) else [])[:MOST_HOSTS]:
-        found = _host(one)
+        found = _host_and_user(one)
         if found is not None:
             hosts.setdefault(*found)
     return hosts
 
 
-def _host(given: object) -> tuple[str, str | None] | None:
+def _host_and_user(given: object) -> tuple[str, str | None] | None:
     """Return host and user of HOST or USER@HOST; None for anything else, such as an option of ssh."""
     if not isinstance(given, str):
         return None
@@ -405,7 +405,7 @@ def _host(given: object) -> tuple[str, str | None] | None:
     return host, user or None
 
 
-def _users(tables: Iterable[Mapping[str, object]]) -> dict[str, str]:
+def _user_by_host(tables: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """Return the user for ssh of each host for which one is named, by the first table that names one.
 
     In a table, a user before a host counts more than that of the whole table.
@@ -414,17 +414,17 @@ def _users(tables: Iterable[Mapping[str, object]]) -> dict[str, str]:
     for table in tables:
         given = (table.get(name) for name in _USER_NAMES)
         shared = next((one for one in given if isinstance(one, str) and _USER.fullmatch(one)), None)
-        for host, own in _hosts(table).items():
+        for host, own in _hosts_and_users(table).items():
             user = own or shared
             if user is not None:
                 users.setdefault(host, user)
     return users
 
 
-def _server(table: Mapping[str, object]) -> BackendTarget | None:
+def _job_server(table: Mapping[str, object]) -> BackendTarget | None:
     """Return the server of a job; None where its host or port cannot be used."""
     given, port = table.get("hosts"), table.get("port", _PORT)
-    first = _host(given[0]) if isinstance(given, list) and given else None
+    first = _host_and_user(given[0]) if isinstance(given, list) and given else None
     if first is None or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
         return None
     host = first[0]
@@ -435,13 +435,13 @@ def _server(table: Mapping[str, object]) -> BackendTarget | None:
     return BackendTarget(
         where,
         f"http://{where}",
-        nodes=tuple(_hosts(table)),
+        nodes=tuple(_hosts_and_users(table)),
         api_key=key if isinstance(key, str) and key else None,
         group=None if model is None else clean(model, _NAME),
     )
 
 
-def _node(host: str, user: str | None) -> NodeTarget:
+def _machine_target(host: str, user: str | None) -> NodeTarget:
     if host in {"localhost", "127.0.0.1", "::1"}:
         return NodeTarget(host)
     return NodeTarget(host, "ssh", ssh=host if user is None else f"{user}@{host}")
@@ -470,8 +470,8 @@ async def follow_sparkrun(
         found = await asyncio.to_thread(listed, home or Path.home())
         for problem in found.problems:
             note(problem)
-        watched = {_place(one.url) for one in store.targets() if one.url}
-        listed_now = {_place(one.url): one for one in found.backends}
+        watched = {_host_and_port(one.url) for one in store.targets() if one.url}
+        listed_now = {_host_and_port(one.url): one for one in found.backends}
         new = [
             one
             for place, one in listed_now.items()
@@ -482,19 +482,19 @@ async def follow_sparkrun(
         wanted = dict.fromkeys((*found.default, *(host for one in answered for host in hosts[one.url])))
         named = await watch_nodes([found.nodes[host] for host in wanted if host in found.nodes])
         jobs = [replace(one, nodes=hosts[one.url]) for one in answered]
-        watch_backends([one for one in jobs if _place(one.url) not in watched], named)
+        watch_backends([one for one in jobs if _host_and_port(one.url) not in watched], named)
         store.add(
             *(
                 replace(one, nodes=tuple(named[host] for host in one.nodes if host in named))
                 for one in jobs
-                if _place(one.url) in watched
+                if _host_and_port(one.url) in watched
             )
         )
-        followed |= {(place := _place(one.url)): listed_now[place] for one in answered}
+        followed |= {(place := _host_and_port(one.url)): listed_now[place] for one in answered}
         await sleep(AGAIN_S)
 
 
-def _place(url: str) -> tuple[str | None, int | None]:
+def _host_and_port(url: str) -> tuple[str | None, int | None]:
     parts = urlsplit(url)
     return parts.hostname, parts.port
 

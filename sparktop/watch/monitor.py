@@ -134,12 +134,12 @@ class Monitor:
         if self._cadence is not None:
             self._cadence.forget()
         self._memory.falling.clear()  # the groups have forgotten it, too
-        self._tell_nodes()
+        self._set_up_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
         """From now on, request process tables from these nodes only; a name may be of a node found later."""
         self._processes_of = frozenset(names)
-        self._tell_nodes()
+        self._set_up_nodes()
 
     async def start(self) -> None:
         """Load the modules that polling needs, and start to poll; do nothing if already started."""
@@ -147,7 +147,7 @@ class Monitor:
             return
         self._running = True
         share_heap()
-        await asyncio.to_thread(_load, (*self._ways.modules(self._watch), *_READING))
+        await asyncio.to_thread(_import_modules, (*self._ways.modules(self._watch), *_READING))
         if not self._running:  # stopped while loading
             return
         from sparktop.watch.scheduler import LoadCadence
@@ -207,9 +207,9 @@ class Monitor:
         group = self._poll(name, SourceKind.NODE, sources, NODE_INTERVALS)
         if group is not None:
             self._node_groups.append(group)
-        self._tell_nodes()
+        self._set_up_nodes()
 
-    def _tell_nodes(self) -> None:
+    def _set_up_nodes(self) -> None:
         """Pass the interval and the process table setting to the sources of all nodes."""
         for key, source in self._sources.items():
             if key.kind is SourceKind.NODE:
@@ -222,7 +222,7 @@ class Monitor:
         """Poll the node `name` faster while its memory falls steeply, if only polls can show it."""
         if self._memory.add(name, self._sources.get(SourceKey.node(name)), sample):
             self._memory.quicken(self._node_groups)
-            self._tell_nodes()
+            self._set_up_nodes()
 
     def _poll(
         self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float
@@ -259,7 +259,7 @@ class Monitor:
         elif isinstance(reading, NodeSample):
             self._watch_memory(name, reading)
         elif isinstance(reading, RouterSample):
-            self._look_behind(name, reading)
+            self._try_behind_router(name, reading)
 
     def _reroute(self, name: str) -> bool:
         """Stop watching the backend `name` and watch it as a router instead; return True.
@@ -288,7 +288,7 @@ class Monitor:
         groups = self._store.judged_together()
         self._cadence.pace(self._backend_groups, groups, reading.at, self._interval_s)
 
-    def _look_behind(self, name: str, sample: RouterSample) -> None:
+    def _try_behind_router(self, name: str, sample: RouterSample) -> None:
         """Try to watch the servers that the router `name` lists, unless its backends are configured."""
         from sparktop.watch.discovery import behind_router
 
@@ -305,9 +305,9 @@ class Monitor:
         new = [target for target in targets if target.url not in self._tried]
         if new:
             self._tried.update(target.url for target in new)
-            self._spawn(self._try(name, new))
+            self._spawn(self._try_servers(name, new))
 
-    async def _try(self, router: str, targets: Sequence[BackendTarget]) -> None:
+    async def _try_servers(self, router: str, targets: Sequence[BackendTarget]) -> None:
         """Poll each server of `targets` once, and watch every server that answers.
 
         For a server that does not answer, add an event about the router `router`; it may be tried again
@@ -367,7 +367,7 @@ class Monitor:
             named[target.name] = same.name
         if new:
             # The agent's validator (pydantic) takes a tenth of a second to load: not on the event loop.
-            await asyncio.to_thread(_load, self._ways.modules(Watch(nodes=tuple(new))))
+            await asyncio.to_thread(_import_modules, self._ways.modules(Watch(nodes=tuple(new))))
             self._nodes += new
             self._store.add(*new)
             self._poll_nodes(f"found {len(self._groups)}", new)
@@ -397,7 +397,7 @@ class Monitor:
         """Call `Store.judge` every second, whether or not snapshots are taken."""
         while True:
             self._store.judge()
-            self._tell_nodes()
+            self._set_up_nodes()
             if self._watch.ask_ranks:
                 self.ranks.ask_suspects(asyncio.get_running_loop().time())
             await self._sleep(JUDGE_EVERY_S)
@@ -405,16 +405,16 @@ class Monitor:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._note_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _note_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a part of the monitor ended", exc_info=error)
             self._store.note("sparktop", f"a part of watching ended: {type(error).__name__} (see the log)")
 
 
-def _load(modules: Iterable[str]) -> None:
+def _import_modules(modules: Iterable[str]) -> None:
     for name in modules:
         importlib.import_module(name)
 

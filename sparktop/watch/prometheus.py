@@ -135,7 +135,7 @@ class PrometheusFeed:
         """Query once, and deliver what is new; a failure is delivered as one of the Prometheus."""
         began = self._clock()
         try:
-            await self._look(began)
+            await self._query_once(began)
         except TooMuchError as error:
             self.pace.refused(error.message)
             self._fail(error)
@@ -147,8 +147,8 @@ class PrometheusFeed:
     def _fail(self, error: AnswerError) -> None:
         self._deliver(self._key, Failure(error.kind, clean(error.message), self._clock()), None)
 
-    async def _look(self, began: float) -> None:
-        await self._note_clocks()
+    async def _query_once(self, began: float) -> None:
+        await self._update_clocks()
         is_due = began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed
         if is_due or len(self._finder.found.servers) <= MOST_RAW:
             # It reads `up` of all targets: of 10,000 servers and their machines half a second of CPU time.
@@ -164,7 +164,7 @@ class PrometheusFeed:
             await self._read_wall(began)
         await self._read_raw()
 
-    async def _note_clocks(self) -> None:
+    async def _update_clocks(self) -> None:
         """Find how the clocks differ; small changes are ignored, so that samples keep their distances."""
         clocks = await self._client.clocks()
         known = self._clocks
@@ -207,7 +207,7 @@ class PrometheusFeed:
         if len(servers) > MOST_RAW:
             servers = tuple(one for one in servers if one.group == self._group)[:MOST_IN_GROUP]
         now, wanted = self._clock(), {one.key: one for one in own(servers, self._store, source)}
-        self._let_go(wanted, now)
+        self._forget_unwanted(wanted, now)
         self._machines.add_nodes(wanted.values(), self.pace.every_s)
         new = [one for key, one in wanted.items() if key not in self._raw]
         self._raw.update((one.key, one) for one in new)
@@ -223,7 +223,7 @@ class PrometheusFeed:
                 *(as_backend(one, placed[one.key], source, own_s(one.key) or usual_s) for one in changed)
             )
 
-    def _let_go(self, wanted: Mapping[Key, FoundServer], now: float) -> None:
+    def _forget_unwanted(self, wanted: Mapping[Key, FoundServer], now: float) -> None:
         """Forget servers that are not wanted any more; those removed from the targets after five minutes.
 
         These were removed on purpose: that is an event, and no alert.
@@ -305,7 +305,7 @@ class PrometheusFeed:
             partial(rows, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
         )
         newest = max((one.at for one in listed if one.at is not None), default=None)
-        note = self._note(figures.warnings)
+        note = self._limits_note(figures.warnings)
         fleet = Fleet(now, self.pace.every_s, listed, note, took_ms, self._machines.nodes)
         if newest is not None and await self._is_late(newest, now, shift_s):
             message = f"itself is late: its newest sample is {now - newest:.0f} s old"
@@ -329,7 +329,7 @@ class PrometheusFeed:
         up_at = await self._finder.newest_up(self._machines.jobs)
         return up_at is None or up_at + shift_s < after
 
-    def _note(self, warnings: Iterable[str]) -> str | None:
+    def _limits_note(self, warnings: Iterable[str]) -> str | None:
         """Return what limits the figures, in one line."""
         federated = "it federates another Prometheus: whether a server is down is not known"
         parts = (

@@ -139,7 +139,7 @@ class Finder:
                 self.active = {}  # Mimir and others have no such list
         self.down = frozenset(key_of(one.labels) for one in answers[3].series)
         await self._find_past(answers[0].series)
-        servers = await self._each_once(answers[0].series)
+        servers = await self._servers_once(answers[0].series)
         keys, names = {one.key for one in servers}, {one.name for one in servers}
         missing = [
             one
@@ -155,7 +155,7 @@ class Finder:
         if self.every_s is None:
             self._sampled_s = await self._step_s(servers)
 
-    async def _each_once(self, series: Sequence[Series]) -> tuple[FoundServer, ...]:
+    async def _servers_once(self, series: Sequence[Series]) -> tuple[FoundServer, ...]:
         """Return the servers in the answer, and those that are down; each once, also if two jobs have it."""
         past, more, group_by = [*chain(*self._past.values())], self._target.selector, self._target.group_by
         servers = await in_reader(partial(found_servers, series, self.active, group_by, past))
@@ -248,7 +248,7 @@ class Finder:
         if unknown and not self.found.federated:
             asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
             answer = await self._client.query(asked)
-            self.labels.update((key_of(one.labels), _plain(one.labels)) for one in answer.series)
+            self.labels.update((key_of(one.labels), _without_name(one.labels)) for one in answer.series)
 
     async def newest_up(self, jobs: Collection[str]) -> float | None:
         """Return the Unix time of the newest scrape of any target of these jobs and of the servers' jobs.
@@ -273,7 +273,7 @@ async def down_targets(client: PrometheusClient, jobs: Collection[str]) -> froze
     return frozenset(key_of(one.labels) for one in answer.series if one.value == 0)
 
 
-def _plain(labels: Labels) -> Labels:
+def _without_name(labels: Labels) -> Labels:
     return {name: value for name, value in labels.items() if name != "__name__"}
 
 
@@ -432,7 +432,9 @@ class MachineFeed:
     async def find(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> None:
         """Search for machines; an exporter that is down is remembered."""
         now = self._clock()
-        if self._rests() or (self._again_s > MACHINES_AGAIN_S and now - self._found_at < 0.9 * self._again_s):
+        if self._is_resting() or (
+            self._again_s > MACHINES_AGAIN_S and now - self._found_at < 0.9 * self._again_s
+        ):
             return
         self._found_at = now
         try:
@@ -445,15 +447,15 @@ class MachineFeed:
                 jobs = {exporter.place[0].job for exporter in missing.values()}
                 dead = {*dead, *await down_targets(self._client, jobs)}
         except AnswerError as error:
-            self._failed(error)
+            self._rest_after(error)
             return
         down = {place: exporter for place, exporter in missing.items() if exporter.place[0] in dead}
         self._exporters = {**down, **present}
-        self.machines, self._placing, self._placed = await in_reader(partial(self._place, servers))
+        self.machines, self._placing, self._placed = await in_reader(partial(self._place_servers, servers))
         self.jobs = frozenset(one.place[0].job for machine in self.machines for one in machine.exporters)
         self._shown_dead = None
 
-    def _place(
+    def _place_servers(
         self, servers: Iterable[FoundServer]
     ) -> tuple[tuple[Machine, ...], Placing, dict[Key, tuple[str, ...]]]:
         """Return the machines to show, what finds those of a server, and those of `servers`."""
@@ -470,47 +472,48 @@ class MachineFeed:
         """Read the figures of all machines if it is time, and judge them."""
         now = self._clock()
         again_s = self._again_s if len(self.machines) > MOST_OFTEN else every_s
-        if self.machines and not self._rests() and now - self._read_at >= 0.9 * again_s:
+        if self.machines and not self._is_resting() and now - self._read_at >= 0.9 * again_s:
             self._read_at = now
             try:
                 more = self._target.machine_selector
                 known = await aggregates(self._client, more, kinds_of(self.machines))
             except AnswerError as error:
-                self._failed(error)
+                self._rest_after(error)
             else:
                 self.problem, self._backoff_s, self._shown_dead = "", 0.0, None
-                self._last = await in_reader(partial(self._judged, known, to_monotonic_s))
+                self._last = await in_reader(partial(self._judge_nodes, known, to_monotonic_s))
         if dead != self._shown_dead:
-            self.nodes = await in_reader(partial(self._shown, servers, dead))
+            self.nodes = await in_reader(partial(self._nodes_for_wall, servers, dead))
             self._shown_dead = dead
 
-    def _judged(self, known: Known, to_monotonic_s: float) -> dict[str, FleetNode]:
+    def _judge_nodes(self, known: Known, to_monotonic_s: float) -> dict[str, FleetNode]:
         """Return all machines by name with their figures and states."""
-        return {one.name: self._node(one, known, to_monotonic_s) for one in self.machines}
+        return {one.name: self._judge_node(one, known, to_monotonic_s) for one in self.machines}
 
-    def _shown(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
+    def _nodes_for_wall(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
         """Return all machines for the wall, with the names of their servers."""
         on: dict[str, list[str]] = {}
         for server in servers:
             for name in self.of(server):
                 on.setdefault(name, []).append(server.name)
         return tuple(
-            _shown(one, self._last.get(one.name), dead, tuple(on.get(one.name, ()))) for one in self.machines
+            _nodes_for_wall(one, self._last.get(one.name), dead, tuple(on.get(one.name, ())))
+            for one in self.machines
         )
 
     async def read_raw(
         self, servers: Iterable[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
     ) -> None:
         """Deliver new samples of the machines of `servers`, which are nodes of the store from now on."""
-        wanted = self._wanted(servers)
+        wanted = self._machines_to_read(servers)
         now = self._clock()
-        if not wanted or self._rests() or now - self._raw_at < 0.9 * every_s:
+        if not wanted or self._is_resting() or now - self._raw_at < 0.9 * every_s:
             return
         self._raw_at = now
         try:
             known = await raw(self._client, self._target.machine_selector, wanted, every_s)
         except AnswerError as error:
-            self._failed(error)
+            self._rest_after(error)
             return
         took_ms = (self._clock() - now) * 1000
         for one in wanted:
@@ -529,7 +532,9 @@ class MachineFeed:
             del self._seen[name]
             self._store.remove(SourceKey.node(name))
         others = [
-            one for one in self._watched() if one.scrape is None or one.scrape.source != self._target.name
+            one
+            for one in self._watched_nodes()
+            if one.scrape is None or one.scrape.source != self._target.name
         ]
         own = {one.name for one in others}
         addresses = {host_of(one.url or (one.ssh or "").rpartition("@")[2]) for one in others}
@@ -538,9 +543,9 @@ class MachineFeed:
                 continue  # watched directly, or by another Prometheus
             self._seen[name] = float("-inf")
             self._store.add(NodeTarget(name, "prometheus", scrape=Scrape(self._target.name, every_s)))
-            self._store.identify(SourceKey.node(name), _identity(one))
+            self._store.identify(SourceKey.node(name), _identity_of(one))
 
-    def _watched(self) -> list[NodeTarget]:
+    def _watched_nodes(self) -> list[NodeTarget]:
         return [one for one in self._store.targets() if isinstance(one, NodeTarget)]
 
     def _machines_of(self, servers: Iterable[FoundServer]) -> list[Machine]:
@@ -548,23 +553,23 @@ class MachineFeed:
         known = {one.name: one for one in self.machines}
         return [known[name] for name in names if name in known]
 
-    def _wanted(self, servers: Iterable[FoundServer]) -> list[Machine]:
+    def _machines_to_read(self, servers: Iterable[FoundServer]) -> list[Machine]:
         return [one for one in self._machines_of(servers) if one.name in self._seen]
 
     @property
     def _again_s(self) -> float:
         return min(MACHINES_LONGEST_S, MACHINES_AGAIN_S * max(1.0, len(self.machines) / 1000))
 
-    def _rests(self) -> bool:
+    def _is_resting(self) -> bool:
         return self._clock() < self._rest_until
 
-    def _failed(self, error: AnswerError) -> None:
+    def _rest_after(self, error: AnswerError) -> None:
         """Ask for nothing for a while, twice as long after each failure."""
         self._backoff_s = min(_LONGEST_BACKOFF_S, max(MACHINES_AGAIN_S, 2 * self._backoff_s))
         self._rest_until = self._clock() + self._backoff_s
         self.problem = clean(f"machines: {error.message}", 200)
 
-    def _node(self, machine: Machine, known: Known, to_monotonic_s: float) -> FleetNode:
+    def _judge_node(self, machine: Machine, known: Known, to_monotonic_s: float) -> FleetNode:
         """Return a machine as the wall shows it, as long as it is not down."""
         sample = sample_of(machine, known, to_monotonic_s)
         if sample is None:
@@ -579,7 +584,7 @@ class MachineFeed:
             temperature_c=gpu.temperature_c,
             power_w=gpu.power_w,
             sm_clock_mhz=gpu.sm_clock_mhz,
-            gpu_memory_percent=_share(gpu),
+            gpu_memory_percent=_memory_percent(gpu),
             memory_total_bytes=memory.total_bytes,
             headroom_bytes=memory.left_bytes,
             load1=sample.cpu.load1,
@@ -609,7 +614,7 @@ class MachineFeed:
         return "unknown" if use is None else "idle" if use < IDLE_PERCENT else "busy"
 
 
-def _shown(
+def _nodes_for_wall(
     machine: Machine, last: FleetNode | None, dead: Collection[Key], backends: tuple[str, ...]
 ) -> FleetNode:
     """Return a machine for the wall, of which no figure stays once it is down."""
@@ -619,7 +624,7 @@ def _shown(
     return replace(last or FleetNode(machine.name), backends=backends)
 
 
-def _share(gpu: GpuReading) -> float | None:
+def _memory_percent(gpu: GpuReading) -> float | None:
     if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
         return None
     return min(100.0, 100 * gpu.memory_used_bytes / gpu.memory_total_bytes)
@@ -629,7 +634,7 @@ def _is_down(machine: Machine, dead: Collection[Key]) -> bool:
     return all(one.place[0] in dead for one in machine.exporters)
 
 
-def _identity(machine: Machine) -> NodeIdentity:
+def _identity_of(machine: Machine) -> NodeIdentity:
     return NodeIdentity(
         os=machine.fact("os"),
         driver=machine.fact("driver", "DCGM_FI_DRIVER_VERSION"),

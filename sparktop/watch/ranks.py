@@ -75,7 +75,7 @@ class RankAsker:
         if not nodes:
             return f"NCCL is not asked about {name}: none of its machines is watched (see [[nodes]])"
         self._running.add(name)
-        self._spawn(self._round(name, nodes))
+        self._spawn(self._run_round(name, nodes))
         return f"NCCL on {nodes[0]} is asked about the ranks of {name}: a verdict takes 10 s and more"
 
     def ask_suspects(self, now: float) -> None:
@@ -85,7 +85,7 @@ class RankAsker:
                 self._asked_at[name] = now
                 self.ask(name)
 
-    async def _round(self, name: str, nodes: list[str]) -> None:
+    async def _run_round(self, name: str, nodes: list[str]) -> None:
         """Ask until there is a verdict; go on to the next node where one gives no answer."""
         failures = 0
         try:

@@ -34,10 +34,10 @@ class Reachability:
         self._more = 0
         self._missing = False
         """Whether the newest line on servers says that there are none."""
-        self.end = store.listen_events(self._hear)
+        self.end = store.listen_events(self._on_event)
         """Stops listening."""
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if event.kind not in _KINDS and event.subject not in _LISTS:
             return
         if self._room == 0:

@@ -122,7 +122,7 @@ class PollGroup:
         self._jitter = jitter
         self._fixed_deadline_s = deadline_s
         self._longest_s = longest_s
-        self._interval_s = _positive(interval_s)
+        self._interval_s = _check_interval(interval_s)
         self._start = 0.0
         self._parts = 1
         """Scheduled times per interval: as many as the source with the most polls needs."""
@@ -172,7 +172,7 @@ class PollGroup:
         Raises:
             ValueError: `interval_s` is not above 0 or is infinite.
         """
-        self._interval_s = _positive(interval_s)
+        self._interval_s = _check_interval(interval_s)
         for slot in self._slots:
             slot.parts = 1
         self._parts = 1
@@ -298,7 +298,7 @@ class PollGroup:
             reading = await self._read(slot, deadline_s)
         finally:
             slot.task = None
-            self._settle(slot, reading, self._clock() - began)
+            self._update_slot(slot, reading, self._clock() - began)
         if slot.timeouts and not slot.took_s and deadline_s < self._deadline_s(slot):
             return  # it has never answered, and may only be slow: the next poll gives it more time
         try:
@@ -320,7 +320,7 @@ class PollGroup:
             message = f"a fault in sparktop itself ({type(error).__name__}): its traceback is in the log"
             return Failure(FailureKind.INTERNAL, message, self._clock())
 
-    def _settle(self, slot: _Slot, reading: Reading | None, took_s: float) -> None:
+    def _update_slot(self, slot: _Slot, reading: Reading | None, took_s: float) -> None:
         """Update the failure count, the time limit and the retry time of a source after a poll of `took_s` s.
 
         After its first failure a source is polled at its next scheduled time, after further failures only two
@@ -382,7 +382,7 @@ def spread_shares(names: Sequence[str], groups: Iterable[Sequence[str]]) -> dict
     return {name: shares[first.get(name, name)] for name in names}
 
 
-def _positive(interval_s: float) -> float:
+def _check_interval(interval_s: float) -> float:
     if not interval_s > 0 or math.isinf(interval_s):
         message = f"a poll interval is a number of seconds above 0, not {interval_s}"
         raise ValueError(message)

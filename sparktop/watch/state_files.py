@@ -42,7 +42,12 @@ def announced_load(urls: Iterable[str], env: Mapping[str, str] = os.environ) -> 
     folder = find_folder(env, Place.STATE)
     path = None if folder is None else folder / _FOLDER / f"{os.getpid()}.json"
     pid = os.getpid()
-    content = {"pid": pid, "started": _started(pid), "host": socket.gethostname(), "targets": sorted({*urls})}
+    content = {
+        "pid": pid,
+        "started": _start_time(pid),
+        "host": socket.gethostname(),
+        "targets": sorted({*urls}),
+    }
     if path is not None:
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,10 +72,10 @@ def announced_loads(env: Mapping[str, str] = os.environ) -> dict[int, tuple[str,
         paths = sorted((folder / _FOLDER).glob("*.json"))[:_MOST_FILES]
     except OSError:
         return {}
-    return dict(load for load in map(_read, paths) if load is not None)
+    return dict(load for load in map(_read_announced, paths) if load is not None)
 
 
-def _read(path: Path) -> tuple[int, tuple[str, ...]] | None:
+def _read_announced(path: Path) -> tuple[int, tuple[str, ...]] | None:
     try:
         content = json.loads(read_own(path, _LONGEST))
     except (OSError, ValueError, RecursionError):
@@ -80,14 +85,14 @@ def _read(path: Path) -> tuple[int, tuple[str, ...]] | None:
     pid, targets = content.get("pid"), content.get("targets")
     if type(pid) is not int or pid <= 0 or pid == os.getpid() or not isinstance(targets, list):
         return None
-    if content.get("host") != socket.gethostname() or not _lives(pid, content.get("started")):
+    if content.get("host") != socket.gethostname() or not _is_alive(pid, content.get("started")):
         return None
     return pid, tuple(one for one in targets[:_MOST_TARGETS] if isinstance(one, str))
 
 
-def _lives(pid: int, started: object) -> bool:
+def _is_alive(pid: int, started: object) -> bool:
     """Return whether the process that announced itself still runs, and no other one has its number."""
-    now = _started(pid)
+    now = _start_time(pid)
     if now is not None:
         return now == started
     try:
@@ -97,7 +102,7 @@ def _lives(pid: int, started: object) -> bool:
     return started is None
 
 
-def _started(pid: int) -> str | None:
+def _start_time(pid: int) -> str | None:
     """Return when a process started, as the kernel counts it; None where it is not known."""
     fields = (read_small(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
     return fields[19].decode("ascii", "replace") if len(fields) > 19 else None  # noqa: PLR2004 - field 22 of proc(5)
@@ -107,7 +112,7 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
     """Report every `LOOK_EVERY_S` seconds to the store which of its servers other processes load."""
     known: dict[int, frozenset[str]] = {}
     while True:
-        now = {pid: _names(store, targets) for pid, targets in announced_loads().items()}
+        now = {pid: _watched_names(store, targets) for pid, targets in announced_loads().items()}
         for pid in known.keys() - now.keys():
             store.end_own_load(known.pop(pid))
         for pid, names in now.items():
@@ -118,7 +123,7 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
         await sleep(LOOK_EVERY_S)
 
 
-def _names(store: Store, urls: Iterable[str]) -> frozenset[str]:
+def _watched_names(store: Store, urls: Iterable[str]) -> frozenset[str]:
     """Return the names under which the servers and routers at `urls` are watched."""
     wanted = {address for url in urls if (address := address_of(url)) is not None}
     return frozenset(
@@ -181,10 +186,10 @@ def add_starts(path: Path, finished: Iterable[PastStart]) -> str | None:
     for one in sorted((*known, *finished), key=lambda one: -one.ended_at):
         if sum(other.key == one.key for other in kept) < _PER_KEY:
             kept.append(one)
-    return _write(path, Kept(tuple(reversed(kept[:_MOST]))))
+    return _write_kept(path, Kept(tuple(reversed(kept[:_MOST]))))
 
 
-def _write(path: Path, kept: Kept) -> str | None:
+def _write_kept(path: Path, kept: Kept) -> str | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, msgspec.json.encode(kept))
@@ -320,7 +325,7 @@ def add_setups(path: Path, changed: Iterable[PastSetup]) -> str | None:
     keys = {one.key for one in new}
     every = (*new, *(one for one in known if one.key not in keys))
     kept = sorted(every, key=lambda one: one.at)[-_MOST_KEPT:]
-    return _write(path, Kept(setups=tuple(kept)))
+    return _write_kept(path, Kept(setups=tuple(kept)))
 
 
 async def keep_setups(

@@ -173,14 +173,14 @@ async def test_servers_that_a_router_names_are_watched_where_they_answer() -> No
     assert any("http://10.0.0.2:8000, which is not watched: nothing listens there" in one for one in told)
     assert not any("example" in url for url in ways.asked)
     running = len(monitor._tasks)
-    monitor._look_behind("proxy", ways._listing())
+    monitor._try_behind_router("proxy", ways._listing())
     assert len(monitor._tasks) == running, "what did not answer a moment ago is not asked again yet"
     ways.answering.add("http://10.0.0.2:8000")
     await sleeper.wake(DISCOVER_AGAIN_S)
-    monitor._look_behind("proxy", ways._listing())
+    monitor._try_behind_router("proxy", ways._listing())
     await store.until(lambda: len([one for one in store.snapshot().backends if one.ok]) == 2)
     assert store.snapshot().routers[0].backends == ("spark-1", "spark-2")
-    monitor._look_behind("proxy", ways._listing())
+    monitor._try_behind_router("proxy", ways._listing())
     assert ways.asked.count("http://10.0.0.1:8000") == 2
     await monitor.stop()
     assert all(source.closed for source in ways.made)

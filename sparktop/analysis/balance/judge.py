@@ -97,7 +97,7 @@ def is_slow_again(tracks: Sequence[LoadTrack], now_s: float) -> bool:
     return any(times[-1] - times[-2] > SLOW_S for times in sampled if len(times) > 1)
 
 
-def thinned(track: LoadTrack, step_s: float) -> LoadTrack:
+def without_quick_samples(track: LoadTrack, step_s: float) -> LoadTrack:
     """Return a track without samples that follow another one in much less than `step_s` seconds.
 
     Samples of a closer look would otherwise count for more than all others.
@@ -117,7 +117,7 @@ def quick_since(tracks: Sequence[LoadTrack]) -> float:
     return max(gaps, default=-math.inf)
 
 
-def too_slow(step_s: float) -> str:
+def too_slow_sentence(step_s: float) -> str:
     """Return the reason why nothing is said of a swing."""
     return f"sampled every {step_s:.0f} s: too slow to see a swing"
 
@@ -134,7 +134,7 @@ def judge_slowly(
     idle = spread is not None and spread[1] < len(tracks)
     plain = spread is not None and spread[1] >= FEWEST_PER_BACKEND * len(tracks)
     word = BalanceWord.IDLE if idle else BalanceWord.UNKNOWN
-    means = {track.name: _mean_or_none(_loads(track, now_s - needed_s)) for track in tracks}
+    means = {track.name: _mean(_loads_since(track, now_s - needed_s)) for track in tracks}
     known = {name: mean for name, mean in means.items() if mean is not None}
     total = sum(known.values()) if len(known) == len(tracks) else None
     found = Balance(
@@ -142,16 +142,16 @@ def judge_slowly(
         backends=tuple(track.name for track in tracks),
         word=word,
         word_now=word,
-        window_s=_seen_s(tracks, now_s, step_s, needed_s),
+        window_s=_seconds_with_samples(tracks, now_s, step_s, needed_s),
         needed_s=needed_s,
         sample_hz=1 / step_s,
         mean_total=total if spread is None else spread[1],
         mean_load=known,
         dispersion_z=spread[0] if spread is not None and plain else None,
         router=router,
-        reasons=(too_slow(step_s),),
+        reasons=(too_slow_sentence(step_s),),
     )
-    return weigh_requests(found, request_shares(_arrived(tracks, now_s, step_s)), all_told=True)
+    return weigh_requests(found, request_shares(_arrivals_by_backend(tracks, now_s, step_s)), all_told=True)
 
 
 def spread_of(tracks: Sequence[LoadTrack], since_s: float, until_s: float) -> tuple[float, float] | None:
@@ -164,7 +164,7 @@ def spread_of(tracks: Sequence[LoadTrack], since_s: float, until_s: float) -> tu
     count = len(tracks)
     if count < 2:  # noqa: PLR2004 - a spread is of several
         return None
-    known = [(track.times_s, _load_of(track)) for track in tracks]
+    known = [(track.times_s, _loads_of(track)) for track in tracks]
     variances: list[float] = []
     chances: list[float] = []
     totals: list[float] = []
@@ -202,25 +202,27 @@ def _load_at(times: Sequence[float], loads: Sequence[float], at_s: float) -> flo
     return loads[index - 1] + part * (loads[index] - loads[index - 1])
 
 
-def _load_of(track: LoadTrack) -> list[float]:
+def _loads_of(track: LoadTrack) -> list[float]:
     if track.waiting is None:
-        return [_known(running) for running in track.running]
-    return [_known(run) + _known(wait) for run, wait in zip(track.running, track.waiting, strict=True)]
+        return [_zero_if_nan(running) for running in track.running]
+    return [
+        _zero_if_nan(run) + _zero_if_nan(wait) for run, wait in zip(track.running, track.waiting, strict=True)
+    ]
 
 
-def _known(value: float) -> float:
+def _zero_if_nan(value: float) -> float:
     return 0.0 if math.isnan(value) else value
 
 
-def _loads(track: LoadTrack, since_s: float) -> list[float]:
-    return _load_of(track)[bisect_left(track.times_s, since_s) :]
+def _loads_since(track: LoadTrack, since_s: float) -> list[float]:
+    return _loads_of(track)[bisect_left(track.times_s, since_s) :]
 
 
-def _mean_or_none(values: Sequence[float]) -> float | None:
+def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _arrived(tracks: Sequence[LoadTrack], now_s: float, step_s: float) -> dict[str, float]:
+def _arrivals_by_backend(tracks: Sequence[LoadTrack], now_s: float, step_s: float) -> dict[str, float]:
     """Return the requests that each backend received in `REQUESTS_S`; empty if one does not count them.
 
     They are those of the time in which all backends that still answer did, interpolated at its ends; also
@@ -244,7 +246,7 @@ def _arrived(tracks: Sequence[LoadTrack], now_s: float, step_s: float) -> dict[s
     return counts
 
 
-def _seen_s(tracks: Sequence[LoadTrack], now_s: float, step_s: float, within_s: float) -> float:
+def _seconds_with_samples(tracks: Sequence[LoadTrack], now_s: float, step_s: float, within_s: float) -> float:
     """Return how many of the last `within_s` seconds have samples of all backends that still answer.
 
     The time between two samples that are too far apart is not among them.
@@ -287,7 +289,7 @@ def even_share(grid: LoadGrid) -> float | None:
     return close / known if known else None
 
 
-def looks_explain(grid: LoadGrid) -> float | None:
+def spread_by_poll_times(grid: LoadGrid) -> float | None:
     """Return which part of the loads' spread can come from polling the backends at different times.
 
     The result is 0 for none of the spread and 1 for all of it; it may exceed 1. None if the polls are
@@ -360,31 +362,31 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         reason = balance_words.nothing_to_compare(load.tracks, now_s)
         return Balance(load.group, names, needed_s=needed, router=load.router, reasons=(reason,))
     if grid.step_s > SLOW_S:
-        reasons = (too_slow(grid.step_s),)
+        reasons = (too_slow_sentence(grid.step_s),)
         return Balance(
             load.group, names, needed_s=needed, router=load.router, sample_hz=1 / grid.step_s, reasons=reasons
         )
     measured, turned_s = measure(load, grid, needed)
-    held = _held(measured)
-    words, why = _words(load, grid, measured, held)
+    met = _rules_met(measured)
+    words, why = _verdict_words(load, grid, measured, met)
     if (
         BalanceWord.UNEVEN in words
-        and "drained" not in held
+        and "drained" not in met
         and (measured.mean_total or 0.0) >= rules.MANY
-        and not _holds_longer(load, grid, measured, now_s)
+        and not _is_uneven_longer(load, grid, measured, now_s)
     ):
         words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
-    few = words[0] is BalanceWord.UNKNOWN and _has_too_few(load, grid, measured)
+    few = words[0] is BalanceWord.UNKNOWN and _has_too_few_requests(load, grid, measured)
     result = replace(
         measured,
         too_few=few,
         word=words[0],
         word_now=words[0],
         also=tuple(words[1:]),
-        confidence=_confidence(grid, measured, held, words[0]),
-        period_s=_period(measured, held, turned_s) if words[0] is BalanceWord.OSCILLATING else None,
+        confidence=_confidence(grid, measured, met, words[0]),
+        period_s=_period_of_swing(measured, met, turned_s) if words[0] is BalanceWord.OSCILLATING else None,
     )
-    return _explained(result, load, grid, held, why)
+    return _with_reasons(result, load, grid, met, why)
 
 
 def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, float | None]:
@@ -434,7 +436,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         samples_percent=100 * min(grid.present),
         looks_apart_ms=1000 * grid.skew_s,
         mean_total=sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0,
-        mean_load=dict(zip(names, map(_mean, grid.loads), strict=True)),
+        mean_load=dict(zip(names, map(_mean_without_gaps, grid.loads), strict=True)),
         loaded_percent=_percent(loaded),
         even_percent=_percent(even_share(grid)),
         dispersion_z=z,
@@ -463,7 +465,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         swing=swing,
         arrivals=find_herds(grid.tracks, newest_s, grid.span_s, grid.step_s, load.e2e_s),
         convoys=convoys,
-        looks_explain=looks_explain(grid),
+        looks_explain=spread_by_poll_times(grid),
         failing=rules.fail_by_turns([track.errors or 0 for track in grid.tracks]),
         e2e_s=load.e2e_s,
     )
@@ -475,12 +477,12 @@ def _has_load(measured: Balance) -> bool:
     return (measured.loaded_percent or 0.0) >= 100 * rules.LOADED_SHARE
 
 
-def _words(
-    load: GroupLoad, grid: LoadGrid, measured: Balance, held: frozenset[str]
+def _verdict_words(
+    load: GroupLoad, grid: LoadGrid, measured: Balance, met: frozenset[str]
 ) -> tuple[list[BalanceWord], str | None]:
     """Return (verdicts that apply, most severe first; reason why there is no full judgement, or None).
 
-    `held` are the names of the rules that are met. There is always at least one verdict: "unknown" if
+    `met` are the names of the rules that are met. There is always at least one verdict: "unknown" if
     nothing can be judged. A reason is also returned where "oscillating" is found before enough time has
     passed.
     """
@@ -495,16 +497,16 @@ def _words(
     if mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
-    if held & _SWINGS:
+    if met & _SWINGS:
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < measured.needed_s - grid.step_s:
         # A swing that is already plain needs no full window; its absence does.
         return words or [BalanceWord.UNKNOWN], balance_words.needs_more(
             measured.needed_s, grid.span_s, load.e2e_s
         )
-    if "starved" in held:
+    if "starved" in met:
         words.append(BalanceWord.STARVED)
-    if held & {"ahead", "drained"} and ("drained" in held or not _all_queue(grid)):
+    if met & {"ahead", "drained"} and ("drained" in met or not _do_all_queue(grid)):
         words.append(BalanceWord.UNEVEN)
     is_even = (measured.even_percent or 0.0) >= 100 * rules.EVEN_SHARE
     # Requests that are not served stay where they are: their split says nothing about the router.
@@ -519,7 +521,7 @@ def _words(
     return [BalanceWord.UNKNOWN], why
 
 
-def _all_queue(grid: LoadGrid) -> bool:
+def _do_all_queue(grid: LoadGrid) -> bool:
     """Return whether requests wait at every backend nearly all the time.
 
     Then all compute as much as they can, and only the lengths of their queues differ: under random routing
@@ -531,14 +533,14 @@ def _all_queue(grid: LoadGrid) -> bool:
     return min(shares) >= rules.QUEUED_SHARE
 
 
-def _has_too_few(load: GroupLoad, grid: LoadGrid, measured: Balance) -> bool:
+def _has_too_few_requests(load: GroupLoad, grid: LoadGrid, measured: Balance) -> bool:
     """Return whether a complete window without gaps has no verdict, for lack of requests."""
     whole = grid.span_s >= measured.needed_s - grid.step_s and min(grid.present) >= rules.PRESENT_SHARE
     still, moving = balance_words.standing_still(grid)
     return whole and not _has_load(measured) and not (still and not moving and not load.prefills)
 
 
-def _holds_longer(load: GroupLoad, judged: LoadGrid, measured: Balance, now_s: float) -> bool:
+def _is_uneven_longer(load: GroupLoad, judged: LoadGrid, measured: Balance, now_s: float) -> bool:
     """Return whether a backend with too much load in the judged time window also has it over 300 s.
 
     Over 300 s, the same backend must exceed its even share most, by the limits of the verdict "uneven". True
@@ -556,31 +558,31 @@ def _holds_longer(load: GroupLoad, judged: LoadGrid, measured: Balance, now_s: f
     return found[1] >= rules.SKEW and found[2] >= rules.STEADY
 
 
-def _explained(
-    result: Balance, load: GroupLoad, grid: LoadGrid, held: frozenset[str], reason: str | None
+def _with_reasons(
+    result: Balance, load: GroupLoad, grid: LoadGrid, met: frozenset[str], reason: str | None
 ) -> Balance:
     """Return a balance that has a verdict with its reasons, cause and hint."""
     leads = _swaps_the_lead(result)
     reasons = balance_words.reasons(result, load, grid, reason, long=leads)
-    if result.word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(result.swing, held)):
-        reasons = (_other_swing(result, held), *reasons[1:])
+    if result.word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(result.swing, met)):
+        reasons = (_swing_sentence(result, met), *reasons[1:])
     cause, hint = balance_words.advice(result, load, grid)
     result = replace(result, reasons=reasons, cause=cause, hint=hint)
     if result.router is not None or not result.word.bad:
         return result
-    return _description(result, grid)
+    return _without_router(result, grid)
 
 
-def _held(measured: Balance) -> frozenset[str]:
+def _rules_met(measured: Balance) -> frozenset[str]:
     """Return the names of the rules on the group's balance that are met by these measured values.
 
     The name "drained" is added where a backend is empty because it gets no requests at all (it is drained,
     or not in the router yet). Such a backend does not count as starved, but the split is not even either.
     """
-    held = {rule.__name__ for rule in _DECIDING if rules.holds(rule, measured)}
-    if measured.away_s and "starved" not in held and rules.holds(rules.drained, measured):
-        held.add("drained")
-    return frozenset(held)
+    met = {rule.__name__ for rule in _DECIDING if rules.holds(rule, measured)}
+    if measured.away_s and "starved" not in met and rules.holds(rules.drained, measured):
+        met.add("drained")
+    return frozenset(met)
 
 
 def _swaps_the_lead(measured: Balance) -> bool:
@@ -611,18 +613,18 @@ def _why_lost_is_unknown(
     return "the servers differ in speed" if len(pace.own) > 1 else "step time not measured yet"
 
 
-def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
+def _rhythm_says_most(swing: Swing | None, met: frozenset[str]) -> bool:
     """Return whether "rhythm", of all rules on swings, describes the swing of the loads best.
 
-    `held` has the names of the rules that are met. The rule "rhythm" must be among these; if "convoys" or
+    `met` has the names of the rules that are met. The rule "rhythm" must be among these; if "convoys" or
     "herds" is met too, the score of the swing must also be high.
     """
-    if swing is None or swing.score is None or "rhythm" not in held:
+    if swing is None or swing.score is None or "rhythm" not in met:
         return False
-    return not held & {"convoys", "herds"} or swing.score >= rules.COMING_SCORE
+    return not met & {"convoys", "herds"} or swing.score >= rules.COMING_SCORE
 
 
-def _description(found: Balance, grid: LoadGrid) -> Balance:
+def _without_router(found: Balance, grid: LoadGrid) -> Balance:
     """Return a copy of `found`, which has a bad verdict, with the verdict "uneven" and other reasons.
 
     Used where no router is known that could have split the requests evenly. The reasons describe the loads
@@ -642,31 +644,31 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
     )
 
 
-def _other_swing(result: Balance, held: frozenset[str]) -> str:
-    """Return the sentence on a swing by the first rule that is in `held`: "convoys", "turns" or "herds"."""
-    if "convoys" in held:
+def _swing_sentence(result: Balance, met: frozenset[str]) -> str:
+    """Return the sentence on a swing by the first rule that is in `met`: "convoys", "turns" or "herds"."""
+    if "convoys" in met:
         return balance_words.convoys(result)
-    return balance_words.turns(result) if "turns" in held else balance_words.herds(result)
+    return balance_words.turns(result) if "turns" in met else balance_words.herds(result)
 
 
-def _period(measured: Balance, held: frozenset[str], turned_s: float | None) -> float | None:
+def _period_of_swing(measured: Balance, met: frozenset[str], turned_s: float | None) -> float | None:
     """Return the period of a swing in seconds; None if unknown.
 
-    `held` has the names of the rules that are met. The period is that of the first of these that applies:
+    `met` has the names of the rules that are met. The period is that of the first of these that applies:
     changes of the lead (for two backends only), the rhythm (if it describes the swing best), convoys, and
     otherwise backends that go from full to empty and back, which takes `turned_s`.
     """
     swing, swap, convoys = measured.swing, measured.swap_s, measured.convoys
     if _swaps_the_lead(measured) and len(measured.backends) == rules.PAIR and swap is not None:
         return 2 * swap
-    if _rhythm_says_most(swing, held) and swing is not None:
+    if _rhythm_says_most(swing, met) and swing is not None:
         return swing.period_s
-    if convoys is not None and convoys.period_s is not None and "convoys" in held:
+    if convoys is not None and convoys.period_s is not None and "convoys" in met:
         return convoys.period_s
     return turned_s
 
 
-def _confidence(grid: LoadGrid, measured: Balance, held: frozenset[str], word: BalanceWord) -> float | None:
+def _confidence(grid: LoadGrid, measured: Balance, met: frozenset[str], word: BalanceWord) -> float | None:
     """Return the confidence in the verdict `word`, 0 to 1; None for "unknown".
 
     A bad verdict has 0.5 where the deciding value is just at its limit, and 0.75 where it is twice the
@@ -686,14 +688,14 @@ def _confidence(grid: LoadGrid, measured: Balance, held: frozenset[str], word: B
     )
     changes = (measured.lead_changes or 0) / rules.least_lead_changes(failing=measured.failing)
     long = min(changes, z / rules.SWING_Z)
-    if "turns" in held:
+    if "turns" in met:
         least, _ = rules.least_turning_spread(convoys, failing=measured.failing)
         long = max(long, (measured.turning_spread or 0.0) / least)
-    if "convoys" in held and convoys is not None and convoys.chance is not None:
+    if "convoys" in met and convoys is not None and convoys.chance is not None:
         # Chances multiply, so their logarithms are compared.
         chance = max(convoys.chance, sys.float_info.min)
         long = max(long, math.log(chance) / math.log(rules.CONVOY_CHANCE))
-    if "herds" in held and arrivals is not None:
+    if "herds" in met and arrivals is not None:
         long = max(long, arrivals.spread / rules.least_herd_spread(convoys))
     short = 0.0
     if swing is not None and swing.score is not None:
@@ -711,7 +713,7 @@ def _confidence(grid: LoadGrid, measured: Balance, held: frozenset[str], word: B
     return complete * (1 - 0.5 * min(1.0, max(0.0, *beyond.values())))
 
 
-def _mean(column: Sequence[float]) -> float:
+def _mean_without_gaps(column: Sequence[float]) -> float:
     whole = sum(column)
     if math.isfinite(whole):
         return whole / len(column)

@@ -61,7 +61,7 @@ def fit_pairs(pairs: Sequence[Pair]) -> StepTime | None:
     The fit is a line through the medians of batches of similar size. So prefills and late counters, which
     only lengthen single steps, do not change it. Each median is weighted by its accuracy.
     """
-    return _fit_medians(_bins(pairs), len(pairs)) if len(pairs) >= FEWEST_PAIRS else None
+    return _fit_medians(_groups_of_similar_batches(pairs), len(pairs)) if len(pairs) >= FEWEST_PAIRS else None
 
 
 def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
@@ -71,7 +71,7 @@ def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
     standard error of the slope, and the number of samples `pairs`. Return None unless the largest batch is
     at least twice the smallest.
     """
-    points = [_middle(each) for each in bins]
+    points = [_median_pair(each) for each in bins]
     if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
         return None
     scatter = median(
@@ -91,10 +91,10 @@ def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
         w * (y - height - slope * (x - middle)) ** 2 for w, (x, y) in zip(weights, points, strict=True)
     )
     error = math.sqrt(max(1.0, misfit / max(1, len(points) - 2)) / lever)
-    return _line(slope, middle, height, pairs, error)
+    return _line_through(slope, middle, height, pairs, error)
 
 
-def _line(slope: float, middle: float, height: float, pairs: int, error: float) -> StepTime:
+def _line_through(slope: float, middle: float, height: float, pairs: int, error: float) -> StepTime:
     """Return the step-time line through (batch `middle`, step time `height`) with a slope of at most `slope`.
 
     The slope is limited to at least 0, and to nearly that of the line through the origin. `pairs` (number
@@ -119,7 +119,7 @@ def with_slope(step: StepTime, errors: float) -> StepTime:
         return step
     height = step.base_s + step.per_request_s * step.middle
     slope = step.per_request_s + errors * step.slope_error_s
-    return _line(slope, step.middle, height, step.pairs, step.slope_error_s)
+    return _line_through(slope, step.middle, height, step.pairs, step.slope_error_s)
 
 
 def _middles(pairs: Sequence[Pair]) -> list[Pair]:
@@ -127,7 +127,11 @@ def _middles(pairs: Sequence[Pair]) -> list[Pair]:
 
     Empty with too few samples.
     """
-    return [_middle(each) for each in _bins(pairs)] if len(pairs) >= FEWEST_PAIRS else []
+    return (
+        [_median_pair(each) for each in _groups_of_similar_batches(pairs)]
+        if len(pairs) >= FEWEST_PAIRS
+        else []
+    )
 
 
 def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
@@ -177,7 +181,7 @@ def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
     return pairs
 
 
-def _bins(pairs: Sequence[Pair]) -> list[list[Pair]]:
+def _groups_of_similar_batches(pairs: Sequence[Pair]) -> list[list[Pair]]:
     """Return the (batch, step time) pairs in groups of similar batches, ascending.
 
     Groups that would have only one pair are left out.
@@ -188,7 +192,7 @@ def _bins(pairs: Sequence[Pair]) -> list[list[Pair]]:
     return [bins[key] for key in sorted(bins) if len(bins[key]) > 1]
 
 
-def _middle(pairs: Sequence[Pair]) -> Pair:
+def _median_pair(pairs: Sequence[Pair]) -> Pair:
     return median(batch for batch, _ in pairs), median(time for _, time in pairs)
 
 
@@ -222,18 +226,18 @@ def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> f
         logs.append(logs[-1] + math.log((ratio + batch) / batch))
     mean = total / backends
     if backends == 2:  # noqa: PLR2004 - a chain
-        return _variance([each + other for each, other in zip(logs, reversed(logs), strict=True)])[1] / (
-            mean / 2
-        )
+        return _mean_and_variance([each + other for each, other in zip(logs, reversed(logs), strict=True)])[
+            1
+        ] / (mean / 2)
     low, high = -logs[-1] / total - 20.0, 20.0
     for _ in range(40):
         tilt = (low + high) / 2
-        found, spread = _variance([each + tilt * load for load, each in enumerate(logs)])
+        found, spread = _mean_and_variance([each + tilt * load for load, each in enumerate(logs)])
         low, high = (tilt, high) if found < mean else (low, tilt)
     return spread / mean
 
 
-def _variance(logs: Sequence[float]) -> tuple[float, float]:
+def _mean_and_variance(logs: Sequence[float]) -> tuple[float, float]:
     top = max(logs)
     weights = [math.exp(value - top) for value in logs]
     whole = sum(weights)
@@ -296,13 +300,13 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
     known = {name: one for name, one in points.items() if one}
     line = _widest_line(known)
     if line is None:
-        alike = len(known) == len(points) and _agree(list(known.values()))
+        alike = len(known) == len(points) and _have_alike_steps(list(known.values()))
         common = fit_pairs(every) if alike else None
         return earlier if common is None else GroupPace(common)
-    factors = _factors(known, line)
+    factors = _step_ratios(known, line)
     if max(factors.values()) <= UNLIKE * min(factors.values()):
         return GroupPace(fit_pairs(every) or earlier.common)
-    own = {name: fit_line(one) or _scaled(line, factors[name]) for name, one in known.items()}
+    own = {name: fit_line(one) or _scale_line(line, factors[name]) for name, one in known.items()}
     return GroupPace(None, {**earlier.own, **own})
 
 
@@ -317,7 +321,7 @@ def _widest_line(known: Mapping[str, Sequence[Pair]]) -> StepTime | None:
     return None if widest is None else fit_line(known[widest])
 
 
-def _factors(known: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
+def _step_ratios(known: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
     """Return for each backend the median ratio of its step time to that of `line` at the same batch size."""
     return {name: median(time / _step_s(line, batch) for batch, time in one) for name, one in known.items()}
 
@@ -326,11 +330,11 @@ def _step_s(line: StepTime, batch: float) -> float:
     return line.base_s + line.per_request_s * batch
 
 
-def _scaled(line: StepTime, factor: float) -> StepTime:
+def _scale_line(line: StepTime, factor: float) -> StepTime:
     return StepTime(factor * line.base_s, factor * line.per_request_s, line.pairs)
 
 
-def _agree(points: Sequence[Sequence[Pair]]) -> bool:
+def _have_alike_steps(points: Sequence[Sequence[Pair]]) -> bool:
     """Return whether the backends have similar step times per request at similar batch sizes.
 
     `points` has the (batch size, step time) pairs of each backend. Backends are compared with the next one
@@ -415,16 +419,16 @@ class LoadTrack(Struct, frozen=True, eq=False):
     def only(self, kept: Sequence[int]) -> LoadTrack:
         """Return the track with its samples at these indexes alone."""
 
-        def chosen(values: Sequence[float]) -> list[float]:
+        def at_kept(values: Sequence[float]) -> list[float]:
             return [values[index] for index in kept]
 
         return replace(
             self,
-            times_s=chosen(self.times_s),
-            running=chosen(self.running),
-            waiting=None if self.waiting is None else chosen(self.waiting),
-            generation_tps=None if self.generation_tps is None else chosen(self.generation_tps),
-            arrived=None if self.arrived is None else chosen(self.arrived),
+            times_s=at_kept(self.times_s),
+            running=at_kept(self.running),
+            waiting=None if self.waiting is None else at_kept(self.waiting),
+            generation_tps=None if self.generation_tps is None else at_kept(self.generation_tps),
+            arrived=None if self.arrived is None else at_kept(self.arrived),
         )
 
 
@@ -497,7 +501,7 @@ def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], 
     return itemgetter(*slots)
 
 
-class _Points(Struct, frozen=True):
+class _Samples(Struct, frozen=True):
     """The usable samples of a `LoadTrack`: those within the requested time and with a known load."""
 
     track: LoadTrack
@@ -513,15 +517,15 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
     split, so the grid begins where the set of answering backends last changed. If too many slots stay
     empty because the polling interval was longer before, the slots get the longer interval.
     """
-    points = [_points(track, now_s - window_s, now_s) for track in tracks]
+    points = [_usable_samples(track, now_s - window_s, now_s) for track in tracks]
     steps = [_median_step(one.times) for one in points if len(one.times) > 1]
     if not steps:
         return None
     step = max(median(steps), 0.02)
-    grid, slower = _laid(points, now_s, step), _slowest_step(points)
+    grid, slower = _grid_with_step(points, now_s, step), _slowest_step(points)
     if grid is None or min(grid.present) >= _PRESENT or slower < _OTHER_PACE * step:
         return grid
-    coarse = _laid(points, now_s, slower)
+    coarse = _grid_with_step(points, now_s, slower)
     return grid if coarse is None or min(coarse.present) <= min(grid.present) else coarse
 
 
@@ -531,7 +535,7 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     A backend that is polled much less often than the others, or of which too many samples are missing, would
     leave the whole group without a verdict. At least two of the others must have enough samples.
     """
-    points = [_points(track, now_s - window_s, now_s) for track in tracks]
+    points = [_usable_samples(track, now_s - window_s, now_s) for track in tracks]
     here = [one for one in points if len(one.times) > 1 and now_s - one.times[-1] <= _SILENT_S + window_s / 4]
     most = max((len(one.times) for one in here), default=0)
     if len(here) <= _PAIR or min(len(one.times) for one in here) >= _NEARLY_ALL * most:
@@ -556,7 +560,7 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     return slow | few if len(grid.tracks) - len(few) >= _PAIR else slow
 
 
-def _slowest_step(points: Sequence[_Points]) -> float:
+def _slowest_step(points: Sequence[_Samples]) -> float:
     """Return the longest polling interval in seconds among all backends.
 
     A backend's interval is measured twice, over its first few and over its last few samples (median).
@@ -565,7 +569,7 @@ def _slowest_step(points: Sequence[_Points]) -> float:
     return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
 
 
-def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | None:
+def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float) -> LoadGrid | None:
     """Return a grid with the samples of all backends in time slots of `step` seconds.
 
     None with fewer than two backends that still answer at `now_s`.
@@ -581,8 +585,8 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
     count = max(1, round((end - begin) / step) + 1)
     base = end - (count - 0.5) * step
     edges = [base + slot * step for slot in range(count + 1)]
-    columns = [_slots(one.times, edges, step) for one in here]
-    loads = tuple(_pick(one.loads, column) for one, column in zip(here, columns, strict=True))
+    columns = [_samples_by_slot(one.times, edges, step) for one in here]
+    loads = tuple(_values_by_slot(one.loads, column) for one, column in zip(here, columns, strict=True))
     parts = [1.0 if one.track.part is None else one.track.part for one in here]
     whole = sum(parts)
     shares = tuple(part / whole for part in parts)
@@ -595,16 +599,16 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
         shares=shares,
         loads=loads,
         waiting=tuple(
-            None if one.waiting is None else _pick(one.waiting, column)
+            None if one.waiting is None else _values_by_slot(one.waiting, column)
             for one, column in zip(here, columns, strict=True)
         ),
         present=tuple(1 - column.count(-1) / count for column in columns),
-        totals=_fill(loads, shares),
-        skew_s=_skew_s([one.times for one in here], columns),
+        totals=_fill_gaps(loads, shares),
+        skew_s=_poll_skew_s([one.times for one in here], columns),
     )
 
 
-def _skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:
+def _poll_skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:
     """Return the seconds between the oldest and the newest sample of a time slot (upper quartile of slots).
 
     `times` has the times of each backend's samples. `columns` has for each backend and each slot the index
@@ -618,7 +622,7 @@ def _skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) 
     return sorted(spreads)[3 * len(spreads) // 4] if spreads else 0.0
 
 
-def _points(track: LoadTrack, since_s: float, now_s: float) -> _Points:
+def _usable_samples(track: LoadTrack, since_s: float, now_s: float) -> _Samples:
     times, waiting = track.times_s, track.waiting
     loads = track.running
     if waiting is not None:
@@ -631,7 +635,7 @@ def _points(track: LoadTrack, since_s: float, now_s: float) -> _Points:
         ]
         times, loads = [times[i] for i in keep], [loads[i] for i in keep]
         waiting = None if waiting is None else [waiting[i] for i in keep]
-    return _Points(track, times, loads, waiting)
+    return _Samples(track, times, loads, waiting)
 
 
 def _median_step(times: Sequence[float]) -> float:
@@ -650,7 +654,7 @@ def _unbroken_since(times: Sequence[float], gap_s: float) -> float:
     return begin
 
 
-def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
+def _samples_by_slot(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
     """Return for each time slot the index of its sample in `times`, or -1 if the slot has no sample.
 
     `edges` are the borders of the slots, each `step` seconds long; no sample may be later than the last
@@ -676,7 +680,7 @@ def _slots(times: Sequence[float], edges: Sequence[float], step: float) -> Seque
     return column
 
 
-def _pick(values: Sequence[float], column: Sequence[int]) -> list[float]:
+def _values_by_slot(values: Sequence[float], column: Sequence[int]) -> list[float]:
     if isinstance(column, range):
         return [*values[column.start : column.stop]]
     if -1 not in column and len(column) > 1:
@@ -684,7 +688,7 @@ def _pick(values: Sequence[float], column: Sequence[int]) -> list[float]:
     return [values[index] if index >= 0 else math.nan for index in column]
 
 
-def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[float]:
+def _fill_gaps(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[float]:
     """Fill in missing loads (NaN) in place where few backends lack one; return the group's load by slot.
 
     A missing load becomes the backend's even share of the time slot's total. Where more than the part

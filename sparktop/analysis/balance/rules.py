@@ -530,7 +530,7 @@ def holds(rule: Callable[[Balance], tuple[Check, ...]], balance: Balance) -> boo
     return all(check.holds for check in rule(balance))
 
 
-def _first_missing(*conditions: tuple[bool, str]) -> str:
+def _first_unmet(*conditions: tuple[bool, str]) -> str:
     return next((words for met, words in conditions if not met), "")
 
 
@@ -567,12 +567,12 @@ def enough(balance: Balance) -> tuple[Check, ...]:
             100 * LOADED_SHARE,
             f"of the time the group had {least} requests or more",
             "%",
-            instead=_plain_without_load(balance),
+            instead=_why_load_does_not_matter(balance),
         ),
     )
 
 
-def _plain_without_load(balance: Balance) -> str:
+def _why_load_does_not_matter(balance: Balance) -> str:
     """Return what makes a verdict plain although the group has few requests; "" if there is no verdict."""
     if balance.word_now in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         return ""
@@ -584,7 +584,7 @@ def _plain_without_load(balance: Balance) -> str:
     return "counts of the requests themselves need no load"
 
 
-def _between_backends(balance: Balance, size: float) -> tuple[tuple[bool, str], ...]:
+def _swing_conditions(balance: Balance, size: float) -> tuple[tuple[bool, str], ...]:
     """Return the conditions that all rules on swings share.
 
     All backends take part in the swing, polling at different times does not explain it, and it has at least
@@ -599,13 +599,13 @@ def _between_backends(balance: Balance, size: float) -> tuple[tuple[bool, str], 
     )
 
 
-def _moves_beyond_chance(balance: Balance) -> tuple[bool, str]:
+def _moves_condition(balance: Balance) -> tuple[bool, str]:
     z, factor, swing = balance.dispersion_z, balance.variance_factor, balance.swing
     moving = None if z is None or factor is None or swing is None else z * factor * swing.moving_share
     return moving is not None and moving >= RHYTHM_Z, "the spread is mostly constant in time"
 
 
-def _polled_together(balance: Balance, limit_s: float | None) -> tuple[bool, str]:
+def _polled_together_condition(balance: Balance, limit_s: float | None) -> tuple[bool, str]:
     apart_ms = balance.looks_apart_ms
     together = limit_s is None or (apart_ms is not None and apart_ms <= 1000 * limit_s)
     return together, "the backends are polled too far apart"
@@ -636,11 +636,11 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
             "limit is higher with few requests, many backends, a number of requests that changes much, or an "
             "unknown E2E",
             digits=1,
-            but=_first_missing(
+            but=_first_unmet(
                 (returns, "loads do not come back after a period"),
-                _moves_beyond_chance(balance),
-                _polled_together(balance, apart_s),
-                *_between_backends(balance, RHYTHM_RMS),
+                _moves_condition(balance),
+                _polled_together_condition(balance, apart_s),
+                *_swing_conditions(balance, RHYTHM_RMS),
             ),
         ),
     )
@@ -661,10 +661,10 @@ def turns(balance: Balance) -> tuple[Check, ...]:
             "how far the loads move to and fro beyond chance, which is 0; the limit is higher where the "
             "number of requests changes much",
             digits=2,
-            but=_first_missing(
+            but=_first_unmet(
                 (turned >= least, f"seen {turned} times only, needs {least} turns from full to empty"),
                 (back, "none went there and back"),
-                *_between_backends(balance, size),
+                *_swing_conditions(balance, size),
             ),
             is_rare=turned < least,
         ),
@@ -683,7 +683,7 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
     if found is not None:
         since_s, part, chance = found.since_part_s, found.part_chance, found.chance
         times = min(found.full_times, found.part_times)
-        missing = _first_missing(
+        missing = _first_unmet(
             (times >= CONVOY_TIMES, f"seen {times} times only, needs {CONVOY_TIMES}"),
             (splits_evenly(found), "the split is not even at full load"),
             (found.part_share >= CONVOY_SHARE, "half of the requests are there too seldom"),
@@ -691,8 +691,8 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
             (found.least_leads >= CONVOY_LEADS, "it is always the same backend"),
             (since_s is not None and since_s <= CONVOY_SINCE * balance.window_s, "it is over"),
             (chance is not None and chance <= CONVOY_CHANCE, "chance alone makes such a difference"),
-            _polled_together(balance, LOOKS_APART_S),
-            *_between_backends(balance, CONVOY_RMS),
+            _polled_together_condition(balance, LOOKS_APART_S),
+            *_swing_conditions(balance, CONVOY_RMS),
         )
     return (
         Check(
@@ -717,12 +717,12 @@ def herds(balance: Balance) -> tuple[Check, ...]:
     missing, rare = "the backends do not count their requests, or too few came", ""
     if found is not None:
         rare = f"seen {found.herds} times only that one got far more, needs {HERDS}"
-        missing = _first_missing(
+        missing = _first_unmet(
             (found.chance <= HERD_CHANCE, "chance alone is as uneven"),
             (found.herds >= HERDS, rare),
             (found.least_herds >= HERD_LEADS, "it is always the same backend"),
-            _moves_beyond_chance(balance),
-            *_between_backends(balance, HERD_RMS),
+            _moves_condition(balance),
+            *_swing_conditions(balance, HERD_RMS),
         )
     return (
         Check(
@@ -767,7 +767,7 @@ def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
             100 * STARVED_SHARE,
             f"of the time, while another had more than its share: {names}{more}",
             "%",
-            but=_first_missing(
+            but=_first_unmet(
                 (z is not None and z >= STARVED_Z, "chance alone leaves one empty now and then"),
                 (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
             ),
@@ -799,7 +799,7 @@ def ahead(balance: Balance) -> tuple[Check, ...]:
             100 * SKEW,
             f"how much more load than its share, on average: {balance.skew_backend or '–'}",
             "%",
-            but=_first_missing(
+            but=_first_unmet(
                 (steady is not None and steady >= STEADY, "it moves too much: a swing, or chance"),
                 (changes is not None and changes <= SKEW_CHANGES, "it is overtaken"),
                 (even is not None and even < 100 * EVEN_SHARE, "by one request at most, nearly always"),
@@ -829,7 +829,7 @@ def requests(balance: Balance) -> tuple[Check, ...]:
             100 * ODDS_LIMIT / (ODDS_LIMIT + count - 1),
             f"by the backends' counts; {counted}{failures}",
             "%",
-            but=_first_missing(
+            but=_first_unmet(
                 ((balance.requests or 0) >= FEWEST_REQUESTS, "too few requests were counted"),
                 (chance is not None and chance <= CHANCE_LIMIT, "chance alone sends as many"),
             ),

@@ -53,7 +53,7 @@ def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     pick = picker(grid, slots)
     totals = pick(grid.totals)
     inverse = [1 / total if total > 0 else 0.0 for total in totals]
-    even = _evenly(grid, totals)
+    even = _even_loads(grid, totals)
     whole = 0.0
     for column, share in zip(grid.loads, grid.shares, strict=True):
         # Maps of operators for speed: this runs over every sample of the window.
@@ -62,7 +62,7 @@ def dispersion(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     return whole / len(slots) / (len(grid.loads) - 1)
 
 
-def _evenly(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]:
+def _even_loads(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]:
     """Return {share: loads under an even split}, where the loads are share · total for each of `totals`.
 
     The share is a backend's part of the group's load, 0 to 1. The key is the share and not the backend,
@@ -97,10 +97,10 @@ def starved_shares(
         list(compress(slots, map(le, pick(column), least[share])))
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
-    generous = _where_one_is_full(grid, set().union(*hungry))
+    generous = _slots_with_a_full_backend(grid, set().union(*hungry))
     chosen = frozenset(slots)
     counted = [slot in chosen for slot in range(len(grid.totals))]
-    away = [_away(grid, index, counted, life_s) for index in range(len(grid.loads))]
+    away = [_slots_away(grid, index, counted, life_s) for index in range(len(grid.loads))]
     starving = [generous.intersection(each) - gone for each, (gone, _) in zip(hungry, away, strict=True)]
     certain = [each - possible for each, (_, possible) in zip(starving, away, strict=True)]
     return (
@@ -111,7 +111,7 @@ def starved_shares(
     )
 
 
-def _away(
+def _slots_away(
     grid: LoadGrid, backend: int, counted: Sequence[bool], life_s: float | None
 ) -> tuple[set[int], set[int]]:
     """Return the time slots in which the backend with the index `backend` got no new request.
@@ -170,7 +170,7 @@ def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: Lo
     return without
 
 
-def _where_one_is_full(grid: LoadGrid, slots: set[int]) -> set[int]:
+def _slots_with_a_full_backend(grid: LoadGrid, slots: set[int]) -> set[int]:
     """Return the time slots of `slots` in which a backend has a queue, or over 1.5 times its even share."""
     totals, rest = grid.totals, slots
     for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True):
@@ -224,12 +224,12 @@ def lost_share(
         (full_slots(track), Counter(pick(column)))
         for track, column in zip(grid.tracks, grid.loads, strict=True)
     ]
-    share = _lost(loads, even, step)
-    ends = [_lost(loads, even, with_slope(step, errors)) for errors in (-_ERRORS, _ERRORS)]
+    share = _lost_part(loads, even, step)
+    ends = [_lost_part(loads, even, with_slope(step, errors)) for errors in (-_ERRORS, _ERRORS)]
     return share, max(abs(end - share) for end in ends)
 
 
-def _lost(
+def _lost_part(
     loads: Sequence[tuple[int | None, Mapping[float, int]]], even: Mapping[float, int], step: StepTime
 ) -> float:
     """Return the part of the throughput that is lost if a step takes `step` by its batch size.
@@ -241,14 +241,14 @@ def _lost(
     at_best: dict[int | None, float] = {}
     for limit, own in loads:
         makes = throughput(step, limit)
-        made += _total_of(makes, own)
+        made += _tokens_made(makes, own)
         if limit not in at_best:
-            at_best[limit] = _total_of(makes, even)
+            at_best[limit] = _tokens_made(makes, even)
         best += at_best[limit]
     return max(0.0, 1 - made / best) if best > 0 else 0.0
 
 
-def _total_of(makes: Callable[[float], float], loads: Mapping[float, int]) -> float:
+def _tokens_made(makes: Callable[[float], float], loads: Mapping[float, int]) -> float:
     return sum([makes(load) * times for load, times in loads.items()])
 
 
@@ -264,19 +264,19 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, float, float] | Non
     if not slots:
         return None
     pick = picker(grid, slots)
-    even = _evenly(grid, pick(grid.totals))
+    even = _even_loads(grid, pick(grid.totals))
     most, found = -math.inf, 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
-        whole = sum(_in_shares(pick(column), even[share]))
+        whole = sum(_loads_in_shares(pick(column), even[share]))
         if whole > most:
             most, found = whole, index
-    beyond = [part - 1 for part in _in_shares(pick(grid.loads[found]), even[grid.shares[found]])]
+    beyond = [part - 1 for part in _loads_in_shares(pick(grid.loads[found]), even[grid.shares[found]])]
     mean = sum(beyond) / len(beyond)
     spread = sum([(value - mean) ** 2 for value in beyond]) / len(beyond)
     return found, mean, mean / math.sqrt(spread) if spread > 0 else math.inf
 
 
-def _in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:
+def _loads_in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:
     """Return each load divided by the load under an even split, `even`; 1 where `even` is 0."""
     try:
         return list(map(truediv, loads, even))

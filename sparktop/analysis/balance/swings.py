@@ -115,7 +115,7 @@ class _Times(Struct):
             if self._fell:
                 self.full.append([])
                 self._fell, self._leader = False, None
-            self.full[-1].append(_spread(self.columns, self.shares, index, total))
+            self.full[-1].append(_unevenness(self.columns, self.shares, index, total))
             self.full_totals.append(total)
         elif total <= part * self.most:
             self._fell = True
@@ -134,10 +134,12 @@ class _Times(Struct):
             self.part.append([])
             self.leads.append(first)
             self._leader = first
-        self.part[-1].append(_spread(self.columns, self.shares, index, total))
+        self.part[-1].append(_unevenness(self.columns, self.shares, index, total))
 
 
-def _spread(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int, total: float) -> float:
+def _unevenness(
+    columns: Sequence[Sequence[float]], shares: Sequence[float], index: int, total: float
+) -> float:
     """Return how unevenly the requests of a time slot are split: about 1 if routing is random.
 
     This is Pearson's χ² against the backends' due shares, per degree of freedom.
@@ -299,11 +301,11 @@ def find_herds(
     # Without failures, filling a backend up to the even split is no herd. After a failure it is: the backend
     # was taken out, and refilling it is part of the swing.
     excuses_filling = not any(track.errors for track in tracks)
-    columns = [_Column(_between(track, edges), _at(track, edges)) for track in tracks]
+    columns = [_PieceCounts(_arrivals_between(track, edges), _loads_at(track, edges)) for track in tracks]
     return _test_herds(columns, piece_s, excuses_filling=excuses_filling)
 
 
-class _Column(Struct, frozen=True):
+class _PieceCounts(Struct, frozen=True):
     """The requests that arrived at one backend in each short period ("piece"), and the backend's loads.
 
     `loads` has the load at the border before each period, and after the last period.
@@ -317,7 +319,7 @@ class _Column(Struct, frozen=True):
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
 
-def _test_herds(columns: Sequence[_Column], piece_s: float, *, excuses_filling: bool) -> Arrivals | None:
+def _test_herds(columns: Sequence[_PieceCounts], piece_s: float, *, excuses_filling: bool) -> Arrivals | None:
     """Return the result of the test for herds, from the requests that each backend got in each short period.
 
     A herd is many requests sent to one backend in a short period ("piece") of `piece_s` seconds. With
@@ -333,7 +335,7 @@ def _test_herds(columns: Sequence[_Column], piece_s: float, *, excuses_filling: 
         piece: _compared_backends(columns, piece) if excuses_filling else [*range(len(columns))]
         for piece in pieces
     }
-    parts = _parts(columns, totals, served)
+    parts = _parts_of_requests(columns, totals, served)
     if parts is None:
         return None
     squares: list[tuple[float, int]] = []
@@ -371,7 +373,7 @@ def _test_herds(columns: Sequence[_Column], piece_s: float, *, excuses_filling: 
     )
 
 
-def _compared_backends(columns: Sequence[_Column], piece: int) -> list[int]:
+def _compared_backends(columns: Sequence[_PieceCounts], piece: int) -> list[int]:
     """Return the indexes of the backends that the test for herds compares in a short period ("piece").
 
     Mostly these are all backends. One backend is left out if it alone got no request, there are at least
@@ -384,8 +386,8 @@ def _compared_backends(columns: Sequence[_Column], piece: int) -> list[int]:
     return served if one_missing and len(served) > 1 and not by_chance else [*range(len(came))]
 
 
-def _parts(
-    columns: Sequence[_Column], totals: Sequence[float], served: Mapping[int, Sequence[int]]
+def _parts_of_requests(
+    columns: Sequence[_PieceCounts], totals: Sequence[float], served: Mapping[int, Sequence[int]]
 ) -> list[float] | None:
     """Return for each backend its part (0 to 1) of the requests; None if a backend got no request.
 
@@ -414,7 +416,7 @@ def _is_past_even(loads: Sequence[float], load: float) -> bool:
     return load >= max(_BEYOND_EVEN * mean, mean + 1)
 
 
-def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
+def _loads_at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
     """Return the backend's load at each time in `edges`: that of the newest sample up to this time.
 
     Before the first sample, it is the load of the first sample.
@@ -427,7 +429,7 @@ def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
     return found
 
 
-def _between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
+def _arrivals_between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
     """Return the number of requests that arrived between each two successive times in `edges`.
 
     The backend's count at these times is interpolated between its samples.
@@ -493,14 +495,14 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
     """
     if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
         return None
-    index, apart = _most_apart(grid, slots)
-    points, step = _thinned(apart, grid.step_s)
+    index, apart = _backend_most_apart(grid, slots)
+    points, step = _average_down(apart, grid.step_s)
     there = [value for value in points if not math.isnan(value)]
     mean = sum(there) / max(1, len(there))
     rms = math.sqrt(sum((value - mean) ** 2 for value in there) / max(1, len(there)))
     # The share of the deviation that varies; the rest is a constant skew.
     moving = rms**2 / (rms**2 + mean**2) if rms else 0.0
-    name, mutual = grid.tracks[index].name, _mutual(grid, slots)
+    name, mutual = grid.tracks[index].name, _mutual_move(grid, slots)
     centred = _clipped_and_centred(points, there)
     power = sum(value * value for value in centred)
     if len(there) < _FEWEST_POINTS or power <= _SMALLEST_POWER * len(there):
@@ -512,26 +514,26 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
         relative_rms=rms,
         moving_share=moving,
         mutual=mutual,
-        spectrum=_curve(spectrum, step),
+        spectrum=_spectrum_by_period(spectrum, step),
         autocorrelation=Curve(tuple(lag * step for lag in range(len(correlation))), tuple(correlation)),
     )
     lag = _turning_lag(correlation, step, len(points), e2e_s)
     if lag is None:
         return swing
-    band = _band(spectrum, len(points), lag)
+    band = _band_around(spectrum, len(points), lag)
     bin_hz = 1 / (_SPECTRUM_SIZE * step)
     return replace(
         swing,
         period_s=1 / (band.centre * bin_hz) if lag * FEWEST_CYCLES <= len(points) else lag * step,
         cycles=len(points) / lag,
         variance_share=band.share,
-        chance=_chance(band, bin_hz, correlation[1], step, len(points) / (2 * _BAND_WIDTHS)),
+        chance=_chance_of_drift(band, bin_hz, correlation[1], step, len(points) / (2 * _BAND_WIDTHS)),
         rebound=correlation[lag],
-        opposite=_half_way(correlation, lag),
+        opposite=_correlation_half_way(correlation, lag),
     )
 
 
-def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
+def _mutual_move(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     """Return how far the load of one backend and the sum of the other loads move in opposite directions.
 
     The backend is that whose load varies most: if only one backend has bursts, it is this one. The result is
@@ -579,7 +581,9 @@ def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: 
     last = min(len(correlation) - 1, math.ceil(min(high, points)), math.floor(points / _LEAST_CYCLES))
     if first > last:
         return None
-    turns = {lag: correlation[lag] - _half_way(correlation, lag) for lag in range(first, last + 1)}
+    turns = {
+        lag: correlation[lag] - _correlation_half_way(correlation, lag) for lag in range(first, last + 1)
+    }
     best = max(turns, key=turns.__getitem__)
     for odd in (7, 5, 3):
         # A steady swing also returns after three, five or seven periods, reversed half way.
@@ -591,11 +595,11 @@ def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: 
     return best
 
 
-def _half_way(correlation: Sequence[float], lag: int) -> float:
+def _correlation_half_way(correlation: Sequence[float], lag: int) -> float:
     return (correlation[lag // 2] + correlation[(lag + 1) // 2]) / 2
 
 
-def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]:
+def _backend_most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]:
     """Return (index of the backend whose load varies most against its even share, difference by time slot).
 
     The difference is relative to the share. In a slot with less than half of the mean number of requests,
@@ -620,7 +624,7 @@ def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]
     return found, best[1] if best else []
 
 
-def _thinned(values: list[float], step: float) -> tuple[list[float], float]:
+def _average_down(values: list[float], step: float) -> tuple[list[float], float]:
     """Average groups of successive values, down to at most `_MOST_POINTS`; return (values, new step in s).
 
     Missing values (NaN) in a group are ignored; a group of only missing values gives NaN. The oldest values
@@ -641,7 +645,7 @@ def _thinned(values: list[float], step: float) -> tuple[list[float], float]:
 
 
 @lru_cache(maxsize=16)
-def _twiddles(size: int) -> tuple[complex, ...]:
+def _fft_factors(size: int) -> tuple[complex, ...]:
     return tuple(
         complex(math.cos(a), math.sin(a)) for a in (-2 * math.pi * k / size for k in range(size // 2))
     )
@@ -655,7 +659,7 @@ def _transform(values: Sequence[complex]) -> list[complex]:
         plus, minus, turned_by = one + three, one - three, -1j * (two - four)
         return [plus + two + four, minus + turned_by, plus - two - four, minus - turned_by]
     even, odd = _transform(values[0::2]), _transform(values[1::2])
-    turned = [factor * value for factor, value in zip(_twiddles(size), odd, strict=True)]
+    turned = [factor * value for factor, value in zip(_fft_factors(size), odd, strict=True)]
     return [a + b for a, b in zip(even, turned, strict=True)] + [
         a - b for a, b in zip(even, turned, strict=True)
     ]
@@ -677,7 +681,7 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
     # values is X[k] = (Z[k] + Z*[n/2-k] - i w^k (Z[k] - Z*[n/2-k])) / 2; the half cancels below.
     found = _transform(list(map(complex, tapered[0::2], tapered[1::2])))
     power = [0.0]
-    for one, back, factor in zip(found[1:], found[:0:-1], _twiddles(_SPECTRUM_SIZE)[1:], strict=True):
+    for one, back, factor in zip(found[1:], found[:0:-1], _fft_factors(_SPECTRUM_SIZE)[1:], strict=True):
         mirrored = back.conjugate()
         power.append(abs(one + mirrored - 1j * factor * (one - mirrored)) ** 2)
     whole = sum(power)
@@ -693,7 +697,7 @@ class _Band(Struct, frozen=True):
     share: float
 
 
-def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
+def _band_around(spectrum: Sequence[float], points: int, lag: int) -> _Band:
     """Return the frequency band around the period of `lag` points.
 
     Its centre is the mean frequency in the band, weighted by the power. `points` is the number of points
@@ -708,7 +712,7 @@ def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
     return _Band(first, centre, last, share)
 
 
-def _chance(band: _Band, bin_hz: float, lag1: float, step: float, bands: float) -> float:
+def _chance_of_drift(band: _Band, bin_hz: float, lag1: float, step: float, bands: float) -> float:
     """Return the probability that slow drift (red noise) has as much power in any band as `band` has.
 
     `bin_hz` is the lowest frequency of the spectrum, `lag1` the autocorrelation from one point to the next,
@@ -742,7 +746,7 @@ def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
     return result
 
 
-def _curve(spectrum: Sequence[float], step: float) -> Curve:
+def _spectrum_by_period(spectrum: Sequence[float], step: float) -> Curve:
     """Return the spectrum by period in seconds, the shortest first.
 
     Left out are periods below `_SHORTEST_STEPS` points, and that of the whole spectrum (k = 1), which is

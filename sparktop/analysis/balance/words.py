@@ -34,7 +34,7 @@ _NO_ROUTER = (
 
 def needs_more(needed_s: float, seen_s: float, e2e_s: float | None) -> str:
     """Return the sentence that says for how many more seconds samples are needed, and why; all rounded."""
-    why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {_seconds(e2e_s)}"
+    why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {_seconds_text(e2e_s)}"
     more_s = max(1, round(needed_s) - round(seen_s))
     return f"needs {more_s} s more data: a verdict takes {needed_s:.0f} s{why}"
 
@@ -52,7 +52,7 @@ def judged_without(name: str, why: str) -> str:
 def too_little(mean_total: float, least: int) -> str:
     """Return the sentence that the mean load is too small for a verdict; `least` requests are needed."""
     below = math.floor(mean_total) if mean_total >= 10 else math.floor(10 * mean_total) / 10  # noqa: PLR2004 - two digits
-    return f"too little load: {_count(below)} requests on average, {least} needed"
+    return f"too little load: {_count_text(below)} requests on average, {least} needed"
 
 
 def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
@@ -81,25 +81,27 @@ def reasons(
     said: list[str] = []
     word = result.word_now
     if word is BalanceWord.UNKNOWN and unknown:
-        said += [unknown, *(_who_has_what(grid) if result.too_few else ())]
+        said += [unknown, *(_loads_now(grid) if result.too_few else ())]
     elif word is BalanceWord.IDLE:
-        said.append(f"{_count(result.mean_total)} requests on average: less than one a backend")
+        said.append(f"{_count_text(result.mean_total)} requests on average: less than one a backend")
     elif word is BalanceWord.BALANCED:
-        said.append(_balanced(result))
+        said.append(_balanced_sentence(result))
     holding = (word, *result.also)
     if BalanceWord.OSCILLATING in holding:
         said.append(
-            _swap(result, load) if long and len(grid.loads) == _PAIR else _rhythm(result, load, long=long)
+            _lead_swap_sentence(result, load)
+            if long and len(grid.loads) == _PAIR
+            else _rhythm_sentence(result, load, long=long)
         )
     if BalanceWord.UNEVEN in holding and result.skew is not None:
         steady = result.skew >= SKEW and (result.steadiness or 0.0) >= STEADY
-        said += [_uneven(result)] if steady or not result.away_s else []
-    said += _away(result) if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE} else []
+        said += [_uneven_sentence(result)] if steady or not result.away_s else []
+    said += _away_sentences(result) if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE} else []
     if word.bad:
-        said += [*_price(result), *_unlike(result)]
+        said += [*_cost_sentences(result), *_unequal_speed_sentence(result)]
     if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
-        said += _free_slot(result.free_slot_percent)
-    return (*said, *_absent(grid))
+        said += _free_slot_sentence(result.free_slot_percent)
+    return (*said, *_absent_sentences(grid))
 
 
 def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
@@ -111,15 +113,15 @@ def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
     if word is BalanceWord.OSCILLATING:
         pair = len(result.backends) == _PAIR
         names = " and ".join(result.backends) if pair else f"{len(result.backends)} backends"
-        every = "" if result.period_s is None else f", there and back in {_seconds(result.period_s)}"
+        every = "" if result.period_s is None else f", there and back in {_seconds_text(result.period_s)}"
         said = [f"the loads of {names} take turns{every}"]
     elif word is BalanceWord.STARVED:
-        said = _starved(result) or said
+        said = _starved_sentences(result) or said
     why = _NO_ROUTER if result.bypassed is None else f"by its own counts their {result.unrouted}"
-    return (*said, why, *_absent(grid))
+    return (*said, why, *_absent_sentences(grid))
 
 
-def _who_has_what(grid: LoadGrid) -> list[str]:
+def _loads_now(grid: LoadGrid) -> list[str]:
     """Return sentences on few requests: who has how many, and since when one is empty while others queue."""
     names = [track.name for track in grid.tracks]
     now = [column[-1] for column in grid.loads]
@@ -129,32 +131,34 @@ def _who_has_what(grid: LoadGrid) -> list[str]:
     said = [f"now {listed}"] if len(names) <= 4 else [f"now {min(now):.0f} to {max(now):.0f} each"]  # noqa: PLR2004 - one line
     for name, column in zip(names, grid.loads, strict=True):
         slots = 0
-        while slots < len(column) and column[-1 - slots] == 0 and _queue(grid, -1 - slots) > 0:
+        while slots < len(column) and column[-1 - slots] == 0 and _waiting_in_slot(grid, -1 - slots) > 0:
             slots += 1
         if slots > 1:
-            waiting, since = _queue(grid, -1), _span(slots * grid.step_s)
+            waiting, since = _waiting_in_slot(grid, -1), _span_text(slots * grid.step_s)
             wait = "waits" if waiting == 1 else "wait"
             said.append(f"{name} has been empty for {since} while {waiting:.0f} {wait} elsewhere")
     return said
 
 
-def _queue(grid: LoadGrid, slot: int) -> float:
+def _waiting_in_slot(grid: LoadGrid, slot: int) -> float:
     """Return how many requests wait in the group in a time slot; unknown ones are not counted."""
     waiting = (column[slot] for column in grid.waiting if column is not None)
     return sum(count for count in waiting if count > 0)
 
 
-def _price(result: Balance) -> list[str]:
+def _cost_sentences(result: Balance) -> list[str]:
     """Return sentences on starved backends, the throughput lost, and how far apart the loads are."""
-    said = _starved(result)
+    said = _starved_sentences(result)
     if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
         said.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
     if result.dispersion_z is not None and result.word_now is not BalanceWord.UNEVEN:
-        said.append(f"the loads lie {_times(result.dispersion_z)} as far apart as random routing puts them")
+        said.append(
+            f"the loads lie {_times_text(result.dispersion_z)} as far apart as random routing puts them"
+        )
     return said
 
 
-def _unlike(result: Balance) -> list[str]:
+def _unequal_speed_sentence(result: Balance) -> list[str]:
     """Return a list with the sentence that backends differ in speed; an empty list if they do not.
 
     The sentence also says that the loss of throughput is unknown, because an even split is not the best
@@ -165,60 +169,62 @@ def _unlike(result: Balance) -> list[str]:
     if len(times) < _PAIR:
         return []
     slow, fast = max(times, key=times.__getitem__), min(times, key=times.__getitem__)
-    ratio = _times(times[slow] / times[fast])
+    ratio = _times_text(times[slow] / times[fast])
     said = f"{slow} takes {ratio} as long as {fast} for a step of the same batch"
     return [f"{said}; what is lost against the best split is not known"]
 
 
-def _free_slot(percent: float | None) -> list[str]:
+def _free_slot_sentence(percent: float | None) -> list[str]:
     if percent is None or percent < _WORTH_SAYING_PERCENT:
         return []
     return [f"{percent:.0f} % of the time requests wait at one backend while another has a free slot"]
 
 
-def _absent(grid: LoadGrid) -> list[str]:
+def _absent_sentences(grid: LoadGrid) -> list[str]:
     said = [f"{name} no longer answers; judged without it, from then on" for name in grid.left]
     return said + [f"{name} reports no load; judged without it" for name in grid.silent]
 
 
-def _balanced(result: Balance) -> str:
+def _balanced_sentence(result: Balance) -> str:
     z, low, high = result.dispersion_z, *_RANDOM_Z
-    loads = " · ".join(f"{name} {_count(value)}" for name, value in result.mean_load.items())
-    mean = f"mean load {loads}" if len(result.mean_load) <= 4 else f"mean load {_range(result)}"  # noqa: PLR2004 - one line
+    loads = " · ".join(f"{name} {_count_text(value)}" for name, value in result.mean_load.items())
+    mean = f"mean load {loads}" if len(result.mean_load) <= 4 else f"mean load {_range_text(result)}"  # noqa: PLR2004 - one line
     if z is None or z <= low:
         return f"even: {mean}"
     if z < high:
-        return f"within chance: {mean}, {_times(z)} the spread of random routing (chance: below {high:g} ×)"
-    return f"no swing, no backend starved: {mean}, {_times(z)} the spread of random routing"
+        return (
+            f"within chance: {mean}, {_times_text(z)} the spread of random routing (chance: below {high:g} ×)"
+        )
+    return f"no swing, no backend starved: {mean}, {_times_text(z)} the spread of random routing"
 
 
-def _range(result: Balance) -> str:
+def _range_text(result: Balance) -> str:
     values = result.mean_load.values()
-    return f"{_count(min(values))} to {_count(max(values))}"
+    return f"{_count_text(min(values))} to {_count_text(max(values))}"
 
 
-def _swap(result: Balance, load: GroupLoad) -> str:
+def _lead_swap_sentence(result: Balance, load: GroupLoad) -> str:
     one, other = result.backends
-    changes = f"{result.lead_changes} changes in {_span(result.window_s)}"
+    changes = f"{result.lead_changes} changes in {_span_text(result.window_s)}"
     if result.swap_s is None or result.period_s is None:
         return f"{one} and {other} swap the lead ({changes})"
     return (
         f"{one} and {other} swap the lead ({changes}; "
-        f"period {_seconds(result.period_s)}{_lifetimes(result, load)})"
+        f"period {_seconds_text(result.period_s)}{_period_in_lifetimes(result, load)})"
     )
 
 
-def _rhythm(result: Balance, load: GroupLoad, *, long: bool) -> str:
+def _rhythm_sentence(result: Balance, load: GroupLoad, *, long: bool) -> str:
     swing = result.swing
     if swing is None or result.period_s is None:
-        return f"the lead goes round: {result.lead_changes} changes in {_span(result.window_s)}"
+        return f"the lead goes round: {result.lead_changes} changes in {_span_text(result.window_s)}"
     who = " and ".join(result.backends) + " swing against each other"
     if len(result.backends) > _PAIR:
         who = f"{swing.backend} swings against the others"
     tail = f"{100 * (swing.variance_share or 0):.0f} % of the difference between loads follows that rhythm"
     if long:
-        tail = f"the lead changes {result.lead_changes} times in {_span(result.window_s)}"
-    return f"{who} every {_seconds(result.period_s)}{_lifetimes(result, load)}; {tail}"
+        tail = f"the lead changes {result.lead_changes} times in {_span_text(result.window_s)}"
+    return f"{who} every {_seconds_text(result.period_s)}{_period_in_lifetimes(result, load)}; {tail}"
 
 
 def turns(result: Balance) -> str:
@@ -235,10 +241,10 @@ def convoys(result: Balance) -> str:
     found = result.convoys
     if found is None:
         return "convoys of requests come and go in turns"
-    every = "" if result.period_s is None else f", there and back in {_seconds(result.period_s)}"
+    every = "" if result.period_s is None else f", there and back in {_seconds_text(result.period_s)}"
     return (
-        f"convoys come and go in turns: {found.part_times} times in {_span(result.window_s)} one backend "
-        f"held far more than its share of half the load, {found.full_times} times full load was even{every}"
+        f"convoys come and go in turns: {found.part_times} times in {_span_text(result.window_s)} one "
+        f"backend held far more than its share of half the load, {found.full_times} times full load was even{every}"
     )
 
 
@@ -247,42 +253,41 @@ def herds(result: Balance) -> str:
     found = result.arrivals
     if found is None:
         return "requests that arrive together go to one backend"
-    every = "" if result.period_s is None else f"; period {_seconds(result.period_s)}"
+    every = "" if result.period_s is None else f"; period {_seconds_text(result.period_s)}"
     return (
         f"requests that arrive together go to one backend: in {found.herds} of {found.pieces} intervals of "
-        f"{_seconds(found.piece_s)} one backend got far more than its share; "
-        f"{_times(found.spread)} as uneven as random routing ({found.requests} requests){every}"
+        f"{_seconds_text(found.piece_s)} one backend got far more than its share; "
+        f"{_times_text(found.spread)} as uneven as random routing ({found.requests} requests){every}"
     )
 
 
-def _lifetimes(result: Balance, load: GroupLoad) -> str:
+def _period_in_lifetimes(result: Balance, load: GroupLoad) -> str:
     """Return the period as a multiple of the median life of a request; "" if one is unknown."""
     if not load.e2e_s or result.period_s is None:
         return ""
     ratio = result.period_s / load.e2e_s
     times = f"{ratio:.0f}" if abs(ratio - round(ratio)) < 0.1 else f"{ratio:.1f}"  # noqa: PLR2004 - near a whole
-    return f" ≈ {times} × the median E2E of {_seconds(load.e2e_s)}"
+    return f" ≈ {times} × the median E2E of {_seconds_text(load.e2e_s)}"
 
 
-def _away(result: Balance) -> list[str]:
+def _away_sentences(result: Balance) -> list[str]:
     """Return a sentence for each backend that got no request for a notable part of the judged time."""
     return [
-        f"{name} got no request for {_span(seconds)}: drained, cooling down or not in the router's list"
+        f"{name} got no request for {_span_text(seconds)}: drained, cooling down or not in the router's list"
         for name, seconds in result.away_s.items()
         if seconds >= _WORTH_SAYING_PERCENT / 100 * result.window_s
     ]
 
 
-def _uneven(result: Balance) -> str:
+def _uneven_sentence(result: Balance) -> str:
     name, skew = result.skew_backend, result.skew or 0.0
-    loads = " · ".join(f"{one} {_count(value)}" for one, value in result.mean_load.items())
+    loads = " · ".join(f"{one} {_count_text(value)}" for one, value in result.mean_load.items())
     mean = f" (mean load {loads})" if len(result.mean_load) <= 4 else ""  # noqa: PLR2004 - one line
-    return (
-        f"{name} always has most: {100 * skew:.0f} % more than its share over {_span(result.window_s)}{mean}"
-    )
+    span = _span_text(result.window_s)
+    return f"{name} always has most: {100 * skew:.0f} % more than its share over {span}{mean}"
 
 
-def _starved(result: Balance) -> list[str]:
+def _starved_sentences(result: Balance) -> list[str]:
     worst = sorted(result.starved_percent.items(), key=lambda item: -item[1])
     return [
         f"{name} nearly empty {percent:.0f} % of the time"
@@ -346,17 +351,17 @@ def standing_still(grid: LoadGrid) -> tuple[list[str], bool]:
     return still, moving
 
 
-def _count(value: float | None) -> str:
+def _count_text(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}" if value < 10 else f"{value:.0f}"  # noqa: PLR2004 - two digits
 
 
-def _seconds(value: float) -> str:
+def _seconds_text(value: float) -> str:
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"  # noqa: PLR2004 - two digits
 
 
-def _span(value: float) -> str:
+def _span_text(value: float) -> str:
     return f"{value:.0f} s" if value < 100 else f"{value / 60:.1f} min".replace(".0 min", " min")  # noqa: PLR2004 - as people say it
 
 
-def _times(value: float) -> str:
+def _times_text(value: float) -> str:
     return f"{value:.1f} ×" if value < 10 else f"{value:.0f} ×"  # noqa: PLR2004 - two digits

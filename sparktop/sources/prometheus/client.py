@@ -42,14 +42,14 @@ from sparktop.net.failure import (
 from sparktop.sources.source import in_reader
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Return `text` as a string literal of PromQL."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def any_of(values: Iterable[str]) -> str:
     """Return a quoted regular expression that matches exactly these values."""
-    return quoted("|".join(re.escape(value) for value in values))
+    return quote_text("|".join(re.escape(value) for value in values))
 
 
 def selector(names: Iterable[str], *matchers: str) -> str:
@@ -332,23 +332,26 @@ class PrometheusClient:
 
     def _certificates(self) -> ssl.SSLContext | None:
         if self._tls is None and self._target.url.startswith("https:"):
-            self._tls = _trust(self._target)
+            self._tls = _tls_context(self._target)
         return self._tls
 
     def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
         said = trouble_in(self._without_secrets(body))
-        quoted = f": {said}" if said else ""
+        quote_text = f": {said}" if said else ""
         if status in _TOO_MUCH:
-            return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quoted}")
+            return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quote_text}")
         if status in REDIRECTS:
             return redirect_error(status, self.where, location)
         if status in {401, 403}:
-            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {self.where} {self._wish(said)}{quoted}")
+            return AnswerError(
+                FailureKind.UNAUTHORIZED,
+                f"{status}: {self.where} {self._credentials_wanted(said)}{quote_text}",
+            )
         if _WANTS_TLS in body:
             return AnswerError(FailureKind.TLS, f"{self.where} wants TLS: write https:// in its URL")
         if status == NOT_FOUND:
             return not_found(f"{self.where} has no /api/v1/query", "a Prometheus", said)
-        return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
+        return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quote_text}")
 
     def _without_secrets(self, body: bytes) -> bytes:
         """Return an error's body without what was sent as password or token, if the server repeats it."""
@@ -358,7 +361,7 @@ class PrometheusClient:
             text = without_secret(text, secret)
         return text.encode()
 
-    def _wish(self, said: str) -> str:
+    def _credentials_wanted(self, said: str) -> str:
         """Return what a server that refused a request with the words `said` wants, by what it carried."""
         if _NO_TENANT in said:
             return "wants a tenant: headers = { X-Scope-OrgID = … } under [[prometheus]]"
@@ -403,7 +406,7 @@ def _first_line(path: str) -> str:
         raise AnswerError(FailureKind.UNAUTHORIZED, message) from None
 
 
-def _trust(target: PrometheusTarget) -> ssl.SSLContext:
+def _tls_context(target: PrometheusTarget) -> ssl.SSLContext:
     """Return how certificates are verified, with this program's own certificate where one is configured.
 
     Raises:

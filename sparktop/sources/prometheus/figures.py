@@ -141,11 +141,11 @@ def line_start(labels: Labels, target: Labels | None) -> str | None:
             continue
         plain = label.removeprefix(_EXPORTED)
         written = plain if plain in added else label
-        own.append(f'{written}="{_escaped(value)}"')
+        own.append(f'{written}="{_escape(value)}"')
     return f"{name}{{{','.join(own)}}} " if own else f"{name} "
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     if "\\" not in value and '"' not in value and "\n" not in value:
         return value
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -207,9 +207,9 @@ async def gauges_and_rates(
     )
     windows = dict.fromkeys(_RATES, window_s) | {"preemptions": max(_LEAST_STATE_S, 2 * every_s + _SLACK_S)}
     for name, rate_s in windows.items():
-        asked[name] = _rate(name, more, rate_s, replicated=replicated, of_ray=RAY in engines)
+        asked[name] = _rate_query(name, more, rate_s, replicated=replicated, of_ray=RAY in engines)
     asked["at"] = f"max {_BY} (timestamp({selector(RUNNING, NOT_A_ROUTER, more)}))"
-    return await _figures(client, asked)
+    return await _ask_figures(client, asked)
 
 
 async def quantiles(
@@ -232,7 +232,7 @@ async def quantiles(
         f"(rate({selector(buckets_for(name), only, more)}[{window_s:.0f}s])))"
         for name in _QUANTILES
     }
-    return await _figures(client, asked)
+    return await _ask_figures(client, asked)
 
 
 def fullest(servers: Iterable[FoundServer], figures: Figures) -> str:
@@ -282,7 +282,7 @@ def rows(
     return tuple(map(server, servers))
 
 
-def _rate(name: str, more: str, window_s: float, *, replicated: bool, of_ray: bool) -> str:
+def _rate_query(name: str, more: str, window_s: float, *, replicated: bool, of_ray: bool) -> str:
     """Return the query for the rate of a counter.
 
     Where Ray has it under two names, series of both in one `rate` are an error: the second name is used for
@@ -290,13 +290,13 @@ def _rate(name: str, more: str, window_s: float, *, replicated: bool, of_ray: bo
     """
     again = twice_counted(name)
     once = f"max without ({REPLICA}) " if replicated else ""
-    parts = [[known for known in _counted(name) if known not in again], *([again] if of_ray else [])]
+    parts = [[known for known in _counter_names(name) if known not in again], *([again] if of_ray else [])]
     return " or ".join(
         f"sum {_BY} ({once}(rate({selector(names, NOT_A_ROUTER, more)}[{window_s:.0f}s])))" for names in parts
     )
 
 
-async def _figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figures:
+async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figures:
     known: dict[Key, Key] = {}  # so that all figures share the keys
 
     async def values(promql: str) -> tuple[dict[Key, float], tuple[str, ...]]:
@@ -315,5 +315,5 @@ async def _figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figure
     return Figures({name: found for name, (found, _) in zip(asked, answers, strict=True)}, tuple(warnings))
 
 
-def _counted(name: str) -> list[str]:
+def _counter_names(name: str) -> list[str]:
     return [known for known in names_for(name) if _BY_MODE not in known]

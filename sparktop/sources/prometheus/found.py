@@ -170,8 +170,8 @@ def found_servers(
             key = key_of(one.labels)
             if key not in left_out:
                 first.setdefault(key, one.labels)
-    names = _names(first)
-    groups = _groups(first, group_by)
+    names = _server_names(first)
+    groups = _group_names(first, group_by)
     found = (
         FoundServer(
             key,
@@ -221,7 +221,7 @@ def is_federated(keys: Iterable[Key]) -> bool:
     return any(count > 1 for count in counted.values())
 
 
-def _names(found: Mapping[Key, Labels]) -> dict[Key, str]:
+def _server_names(found: Mapping[Key, Labels]) -> dict[Key, str]:
     """Return a name for each server: its pod, else its address, with its job or a number if names repeat.
 
     The id of a replica of Ray follows.
@@ -245,7 +245,7 @@ def _names(found: Mapping[Key, Labels]) -> dict[Key, str]:
     return names
 
 
-def _groups(found: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:
+def _group_names(found: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:
     """Return the group of each server; its name has only the labels in which groups differ."""
     labels_of = tuple(group_by) or ("model_name", "namespace", "job")
     values: dict[Key, tuple[str, ...]] = {}
@@ -337,12 +337,12 @@ def to_leave_out(
         current = [key for key in current if key.target in listed] or current
         first = min(current, key=lambda key: (key not in known, key))
         found |= {
-            key for key in keys if key != first and (key not in current or _at_same(key, first, listed))
+            key for key in keys if key != first and (key not in current or _have_same_url(key, first, listed))
         }
     return frozenset(found)
 
 
-def _at_same(one: Key, other: Key, targets: Mapping[Key, ActiveTarget]) -> bool:
+def _have_same_url(one: Key, other: Key, targets: Mapping[Key, ActiveTarget]) -> bool:
     if one.target in targets and other.target in targets:
         return targets[one.target].url == targets[other.target].url
     return one.address.rpartition(":")[2].isdecimal()

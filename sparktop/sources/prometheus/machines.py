@@ -57,7 +57,7 @@ class Figure(NamedTuple):
         return None if self.kind == DCGM and value >= _BLANK else value * self.scale
 
 
-def _agent() -> dict[str, Figure]:
+def _agent_figures() -> dict[str, Figure]:
     parts: tuple[tuple[str, tuple[FieldMetric, ...]], ...] = (
         (CPU, node_metrics.CPU),
         (MEMORY, node_metrics.MEMORY),
@@ -114,7 +114,7 @@ _NODE = {
     "node_memory_SwapFree_bytes": Figure(NODE, MEMORY, SWAP_FREE),
     "node_load1": Figure(NODE, CPU, "load1"),
 }
-FIGURES: Mapping[str, Figure] = MappingProxyType({**_agent(), **_DCGM, **_SMI, **_NODE})
+FIGURES: Mapping[str, Figure] = MappingProxyType({**_agent_figures(), **_DCGM, **_SMI, **_NODE})
 """The figure of each metric, by its full name."""
 MARKS: Mapping[str, str] = MappingProxyType(
     {
@@ -288,14 +288,14 @@ def joined(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
             by_address[one.cluster, one.address].append(number)
     first = list(range(len(listed)))
     for some in by_name.values():
-        _join(first, some)
+        _join_groups(first, some)
     for key, some in by_address.items():
         if _are_one_machine([listed[number] for number in some], key[1]):
-            _join(first, some + by_name.get(key, []))
+            _join_groups(first, some + by_name.get(key, []))
     groups: dict[int, list[Exporter]] = defaultdict(list)
     for number, one in enumerate(listed):
-        groups[_root(first, number)].append(one)
-    return _machines(groups.values())
+        groups[_first_of_group(first, number)].append(one)
+    return _name_machines(groups.values())
 
 
 def _are_one_machine(exporters: Sequence[Exporter], address: str) -> bool:
@@ -309,15 +309,15 @@ def _are_one_machine(exporters: Sequence[Exporter], address: str) -> bool:
     return len(names) == len({kind for kind, _ in names})
 
 
-def _root(first: Sequence[int], number: int) -> int:
+def _first_of_group(first: Sequence[int], number: int) -> int:
     while first[number] != number:
         number = first[number]
     return number
 
 
-def _join(first: list[int], numbers: Iterable[int]) -> None:
+def _join_groups(first: list[int], numbers: Iterable[int]) -> None:
     """Make one group of these numbers; `first` has a smaller number of the same group for each, or itself."""
-    roots = sorted({_root(first, number) for number in numbers})
+    roots = sorted({_first_of_group(first, number) for number in numbers})
     for root in roots:
         first[root] = roots[0]
 
@@ -342,7 +342,7 @@ def _name(exporters: Sequence[Exporter]) -> str:
     return clean(next(iter(usual or names), exporters[0].place[0].job), _LONGEST) or "machine"
 
 
-def _machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
+def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
     named = sorted(((_name(some), some) for some in groups), key=lambda one: (one[0], one[1][0].place))
     taken: set[str] = set()
     found: list[Machine] = []
@@ -371,18 +371,20 @@ class Placing(Struct, frozen=True):
         """Return the names of the machines of a server; empty where they are not known for sure."""
         listed = self.configured.get(server.key.address)
         if listed is not None:
-            return tuple(name for host in listed for name in self._only(self.by_host.get(host.lower(), ())))
+            return tuple(
+                name for host in listed for name in self._if_single(self.by_host.get(host.lower(), ()))
+            )
         for fitting in (
             self.by_pod.get(server.pod, ()) if server.pod else (),
             self.by_host.get(server.node.lower(), ()) if server.node else (),
             self.by_host.get(host_of(server.key.address), ()),
         ):
             if fitting:
-                return self._only(fitting)
+                return self._if_single(fitting)
         return ()
 
     @staticmethod
-    def _only(fitting: Sequence[str]) -> tuple[str, ...]:
+    def _if_single(fitting: Sequence[str]) -> tuple[str, ...]:
         return tuple(fitting) if len(fitting) == 1 else ()
 
 
@@ -452,7 +454,7 @@ class Gathered(Struct):
             self.indices[index] = int(told)
         return index
 
-    def shown(self, index: int) -> int:
+    def driver_index(self, index: int) -> int:
         """Return the index that the driver gives a GPU."""
         return self.indices.get(index, index)
 
@@ -487,7 +489,7 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
     if AGENT in some:
         named = _BY.replace(")", ", reason)")
         asked["reasons"] = f"count {named} ({selector((AGENT_REASON, AGENT_REASONS), more)})"
-    return await _gathered(client, asked)
+    return await _gather(client, asked)
 
 
 async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], every_s: float) -> Known:
@@ -504,10 +506,10 @@ async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], 
         window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
         idle = selector((IDLE_CPU,), 'mode="idle"', at, more)
         asked["cpu"] = f"1 - avg by ({', '.join(KEY_LABELS)}) (rate({idle}[{window_s:.0f}s]))"
-    return await _gathered(client, asked)
+    return await _gather(client, asked)
 
 
-async def _gathered(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
+async def _gather(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
     """Return what the answers to these queries say.
 
     Raises:
@@ -515,12 +517,12 @@ async def _gathered(client: PrometheusClient, asked: Mapping[str, str]) -> Known
     """
     found: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
 
-    asking = (client.query(promql, partial(_add, found, how)) for how, promql in asked.items())
+    asking = (client.query(promql, partial(_add_series, found, how)) for how, promql in asked.items())
     await asyncio.gather(*asking)
     return found
 
 
-def _add(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> None:
+def _add_series(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> None:
     """Add a series of an answer; `how` names the query."""
     value, labels = one.value, one.labels
     if value is None:
@@ -538,7 +540,7 @@ def _add(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> Non
         if figure is None:
             _add_named(own, name, labels, value)
         elif figure.field == REASONS:
-            _add_mask(own, labels, _number(labels.get("mask")) if how == "masks" else value)
+            _add_mask(own, labels, _float_of(labels.get("mask")) if how == "masks" else value)
         elif (scaled := figure.of(value)) is not None:
             if figure.part != GPU:
                 own.machine[figure.field] = scaled
@@ -580,7 +582,7 @@ def _add_named(own: Gathered, name: str, labels: Labels, value: float) -> None:
         own.parts[clean(labels.get("part", ""), 40)] = value
 
 
-def _number(text: str | None) -> float:
+def _float_of(text: str | None) -> float:
     try:
         return float(text or "nan")
     except ValueError:
@@ -609,27 +611,32 @@ def sample_of(machine: Machine, known: Known, to_monotonic_s: float) -> NodeSamp
         if own is None:
             continue
         all_of.machine = {**own.machine, **all_of.machine}
-        all_of.reasons = {**{own.shown(one): some for one, some in own.reasons.items()}, **all_of.reasons}
-        all_of.named = {**{own.shown(one): names for one, names in own.named.items()}, **all_of.named}
+        all_of.reasons = {
+            **{own.driver_index(one): some for one, some in own.reasons.items()},
+            **all_of.reasons,
+        }
+        all_of.named = {**{own.driver_index(one): names for one, names in own.named.items()}, **all_of.named}
         all_of.parts = all_of.parts or own.parts
         for index, values in own.gpus.items():
-            all_of.gpus[own.shown(index)] = {**values, **all_of.gpus[own.shown(index)]}
+            all_of.gpus[own.driver_index(index)] = {**values, **all_of.gpus[own.driver_index(index)]}
     model = machine.fact("modelName", "name")
     gpus = tuple(
-        _gpu(index, all_of.gpus[index], all_of.reasons.get(index), all_of.named.get(index, ("", "")), model)
+        _gpu_reading(
+            index, all_of.gpus[index], all_of.reasons.get(index), all_of.named.get(index, ("", "")), model
+        )
         for index in sorted(all_of.gpus)[:_MOST_GPUS]
     )
     values = all_of.machine
     return NodeSample(
         max(times) + to_monotonic_s,
-        CpuReading(values.get("percent"), (), _whole(values.get("cores")), values.get("load1")),
-        _memory(values, all_of.parts, gpus),
+        CpuReading(values.get("percent"), (), _rounded(values.get("cores")), values.get("load1")),
+        _memory_reading(values, all_of.parts, gpus),
         gpus,
         None if gpus else "no exporter reports a GPU",
     )
 
 
-def _memory(
+def _memory_reading(
     values: Mapping[str, float], parts: Mapping[str, float], gpus: Sequence[GpuReading]
 ) -> MemoryReading:
     total, free = values.get("total_bytes"), values.get("available_bytes")
@@ -649,7 +656,7 @@ def _memory(
     whole = {name: value if name in _RATES else round(value) for name, value in known.items()}
     return MemoryReading(
         unified=None if unified is None else bool(unified),
-        headroom_bytes=_whole(headroom),
+        headroom_bytes=_rounded(headroom),
         parts=tuple(MemoryPart(name, round(size)) for name, size in parts.items()),
         **whole,  # type: ignore[arg-type]  # names and types are those of the fields
     )
@@ -662,7 +669,7 @@ _MEMORY_FIELDS = frozenset(one.field for one in FIGURES.values() if one.part == 
 _GPU_FIELDS = frozenset(one.name for one in fields(GpuReading))
 
 
-def _gpu(
+def _gpu_reading(
     index: int,
     values: Mapping[str, float],
     reasons: Iterable[str] | None,
@@ -685,7 +692,7 @@ def _gpu(
     )
 
 
-def _whole(value: float | None) -> int | None:
+def _rounded(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
-from sparktop.sources.prometheus.client import Series, any_of, quoted, selector
+from sparktop.sources.prometheus.client import Series, any_of, quote_text, selector
 from sparktop.sources.prometheus.figures import pages, scraped_apart
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
@@ -121,7 +121,7 @@ def test_routers_federation_and_the_list_of_targets() -> None:
 
 def test_queries_quote_what_came_from_outside() -> None:
     """A quote, a backslash or a line feed in a label never ends a matcher."""
-    assert quoted('a"b\\\n') == '"a\\"b\\\\\\n"'
+    assert quote_text('a"b\\\n') == '"a\\"b\\\\\\n"'
     assert any_of(["a.b", "c|d"]) == '"a\\\\.b|c\\\\|d"'
     assert selector(["up"], 'job="x"', "") == '{__name__=~"up",job="x"}'
     query = servers_query('namespace="llm"', ("team",))
