@@ -26,7 +26,7 @@ __all__ = [
     "Tally",
     "Window",
     "advance",
-    "follow",
+    "follow_server",
     "histogram_latency",
     "histogram_quantile",
     "merge",
@@ -110,7 +110,7 @@ def advance(tally: Tally | None, baseline: EngineSample | None, sample: EngineSa
     """Return `tally` plus what the server counted from `baseline` to `sample`.
 
     With `baseline` None nothing is added; with `tally` None the totals start at zero. A counter that fell
-    adds nothing, because `follow` in `lineage.py` detects restarts.
+    adds nothing, because `follow_server` detects restarts.
     """
     lanes = {lane.lane: lane for lane in baseline.lanes} if baseline else {}
     counters: dict[str, float] = {}
@@ -510,7 +510,7 @@ class Lineage(Struct, frozen=True):
     """Whether several servers answer at this address: the counters of one were left and came back to."""
 
 
-def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Lineage, Link]:
+def follow_server(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Lineage, Link]:
     """Return the lineage with `sample` added, and how `sample` relates to the previous sample.
 
     `wall_at` is the wall clock (Unix time) at `sample.at`. A start time newer than all seen at this address,

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sparktop.analysis.placement import bare_host, orphans, port_of, server_process
+from sparktop.analysis.placement import bare_host, orphaned_pids, port_of, server_process
 from sparktop.graphics import numbers
 from sparktop.model.event import Finding, Severity, Sure, Values
 from sparktop.model.node import Sockets, Workload, end_marks
@@ -288,7 +288,7 @@ def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
     for gpu in node.sample.gpus:
         for process in gpu.processes or ():
             held[process.pid] = held.get(process.pid, 0) + (process.memory_bytes or 0)
-    gone = orphans(node.sample.workloads)
+    gone = orphaned_pids(node.sample.workloads)
     for one in node.sample.workloads.processes:
         size = held.get(one.pid, 0)
         if one.pid in gone and size >= _LEAST_BYTES:

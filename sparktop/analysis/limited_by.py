@@ -78,7 +78,7 @@ class Load(Struct, frozen=True):
 _AnyLook = TypeVar("_AnyLook", Look, MachineLook)
 
 
-def newest(looks: Sequence[_AnyLook], span_s: float) -> Sequence[_AnyLook]:
+def newest_looks(looks: Sequence[_AnyLook], span_s: float) -> Sequence[_AnyLook]:
     """Return the looks of the newest `span_s` seconds."""
     if not looks:
         return looks
@@ -91,7 +91,7 @@ def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
 
     None if there are fewer than `FEWEST_LOOKS` polls, or if running or waiting requests are not reported.
     """
-    recent = newest(looks, window_s)
+    recent = newest_looks(looks, window_s)
     known = [look for look in recent if look.running is not None and look.waiting is not None]
     if len(known) < FEWEST_LOOKS or len(known) < len(recent) / 2:
         return None
@@ -186,7 +186,7 @@ def sees_clock(evidence: Evidence) -> bool:
     seen = [
         machine
         for machine in evidence.machines
-        if (looks := newest(machine.looks, evidence.window_s))
+        if (looks := newest_looks(machine.looks, evidence.window_s))
         and any(look.clock_mhz is not None for look in looks)
         and (not several or any(look.link_share is not None for look in looks))
     ]
@@ -198,7 +198,7 @@ def sees_cores(evidence: Evidence) -> bool:
     seen = [
         machine
         for machine in evidence.machines
-        if any(look.core_percent is not None for look in newest(machine.looks, evidence.window_s))
+        if any(look.core_percent is not None for look in newest_looks(machine.looks, evidence.window_s))
     ]
     return len(seen) >= evidence.spans
 
@@ -208,7 +208,8 @@ def gpu_percent(evidence: Evidence) -> float | None:
     if not evidence.machines or len(evidence.machines) < evidence.spans:
         return None
     means = [
-        _mean(look.gpu_percent for look in newest(one.looks, evidence.window_s)) for one in evidence.machines
+        _mean(look.gpu_percent for look in newest_looks(one.looks, evidence.window_s))
+        for one in evidence.machines
     ]
     known = [mean for mean in means if mean is not None]
     return fmean(known) if len(known) == len(means) else None
@@ -224,7 +225,7 @@ def foreign_gpu_percent(evidence: Evidence) -> float | None:
     since = evidence.looks[-1].at - evidence.window_s
     used = [
         look.gpu_percent
-        for look in newest(evidence.machines[0].looks, evidence.window_s)
+        for look in newest_looks(evidence.machines[0].looks, evidence.window_s)
         if look.gpu_percent is not None and look.at >= since and _was_empty(evidence.looks, look.at)
     ]
     mean = fmean(used) if len(used) >= _FEWEST_FOREIGN else 0.0
@@ -242,7 +243,7 @@ def power_limit(evidence: Evidence) -> Limit | None:
     """Return the limit by a machine whose clock is far below what its GPU can do; None if there is none."""
     for machine in evidence.machines:
         word = machine.speed.word
-        clock = _mean(look.clock_mhz for look in newest(machine.looks, evidence.window_s))
+        clock = _mean(look.clock_mhz for look in newest_looks(machine.looks, evidence.window_s))
         usual = machine.usual_mhz
         low = clock is not None and usual is not None and clock < _THROTTLED_SHARE * usual
         if word == SLOW_CLOCK or (word == THROTTLED and low):
@@ -270,7 +271,7 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
     for machine in evidence.machines:
         cores = [
             look.core_percent
-            for look in newest(machine.looks, evidence.window_s)
+            for look in newest_looks(machine.looks, evidence.window_s)
             if look.core_percent is not None
         ]
         full = median(cores) if cores else 0.0
@@ -285,7 +286,7 @@ def network_limit(evidence: Evidence) -> Limit | None:
     if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
         return None
     for machine in evidence.machines:
-        looks = newest(machine.looks, evidence.window_s)
+        looks = newest_looks(machine.looks, evidence.window_s)
         share = _mean(look.link_share for look in looks)
         if share is None or share < LINK_SHARE:
             continue
@@ -345,9 +346,9 @@ def split_limit(evidence: Evidence) -> Limit | None:
         return Limit(LimitKind.UNKNOWN, f"the loads of {split.group} are {said}")
     if evidence.router is None:
         return None
-    mine = newest(evidence.looks, evidence.window_s)
+    mine = newest_looks(evidence.looks, evidence.window_s)
     for peer in evidence.peers:
-        pairs = _simultaneous_polls(mine, newest(peer.looks, evidence.window_s))
+        pairs = _simultaneous_polls(mine, newest_looks(peer.looks, evidence.window_s))
         if len(pairs) < len(mine) / 2 or not pairs:
             continue
         apart = [
@@ -368,12 +369,12 @@ def _is_about_this_server(evidence: Evidence, split: Balance) -> bool:
     """Return whether a verdict on the group is about this server: of a starved one, only some are."""
     if split.word is BalanceWord.OSCILLATING or len(split.backends) == _PAIR:
         return True
-    mine = newest(evidence.looks, evidence.window_s)
+    mine = newest_looks(evidence.looks, evidence.window_s)
     return any(
         _could_take_requests(one, other, slots=peer.slots)
         or _could_take_requests(other, one, slots=evidence.slots)
         for peer in evidence.peers
-        for one, other in _simultaneous_polls(mine, newest(peer.looks, evidence.window_s))
+        for one, other in _simultaneous_polls(mine, newest_looks(peer.looks, evidence.window_s))
     )
 
 
@@ -771,7 +772,7 @@ def _is_short_of_requests(evidence: Evidence) -> bool:
     last = evidence.looks[-1]
     if last.waiting or (evidence.slots and (last.running or 0.0) >= evidence.slots):
         return False
-    recent = newest(evidence.looks, evidence.window_s * _NEWEST_SHARE)
+    recent = newest_looks(evidence.looks, evidence.window_s * _NEWEST_SHARE)
     return any(look.running == 0 and not look.waiting for look in recent)
 
 

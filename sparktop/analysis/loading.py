@@ -24,9 +24,9 @@ from sparktop.analysis.stall import (
     BLIND_S,
     GB10_POWER_W,
     GpuWork,
-    compiler,
     gpu_words,
     rdma_mb_per_s,
+    running_compiler,
 )
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.node import GpuReading, NodeSample, Workload
@@ -286,7 +286,7 @@ class _Machine(Struct, frozen=True):
         swaps = (memory.swap_in_bytes_per_s or 0.0) >= _SWAP_BYTES_PER_S
         if swaps or (memory.pressure_full_avg10 or 0.0) >= _PRESSURE_PERCENT:
             return "swap"
-        if compiler((sample,)) is not None:
+        if running_compiler((sample,)) is not None:
             return "a compiler"
         if not all(gpu.spinning or gpu.at_rest for gpu in self.gpus):
             return "a GPU"

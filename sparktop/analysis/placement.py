@@ -168,7 +168,7 @@ def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
     return tuple(found.values())
 
 
-def place(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dict[str, tuple[str, ...]]:
+def place_backends(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dict[str, tuple[str, ...]]:
     """Return the names of each backend's nodes, the node with rank 0 first; empty where they are unknown.
 
     A node on which an engine has only worker processes of ranks above 0 belongs to a backend that spans
@@ -193,12 +193,12 @@ def place(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dict[str, tu
     return placed
 
 
-def orphans(workloads: Workloads | None) -> frozenset[int]:
+def orphaned_pids(workloads: Workloads | None) -> frozenset[int]:
     """Return the PIDs of processes whose server has ended, so that they serve nobody."""
     return frozenset(one.pid for one in workloads.processes if one.adopted) if workloads else frozenset()
 
 
-def matched(
+def with_backends(
     processes: Iterable[EngineProcess], engines: Mapping[str, str | None], orphaned: Container[int] = ()
 ) -> tuple[EngineProcess, ...]:
     """Return the engine processes of one node, each with the name of the backend that it belongs to.

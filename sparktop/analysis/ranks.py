@@ -81,7 +81,7 @@ def _verdict_on_own_job(verdicts: Sequence[RanksVerdict], still_since: float | N
     return RanksVerdict(RanksWord.NO_VERDICT, sentence, answers=sum(one.answers for one in verdicts))
 
 
-def answer_of(readings: Sequence[RanksReading]) -> RanksAnswer | None:
+def newest_answer(readings: Sequence[RanksReading]) -> RanksAnswer | None:
     """Return the newest answer; None if there is none."""
     return next((one.answer for one in reversed(readings) if one.answer is not None), None)
 

@@ -84,7 +84,7 @@ def is_gb10(gpu: GpuReading, *, unified: bool | None) -> bool:
     return "GB10" in gpu.name if gpu.name is not None else unified is True
 
 
-def follow(
+def advance_pace(
     pace: Pace,
     gpu: GpuReading,
     at: float,
@@ -109,7 +109,7 @@ def follow(
     return Pace(SpeedState(UNKNOWN, f"{state.reason}, for {at - since:.0f} s so far"), since)
 
 
-def worst(paces: Mapping[int, Pace]) -> SpeedState:
+def worst_state(paces: Mapping[int, Pace]) -> SpeedState:
     """Return the most severe speed state of the GPUs; with several GPUs its reason names the GPU's index."""
     if not paces:
         return SpeedState(UNKNOWN, "no GPU to look at")

@@ -286,7 +286,7 @@ def _judge_by_work(found: Standstill) -> Progress:
     busy_link = found.rdma_mb_per_s is not None and found.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
     if busy_link or found.core_busy or any(gpu.busy for gpu in found.gpus):
         return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
-    quiet = all_quiet(found)
+    quiet = are_all_quiet(found)
     if not quiet and not found.counts_steps:
         return Progress.STILL
     unexplained_s = seconds if found.unexplained_s is None else min(seconds, found.unexplained_s)
@@ -300,7 +300,7 @@ def _judge_by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:
     return Progress.SUSPECT if seconds >= suspected else Progress.STILL
 
 
-def all_quiet(found: Standstill) -> bool:
+def are_all_quiet(found: Standstill) -> bool:
     """Return whether all GPUs of the engine wait, and the links between its machines are silent."""
     if not found.gpus or not all(gpu.spinning or gpu.at_rest for gpu in found.gpus):
         return False
@@ -373,7 +373,7 @@ def full_core_percent(percents: Iterable[float]) -> float | None:
     return highest if highest >= _BUSY_CORE_PERCENT else None
 
 
-def compiler(samples: Iterable[NodeSample]) -> str | None:
+def running_compiler(samples: Iterable[NodeSample]) -> str | None:
     """Return which compiler runs on one of the machines, by its name if known; None if none does."""
     for sample in samples:
         table, loads = sample.processes, sample.workloads
@@ -398,7 +398,7 @@ def excuse_of(lane: LaneSample, samples: Collection[NodeSample]) -> str | None:
         return "its weights are being updated"
     if not lane.running and (gauges.get("deferred") or gauges.get("kv_fetching")):
         return "its requests wait for the KV cache of another server"
-    program = compiler(samples)
+    program = running_compiler(samples)
     if program is not None:
         return f"a kernel is being compiled ({program})"
     swapped = max((one.memory.swap_in_bytes_per_s or 0.0 for one in samples), default=0.0)
@@ -446,7 +446,7 @@ def _range_text(values: Sequence[float | None]) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def why(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:
+def reason_of_standstill(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:
     """Return in words what speaks for the verdict on a standstill.
 
     `now` are the GPUs at the newest sample, `core_percent` the CPU use of a process of the engine that fills
@@ -458,7 +458,7 @@ def why(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -
         return "no token since its start: it may still warm up"
     if found.ranks_apart is not None:
         return found.ranks_apart
-    verb = "wait" if all_quiet(found) else "work" if any(gpu.busy for gpu in now) else ""
+    verb = "wait" if are_all_quiet(found) else "work" if any(gpu.busy for gpu in now) else ""
     words = gpu_words(now, "" if found.core_busy else verb)
     if not words:
         return "" if found.gpus else "only its metrics are known"

@@ -270,7 +270,7 @@ def _window_text(load: LoadFigures) -> str:
     return f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s" if load.window_s else "the newest sample"
 
 
-def shown_limit(limit: Limit | None, state: BackendState) -> Limit | None:
+def limit_to_show(limit: Limit | None, state: BackendState) -> Limit | None:
     """Return what holds a backend back, except a limit of work that an idle backend no longer has.
 
     The verdict on the limit covers more seconds than the state.

@@ -165,7 +165,7 @@ def _of_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -> 
     # Late: a start from the configuration file parses no targets.
     from urllib.parse import urlsplit
 
-    from sparktop.watch.discovery import parse_target, shortened
+    from sparktop.watch.discovery import parse_target, shortened_message
     from sparktop.watch.prometheus_finder import parse_prometheus
 
     here = this_machine()
@@ -184,7 +184,7 @@ def _of_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -> 
         elif isinstance(target, NodeTarget):
             agents.setdefault(target.url or "", target)
         else:
-            if (note := shortened(text, target)) is not None:
+            if (note := shortened_message(text, target)) is not None:
                 tell(note)
             backends.setdefault(target.url, replace(target, api_key=key))
 

@@ -18,7 +18,7 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.sources.source import Reading, Source
 from sparktop.watch.discovery import Found, discover
-from sparktop.watch.listed import listed, settled_targets
+from sparktop.watch.listed import read_settled, read_sparkrun
 
 _AT_ONCE = 16
 """Most servers that are checked at the same time, so that checking a hundred servers does not look like an
@@ -238,9 +238,9 @@ async def read_listed(
         servers.extend(backends[:MOST])
 
     if watch.target_files:
-        note("target files", *await settled_targets(watch.target_files, sleep))
+        note("target files", *await read_settled(watch.target_files, sleep))
     if watch.sparkrun:
-        found = await asyncio.to_thread(listed, home or Path.home())
+        found = await asyncio.to_thread(read_sparkrun, home or Path.home())
         note("sparkrun", found.backends, found.problems)
         machines.extend(found.nodes[host] for host in found.default if host in found.nodes)
     return checks, servers, machines

@@ -21,7 +21,7 @@ from sparktop.analysis.machines_compared import (
     groups_of,
     process_of,
 )
-from sparktop.analysis.placement import engine_processes, place
+from sparktop.analysis.placement import engine_processes, place_backends
 from sparktop.doctor.check import Check, Status
 from sparktop.files import Place, folder_of
 from sparktop.graphics import numbers
@@ -369,7 +369,7 @@ def _situation(
     engines = {process.engine for view in nodes.values() for process in view.engine_processes}
     only = next(iter(engines)) if len(engines) == 1 else None
     known = [(one, only if one.engine == "auto" else one.engine) for one in backends]
-    where = place(
+    where = place_backends(
         known, [(target, identity, nodes[target.name].engine_processes) for target, _, identity in read]
     )
     views = {one.name: BackendView(one.name, one.url, one.name, nodes=where[one.name]) for one in backends}

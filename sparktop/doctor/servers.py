@@ -30,12 +30,12 @@ from sparktop.sources.prometheus.found import (
     Key,
     active_targets,
     down_query,
+    down_text,
     found_servers,
     groups_fault,
     is_federated,
     key_of,
     past_query,
-    said_down,
     servers_query,
 )
 from sparktop.sources.source import LIVELINESS, is_litellm
@@ -366,7 +366,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
         advice = "scrape the servers' /metrics, or correct the selector"
         said = "scrapes no vLLM, SGLang or Ray Serve LLM"
         if down:
-            said, advice = f"{said}; {said_down(down)}", "start them: a server is known once it was scraped"
+            said, advice = f"{said}; {down_text(down)}", "start them: a server is known once it was scraped"
         return [*checks, Check(f"{target.name} servers", Status.FAIL, said, advice)]
     pace = f", scraped every {median(every):g} s" if every else ""
     said = f"{_count(len(servers), 'server')} in {_count(groups, 'group')}{pace}"
@@ -375,7 +375,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
     if dead := down & {one.key.target for one in servers}:
         advice = "start them, or correct their targets: the Prometheus cannot scrape them"
-        checks.append(Check(f"{target.name} down", Status.FAIL, said_down(dead), advice))
+        checks.append(Check(f"{target.name} down", Status.FAIL, down_text(dead), advice))
     if fault := groups_fault(answer.series, target.group_by):
         checks.append(Check(f"{target.name} groups", Status.WARN, fault, GROUPS_ADVICE))
     if is_federated(one.key for one in servers):

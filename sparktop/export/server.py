@@ -26,7 +26,7 @@ from sparktop.model.targets import Watch
 from sparktop.stopping import stopped_by_signals
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor
-from sparktop.watch.reachable import reported
+from sparktop.watch.reachable import reporting
 
 FRESH_S = 0.5
 """A page that is at most this many seconds old is sent again: any number of clients causes two pages a
@@ -120,7 +120,7 @@ async def serve(
         gc.collect()
         gc.freeze()
         try:
-            async with reported(store, watch, report):
+            async with reporting(store, watch, report):
                 return await stop
         finally:
             searching.cancel()

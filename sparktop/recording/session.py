@@ -37,7 +37,7 @@ from sparktop.stopping import on_signals
 from sparktop.store import Store
 from sparktop.store.store import Call, Change, Journals
 from sparktop.watch.monitor import Monitor
-from sparktop.watch.reachable import reported
+from sparktop.watch.reachable import reporting
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from sparktop.model.sweep import SweepView
@@ -302,7 +302,7 @@ async def record(
     await monitor.start()
     report(f"recording to {clean(path, 300)}; Ctrl+C ends it")
     try:
-        async with reported(store, watch, report):
+        async with reporting(store, watch, report):
             while not stopped and (reason := limits.reached(clock() - began, written)) is None:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), _CHECK_S)

@@ -168,7 +168,7 @@ def judge_absent_models(
     alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
-def note_ended(track: BackendTrack, event: Event) -> bool:
+def keep_ended(track: BackendTrack, event: Event) -> bool:
     """Keep the event that a process of a backend's engine ended; return whether it is news.
 
     Its processes on other machines end within `ENDED_TOGETHER_S`, and are not.

@@ -29,12 +29,12 @@ from sparktop.rates import (
     LinkKind,
     Window,
     advance,
-    follow,
+    follow_server,
 )
 from sparktop.store.figures import (
     RATE_WINDOW_S,
-    drawn,
-    mean,
+    graph_points,
+    mean_of_known,
     prefix_use,
     prompt_counter,
     with_figures,
@@ -316,7 +316,7 @@ class BackendTrack:
         """
         short_s = self._window_s(interval_s)
         before_at = self._lineage.last.at if self._lineage.last else -math.inf
-        self._lineage, link = follow(self._lineage, sample, wall_at)
+        self._lineage, link = follow_server(self._lineage, sample, wall_at)
         if link.kind is not LinkKind.CONTINUES:
             self._window.clear()
             self._held.clear()
@@ -405,7 +405,7 @@ class BackendTrack:
             waiting=view.waiting,
             waiting_share=len([1 for count in waiting if count > 0]) / len(waiting) if waiting else None,
             running=view.running,
-            running_mean=mean([count for _, count, _ in self._held]),
+            running_mean=mean_of_known([count for _, count, _ in self._held]),
             # Rates shown beside the state: while it is "idle", all of them are 0.
             tokens_moved=any(
                 (view.generation_tps, view.generation_tps_1s, view.prompt_tps, view.prompt_cached_tps)
@@ -428,7 +428,7 @@ class BackendTrack:
         if self._quick and self._drawn_at is not None and math.floor(self._drawn_at / interval_s) == slot:
             return view.history
         self._drawn_at = at
-        points = drawn(view, self._window, interval_s) | {"step_ms": step_ms}
+        points = graph_points(view, self._window, interval_s) | {"step_ms": step_ms}
         self._histories.append(at, points)
         return BackendHistory(**self._histories.series())
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance.judge import (
     REQUESTS_S,
-    is_slow_again,
+    have_quick_samples_ended,
     judge,
     judge_slowly,
     quick_since,
@@ -29,13 +29,13 @@ from sparktop.analysis.balance.rules import (
     SKEW,
     STEADY,
     WAYS_TO_SWING,
-    ahead,
+    ahead_checks,
     are_unequal,
     is_steady,
-    ratio,
+    ratio_text,
     request_shares,
-    requests,
-    starved,
+    requests_checks,
+    starved_checks,
     weigh_requests,
 )
 from sparktop.graphics import numbers
@@ -70,7 +70,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     blamed = _errors_to_blame(errors, [member.name for member in group.members], router, counted)
     scrapes = [member.scrape for member in group.members if member.scrape is not None]
     slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
-    if slow_s is None and scrapes and is_slow_again(_tracks(group, at - REQUESTS_S, {}), at):
+    if slow_s is None and scrapes and have_quick_samples_ended(_tracks(group, at - REQUESTS_S, {}), at):
         slow_s = max(scrape.every_s for scrape in scrapes)
     if slow_s is not None:
         return _judge_slow_samples(group, at, slow_s, errors, life_s)
@@ -120,13 +120,13 @@ def _judge_with_weights(
     """
     known = _known_weights(group, found.backends)
     if known is not None:
-        said = f"weights {ratio(known)}, as the router has them"
+        said = f"weights {ratio_text(known)}, as the router has them"
         return _judge_by_parts(found, load, at, said), known
     if found.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
         return found, None
     if not is_steady(_requests_by_piece(group.members, found, at, found.window_s)):
         return found, None
-    steady = f"steady {ratio(counts)}"
+    steady = f"steady {ratio_text(counts)}"
     since = min((member.log.since for member in group.members if member.name in found.backends), default=at)
     if at - since >= MEANT_S and is_steady(_requests_by_piece(group.members, found, at, MEANT_S)):
         said = f"{steady} for {MEANT_S / 60:.0f} min: meant? weights under [[routers]] say so"
@@ -383,8 +383,8 @@ def sweep_event(
 
 _RULES_OF = {
     BalanceWord.OSCILLATING: WAYS_TO_SWING,
-    BalanceWord.STARVED: (starved,),
-    BalanceWord.UNEVEN: (ahead, requests),
+    BalanceWord.STARVED: (starved_checks,),
+    BalanceWord.UNEVEN: (ahead_checks, requests_checks),
 }
 _UNITS = {"%": "_percent", "×": "_ratio", "s": "_s"}
 

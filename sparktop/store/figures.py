@@ -170,7 +170,7 @@ def with_limits(view: BackendView, thresholds: StateThresholds) -> BackendView:
     )
 
 
-def drawn(view: BackendView, window: Window, interval_s: float) -> dict[str, float | None]:
+def graph_points(view: BackendView, window: Window, interval_s: float) -> dict[str, float | None]:
     """Return the value to append to each of a backend's graphs, by field name of `BackendHistory`.
 
     Token rates are those of about the last second. `step_ms` is not included.
@@ -211,7 +211,7 @@ def prompt_counter(window: Window) -> str:
     return "prompt_tokens_computed" if known else "prompt_tokens"
 
 
-def mean(values: Sequence[float | None]) -> float | None:
+def mean_of_known(values: Sequence[float | None]) -> float | None:
     """Return the mean of the known values; None where all are unknown."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
@@ -300,7 +300,7 @@ def _percent_of_growth(
     if parts and wholes:
         return 100.0 * parts[0] / wholes[0] if wholes[0] > 0 else None
     counts = window.newest is not None and whole in window.newest.counters
-    return None if counts else mean(gauges)
+    return None if counts else mean_of_known(gauges)
 
 
 def _finished_by_reason(lanes: _Lanes) -> Mapping[str, float]:

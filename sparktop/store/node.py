@@ -14,17 +14,17 @@ from msgspec.structs import replace
 
 from sparktop.analysis.evidence import MachineLook
 from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, Trend, headroom, trend
-from sparktop.analysis.placement import engine_processes, orphans
+from sparktop.analysis.placement import engine_processes, orphaned_pids
 from sparktop.analysis.speed_state import (
     SLOW_CLOCK,
     UNKNOWN,
     Pace,
     StepPace,
-    follow,
+    advance_pace,
     is_gb10,
     is_severe,
     with_steps,
-    worst,
+    worst_state,
     xid_words,
 )
 from sparktop.graphics import numbers
@@ -180,7 +180,7 @@ class NodeTrack:
         """Update the node's speed state with `steps`, the step time comparison of the backend on the node."""
         sample, self.steps = self.view.sample, steps
         gb10 = sample is not None and any(is_gb10(gpu, unified=sample.memory.unified) for gpu in sample.gpus)
-        speed = with_steps(worst(self._paces), steps, gb10=gb10)
+        speed = with_steps(worst_state(self._paces), steps, gb10=gb10)
         if speed != self.view.speed:
             self.view = replace(self.view, speed=speed)
 
@@ -213,7 +213,7 @@ class NodeTrack:
                 }
             self._failed, known_at = False, sample.at
             self._paces = {
-                gpu.index: follow(
+                gpu.index: advance_pace(
                     self._paces.get(gpu.index, Pace()),
                     gpu,
                     sample.at,
@@ -227,8 +227,8 @@ class NodeTrack:
     def _judge(self, newest: NodeSample, interval_s: float) -> None:
         """Set the view's derived values (headroom, speed, throttling, lost GPUs) as of the newest sample."""
         self.work.note(newest)
-        self.processes, self.orphans = engine_processes(newest.gpus), orphans(newest.workloads)
-        self.throttled = self._minute.worst()
+        self.processes, self.orphans = engine_processes(newest.gpus), orphaned_pids(newest.workloads)
+        self.throttled = self._minute.worst_gpu()
         limits = memory_limits(newest.memory, self._thresholds)
         left_gib = self.view.history.headroom_gib
         if self._trend_at is None or newest.at - self._trend_at >= SLOT_S:
@@ -240,7 +240,7 @@ class NodeTrack:
         self.view = replace(
             self.view,
             headroom=headroom(self._trend, left_gib.last, limits[2] if limits else None),
-            speed=worst(self._paces),
+            speed=worst_state(self._paces),
             throttled_percent=self.throttled[1] if self.throttled else {},
             gpus_lost=self.roll.call(newest),
         )
@@ -574,7 +574,7 @@ class ThrottledMinute:
             if seconds > _NOTHING_S
         }
 
-    def worst(self) -> WorstGpu | None:
+    def worst_gpu(self) -> WorstGpu | None:
         """Return the GPU that was throttled most; None if no share is known."""
         known = {index: shares for index in sorted(self._sums) if (shares := self.shares(index))}
         if not known:

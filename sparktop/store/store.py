@@ -32,9 +32,9 @@ from sparktop.store.alerts import (
     judge_health,
     judge_node,
     judge_router,
+    keep_ended,
     link_events,
     model_events,
-    note_ended,
 )
 from sparktop.store.backend import BackendTrack
 from sparktop.store.balance import GroupBalances
@@ -482,7 +482,7 @@ class Store:
     def _is_news(self, event: Event) -> bool:
         """Return whether an event of a machine is not one about an engine whose end is known already."""
         track = self._tracks.backends.get(event.subject)
-        return track is None or event.kind != ENGINE_ENDED or note_ended(track, event)
+        return track is None or event.kind != ENGINE_ENDED or keep_ended(track, event)
 
     def _backend_view(
         self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]

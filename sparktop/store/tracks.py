@@ -11,7 +11,7 @@ from statistics import median
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.analysis.placement import address_of, match_deployments, matched, place
+from sparktop.analysis.placement import address_of, match_deployments, place_backends, with_backends
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.analysis.state import kv_percent, ttft_s
 from sparktop.model.engine import EngineIdentity
@@ -542,7 +542,7 @@ class Placement:
         if self._without_stale_figures:
             return
         self._without_stale_figures = True
-        found = place(
+        found = place_backends(
             [(one.target, one.view.engine) for one in self._backends.values()],
             [(one.target, one.view.identity, one.processes) for one in self._nodes.values()],
         )
@@ -553,7 +553,7 @@ class Placement:
                 self._on_node.setdefault(node, []).append(name)
         for name, track in self._nodes.items():
             engines = {one: self._backends[one].view.engine for one in self._on_node.get(name, ())}
-            track.assign(matched(track.processes, engines, track.orphans))
+            track.assign(with_backends(track.processes, engines, track.orphans))
 
     def steps_on(self, node: str) -> tuple[StepPace, ...]:
         """Return the step time comparison of the backend on `node`, as a tuple of at most one element.

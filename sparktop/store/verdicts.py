@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sparktop.analysis.evidence import Evidence, Machine, Peer
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
 from sparktop.analysis.placement import server_process
-from sparktop.analysis.ranks import answer_of, judge_ranks
+from sparktop.analysis.ranks import judge_ranks, newest_answer
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, is_gb10, read_percent
 from sparktop.analysis.stall import (
     BLIND_S,
@@ -30,10 +30,10 @@ from sparktop.analysis.stall import (
     judge_standstill,
     power_limits,
     rdma_mb_per_s,
-    why,
+    reason_of_standstill,
 )
 from sparktop.analysis.start_memory import room_of
-from sparktop.analysis.state import shown_limit
+from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
@@ -108,7 +108,7 @@ class ServerLimits:
             return None
         if found is not None and found.kind in _TOO_LITTLE_SENT and _has_queue(view):
             return None  # since the verdict, requests have begun to wait
-        return shown_limit(found, view.state)
+        return limit_to_show(found, view.state)
 
     def look(
         self,
@@ -412,7 +412,7 @@ class Standstills:
             for alert in (STUCK_ALERT, BLOCKED):
                 alerts.clear(f"{key.label}:{alert}", when)
             return
-        reason = why(found, now, core_percent)
+        reason = reason_of_standstill(found, now, core_percent)
         if waits:
             asleep = clock.lane is not None and clock.lane.asleep
             reason = _ASLEEP_WORDS if asleep else f"{_BLOCKED_WORDS}{reason and f'; {reason}'}"
@@ -1016,7 +1016,7 @@ class RankVerdicts:
             age_s=max(0.0, at - last.at),
             asking=begun and at - last.at < _WAITS_S,
             node=last.node,
-            answer=answer_of(readings),
+            answer=newest_answer(readings),
             warning=None if answered is None else answered.warning,
             names=self._node_by_address(),
         )

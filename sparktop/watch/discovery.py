@@ -156,7 +156,7 @@ def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
     return BackendTarget(name=f"{address}{path}", url=f"{parts.scheme}://{address}{path}")
 
 
-def shortened(text: str, target: BackendTarget) -> str | None:
+def shortened_message(text: str, target: BackendTarget) -> str | None:
     """Return a message if the TARGET argument `text` is the address of a request to the server `target`."""
     given = urlsplit(text if "://" in text else f"//{text}").path.rstrip("/")
     if given.removeprefix(urlsplit(target.url).path) in {"", "/metrics", "/v1"}:
@@ -434,7 +434,7 @@ _HASH = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST_NAME = 24
 
 
-def behind_router(
+def servers_behind_router(
     router: RouterTarget,
     deployments: Iterable[Deployment],
     *,

@@ -59,7 +59,7 @@ def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[s
     return found, problems
 
 
-async def settled_targets(
+async def read_settled(
     patterns: Sequence[str], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> tuple[list[BackendTarget], list[str]]:
     """Return what `listed_targets` does, after a second reading where a file may be half written."""
@@ -196,11 +196,11 @@ async def follow_files(
 
     note = partial(store.note, "target files")
     while True:
-        await look_into_files(patterns, ways, watched, watch, note, sleep)
+        await probe_files(patterns, ways, watched, watch, note, sleep)
         await sleep(AGAIN_S)
 
 
-async def look_into_files(
+async def probe_files(
     patterns: Sequence[str],
     ways: Ways,
     watched: Callable[[], Collection[str]],
@@ -213,12 +213,12 @@ async def look_into_files(
     `watched` returns the URLs that are watched, `watch` is called with new servers that answer, and `note`
     with a message about a file or its servers.
     """
-    listed, problems = await settled_targets(patterns, sleep)
+    listed, problems = await read_settled(patterns, sleep)
     for problem in problems:
         note(problem)
     known = set(watched())
     new = [target for target in listed if target.url not in known]
-    answered = await answering(ways, new)
+    answered = await find_answering(ways, new)
     if answered:
         watch(answered)
     files = clean(", ".join(patterns), 200)
@@ -228,7 +228,7 @@ async def look_into_files(
         note(f"no servers in {files}")
 
 
-async def answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
+async def find_answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
     """Return those targets at which an inference server answers, with the engine that it is."""
     answered: list[BackendTarget] = []
     for start in range(0, len(targets), _AT_ONCE):
@@ -285,7 +285,7 @@ class Listed(Struct, frozen=True):
     """A clean line for each file that cannot be used."""
 
 
-def listed(home: Path, env: Mapping[str, str] | None = None) -> Listed:
+def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     """Return what the files below a home directory list; `env` is this process' environment if None."""
     folder = _jobs_folder(home, os.environ if env is None else env)
     try:
@@ -467,7 +467,7 @@ async def follow_sparkrun(
     note = partial(store.note, "sparkrun")
     followed: dict[tuple[str | None, int | None], BackendTarget] = {}
     while True:
-        found = await asyncio.to_thread(listed, home or Path.home())
+        found = await asyncio.to_thread(read_sparkrun, home or Path.home())
         for problem in found.problems:
             note(problem)
         watched = {_host_and_port(one.url) for one in store.targets() if one.url}
@@ -477,7 +477,7 @@ async def follow_sparkrun(
             for place, one in listed_now.items()
             if place not in watched or followed.get(place, one) != one
         ]
-        answered = await answering(ways, [replace(one, nodes=()) for one in new])
+        answered = await find_answering(ways, [replace(one, nodes=()) for one in new])
         hosts = {one.url: one.nodes for one in new}
         wanted = dict.fromkeys((*found.default, *(host for one in answered for host in hosts[one.url])))
         named = await watch_nodes([found.nodes[host] for host in wanted if host in found.nodes])

@@ -290,13 +290,13 @@ class Monitor:
 
     def _try_behind_router(self, name: str, sample: RouterSample) -> None:
         """Try to watch the servers that the router `name` lists, unless its backends are configured."""
-        from sparktop.watch.discovery import behind_router
+        from sparktop.watch.discovery import servers_behind_router
 
         router = self._routers.get(name)
         if router is None or router.backends or not sample.deployments:
             return
         urls = [target.url for target in self._backends.values()]
-        targets, elsewhere = behind_router(
+        targets, elsewhere = servers_behind_router(
             router, sample.deployments, watched_urls=urls, taken=self._backends
         )
         for host in elsewhere:

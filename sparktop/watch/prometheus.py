@@ -32,8 +32,15 @@ from sparktop.sources.prometheus.client import (
     any_of,
     selector,
 )
-from sparktop.sources.prometheus.figures import Figures, fullest, gauges_and_rates, pages, quantiles, rows
-from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key, said_down
+from sparktop.sources.prometheus.figures import (
+    Figures,
+    fleet_servers,
+    fullest_group,
+    gauges_and_rates,
+    pages,
+    quantiles,
+)
+from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key, down_text
 from sparktop.sources.source import in_reader
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus_finder import Deliver, Finder, MachineFeed, QueryPace
@@ -206,7 +213,10 @@ class PrometheusFeed:
         servers, source = self._finder.found.servers, self.target.name
         if len(servers) > MOST_RAW:
             servers = tuple(one for one in servers if one.group == self._group)[:MOST_IN_GROUP]
-        now, wanted = self._clock(), {one.key: one for one in own(servers, self._store, source)}
+        now, wanted = (
+            self._clock(),
+            {one.key: one for one in unwatched_elsewhere(servers, self._store, source)},
+        )
         self._forget_unwanted(wanted, now)
         self._machines.add_nodes(wanted.values(), self.pace.every_s)
         new = [one for key, one in wanted.items() if key not in self._raw]
@@ -294,7 +304,7 @@ class PrometheusFeed:
             self._quantiles_at = began
             self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)
         if len(servers) > MOST_RAW and all(one.group != self._group for one in servers):
-            self.want(fullest(servers, figures))
+            self.want(fullest_group(servers, figures))
         now = self._clock()
         took_ms = before_ms + (now - asked) * 1000
         if is_first:
@@ -302,7 +312,7 @@ class PrometheusFeed:
         dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
         await self._machines.read_wall(servers, dead, shift_s, self.pace.every_s)
         listed = await in_reader(
-            partial(rows, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
+            partial(fleet_servers, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
         )
         newest = max((one.at for one in listed if one.at is not None), default=None)
         note = self._limits_note(figures.warnings)
@@ -312,7 +322,7 @@ class PrometheusFeed:
             self._deliver(self._key, Failure(FailureKind.LATE, message, now), None)
         elif not servers:
             nothing = "scrapes no server that is known here: vLLM, SGLang or Ray Serve LLM"
-            parts = (nothing, said_down(self._finder.down))
+            parts = (nothing, down_text(self._finder.down))
             message = "; ".join(part for part in parts if part)
             self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now), None)
         else:
@@ -492,7 +502,7 @@ class Routers:
 # Which servers of a Prometheus are read through it, and how the store knows them.
 
 
-def own(servers: Iterable[FoundServer], store: Store, source: str) -> Iterator[FoundServer]:
+def unwatched_elsewhere(servers: Iterable[FoundServer], store: Store, source: str) -> Iterator[FoundServer]:
     """Yield those servers that are not watched except through `source`, each with a name that is free."""
     others = [
         one

@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.speed_state import IDLE_PERCENT, SLOW_CLOCK, THROTTLED, Pace, follow
+from sparktop.analysis.speed_state import IDLE_PERCENT, SLOW_CLOCK, THROTTLED, Pace, advance_pace
 from sparktop.engines.tables import RUNNING
 from sparktop.errors import UsageError
 from sparktop.model.failure import Failure, FailureKind
@@ -35,20 +35,20 @@ from sparktop.sources.prometheus.found import (
     FoundServer,
     Key,
     active_targets,
-    doubles,
     down_query,
     found_routers,
     found_servers,
     groups_fault,
     is_federated,
     key_of,
-    keys_in,
+    keys_of_doubles,
+    keys_to_leave_out,
     past_query,
     replicas_query,
     routers_query,
     servers_query,
+    target_keys,
     times_query,
-    to_leave_out,
 )
 from sparktop.sources.prometheus.machines import (
     Exporter,
@@ -60,11 +60,11 @@ from sparktop.sources.prometheus.machines import (
     found_exporters,
     gpus_of,
     host_of,
-    joined,
+    join_exporters,
     kinds_of,
     machines_query,
-    placing,
-    raw,
+    newest_samples,
+    placing_among,
     sample_of,
 )
 from sparktop.sources.source import Reading, in_reader
@@ -159,7 +159,7 @@ class Finder:
         """Return the servers in the answer, and those that are down; each once, also if two jobs have it."""
         past, more, group_by = [*chain(*self._past.values())], self._target.selector, self._target.group_by
         servers = await in_reader(partial(found_servers, series, self.active, group_by, past))
-        before, same = self._left_out, await in_reader(partial(doubles, servers))
+        before, same = self._left_out, await in_reader(partial(keys_of_doubles, servers))
         alone = [[one.key] for one in servers if one.key in before] if before else []
         if not (same := [*same, *alone]):
             self._left_out = {}
@@ -167,7 +167,7 @@ class Finder:
         answer = await self._client.query(times_query(more, same))
         times = {key_of(one.labels): one.value or 0.0 for one in answer.series}
         known = {one.key for one in self.found.servers}
-        left = to_leave_out(same, times, self.active, known, self.every_s or USUAL_S)
+        left = keys_to_leave_out(same, times, self.active, known, self.every_s or USUAL_S)
         # The series of a job that was removed stay for five minutes: also without the other, it is not there.
         left |= {key for (key,) in alone if times.get(key, 0.0) <= before[key]}
         self._left_out = {key: times.get(key, 0.0) for key in left}
@@ -184,7 +184,7 @@ class Finder:
         wanted = self.down - self._past.keys() - self._no_servers.keys()
         wanted -= {one.key.target for one in self.found.servers}
         if wanted:
-            wanted -= await in_reader(partial(keys_in, series))
+            wanted -= await in_reader(partial(target_keys, series))
         if not wanted:
             return
         try:
@@ -459,11 +459,11 @@ class MachineFeed:
         self, servers: Iterable[FoundServer]
     ) -> tuple[tuple[Machine, ...], Placing, dict[Key, tuple[str, ...]]]:
         """Return the machines to show, what finds those of a server, and those of `servers`."""
-        machines = joined(self._exporters.values())
-        among_all = placing(machines, self._target.machines)
+        machines = join_exporters(self._exporters.values())
+        among_all = placing_among(machines, self._target.machines)
         used = {name for one in servers for name in among_all.machines_of(one)}
         shown = tuple(one for one in machines if one.has_gpus or one.name in used)
-        found = among_all if len(shown) == len(machines) else placing(shown, self._target.machines)
+        found = among_all if len(shown) == len(machines) else placing_among(shown, self._target.machines)
         return shown, found, {one.key: found.machines_of(one) for one in servers}
 
     async def read_wall(
@@ -511,7 +511,7 @@ class MachineFeed:
             return
         self._raw_at = now
         try:
-            known = await raw(self._client, self._target.machine_selector, wanted, every_s)
+            known = await newest_samples(self._client, self._target.machine_selector, wanted, every_s)
         except AnswerError as error:
             self._rest_after(error)
             return
@@ -597,7 +597,7 @@ class MachineFeed:
         if not sample.gpus:
             return "unknown"
         gpu = sample.gpus[0]
-        self._paces[name] = follow(
+        self._paces[name] = advance_pace(
             self._paces.get(name, Pace()),
             gpu,
             sample.at,

@@ -67,7 +67,7 @@ class RankAsker:
             return f"{name} is not watched"
         if name in self._running:
             return f"NCCL is being asked about {name}"
-        if (why := why_not(view)) is not None:
+        if (why := why_not_ask(view)) is not None:
             return f"NCCL is not asked about {name}: {why}"
         if self._has_one_gpu(view):
             return f"NCCL is not asked about {name}: it runs on one GPU and has no other ranks"
@@ -131,7 +131,7 @@ class RankAsker:
         return self._store.ranks.view(name, asyncio.get_running_loop().time())
 
 
-def why_not(view: BackendView) -> str | None:
+def why_not_ask(view: BackendView) -> str | None:
     """Return why NCCL must not be asked about a backend now; None if it may be asked.
 
     A query while a communicator starts can end the job, so the server must have answered and must not be

@@ -72,7 +72,7 @@ class Reachability:
 
 
 @asynccontextmanager
-async def reported(store: Store, watch: Watch, report: Callable[[str], None]) -> AsyncIterator[None]:
+async def reporting(store: Store, watch: Watch, report: Callable[[str], None]) -> AsyncIterator[None]:
     """Report the changes of what answers while the context lasts; parameters as of `Reachability`."""
     reachability = Reachability(store, watch, report)
     looking = asyncio.get_running_loop().create_task(reachability.run())

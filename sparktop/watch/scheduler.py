@@ -517,7 +517,7 @@ class LoadCadence:
         for group in wanted:
             pace = self._paces.setdefault(group, _Pace())
             self._adapt(pace, group, now)
-            looks = looks_an_interval(pace.hz, interval_s)
+            looks = polls_per_interval(pace.hz, interval_s)
             if looks > 1 and len(parts.keys() | set(group)) <= MOST_QUICK:
                 parts.update({name: max(looks, parts.get(name, 1)) for name in group})
         return parts
@@ -574,6 +574,6 @@ def affordable_hz(answer_ms: float) -> float:
     return next((hz for hz in RATES_HZ if answer_ms / 1000 * hz <= _COMFORT * BUDGET_SHARES[hz]), 0.0)
 
 
-def looks_an_interval(hz: float, interval_s: float) -> int:
+def polls_per_interval(hz: float, interval_s: float) -> int:
     """Return the largest whole number of polls per interval that does not exceed `hz`; at least 1."""
     return max(1, math.floor(hz * interval_s + 1e-9))

@@ -10,10 +10,10 @@ from sparktop.analysis.placement import (
     address_of,
     engine_of,
     match_deployments,
-    matched,
-    orphans,
-    place,
+    orphaned_pids,
+    place_backends,
     rank_of,
+    with_backends,
 )
 from sparktop.model.node import NodeIdentity, Workload, Workloads
 from sparktop.model.router import Deployment
@@ -53,16 +53,16 @@ def backend(url: str, name: str = "v", engine: str | None = "vllm", *nodes: str)
 )
 def test_a_backend_is_found_by_its_address(url: str, nodes: tuple[str, ...]) -> None:
     """A node matches by agent host, ssh target, interface address or host name; loopback is this machine."""
-    assert place([backend(url)], [LOCAL, AGENT, SSH]) == {"v": nodes}
+    assert place_backends([backend(url)], [LOCAL, AGENT, SSH]) == {"v": nodes}
 
 
 def test_two_nodes_that_fit_are_none() -> None:
     """If two nodes match an address, or two entries this machine, the backend is on none."""
     twin = NodeTarget("twin", "agent", "http://192.168.1.11:9751"), NodeIdentity(), ()
-    assert place([backend("http://192.168.1.11:8000")], [AGENT, twin]) == {"v": ()}
+    assert place_backends([backend("http://192.168.1.11:8000")], [AGENT, twin]) == {"v": ()}
     tunnel = NodeTarget("tunnel", "agent", "http://127.0.0.1:9750"), NodeIdentity(), ()
-    assert place([backend("http://127.0.0.1:8000")], [tunnel]) == {"v": ("tunnel",)}
-    assert place([backend("http://127.0.0.1:8000")], [LOCAL, tunnel]) == {"v": ()}
+    assert place_backends([backend("http://127.0.0.1:8000")], [tunnel]) == {"v": ("tunnel",)}
+    assert place_backends([backend("http://127.0.0.1:8000")], [LOCAL, tunnel]) == {"v": ()}
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def test_a_process_is_the_backend_s_only_where_one_alone_can_be_meant() -> None:
     """A process belongs to a backend only if one backend on the node can have it, by its engine."""
     found = workers("VLLM::EngineCore", "llama-server")
     engines: dict[str, str | None] = {"v": "vllm", "w": "sglang"}
-    assert [one.backend for one in matched(found, engines)] == ["v", None]
-    assert [one.backend for one in matched(found, {**engines, "x": "vllm"})] == [None, None]
-    assert [one.backend for one in matched(found, {**engines, "x": None})] == [None, None]
-    assert [one.backend for one in matched(found, {})] == [None, None]
+    assert [one.backend for one in with_backends(found, engines)] == ["v", None]
+    assert [one.backend for one in with_backends(found, {**engines, "x": "vllm"})] == [None, None]
+    assert [one.backend for one in with_backends(found, {**engines, "x": None})] == [None, None]
+    assert [one.backend for one in with_backends(found, {})] == [None, None]
 
 
 def test_an_orphan_belongs_to_no_server() -> None:
     """Its server has ended, whatever server of its engine answers on the machine now."""
     found = (EngineProcess(11, "VLLM::EngineCore", "vllm"), EngineProcess(12, "VLLM::EngineCore", "vllm"))
-    left = orphans(Workloads((Workload(11, "vllm", adopted=True), Workload(12, "vllm", adopted=False))))
+    left = orphaned_pids(Workloads((Workload(11, "vllm", adopted=True), Workload(12, "vllm", adopted=False))))
     assert left == {11}
-    assert [one.backend for one in matched(found, {"v": "vllm"}, left)] == [None, "v"]
+    assert [one.backend for one in with_backends(found, {"v": "vllm"}, left)] == [None, "v"]
 
 
 def node(name: str, *names: str) -> Machine:
@@ -111,9 +111,9 @@ FIRST, SECOND = node("a", "VLLM::Worker_TP0"), node("b", "VLLM::Worker_TP1")
 
 def test_a_higher_rank_without_a_rank_0_belongs_to_the_one_backend_that_lacks_it() -> None:
     """With TP=2 over two nodes, the backend is on both, the node with rank 0 first."""
-    assert place([backend("http://a:8000")], [SECOND, FIRST]) == {"v": ("a", "b")}
+    assert place_backends([backend("http://a:8000")], [SECOND, FIRST]) == {"v": ("a", "b")}
     four = [node(name, f"VLLM::Worker_TP{rank}") for rank, name in enumerate("abcd")]
-    assert place([backend("http://a:8000")], [four[3], *four[:3]]) == {"v": ("a", "b", "c", "d")}
+    assert place_backends([backend("http://a:8000")], [four[3], *four[:3]]) == {"v": ("a", "b", "c", "d")}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_higher_rank_without_a_rank_0_belongs_to_the_one_backend_that_lacks_it
 )
 def test_without_evidence_no_backend_spans_nodes(backends: list[Backend], nodes: list[Machine]) -> None:
     """No backend spans nodes if the processes allow more than one interpretation."""
-    assert all(len(found) <= 1 for found in place(backends, nodes).values())
+    assert all(len(found) <= 1 for found in place_backends(backends, nodes).values())
 
 
 # Mapping of a router's deployments to the watched backends.

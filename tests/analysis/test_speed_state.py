@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
-from sparktop.analysis.speed_state import Pace, StepPace, follow, limit_tps, read_percent, with_steps
+from sparktop.analysis.speed_state import Pace, StepPace, advance_pace, limit_tps, read_percent, with_steps
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart, SpeedState
 from sparktop.model.targets import NodeThresholds
@@ -43,7 +43,7 @@ def after(
     """Return the state after readings at intervals of 2 s."""
     pace = Pace()
     for number, gpu in enumerate(readings):
-        pace = follow(
+        pace = advance_pace(
             pace,
             gpu,
             1000.0 + 2 * number,

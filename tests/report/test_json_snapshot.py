@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.rules import starved
+from sparktop.analysis.balance.rules import starved_checks
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
@@ -330,7 +330,7 @@ def test_a_loss_is_known_or_says_why_not_and_what_it_was() -> None:
                 assert (one.lost_percent is None) == (one.lost_unknown is not None)
                 assert one.lost_before_percent == (last if one.lost_percent is None else None)
             last = one.lost_percent if one.lost_percent is not None else last
-            (check,) = (check for check in starved(one) if check.name == "throughput lost")
+            (check,) = (check for check in starved_checks(one) if check.name == "throughput lost")
             assert one.lost_words in {"<1 %", value_text(check)} or (one.lost_words, check.value) == (
                 "",
                 None,

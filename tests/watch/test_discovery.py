@@ -14,10 +14,10 @@ from sparktop.watch.discovery import (
     MOST_FOUND,
     Found,
     Ports,
-    behind_router,
     discover,
     is_nearby,
     parse_target,
+    servers_behind_router,
 )
 from tests.sources.conftest import HEALTHY_PAGE, RawServer, Serve, answer
 
@@ -185,7 +185,7 @@ PROXY = RouterTarget("proxy", "http://10.0.0.9:4000")
 def behind(
     *deployments: Deployment, watched: tuple[str, ...] = (), taken: tuple[str, ...] = ()
 ) -> tuple[list[BackendTarget], list[str]]:
-    return behind_router(PROXY, deployments, watched_urls=watched, taken=taken)
+    return servers_behind_router(PROXY, deployments, watched_urls=watched, taken=taken)
 
 
 def test_servers_of_the_local_network_are_found() -> None:

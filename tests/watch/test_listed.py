@@ -19,7 +19,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import Store
-from sparktop.watch.listed import follow_sparkrun, listed, listed_targets, look_into_files
+from sparktop.watch.listed import follow_sparkrun, listed_targets, probe_files, read_sparkrun
 from sparktop.watch.ways import Ways
 
 PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
@@ -122,7 +122,7 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
         return [Polled(target) for target in targets]
 
     ways = cast("Ways", SimpleNamespace(backends=sources))
-    look = partial(look_into_files, [path], ways, lambda: ["http://a:1"], watched.extend, notes.append)
+    look = partial(probe_files, [path], ways, lambda: ["http://a:1"], watched.extend, notes.append)
     await look()
     assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
     written(tmp_path, "a.json", [])
@@ -145,7 +145,7 @@ async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> N
         waits.append(seconds)
         written(tmp_path, "a.json", rewritten.pop(0))
 
-    look = partial(look_into_files, [path, other], ways, list, watched.extend, notes.append, sleep)
+    look = partial(probe_files, [path, other], ways, list, watched.extend, notes.append, sleep)
     await look()
     assert ([one.name for one in watched], notes, waits) == (["b:1", "c:1"], [], [2.0])
     written(tmp_path, "a.json", half)
@@ -205,7 +205,7 @@ def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
     files = {"lab.yaml": CLUSTER, "other.yaml": "hosts: [spark-9]\n", ".default": "lab\n"}
     folder = home(tmp_path, {"a.yaml": JOB, "b.yaml": "hosts: [spark-7]\nmodel: m\n"}, files)
     dated(folder, {"a.yaml": 1, "b.yaml": 2})
-    found = listed(folder)
+    found = read_sparkrun(folder)
     assert found.problems == ()
     assert [(one.name, one.url, one.group, one.nodes) for one in found.backends] == [
         ("10.0.0.11:8001", "http://10.0.0.11:8001", "qwen", ("10.0.0.11", "spark-2")),
@@ -229,7 +229,7 @@ def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) ->
     (folder / "other/jobs").mkdir(parents=True)
     (folder / "other/jobs/b.yaml").write_text("hosts: [spark-2]\n")
     for given, host in ((place.format(home=folder), "spark-2"), ("", "spark-1")):
-        found = listed(folder, {"SPARKRUN_CACHE_DIR": given})
+        found = read_sparkrun(folder, {"SPARKRUN_CACHE_DIR": given})
         assert [one.nodes for one in found.backends] == [(host,)]
 
 
@@ -250,7 +250,7 @@ def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) ->
 def test_bad_files_of_jobs_are_one_line_or_nothing(tmp_path: Path, text: str) -> None:
     """They give no server, and at most a printable message that quotes nothing of the file."""
     pytest.importorskip("yaml")
-    found = listed(home(tmp_path, {"a.yaml": text}))
+    found = read_sparkrun(home(tmp_path, {"a.yaml": text}))
     assert found.backends == ()
     assert all(one.isprintable() and "secret" not in one for one in found.problems)
 

@@ -28,9 +28,9 @@ from sparktop.analysis.balance.load_grid import (
     GroupPace,
     LoadGrid,
     LoadTrack,
-    full_slots,
     group_pace,
     lay_out,
+    slots_of,
     slow_members,
     variance_factor,
 )
@@ -86,7 +86,7 @@ def slow_step_s(tracks: Sequence[LoadTrack]) -> float | None:
     return step_s if step_s > SLOW_S else None
 
 
-def is_slow_again(tracks: Sequence[LoadTrack], now_s: float) -> bool:
+def have_quick_samples_ended(tracks: Sequence[LoadTrack], now_s: float) -> bool:
     """Return whether quick samples of a scraped group have ended at `now_s` (monotonic seconds).
 
     So it is if a backend's newest step is too long to see a swing, or if fewer than two have recent samples.
@@ -130,7 +130,7 @@ def judge_slowly(
     The verdict is UNEVEN where the backends' counters say so, IDLE, or UNKNOWN.
     """
     needed_s = max(SPREAD_S, _FEWEST_SAMPLES * step_s)
-    spread = spread_of(tracks, now_s - needed_s, now_s)
+    spread = spread_and_total(tracks, now_s - needed_s, now_s)
     idle = spread is not None and spread[1] < len(tracks)
     plain = spread is not None and spread[1] >= FEWEST_PER_BACKEND * len(tracks)
     word = BalanceWord.IDLE if idle else BalanceWord.UNKNOWN
@@ -154,7 +154,9 @@ def judge_slowly(
     return weigh_requests(found, request_shares(_arrivals_by_backend(tracks, now_s, step_s)), all_told=True)
 
 
-def spread_of(tracks: Sequence[LoadTrack], since_s: float, until_s: float) -> tuple[float, float] | None:
+def spread_and_total(
+    tracks: Sequence[LoadTrack], since_s: float, until_s: float
+) -> tuple[float, float] | None:
     """Return how widely the loads vary between two times, in monotonic seconds; None if too few are known.
 
     The result is (variance in units of that of random routing, mean number of requests in the group). Each
@@ -321,7 +323,7 @@ def turning_spread(z: float | None, swing: Swing | None, backends: int) -> float
 
 SHORTEST_S, LONGEST_S = rules.SHORTEST_S, 600.0
 LIFETIMES = 8
-_DECIDING = (*rules.WAYS_TO_SWING, rules.starved, rules.ahead)
+_DECIDING = (*rules.WAYS_TO_SWING, rules.starved_checks, rules.ahead_checks)
 _SWINGS = frozenset({"rhythm", "turns", "convoys", "herds"})
 _USUAL_S = 60.0
 """Seconds analysed where the history is long enough, so that a swing of 6 s shows 10 cycles; 45 s are enough
@@ -354,12 +356,12 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     slow = slow_members(load.tracks, now_s, wanted)
     if slow:
         rest = judge(replace(load, tracks=[one for one in load.tracks if one.name not in slow]), now_s)
-        said = [balance_words.judged_without(name, why) for name, why in slow.items()]
+        said = [balance_words.left_out_sentence(name, why) for name, why in slow.items()]
         return replace(rest, reasons=(*rest.reasons, *said))
     needed = SHORTEST_S if load.e2e_s is None else min(LONGEST_S, max(SHORTEST_S, LIFETIMES * load.e2e_s))
     grid = lay_out(load.tracks, now_s, wanted)
     if grid is None:
-        reason = balance_words.nothing_to_compare(load.tracks, now_s)
+        reason = balance_words.nothing_to_compare_sentence(load.tracks, now_s)
         return Balance(load.group, names, needed_s=needed, router=load.router, reasons=(reason,))
     if grid.step_s > SLOW_S:
         reasons = (too_slow_sentence(grid.step_s),)
@@ -406,7 +408,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
     if not load.prefills:
         pace = group_pace(grid.tracks, newest_s - grid.span_s, GroupPace(load.step_time, load.step_times))
     typical = sum([grid.totals[slot] for slot in counted]) / len(counted) if counted else 0.0
-    slots_each = [one for one in map(full_slots, grid.tracks) if one]
+    slots_each = [one for one in map(slots_of, grid.tracks) if one]
     factor = variance_factor(typical, count, pace.usual, min(slots_each) if slots_each else None)
     spread = dispersion(grid, counted)
     convoys = find_convoys(grid, known)
@@ -488,12 +490,12 @@ def _verdict_words(
     """
     mean_total = measured.mean_total or 0.0
     present = min(grid.present)
-    needs = balance_words.needs_more(measured.needed_s, grid.span_s, load.e2e_s)
+    needs = balance_words.needs_more_sentence(measured.needed_s, grid.span_s, load.e2e_s)
     if grid.span_s < SHORTEST_S - grid.step_s:
         return [BalanceWord.UNKNOWN], needs
     if present < rules.PRESENT_SHARE:
         index = grid.present.index(present)
-        return [BalanceWord.UNKNOWN], balance_words.gaps(grid.tracks[index].name, present)
+        return [BalanceWord.UNKNOWN], balance_words.gaps_sentence(grid.tracks[index].name, present)
     if mean_total < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
@@ -501,7 +503,7 @@ def _verdict_words(
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < measured.needed_s - grid.step_s:
         # A swing that is already plain needs no full window; its absence does.
-        return words or [BalanceWord.UNKNOWN], balance_words.needs_more(
+        return words or [BalanceWord.UNKNOWN], balance_words.needs_more_sentence(
             measured.needed_s, grid.span_s, load.e2e_s
         )
     if "starved" in met:
@@ -510,14 +512,14 @@ def _verdict_words(
         words.append(BalanceWord.UNEVEN)
     is_even = (measured.even_percent or 0.0) >= 100 * rules.EVEN_SHARE
     # Requests that are not served stay where they are: their split says nothing about the router.
-    still, moving = balance_words.standing_still(grid)
+    still, moving = balance_words.backends_without_tokens(grid)
     stuck = bool(still) and not moving and not words and not load.prefills
     if not stuck and (words or _has_load(measured) or is_even):
         return words or [BalanceWord.BALANCED], None
     if stuck:
         why = f"no token in {grid.span_s:.0f} s, but requests: {' and '.join(still)} may be stuck"
     else:
-        why = balance_words.too_little(mean_total, fewest_requests(len(grid.loads)))
+        why = balance_words.too_little_sentence(mean_total, fewest_requests(len(grid.loads)))
     return [BalanceWord.UNKNOWN], why
 
 
@@ -536,7 +538,7 @@ def _do_all_queue(grid: LoadGrid) -> bool:
 def _has_too_few_requests(load: GroupLoad, grid: LoadGrid, measured: Balance) -> bool:
     """Return whether a complete window without gaps has no verdict, for lack of requests."""
     whole = grid.span_s >= measured.needed_s - grid.step_s and min(grid.present) >= rules.PRESENT_SHARE
-    still, moving = balance_words.standing_still(grid)
+    still, moving = balance_words.backends_without_tokens(grid)
     return whole and not _has_load(measured) and not (still and not moving and not load.prefills)
 
 
@@ -579,8 +581,9 @@ def _rules_met(measured: Balance) -> frozenset[str]:
     The name "drained" is added where a backend is empty because it gets no requests at all (it is drained,
     or not in the router yet). Such a backend does not count as starved, but the split is not even either.
     """
-    met = {rule.__name__ for rule in _DECIDING if rules.holds(rule, measured)}
-    if measured.away_s and "starved" not in met and rules.holds(rules.drained, measured):
+    decided = (rule(measured) for rule in _DECIDING)
+    met = {checks[0].code for checks in decided if all(check.holds for check in checks)}
+    if measured.away_s and "starved" not in met and rules.rule_holds(rules.drained_checks, measured):
         met.add("drained")
     return frozenset(met)
 
@@ -640,15 +643,15 @@ def _without_router(found: Balance, grid: LoadGrid) -> Balance:
         lost_estimate_percent=None,
         lost_error_points=None,
         lost_unknown=found.unrouted,
-        reasons=balance_words.unrouted(found, grid),
+        reasons=balance_words.reasons_without_router(found, grid),
     )
 
 
 def _swing_sentence(result: Balance, met: frozenset[str]) -> str:
     """Return the sentence on a swing by the first rule that is in `met`: "convoys", "turns" or "herds"."""
     if "convoys" in met:
-        return balance_words.convoys(result)
-    return balance_words.turns(result) if "turns" in met else balance_words.herds(result)
+        return balance_words.convoys_sentence(result)
+    return balance_words.turns_sentence(result) if "turns" in met else balance_words.herds_sentence(result)
 
 
 def _period_of_swing(measured: Balance, met: frozenset[str], turned_s: float | None) -> float | None:

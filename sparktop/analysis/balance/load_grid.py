@@ -353,7 +353,7 @@ def _have_alike_steps(points: Sequence[Sequence[Pair]]) -> bool:
     return True
 
 
-def full_slots(track: LoadTrack) -> int | None:
+def slots_of(track: LoadTrack) -> int | None:
     """Return how many requests the backend can run at once, None if unknown.
 
     If the backend does not report this number, use the number of requests that ran while others waited,

@@ -465,7 +465,7 @@ def are_unequal(counts: Mapping[str, float]) -> bool:
     return math.erfc(sigmas / math.sqrt(2)) / 2 <= _UNEQUAL_CHANCE
 
 
-def ratio(parts: Mapping[str, float]) -> str:
+def ratio_text(parts: Mapping[str, float]) -> str:
     """Return parts as a ratio in their order: "3 : 1"; of more than four, the largest and the smallest."""
     values = list(parts.values())
     least = min(value for value in values if value > 0)
@@ -525,7 +525,7 @@ def checks(balance: Balance) -> list[Check]:
     return [check for rule in RULES for check in rule(balance)]
 
 
-def holds(rule: Callable[[Balance], tuple[Check, ...]], balance: Balance) -> bool:
+def rule_holds(rule: Callable[[Balance], tuple[Check, ...]], balance: Balance) -> bool:
     """Return whether all checks of a rule hold."""
     return all(check.holds for check in rule(balance))
 
@@ -534,7 +534,7 @@ def _first_unmet(*conditions: tuple[bool, str]) -> str:
     return next((words for met, words in conditions if not met), "")
 
 
-def enough(balance: Balance) -> tuple[Check, ...]:
+def enough_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the checks that the measurements suffice for a verdict: enough time, few gaps, enough load."""
     needed_s = balance.needed_s or SHORTEST_S
     # The last sample may be due any moment: the time up to it counts.
@@ -611,7 +611,7 @@ def _polled_together_condition(balance: Balance, limit_s: float | None) -> tuple
     return together, "the backends are polled too far apart"
 
 
-def rhythm(balance: Balance) -> tuple[Check, ...]:
+def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check that a load swings back and forth with one period, unlike chance or drift."""
     swing = balance.swing or Swing("")
     back, half = swing.rebound, swing.opposite
@@ -646,7 +646,7 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def turns(balance: Balance) -> tuple[Check, ...]:
+def turns_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check that backends go from full to empty and back more widely than by chance."""
     spread, size = least_turning_spread(balance.convoys, failing=balance.failing)
     least, turned = least_turns(max(PAIR, len(balance.backends))), balance.turns or 0
@@ -671,7 +671,7 @@ def turns(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def convoys(balance: Balance) -> tuple[Check, ...]:
+def convoys_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check for convoys: requests that start together at one backend and end together.
 
     It is met where requests are split evenly while all are present, but one-sidedly while half of them
@@ -711,7 +711,7 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def herds(balance: Balance) -> tuple[Check, ...]:
+def herds_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check for herds: requests of one moment go to one backend, later requests to another."""
     found = balance.arrivals
     missing, rare = "the backends do not count their requests, or too few came", ""
@@ -740,12 +740,12 @@ def herds(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def starved(balance: Balance) -> tuple[Check, ...]:
+def starved_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the checks behind "starved": a backend too often has next to no work, which costs throughput."""
     return _starved(balance, balance.starved_any_percent)
 
 
-def drained(balance: Balance) -> tuple[Check, ...]:
+def drained_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the checks of "starved" where backends that get no new requests at all count, too.
 
     Such a backend is drained, or not in the router yet.
@@ -786,7 +786,7 @@ def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
     )
 
 
-def ahead(balance: Balance) -> tuple[Check, ...]:
+def ahead_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check behind "uneven": one backend's load is steadily above its even share."""
     steady, even, loaded = balance.steadiness, balance.even_percent, balance.loaded_percent
     changes = balance.lead_changes
@@ -809,7 +809,7 @@ def ahead(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-def requests(balance: Balance) -> tuple[Check, ...]:
+def requests_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check that one backend received far more requests than its share, by backends' counters."""
     shares, count = balance.requests_share, max(PAIR, len(balance.backends))
     most = max(shares, key=lambda name: shares[name], default=None)
@@ -837,6 +837,11 @@ def requests(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-WAYS_TO_SWING: tuple[Callable[[Balance], tuple[Check, ...]], ...] = (rhythm, turns, convoys, herds)
+WAYS_TO_SWING: tuple[Callable[[Balance], tuple[Check, ...]], ...] = (
+    rhythm_checks,
+    turns_checks,
+    convoys_checks,
+    herds_checks,
+)
 """A group oscillates if any one of these rules holds."""
-RULES = (enough, *WAYS_TO_SWING, starved, ahead, requests)
+RULES = (enough_checks, *WAYS_TO_SWING, starved_checks, ahead_checks, requests_checks)

@@ -13,7 +13,7 @@ from itertools import compress, groupby, pairwise, repeat
 from operator import and_, ge, le, lt, mul, ne, or_, sub, truediv
 from statistics import median
 
-from sparktop.analysis.balance.load_grid import LoadGrid, full_slots, picker, throughput, with_slope
+from sparktop.analysis.balance.load_grid import LoadGrid, picker, slots_of, throughput, with_slope
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1
@@ -221,7 +221,7 @@ def lost_share(
     # Loads are counts with few distinct values: each is computed once.
     even = Counter(total / count for total in pick(grid.totals))
     loads = [
-        (full_slots(track), Counter(pick(column)))
+        (slots_of(track), Counter(pick(column)))
         for track, column in zip(grid.tracks, grid.loads, strict=True)
     ]
     share = _lost_part(loads, even, step)

@@ -764,7 +764,7 @@ _WIDEST_Z, _WIDEST = 4.0, 1.8
 must also reverse."""
 
 
-def turn(swing: Swing) -> float:
+def reversal(swing: Swing) -> float:
     """Return how clearly a load reverses and comes back after one period: at most 2, about 0 by chance."""
     return (swing.rebound or 0.0) - (swing.opposite or 0.0)
 
@@ -787,4 +787,4 @@ def swing_score(z: float, backends: int, swing: Swing) -> float | None:
     # A spread over more backends is a mean of more terms, so chance reaches less.
     spread = min(_WIDEST_Z, max(0.05, z * swing.moving_share))
     width = min(_WIDEST, math.log(spread) * math.sqrt(max(1, backends - 1)))
-    return _SPREAD * width + turn(swing) * (_TURN + _CYCLES * math.log(swing.cycles / 4)) - SCORE_LIMIT
+    return _SPREAD * width + reversal(swing) * (_TURN + _CYCLES * math.log(swing.cycles / 4)) - SCORE_LIMIT

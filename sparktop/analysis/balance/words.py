@@ -32,30 +32,30 @@ _NO_ROUTER = (
 )
 
 
-def needs_more(needed_s: float, seen_s: float, e2e_s: float | None) -> str:
+def needs_more_sentence(needed_s: float, seen_s: float, e2e_s: float | None) -> str:
     """Return the sentence that says for how many more seconds samples are needed, and why; all rounded."""
     why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {_seconds_text(e2e_s)}"
     more_s = max(1, round(needed_s) - round(seen_s))
     return f"needs {more_s} s more data: a verdict takes {needed_s:.0f} s{why}"
 
 
-def gaps(name: str, present: float) -> str:
+def gaps_sentence(name: str, present: float) -> str:
     """Return the sentence that the backend `name` has only the share `present` (0 to 1) of its samples."""
     return f"{name} has only {math.floor(100 * present)} % of its samples; 90 % are needed"
 
 
-def judged_without(name: str, why: str) -> str:
+def left_out_sentence(name: str, why: str) -> str:
     """Return the sentence that the group was judged without the backend `name`, whose samples are too few."""
     return f"{name} {why}; judged without it"
 
 
-def too_little(mean_total: float, least: int) -> str:
+def too_little_sentence(mean_total: float, least: int) -> str:
     """Return the sentence that the mean load is too small for a verdict; `least` requests are needed."""
     below = math.floor(mean_total) if mean_total >= 10 else math.floor(10 * mean_total) / 10  # noqa: PLR2004 - two digits
     return f"too little load: {_count_text(below)} requests on average, {least} needed"
 
 
-def nothing_to_compare(tracks: Sequence[LoadTrack], now_s: float) -> str:
+def nothing_to_compare_sentence(tracks: Sequence[LoadTrack], now_s: float) -> str:
     """Return a sentence on why two backends cannot be compared at `now_s` (monotonic seconds)."""
     seen = [track.name for track in tracks if any(run == run for run in track.running)]  # noqa: PLR0124 - NaN differs from itself
     if len(tracks) < _PAIR:
@@ -104,7 +104,7 @@ def reasons(
     return (*said, *_absent_sentences(grid))
 
 
-def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
+def reasons_without_router(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
     """Return the sentences that explain a bad verdict on backends for which no router is known.
 
     One of the sentences describes how to configure a router, or says which router the requests do not pass.
@@ -227,7 +227,7 @@ def _rhythm_sentence(result: Balance, load: GroupLoad, *, long: bool) -> str:
     return f"{who} every {_seconds_text(result.period_s)}{_period_in_lifetimes(result, load)}; {tail}"
 
 
-def turns(result: Balance) -> str:
+def turns_sentence(result: Balance) -> str:
     """Return the sentence that backends fill and empty in turns."""
     every = "" if result.period_s is None else f", there and back in {result.period_s:.0f} s"
     return (
@@ -236,7 +236,7 @@ def turns(result: Balance) -> str:
     )
 
 
-def convoys(result: Balance) -> str:
+def convoys_sentence(result: Balance) -> str:
     """Return the sentence that convoys (requests that start and end together) come and go in turns."""
     found = result.convoys
     if found is None:
@@ -244,11 +244,12 @@ def convoys(result: Balance) -> str:
     every = "" if result.period_s is None else f", there and back in {_seconds_text(result.period_s)}"
     return (
         f"convoys come and go in turns: {found.part_times} times in {_span_text(result.window_s)} one "
-        f"backend held far more than its share of half the load, {found.full_times} times full load was even{every}"
+        f"backend held far more than its share of half the load, {found.full_times} times full load was "
+        f"even{every}"
     )
 
 
-def herds(result: Balance) -> str:
+def herds_sentence(result: Balance) -> str:
     """Return the sentence that requests of one moment are sent to the same backend."""
     found = result.arrivals
     if found is None:
@@ -300,7 +301,7 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
     """Return (most likely cause of the verdict, what to try) as text; None for what is not known."""
     if result.word_now is BalanceWord.UNKNOWN:
         return None, None
-    still, moving = standing_still(grid)
+    still, moving = backends_without_tokens(grid)
     if moving and len(still) == 1:
         return (
             f"{still[0]} holds requests and makes no token",
@@ -328,7 +329,7 @@ def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[st
     return None, None
 
 
-def standing_still(grid: LoadGrid) -> tuple[list[str], bool]:
+def backends_without_tokens(grid: LoadGrid) -> tuple[list[str], bool]:
     """Return (backends with requests all the time but without tokens, whether others generate).
 
     No backend is named while the window is too short.

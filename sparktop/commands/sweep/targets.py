@@ -20,7 +20,7 @@ from sparktop.model.text import clean
 from sparktop.sources.router import RouterSource
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.watched_targets import is_here, own_hosts, router_target
-from sparktop.watch.discovery import discover, parse_target, shortened
+from sparktop.watch.discovery import discover, parse_target, shortened_message
 
 INTERVAL_S = 0.5
 """Longest poll interval in seconds of servers during a sweep from the command line."""
@@ -104,7 +104,7 @@ async def _places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_Pla
         raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
     if isinstance(target, str):
         return await _discovered(target)
-    if (note := shortened(word, target)) is not None:
+    if (note := shortened_message(word, target)) is not None:
         tell(note)
     for known in _configured(watch):
         if known.url == target.url:

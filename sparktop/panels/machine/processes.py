@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from sparktop.analysis.placement import orphans
+from sparktop.analysis.placement import orphaned_pids
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessTable, Workload, Workloads
@@ -114,7 +114,7 @@ def _served(view: NodeView, known_workloads: Workloads | None) -> dict[int, str]
     found = {one.pid: one.engine for one in workloads if one.engine is not None}
     found |= {one.pid: backends[one.server] for one in workloads if one.server in backends}
     found |= {one.pid: one.backend or one.engine for one in view.engine_processes}
-    return found | dict.fromkeys(orphans(known_workloads), ORPHAN)
+    return found | dict.fromkeys(orphaned_pids(known_workloads), ORPHAN)
 
 
 def about_process(name: str, workload: Workload) -> str:

@@ -33,7 +33,7 @@ from sparktop.sources.prometheus.found import NOT_A_ROUTER, REPLICA, SERVER_LABE
 # different labels. Each time would be a page of one of them alone.
 
 
-def scraped_apart(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]]:
+def times_by_target(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]]:
     """Return the times at which each target was scraped; `gauges` has those of each gauge of requests.
 
     Gauges with a time in common are of one target, and so are gauges of which one ends before the other
@@ -50,7 +50,7 @@ def scraped_apart(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]]:
     return [frozenset().union(*apart)]
 
 
-def merged(
+def merge_pages(
     lines: Mapping[float, Sequence[str]], apart: Sequence[Collection[float]]
 ) -> Iterator[tuple[float, list[str]]]:
     """Yield time and lines of each page, with the newest lines of all targets that are scraped at that time.
@@ -113,10 +113,10 @@ def pages(
             times[start] = times.get(start, frozenset()).union(at for at, _ in one.samples)
     mixed: set[Key] = set()
     for key, times in gauges.items():
-        apart = scraped_apart([*times.values()])
+        apart = times_by_target([*times.values()])
         if len(apart) > 1:
             mixed.add(key)
-            found[key] = dict(merged(found[key], apart))
+            found[key] = dict(merge_pages(found[key], apart))
     made = {
         key: {at: "\n".join([*lines[at], ""]).encode("utf-8", "surrogateescape") for at in sorted(lines)}
         for key, lines in found.items()
@@ -235,7 +235,7 @@ async def quantiles(
     return await _ask_figures(client, asked)
 
 
-def fullest(servers: Iterable[FoundServer], figures: Figures) -> str:
+def fullest_group(servers: Iterable[FoundServer], figures: Figures) -> str:
     """Return the group with the most waiting requests."""
     waiting: Counter[str] = Counter()
     for one in servers:
@@ -243,7 +243,7 @@ def fullest(servers: Iterable[FoundServer], figures: Figures) -> str:
     return waiting.most_common(1)[0][0]
 
 
-def rows(
+def fleet_servers(
     servers: Iterable[FoundServer],
     figures: Figures,
     late: Figures,

@@ -139,12 +139,12 @@ def active_targets(data: object) -> dict[Key, ActiveTarget]:
         if all(isinstance(value, str) for value in labels.values()):
             error = clean(one.get("lastError") or "", 160)
             found[key_of(labels)] = ActiveTarget(
-                _base_url(one.get("scrapeUrl")), seconds(one.get("scrapeInterval")), error
+                _base_url(one.get("scrapeUrl")), seconds_of(one.get("scrapeInterval")), error
             )
     return found
 
 
-def seconds(text: object) -> float | None:
+def seconds_of(text: object) -> float | None:
     """Return a duration such as "15s", "1m30s" or "500ms" in seconds; None for anything else."""
     if not isinstance(text, str) or not text or len(text) > 20:  # noqa: PLR2004 - far beyond any duration
         return None
@@ -300,7 +300,7 @@ _MOST_NAMED = 500
 _CURRENT_SCRAPES = 1.5
 
 
-def doubles(servers: Iterable[FoundServer]) -> list[list[Key]]:
+def keys_of_doubles(servers: Iterable[FoundServer]) -> list[list[Key]]:
     """Return the keys of servers with the same instance, model and pod, of several each."""
     found: dict[tuple[object, ...], list[Key]] = {}
     for one in servers:
@@ -317,7 +317,7 @@ def times_query(more: str, same: Sequence[Sequence[Key]]) -> str:
     return f"max by ({', '.join(SERVER_LABELS)}) (timestamp({gauges}))"
 
 
-def to_leave_out(
+def keys_to_leave_out(
     same: Iterable[Sequence[Key]],
     times: Mapping[Key, float],
     targets: Mapping[Key, ActiveTarget],
@@ -370,12 +370,12 @@ def past_query(more: str, group_by: Sequence[str], keys: Iterable[Key]) -> str:
     return servers_query(f"{only},{more}" if more else only, group_by, past_s=_PAST_S)
 
 
-def keys_in(series: Iterable[Series]) -> set[Key]:
+def target_keys(series: Iterable[Series]) -> set[Key]:
     """Return the keys of the targets that series belong to."""
     return {key_of(one.labels).target for one in series}
 
 
-def said_down(keys: Collection[Key]) -> str:
+def down_text(keys: Collection[Key]) -> str:
     """Return which targets are down, in one clean line; "" for none."""
     if not keys:
         return ""

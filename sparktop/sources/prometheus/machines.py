@@ -275,7 +275,7 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
     return tuple(found.values())
 
 
-def joined(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
+def join_exporters(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
     """Return the machines of these exporters, sorted by name."""
     listed = sorted(exporters, key=lambda one: (KINDS.index(one.kind), one.place))
     full = _full_names(listed)
@@ -388,7 +388,7 @@ class Placing(Struct, frozen=True):
         return tuple(fitting) if len(fitting) == 1 else ()
 
 
-def placing(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> Placing:
+def placing_among(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> Placing:
     """Return what finds the machines of servers among `machines`."""
     by_pod: dict[tuple[str, str], list[str]] = defaultdict(list)
     by_host: dict[str, list[str]] = defaultdict(list)
@@ -492,7 +492,9 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
     return await _gather(client, asked)
 
 
-async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], every_s: float) -> Known:
+async def newest_samples(
+    client: PrometheusClient, more: str, machines: Sequence[Machine], every_s: float
+) -> Known:
     """Return the newest samples of these machines' exporters.
 
     Raises:

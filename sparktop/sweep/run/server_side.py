@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 
 from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
 from sparktop.analysis.limited_by import limited_by
-from sparktop.analysis.speed_state import Pace, bandwidth_gb_per_s, follow, read_percent, worst
+from sparktop.analysis.speed_state import Pace, advance_pace, bandwidth_gb_per_s, read_percent, worst_state
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeSample
@@ -479,7 +479,7 @@ class LimitLog:
         if look.clock_mhz is not None and (look.gpu_percent or 0.0) >= 80.0:  # noqa: PLR2004 - under load
             machine.usual_mhz = max(machine.usual_mhz or 0.0, look.clock_mhz)
         machine.paces = {
-            gpu.index: follow(
+            gpu.index: advance_pace(
                 machine.paces.get(gpu.index, Pace()),
                 gpu,
                 sample.at,
@@ -530,7 +530,7 @@ class LimitLog:
             slots=part.slots,
             kv_capacity_tokens=server.kv_capacity_tokens,
             machines=tuple(
-                Machine(name, tuple(_within(one.looks, spans)), worst(one.paces), one.usual_mhz)
+                Machine(name, tuple(_within(one.looks, spans)), worst_state(one.paces), one.usual_mhz)
                 for name, one in machines.items()
             ),
             spans=max(1, len(part.nodes)),

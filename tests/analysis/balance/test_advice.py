@@ -337,7 +337,7 @@ def test_two_requests_a_backend_can_swing() -> None:
     load = GroupLoad("g", herd.tracks, herd.e2e_s)
     window = lay_out(herd.tracks, 80.0, 60.0)
     assert window is not None
-    assert rules.holds(rules.rhythm, measure(load, window, 48.0)[0])
+    assert rules.rule_holds(rules.rhythm_checks, measure(load, window, 48.0)[0])
     assert judge(load, 80.0).word is Is.OSCILLATING
     calm = simulate(Scene("shuffle", 8, 4, "fixed", LIFE_S, 2.0, 80.0, 1))
     assert judge(GroupLoad("g", calm.tracks, calm.e2e_s), 80.0).word in {Is.UNKNOWN, Is.BALANCED}

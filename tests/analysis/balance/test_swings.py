@@ -167,7 +167,9 @@ def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
     assert (found.confidence or 0.0) > 0.5
     assert found.convoys is not None
     grid = grid_of(columns)
-    assert rules.holds(rules.convoys, measure(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)[0])
+    assert rules.rule_holds(
+        rules.convoys_checks, measure(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)[0]
+    )
 
 
 def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
@@ -177,7 +179,7 @@ def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
         grid = grid_of(by_chance(seed))
         measured, _ = measure(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)
         compared += measured.convoys is not None
-        assert not rules.holds(rules.convoys, measured)
+        assert not rules.rule_holds(rules.convoys_checks, measured)
     assert compared > 30
 
 

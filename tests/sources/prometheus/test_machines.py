@@ -18,9 +18,9 @@ from sparktop.sources.prometheus.machines import (
     found_exporters,
     gpus_of,
     host_of,
-    joined,
-    placing,
-    raw,
+    join_exporters,
+    newest_samples,
+    placing_among,
     sample_of,
 )
 
@@ -42,8 +42,8 @@ class Answering(PrometheusClient):
 async def read(*series: Series) -> NodeSample:
     """Return the sample of the only machine that these series are of."""
     marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
-    (machine,) = joined(marks)
-    found = sample_of(machine, await raw(Answering(*series), "", [machine], 15.0), 100.0)
+    (machine,) = join_exporters(marks)
+    found = sample_of(machine, await newest_samples(Answering(*series), "", [machine], 15.0), 100.0)
     assert found is not None
     return found
 
@@ -164,7 +164,7 @@ async def test_instances_of_a_card_are_one_gpu() -> None:
     assert [one.memory_used_bytes for one in found.gpus] == [4 << 30] * 2
     assert [one.memory_total_bytes for one in found.gpus] == [80 << 30] * 2
     marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
-    (machine,) = joined(marks)
+    (machine,) = join_exporters(marks)
     assert gpus_of(machine, {}) == 2
 
 
@@ -179,7 +179,7 @@ async def test_shares_of_a_card_are_one_gpu() -> None:
     assert (only.memory_used_bytes, only.memory_total_bytes) == (1 << 30, 2 << 30)
     assert only.utilization_percent == 80
     marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
-    assert gpus_of(joined(marks)[0], {}) == 1
+    assert gpus_of(join_exporters(marks)[0], {}) == 1
 
 
 async def test_nvidia_gpu_exporter_is_read() -> None:
@@ -222,7 +222,7 @@ def exporter(kind: str, instance: str, host: str = "", **more: str) -> Series:
 
 def machines(*series: Series) -> tuple[Machine, ...]:
     """Return the machines of these series, which are the same in each order."""
-    orders = [joined(found_exporters(some)) for some in permutations(series)]
+    orders = [join_exporters(found_exporters(some)) for some in permutations(series)]
     shapes = {tuple((one.name, len(one.exporters)) for one in found) for found in orders}
     assert len(shapes) == 1
     return orders[0]
@@ -285,7 +285,7 @@ def test_servers_are_placed_by_pod_then_node_then_address() -> None:
         exporter("dcgm", "gw:9401", "a"),
         exporter("dcgm", "gw:9402", "b"),
     )
-    place = placing(found, {"service:8000": ("N1", "n2", "unknown")}).machines_of
+    place = placing_among(found, {"service:8000": ("N1", "n2", "unknown")}).machines_of
     assert place(server("10.2.9.9:8000", ("llm", "llm-0"))) == ("n1",)
     assert place(server("10.2.9.9:8000", ("other", "llm-0"))) == ()
     assert place(server("10.2.9.9:8000", node="n2")) == ("n2",)

@@ -8,7 +8,7 @@ from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
 from sparktop.sources.prometheus.client import Series, any_of, quote_text, selector
-from sparktop.sources.prometheus.figures import pages, scraped_apart
+from sparktop.sources.prometheus.figures import pages, times_by_target
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
     FoundServer,
@@ -163,8 +163,8 @@ def test_two_targets_with_one_instance_are_one_page() -> None:
 
 def test_a_restart_with_another_model_is_one_target() -> None:
     """One gauge ends before the other begins, and a label that comes later has the times of the others."""
-    assert len(scraped_apart([frozenset({0.0, 15.0}), frozenset({45.0, 60.0})])) == 1
-    assert len(scraped_apart([frozenset({0.0, 15.0, 30.0}), frozenset({30.0, 45.0})])) == 1
+    assert len(times_by_target([frozenset({0.0, 15.0}), frozenset({45.0, 60.0})])) == 1
+    assert len(times_by_target([frozenset({0.0, 15.0, 30.0}), frozenset({30.0, 45.0})])) == 1
     found, mixed = pages([gauge("a", (0.0, "1"), (15.0, "2")), gauge("b", (45.0, "3"))], {})
     assert not mixed
     assert list(found[APART_KEY]) == [0.0, 15.0, 45.0]
