@@ -1,4 +1,7 @@
-"""Rates and quantiles from counters and buckets: pure arithmetic on raw samples, standard library only."""
+"""Rates and quantiles from counters and buckets of raw samples; restarts of the servers that count.
+
+A *lane* is an engine core (data-parallel rank) of a server, a *tally* all that was counted so far.
+"""
 
 from __future__ import annotations
 

@@ -529,6 +529,7 @@ def _fit_text(load: Load) -> str | None:
 FEWEST_INTERVALS = 6
 """With fewer intervals there is no regression."""
 _SHORTEST_S = 0.5
+"""Shorter intervals hold too few steps."""
 _LONGEST_S = 10.0
 """Longer intervals have a gap: a poll failed."""
 _STEPS_EACH = 8
@@ -904,12 +905,7 @@ def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str 
     return f"{free}: twice the requests give about {2 / (2 - min(1.0, flat)):.1f} × the tok/s"
 
 
-# Names what holds a server back, from its polls, its machines and the servers beside it.
-#
-# The order of the rules is their strength. A machine whose clock is pinned, a full CPU core or a full link
-# make everything else look slow, so they come first. Then comes what makes requests wait, and last, where
-# nothing waits, what the steps themselves are limited by. Where figures are missing or contradict each
-# other, the limit is unknown, and the reason says what is missing.
+# The verdict: the rules in the order of their strength.
 
 
 _QUEUED = 0.5

@@ -13,7 +13,7 @@ from sparktop.model.router import Deployment
 from sparktop.model.snapshot import EngineProcess
 from sparktop.model.targets import BackendTarget, NodeTarget
 
-# They are matched by address, else by the configuration, else by equal names.
+# The deployments of a router are matched with backends by address, else by the configuration, else by name.
 
 
 Address = tuple[str, int, str]
@@ -82,7 +82,7 @@ def match_deployments(
     return found
 
 
-# Whether two names mean the same machine.
+# Whether an agent that was found runs on a machine that is watched already.
 
 
 def is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
@@ -130,6 +130,7 @@ _ENGINES = (
 "ollama_llama_server"."""
 _ENGINE = re.compile("|".join(f"({pattern})(?![a-z0-9])" for pattern, _ in _ENGINES), re.IGNORECASE)
 _RANK = re.compile(r"_(PP|TP)(\d{1,4})(?!\d)")
+"""Kinds and numbers of ranks in the name of a worker process."""
 
 Rank = tuple[int, int]
 """A worker's rank: (pipeline stage, rank within that stage's tensor-parallel group)."""

@@ -31,6 +31,7 @@ LEAST_SPAN_S = 10.0
 _SLACK_S = 0.1
 """Answers at equal distances may arrive a little early."""
 _LEAST_SIZE = 2
+"""Ranks in a communicator that can wait for each other; also answers that can be compared."""
 _NAMED = 3
 """Most missing ranks that are named."""
 

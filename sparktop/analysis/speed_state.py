@@ -34,6 +34,7 @@ CLEARS_AT = 1.2
 LOADED_PERCENT = 80.0
 """GPU utilization in percent from which on a low clock is a fault."""
 IDLE_PERCENT = 5.0
+"""GPU utilization in percent below which a GPU does nothing."""
 AT_LIMIT_C = 3.0
 """A GPU within this many degrees of its thermal limit counts as being at it."""
 LOW_POWER_W = 25.0
@@ -42,6 +43,7 @@ SLOW_SHARE = 0.5
 """A loaded GPU other than a GB10 is slow below this share of its highest clock."""
 
 HEAT = frozenset({"software thermal", "hardware thermal"})
+"""Throttle reasons that are due to heat."""
 POWER_CAP = "software power cap"
 BY_CHOICE = frozenset({"application clocks", "sync boost", "display clock"})
 """Throttle reasons that come from a setting: they lower the clock, but nothing is wrong."""
@@ -331,6 +333,7 @@ FOLLOWS, OWN = (
     "a follow-up: look at what came before it",
     "it has a procedure of its own: see NVIDIA's catalogue",
 )
+"""Advice of NVIDIA's catalogue of Xids."""
 NOTE = "for your information"
 
 _MEANINGS: dict[int, tuple[str, str]] = {

@@ -49,6 +49,7 @@ _NORMAL = frozenset(
 _BY_THE_FRONT = frozenset({"media_cache_hits", "media_cache_queries"})
 """Counters of the HTTP side: vLLM looks for preprocessed images when a request arrives."""
 _AS_IT_WORKS = ("ttft", "itl", "step_tokens")
+"""Histograms that are observed while a request is computed."""
 _AT_ITS_END = tuple(name for name in LANE_HISTOGRAMS if name not in _AS_IT_WORKS)
 """Histograms of a request's whole time: some engines observe it also when the client has given up."""
 
@@ -199,7 +200,9 @@ GB10_POWER_W = (30.0, 35.0)
 _LEAST_CLOCK_MHZ = 1400.0
 """A GPU that is used below this clock is slow, not stuck: its steps take several times as long."""
 _SPINNING_PERCENT, _BLOCKED_PERCENT = 90.0, 5.0
+"""Use of a GPU that waits in a kernel, and of one that has nothing to do."""
 _RDMA_QUIET_MB_PER_S, _RDMA_BUSY_MB_PER_S = 1.0, 10.0
+"""Traffic below which a link is silent, and above which it works."""
 
 
 class GpuWork(Struct, frozen=True):
@@ -334,6 +337,7 @@ def power_limits(busy_w: Sequence[float], idle_w: Sequence[float]) -> tuple[floa
 SWAPPING_BYTES_PER_S = 1000 * 4096.0
 """From so many bytes swapped in per second on, a machine has no time for anything else."""
 _BUSY_CORE_PERCENT = 90.0
+"""Use of a CPU core from which on it is full."""
 _TABLE_AGE_S = 15.0
 """A reading of processes that is older says nothing about now."""
 

@@ -1,4 +1,7 @@
-"""The states of servers and machines, walls of them, and the summary of a snapshot in one line."""
+"""The states of servers and machines, walls of them, and the summary of a snapshot in one line.
+
+A *wall* is the view of many servers and machines by group, the worst first.
+"""
 
 from __future__ import annotations
 
@@ -311,15 +314,19 @@ NODE_GRAVITY = (
 _RANKS: dict[str, int] = {state.value: rank for rank, state in enumerate(GRAVITY)}
 _NODE_RANKS = {state: rank for rank, state in enumerate(NODE_GRAVITY)}
 DOWN = frozenset({"unreachable", "engine dead", "stuck"})
+"""States of servers that serve nobody."""
 SLOW = frozenset({"slow clock", "slow steps", "throttled"})
 """States of machines whose GPU is slower than its load explains."""
 MOST_LISTED = 100
 """Most servers in a list of the worst."""
 _SILENT = frozenset({"unreachable", "engine dead", STALE})
+"""States of servers whose figures are not those of now."""
 _SHORT_OF_KV = frozenset({"preempting", "KV-full"})
+"""States of servers whose KV cache is too small for their load."""
 _LATE_POLLS, _LATE_S = 3.0, 5.0
 """Figures of servers that are polled are stale after this many polls, and not before `_LATE_S`."""
 _MEMORY_ALERTS, _HEAT_ALERTS = frozenset({"headroom", "headroom-limit"}), frozenset({"thermal"})
+"""Kinds of alerts by which a machine is "low memory" or "hot"."""
 
 
 class Top(StrEnum):
@@ -622,7 +629,9 @@ def _top_lists(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float
 _LONGEST = 60
 """Most characters of an alert's message that are part of the verdict."""
 _CLAUSE = re.compile(r" \(|; |: ")
+"""Ends the first clause of a sentence."""
 _FIRST_CHOICE = re.compile(r" or |, ")
+"""Ends the first of several suggestions."""
 _MUTE = {FailureKind.TIMEOUT, FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
 

@@ -86,6 +86,7 @@ class Sockets(Struct, frozen=True):
 
 
 MOST_CLIENTS = 32
+"""Connections of a server's port of which the other ends are kept."""
 
 
 class MemoryAsk(Struct, frozen=True):
@@ -236,6 +237,7 @@ class MemoryPart(Struct, frozen=True):
 
 
 _LEAST_HANDOVER_BYTES = 1 << 28
+"""Fewer bytes, a quarter of a GiB, are not mentioned."""
 
 
 class MemoryReading(Struct, frozen=True):

@@ -16,6 +16,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 _FLOAT_BYTES = 8
+"""Bytes of a number of double precision."""
 _UNPACKED = 512
 """Packed columns that are kept unpacked after they were read: those that a screen shows."""
 _REPEATED = 0.6

@@ -1,4 +1,4 @@
-"""The immutable snapshot of all watched servers and machines: the input of screens, reports and alerts."""
+"""The snapshot of all watched servers and machines, with its views: what screens, reports and rules read."""
 
 from __future__ import annotations
 

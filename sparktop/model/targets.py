@@ -22,6 +22,7 @@ SEARCHED_PORTS = (*ENGINE_PORTS, ROUTER_PORT)
 LONGEST_POLL_S = 10.0
 """Default of `Watch.timeout_s`: as long as Prometheus waits for a page."""
 AGENT_PORT = 9750
+"""Usual port of an agent."""
 _API_PATHS = (
     *("/metrics", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"),
     *("/v1/embeddings", "/v1/models", "/v1", "/chat/completions", "/api/chat", "/api/generate"),
@@ -344,6 +345,7 @@ class SweepSpec(Struct, frozen=True):
 
 
 _MAPPINGS = ("extra_body", "headers")
+"""Settings of a sweep that are joined and not replaced."""
 
 
 class GuardLimits(Struct, frozen=True):

@@ -1,4 +1,7 @@
-"""Alerts about servers, machines and sources that do not answer; events about changes of servers' states."""
+"""Raises and clears the alerts about servers, routers, machines, and sources that do not answer.
+
+Also the events about changes of a server's state or model, and its restarts.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ DEAD_RANK, ABSENT_MODEL = "dead-rank", "absent-model"
 ENDS_WITHIN_S = 5.0
 """A server whose engine ended may take so many seconds to end as well."""
 ENDED_TOGETHER_S = 30.0
+"""Processes of one engine on several machines end within so many seconds."""
 _MINUTE_S = 60.0
+"""Seconds over which failed requests and answers are counted."""
 
 _MILD = frozenset(
     {FailureKind.METRICS_DISABLED, FailureKind.OTHER_PROGRAM, FailureKind.UNSUPPORTED, FailureKind.LATE}
@@ -51,6 +56,7 @@ _MILD = frozenset(
 """Failures which mean that the source cannot be observed, not that it is down."""
 RESTARTS = "restarts"
 RESTARTS_WITHIN_S = 600.0
+"""Seconds within which restarts are counted."""
 RESTARTS_WARN, RESTARTS_CRITICAL = 2, 4
 """Restarts within `RESTARTS_WITHIN_S` seconds that raise a warning, and a critical alert. A single restart is
 only an event."""
@@ -388,8 +394,11 @@ around the limit."""
 MARGIN_CLEARS_C = 2.0
 """The thermal alert clears this many °C beyond its limit."""
 SENSOR_CLEARS_C = 3.0
+"""The alert of a sensor clears so many °C below its limit."""
 SHARE_CLEARS_AT = 0.7
+"""An alert about a share of time clears at this multiple of its limit."""
 RATE_CLEARS_AT = 0.5
+"""An alert about a rate clears at this multiple of its limit."""
 QUIET_S = 30.0
 """Alerts about bursts (swapping, errors) clear after this many seconds below their limit."""
 UNJUDGED_S = 300.0
@@ -405,7 +414,9 @@ LEAST_COVERED_S = 15.0
 CONGESTION = frozenset({"np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets"})
 """RDMA counters of congestion notifications, which are not errors."""
 _COUNTERS_NAMED = 3
+"""Most counters of RDMA errors that a message names."""
 _LONGEST = 400
+"""Most characters of a message."""
 
 
 class Gauge(Struct, frozen=True):

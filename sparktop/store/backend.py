@@ -51,6 +51,7 @@ _QUICK_SHARE = 0.6
 """Samples less than this share of the configured interval apart are extra samples: the backend belongs to a
 group that is polled more often, to judge its balance."""
 _LONGEST_UPTIME_S = 10 * 365 * 86400.0
+"""A longer uptime is a wrong clock."""
 _CLOCKS_DIFFER_S = 5.0
 """Difference of two machines' clocks that contradicts nothing."""
 _STEADY = 0.15

@@ -48,6 +48,7 @@ from sparktop.store.load_log import Role, length_variation, median_life_s
 from sparktop.store.tracks import RouterTrack
 
 _SKEW_LOOKS = 8
+"""Newest polls of which the skew is computed."""
 _LEAST_PART = 0.05
 """Least mean load that counts as a part: a canary may have less than a request on average."""
 _LANES_HINT = (

@@ -19,6 +19,7 @@ from sparktop.model.instant import Instant
 from sparktop.store.sources import SourceKey
 
 EVENTS_KEPT = 200
+"""Events that are kept, the newest."""
 REPEATS_WITHIN_S = 600.0
 """Occurrences of the last 10 minutes are counted; a line that goes on is announced again after that time."""
 FOLDED_FROM = 3
@@ -30,6 +31,7 @@ occurrences, and for at least this many seconds."""
 _MOST_COUNTED = 1000
 """Occurrences remembered of one condition: more than one a second in `REPEATS_WITHIN_S`."""
 _MINUTES_FROM_S = 90.0
+"""Spans are written in minutes from so many seconds on."""
 
 Announce = Callable[[Event], None]
 """A listener, called once with each event that is announced; must not raise."""

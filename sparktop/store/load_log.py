@@ -111,9 +111,11 @@ this is at most 180 kB."""
 _KEPT_S = 1.5 * LONGEST_S
 """Seconds kept at slower rates: as long as the other graphs of the board at 1 Hz."""
 _GAUGES = ("running", "waiting", "generation_tps")
+"""Series of values of the moment."""
 _COUNTS = ("finished", "failed", "aborted", "prompt_tokens", "generation_tokens")
 """Totals of requests and tokens since the log's first sample."""
 _ANSWERS, _TOKENS = "answers", "tokens"
+"""Counters of finished answers with known lengths, and of their tokens."""
 FAILED_REASONS, ABORTED_REASONS = frozenset({"error", "failure"}), frozenset({"abort"})
 """The finish reasons of vLLM and TGI for failed requests, and their finish reasons for aborted requests."""
 _UNFINISHED_REASONS = FAILED_REASONS | ABORTED_REASONS
@@ -123,6 +125,7 @@ _TOKEN_COUNTS: Mapping[str, Callable[[LaneSample], float | None]] = {
 _running_of: Callable[[LaneSample], float | None] = attrgetter("running")
 _waiting_of: Callable[[LaneSample], float | None] = attrgetter("waiting")
 _LIFE_EVERY_S = 5.0
+"""Seconds between two records of the histogram of durations."""
 _PIECE_S = 2.0
 """Finished answers are grouped over this many seconds, which yields enough groups to estimate how much the
 lengths vary."""

@@ -1,4 +1,4 @@
-"""The store's state of one node: newest sample, histories, and events of its restarts and processes."""
+"""The store's state of one node: its newest sample, missing GPUs, throttling, restarts, ended engines."""
 
 from __future__ import annotations
 
@@ -464,8 +464,11 @@ def _gpu_key(index: int, uuid: str | None) -> str:
 
 
 _KEPT_S = 60.0
+"""Seconds for which samples are kept."""
 _LOADED_PERCENT = 80.0
+"""GPU utilization from which on its clock is that under load."""
 _BITS = 8.0
+"""Bits of a byte."""
 
 
 class MachineLog:
@@ -527,6 +530,7 @@ def _link_share(link: NetworkReading) -> float:
 
 
 WINDOW_S = 60.0
+"""Seconds over which throttling is averaged."""
 _NOTHING_S = 1e-6
 """Seconds below this are rounding errors of 0."""
 
@@ -599,11 +603,13 @@ class ThrottledMinute:
 SLOPE_S = 30.0
 """The change of memory headroom is measured over this many seconds before the last sample."""
 _LEAST_SLOPE_S = 2.0
+"""Shorter spans show no slope."""
 _FALLING_GIB_PER_S = 0.01
 """Slower falls are not mentioned."""
 _FULL_SHARE, _LITTLE_GIB = 0.97, 2.0
 """Share of memory in use, and headroom in GiB, beyond which a restart may have been a memory wedge."""
 _HOT_C = 90.0
+"""Temperature from which on a restart may have been due to heat."""
 
 
 def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, when: Instant) -> list[Event]:
@@ -716,7 +722,9 @@ def _slope_per_s(known: Sequence[tuple[float, float]]) -> float | None:
 ENGINE_ENDED = "engine-ended"
 """Kind of the event that processes of an engine ended."""
 _FRESH_S = 1e-6
+"""Processes of a greater age were read with an earlier sample."""
 _MOST_NAMED = 3
+"""Most processes that a message names."""
 _MOST_ENDED = 64
 """Engines whose newest end is remembered."""
 _AT_WORK = frozenset({"engine core", "worker", "scheduler", "server", "runner"})

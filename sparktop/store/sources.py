@@ -58,6 +58,7 @@ class SourceKey(NamedTuple):
 DOWN_AFTER_S = 3.0
 """Seconds of consecutive failures after which a source is called down; a single lost poll is not enough."""
 DOWN_AFTER_FAILURES = 3
+"""Failures in a row after which a source is called down."""
 
 
 class Health(Struct):

@@ -1,4 +1,4 @@
-"""The step times of a backend: the usual ones, and the alert that they are slow."""
+"""The step times of a backend: their baseline, the alert that they are slow, the polls for limits."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ PEER_RATIO = 3.0
 """A backend is slow from this multiple of its peers' step time on: far more than two equal backends differ
 by."""
 _CLEARS_AT = 2.0
+"""The alert clears below this multiple of the step time of peers."""
 SLOW_AFTER_S = 10.0
 """Steps count as slow once they have been slow for this many seconds."""
 _UNJUDGED_S = 120.0
@@ -258,6 +259,7 @@ class StepBaseline:
 
 
 _KEPT_S = 60.0
+"""Seconds for which polls are kept."""
 _APART_S = 0.9
 """A group whose balance is judged is polled up to four times a second; one look a second is enough."""
 _NOTHING: Mapping[str, float] = MappingProxyType({})

@@ -104,9 +104,6 @@ class Journals:
             journal.write(instant, call)
 
 
-# The store, which accepts the results of polls and returns snapshots.
-
-
 Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Fleet | Failure
 """The result of polling a source: a sample or a failure."""
 Hear = Callable[[SourceKey, Reading], None]
@@ -518,6 +515,7 @@ class Store:
 
 Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
 _DOWN = ("unreachable", "engine-dead")
+"""Kinds of alerts that a source does not answer."""
 
 
 def adopt_alerts(

@@ -1,4 +1,7 @@
-"""The tracks of all watched sources: which backends belong together, and which run on which node."""
+"""Routers, each Prometheus, and the tracks of all sources: what belongs together and runs on which node.
+
+A *track* is what the store keeps of one source. A *wall* shows many servers and machines by group.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ from sparktop.store.sources import Health, SourceKey, SourceKind
 _COUNTS_KEPT = 130
 """Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""
 _MINUTE_S = 60.0
+"""Seconds over which failed answers are counted."""
 _OUT = frozenset({"outage", "unhealthy", "circuit open"})
 """Words of routers for a deployment that gets no requests."""
 FAILS_A_MINUTE = 3
@@ -50,6 +54,7 @@ _SLOW_MS, _SLOW_RATIO, _ALWAYS_SLOW_MS = 200.0, 4.0, 1000.0
 """A router is slow if it answers its health check in so many ms and in so many times its usual time, or in
 `_ALWAYS_SLOW_MS`."""
 _FEWEST_ANSWERS, _NEWEST_ANSWERS = 15, 5
+"""Answers with which the usual time is known, and newest ones that are compared with it."""
 _FULL_CORES, _CPU_WINDOW_S = 0.9, 30.0
 """CPU cores that LiteLLM's process, which has one busy thread, uses when it is full."""
 
@@ -381,7 +386,7 @@ def routers_of_groups(
     return found
 
 
-# The tracks of all watched sources: which backends belong together, and which run on which node.
+# A Prometheus, and the walls of servers and machines that come through several of them.
 
 
 class FleetTrack:
@@ -509,7 +514,7 @@ def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
     return tuple(found)
 
 
-# Determines which backend runs on which node, and which node its slow steps can be attributed to.
+# Which backend runs on which node, and which node its slow steps can be attributed to.
 
 
 MOST_PEERS = 16

@@ -1,4 +1,7 @@
-"""Verdicts on single servers: what limits them, whether they make progress, their starts and their ranks."""
+"""Verdicts on single servers: what limits them, whether they make progress, their starts and their ranks.
+
+A class for each, which keeps what it saw of every server. The rules are in `analysis/`.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,7 @@ from sparktop.store.sources import SourceKey
 from sparktop.store.tracks import STUCK, Group, RouterTrack, Tracks
 
 EVERY_S = 5.0
+"""Seconds between two verdicts on the limit of one backend."""
 MOST_AT_ONCE = 16
 """Backends judged in one call of `look`: a longer call would stall the screen."""
 _MOST_PEERS = 3
@@ -73,6 +77,7 @@ _TOO_LITTLE_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
 _OF_THE_SPLIT = _TOO_LITTLE_SENT | {LimitKind.ROUTER}
 """Limits that depend on the verdict on the group's balance."""
 _AT_EASE = frozenset({BalanceWord.BALANCED, BalanceWord.IDLE})
+"""Verdicts on a group that explain no limit of its servers."""
 
 Routed = Sequence[tuple[RouterTrack, Group]]
 """Each router with the backends behind it."""
@@ -307,6 +312,7 @@ _COLLECTED_S = 5.0
 _LATE_INTERVALS = 3.0
 """A sample of a machine that is older than so many intervals says nothing about now."""
 _POWERS_KEPT = 900
+"""Powers that are kept of a GPU at work, and at rest: 15 minutes at 1 Hz."""
 _BLOCKED_WORDS, _ASLEEP_WORDS = "requests wait and none runs", "requests wait while it sleeps"
 _WORDS = {Progress.SUSPECT: Severity.WARNING, Progress.STUCK: Severity.CRITICAL}
 Powers = tuple[deque[float], deque[float]]
@@ -598,6 +604,7 @@ def _figures_behind(track: BackendTrack, found: Standstill, now: Sequence[GpuWor
 
 
 _MOST_PAST = 400
+"""Earlier starts that are kept."""
 _LONGEST_S = 7200.0
 """A server that has not answered for longer than this is not called loading."""
 _SLACK_S = 10.0
@@ -923,11 +930,13 @@ def _phase_values(phases: Mapping[str, float], before: str = "") -> dict[str, fl
 _STILL_S = 5.0
 """Seconds without progress from which on an engine stands still: from then on answers are evidence."""
 _MOST_READINGS = 24
+"""Readings that are kept of one backend."""
 _SHOWN_S = 1800.0
 """Seconds after the last query for which its result is shown."""
 _WAITS_S = 60.0
 """Seconds after which a query without an answer counts as abandoned."""
 _MOST_PROPOSED = 8
+"""Most hosts that an event names."""
 _SAME_ROUND_S = 60.0
 """Queries less than this apart are announced as one event."""
 

@@ -39,13 +39,17 @@ _ADDRESSES_MAX = 4
 _HTTP_OK = 200
 _HTTP_WANTS_KEY = frozenset({401, 403})
 _PORT_MAX = 65535
+"""Highest port number."""
 _HOST_MAX = 253
+"""Most characters of a host name (RFC 1035)."""
 _SAMPLE_PATH = "/v1/sample"
 _HEALTH_PATH = "/healthz"
 _LABEL = re.compile(r"\w(?:[\w-]{0,61}\w)?")
+"""A part of a host name between dots."""
 
 
 _COMMENT = re.compile(rb"(?m)^# (?:HELP|TYPE) ")
+"""Begins a comment with the name of a metric."""
 _ROUTER = "router"
 
 
@@ -428,10 +432,13 @@ def _json_object(body: bytes) -> dict[str, object]:
 MOST_FOUND = 64
 """The most servers that are accepted from one router."""
 _LOCAL_ENDINGS = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
+"""Ends of names of the local network."""
 _CARRIER_GRADE = ipaddress.ip_network("100.64.0.0/10")
 """Address range (RFC 6598) in which overlay networks such as Tailscale place machines."""
 _HASH = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""An id that LiteLLM or a program made."""
 _LONGEST_NAME = 24
+"""Most characters of an id that serves as a name."""
 
 
 def servers_behind_router(

@@ -34,13 +34,19 @@ if TYPE_CHECKING:
 
 
 AGAIN_S = 60.0
+"""Seconds between two readings of the files."""
 MOST_FILES, MOST_BYTES, MOST_TARGETS = 64, 1 << 20, 512
+"""Most files, bytes of a file, and servers of all files."""
 _AT_ONCE = 16
+"""Servers that are probed at a time."""
 _DEADLINE_S = 3.0
+"""Seconds that a probe may take."""
 _SETTLED_S = 2.0
 """When a file that is being rewritten is whole again."""
 _NAME = 64
+"""Most characters of a name."""
 _WILDCARD = re.compile(r"[*?[]")
+"""What makes a path a pattern."""
 _YAML = frozenset({".yml", ".yaml"})
 _NO_JSON_TEXT, _NO_YAML_TEXT = "not valid JSON", "not valid YAML"
 _NO_LIST = "no list of targets, as file_sd has"
@@ -261,7 +267,9 @@ CLUSTERS, JOBS = Path(".config/sparkrun/clusters"), Path(".cache/sparkrun/jobs")
 CACHE_VARIABLE = "SPARKRUN_CACHE_DIR"
 """Environment variable that names another folder than ~/.cache/sparkrun."""
 MOST_JOBS, MOST_JOB_BYTES, MOST_HOSTS = 64, 1 << 16, 64
+"""Most files of a folder, bytes of a file, and machines of all jobs."""
 _PORT = 8000
+"""Port of a job that names none: vLLM's."""
 _NO_CLUSTER = ".manifest.yaml"
 """How a file beside the clusters ends that says what sparkrun installed there."""
 _LATEST_S = 1e12
@@ -269,6 +277,7 @@ _LATEST_S = 1e12
 _USER_NAMES = ("ssh_user", "user")
 """Where a table names the user for ssh: jobs and clusters."""
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")
+"""A user name that ssh takes and that is no option."""
 SPARKRUN_NO_YAML = "its files need PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
 
 
@@ -497,9 +506,6 @@ async def follow_sparkrun(
 def _host_and_port(url: str) -> tuple[str | None, int | None]:
     parts = urlsplit(url)
     return parts.hostname, parts.port
-
-
-# Servers and machines that files on this machine list: file_sd files, and those of sparkrun.
 
 
 async def follow_listed(

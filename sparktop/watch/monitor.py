@@ -68,6 +68,7 @@ QUICKEN_EVERY_S = 1.0
 TRY_WITHIN_S = 3.0
 """Seconds that a server listed by a router may take for its first answer."""
 _READING = ("sparktop.watch.scheduler", "sparktop.watch.discovery")
+"""Modules that every watch needs, loaded in a thread."""
 
 
 class Monitor:

@@ -51,14 +51,20 @@ MOST_RAW = 64
 MOST_IN_GROUP = 16
 """Servers of one group whose raw samples are read, where there are more than `MOST_RAW`."""
 FIND_AGAIN_S = 60.0
+"""Seconds between two searches for servers."""
 _QUANTILES_AGAIN_S = 60.0
+"""Seconds between two queries for quantiles, which cost a Prometheus most."""
 _LATE_SCRAPES = 2.0
 _LATE_S = 5.0
+"""A Prometheus is late if its newest sample is older than so many scrapes, and so many seconds more."""
 _GONE_AFTER_S = 300.0
 """Seconds after which a server that is no target any more is forgotten."""
 _CLOCK_STEP_S = 2.0
+"""Smaller changes between the clocks are ignored."""
 _SKEW_S = 5.0
+"""A clock that is wrong by more is mentioned."""
 _NO_FIRST = (float("nan"), Figures({}), 0.0)
+"""Stands for no first look."""
 
 
 class PrometheusFeed:
@@ -356,6 +362,8 @@ class PrometheusFeed:
 
 _FIRST_WINDOW_S = 120.0
 _MORE_WINDOW_S = 5.0
+"""Seconds of samples that a first query asks for, and by how many a window is longer than the time since the
+last one."""
 _APART_SCRAPES = 3.0
 """Scrapes in the window of a server that several targets write: it holds the newest of each."""
 
@@ -473,6 +481,7 @@ class SampleReader:
 
 
 _MOST_ROUTERS, _MOST_DEPLOYMENTS, _LONGEST_NAME = 16, 256, 64
+"""Most routers, servers behind each, and characters of a name."""
 
 
 class Routers:

@@ -1,4 +1,4 @@
-"""Finds what a Prometheus scrapes: servers, routers, machines, down targets; at a pace that it can answer."""
+"""Finds servers and machines that a Prometheus scrapes, and reads the machines, as often as it can answer."""
 
 from __future__ import annotations
 
@@ -78,6 +78,7 @@ _TARGETS = "/api/v1/targets?state=active"
 _SAMPLED, _SAMPLED_S = 3, 600.0
 """Servers whose samples of this many seconds show how often they are scraped."""
 _NEW_S = 120.0
+"""Seconds for which a Prometheus without servers may have just begun to scrape."""
 _ASKED_EACH = 10
 """Searches after which a target that stays down, and was no server, is asked for once more."""
 
@@ -283,6 +284,7 @@ def _without_name(labels: Labels) -> Labels:
 USUAL_S = 15.0
 """Seconds between two scrapes where nothing is known of it."""
 LEAST_S, LONGEST_S = 1.0, 120.0
+"""Shortest and longest time between two queries, in seconds."""
 MOST_AT_ONCE = 16
 """Servers in one query of raw samples: 0.4 to 1.3 MB of JSON, whose reading delays no key for long."""
 _RECOVERS_AFTER = 20
@@ -354,21 +356,19 @@ def parse_prometheus(text: str) -> PrometheusTarget | None:
     return PrometheusTarget(target.name, target.url)
 
 
-# The machines that a Prometheus scrapes: found, placed under their servers, on the wall, as nodes.
-
-
-# The machines of the servers that are read sample by sample are nodes in the store, as those that are
-# polled.
-# All others are on the wall, by a few aggregates. Trouble with them never stops the servers' figures.
+# The machines of servers that are read sample by sample are nodes in the store, as those that are polled. All
+# others are on the wall, by a few aggregates. Trouble with them never stops the figures of servers.
 
 
 MACHINES_AGAIN_S, MACHINES_LONGEST_S = 60.0, 300.0
 """Seconds between two readings of the machines on the wall, where there are more than `MOST_OFTEN`: for each
 thousand of them so many, so that machines cost a tenth of what their servers do."""
 MOST_OFTEN = 64
+"""Machines up to which the wall is read at the pace of scrapes."""
 MOST_NODES = 64
 """Machines that are nodes in the store."""
 _LONGEST_BACKOFF_S = 600.0
+"""Longest rest after trouble, in seconds."""
 _SHIFT_S = 0.5
 """Seconds by which a sample must be newer than the one before."""
 

@@ -28,6 +28,7 @@ DEADLINE_S = 35.0
 AGAIN_S = 600.0
 """Seconds after which an engine that seems to be stuck is asked about again without a key press."""
 _UNREADY = frozenset({BackendState.CONNECTING, BackendState.LOADING})
+"""States in which a communicator may be starting."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Lines for the user of a command without a screen: what stops answering, and whether servers are missing."""
+"""Reports to the user of a command without a screen what stops answering, and whether servers are missing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from sparktop.store import Store
 FIRST_LOOK_S = 5.0
 """Seconds from the start until it is said that no server was found."""
 MINUTE_S = 60.0
+"""Seconds between two reports of missing servers and left out lines."""
 MOST_A_MINUTE = 20
 """Lines a minute; further ones are counted. Hundreds of servers may go down at once."""
 _KINDS = frozenset({"unreachable", "engine-dead"})
+"""Kinds of events about what answers."""
 _LISTS = frozenset({"discovery", "target files", "sparkrun"})
 """Subjects of events about servers that are searched, or that files list."""
 _LONGEST = 300
+"""Most characters of a line."""
 
 
 class Reachability:

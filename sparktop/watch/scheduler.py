@@ -24,9 +24,11 @@ from sparktop.sources.source import Reading, Source
 _log = logging.getLogger(__name__)
 
 _DEADLINE_MIN_S = 2.0
+"""Least seconds that a poll may take."""
 _DEADLINE_TIMES = 3.0
 """A poll may take this many times as long as the slowest of the newest good ones."""
 _KEPT_DURATIONS = 8
+"""Newest good polls of which the slowest counts."""
 _GRACE_S = 1.0
 """Seconds past its deadline after which a poll is cancelled; a correct source ends earlier."""
 SPREAD_FROM = 64
@@ -406,6 +408,7 @@ LOADED, UNLOADED = 1.0, 0.5
 """Running plus waiting requests per server: a group becomes loaded at the first limit, and unloaded below the
 second. Below one request for each server there is no balance to judge."""
 LOADED_FOR_S, UNLOADED_FOR_S = 3.0, 10.0
+"""Seconds for which a group must be loaded, or unloaded, before its rate changes."""
 AGAIN_AFTER_S = 30.0
 """Seconds before a faster rate is tried again after a rate proved too costly."""
 MOST_QUICK = 32
@@ -415,11 +418,15 @@ SHORT_OF_CPU, ENOUGH_CPU = 0.75, 0.5
 """Shares of a core that this program uses: from the first on it polls no server faster than the interval,
 until it uses less than the second. Late polls say less about a swing than fewer ones in time."""
 CPU_WINDOW_S = 10.0
+"""Seconds over which the CPU use of this program is measured."""
 SHORT_FOR_S = 60.0
 """It does so for this time at least, and twice as long each time again: faster polls may cost too much."""
 _ANSWERS = 12
+"""Newest answer times of a server that are kept."""
 _FEWEST_ANSWERS = 3
+"""Answer times with which a rate is chosen."""
 _STALE_S = 5.0
+"""An older load says nothing about now."""
 
 
 class _Server(Struct):

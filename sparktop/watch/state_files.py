@@ -1,4 +1,4 @@
-"""Files of the state folder: the load that sweeps announce, earlier starts and setups; published rates."""
+"""Reads and writes files for the store: load of sweeps, earlier starts and setups, published rates."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ from sparktop.store import Store
 
 
 LOOK_EVERY_S = 2.0
+"""Seconds between two readings of the announcements."""
 _FOLDER = "load"
 _LONGEST = 65_536
+"""Most bytes of an announcement."""
 _MOST_FILES, _MOST_TARGETS = 64, 256
+"""Most announcements, and addresses of one."""
 
 
 @contextmanager
@@ -140,12 +143,15 @@ def _watched_names(store: Store, urls: Iterable[str]) -> frozenset[str]:
 
 
 STARTS_EVERY_S = 2.0
+"""Seconds between two looks at what the store wants to know."""
 _REPEAT_S = 60.0
 """Seconds after which earlier starts are given to the store again, for a recording that began meanwhile."""
 _MOST = 200
+"""Most starts that are kept in all."""
 _PER_KEY = 6
 """Most starts that are kept of one model on one machine, the newest."""
 _MOST_BYTES = 1 << 20
+"""Most bytes of a file."""
 FILE_NAME = "starts.json"
 
 
@@ -233,10 +239,13 @@ async def keep_starts(
 SETUPS_FILE, RECIPES = "bests.json", "recipes"
 SHIPPED = Path(__file__).resolve().parent.parent / "references"
 _SAVE_EVERY_S, _GIVE_EVERY_S = 60.0, 300.0
+"""Seconds between two writings of the setups, and after which they are read again."""
 _MOST_KEPT = 120
 """Setups of all servers that are kept, those that served last."""
 _MOST_RECIPES, _RECIPE_BYTES = 64, 1 << 18
+"""Most tables in the folder, and bytes of one."""
 _HIGHEST = 1e6
+"""Counts and rates above this are damaged."""
 _RATES = ("decode_tps", "output_tps")
 """Rates of a table that are compared, by preference."""
 

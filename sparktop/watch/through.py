@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 LOOK_S = 75.0
 """Seconds that a group is polled directly; a verdict on a swing needs 45 s and two evaluations that agree."""
 MOST_MEMBERS = 16
+"""Most servers of a group that is polled directly."""
 AUTO_AGAIN_S = 600.0
+"""Seconds between two closer looks that nobody asked for."""
 _AUTO_EVERY_S = 15.0
+"""Seconds between two searches for a group to look at."""
 _FIRST_DEADLINE_S, _DEADLINE_S = 3.0, 2.0
+"""Seconds that the first and each later poll may take."""
 _WIDE_Z = 4.0
 """Spread of the loads, over that of random routing, from which on they may swing."""
 

@@ -203,7 +203,7 @@ def test_every_alert_has_words_and_a_key() -> None:
     )
     assert shown(alert("node:n:gpu-lost/3")).short == "n GPU lost"
     assert shown(alert("node:n:brand-new")).short == "n brand new"
-    assert shown(alert("node:n:sensors", message="x" * 200)).words == "n: sensors"
+    assert shown(alert("node:n:sensors", message="x" * 200)).words == "n: hot sensor"
 
 
 @pytest.mark.parametrize(

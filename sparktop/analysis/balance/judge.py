@@ -53,6 +53,8 @@ from sparktop.model.balance import SLOW_S, Balance, BalanceWord, Swing
 from sparktop.model.router import stale_s
 from sparktop.model.series import LATE
 
+# Groups that are sampled seldom, as through a Prometheus.
+#
 # Samples every 15 s miss a swing of 6 s, and the loads of different backends are those of different
 # moments. So no swing, no period and no starvation is ever stated. What can be stated: how the requests
 # were shared, by counters, which are exact. How widely the load of each backend varies, in units of the
@@ -68,7 +70,9 @@ _LEAST_SHARED_S, _LEAST_SHARED_STEPS = 60.0, 4.0
 FEWEST_PER_BACKEND = 4.0
 """Mean requests per backend below which chance alone makes any spread."""
 _FEWEST_SAMPLES = 8
+"""Samples of each backend with which a spread is computed."""
 _STEPS_COMPARED = 9
+"""Newest samples of which the usual time between two is computed."""
 _QUIET_S = 5.0
 """Quick samples of a backend have ended if none is younger."""
 _THINNED = 0.5
@@ -323,8 +327,11 @@ def turning_spread(z: float | None, swing: Swing | None, backends: int) -> float
 
 SHORTEST_S, LONGEST_S = rules.SHORTEST_S, 600.0
 LIFETIMES = 8
+"""Length of a full window, in durations of a request: a swing lasts about two."""
 _DECIDING = (*rules.WAYS_TO_SWING, rules.starved_checks, rules.ahead_checks)
+"""The rules that decide a verdict."""
 _SWINGS = frozenset({"rhythm", "turns", "convoys", "herds"})
+"""Codes of the rules any of which makes a group oscillate."""
 _USUAL_S = 60.0
 """Seconds analysed where the history is long enough, so that a swing of 6 s shows 10 cycles; 45 s are enough
 for a verdict."""

@@ -32,11 +32,13 @@ from sparktop.model.series import LATE, Series
 
 
 FEWEST_PAIRS = 20
+"""Samples with which step times are fitted."""
 SMALLEST_SPAN = 2.0
 """The largest batch over the smallest: below this ratio a line's slope is noise."""
 _RATE_WINDOW_S = 1.0
 """Window of a track's token rates in seconds: the batch must have been steady for as long."""
 _STEADY = 0.1
+"""A batch is steady while it varies by at most this share, or by one request."""
 _JITTER = 0.1
 """Samples that come early by up to this share of an interval do not require a further sample."""
 _MEDIAN_ERROR = 1.86
@@ -46,7 +48,9 @@ _LEAST_ERROR = 0.01
 _SHARED = 3.0
 """Number of samples that count as one independent sample: rates over a second, polled at 4 Hz, overlap."""
 _MOST_PAIRS = 400
+"""Most samples that are read of a group's step times: more cost time and add no accuracy."""
 _BINS_PER_DOUBLING = 4
+"""Ranges of similar batches between a batch size and twice this size."""
 _MOST_STATES = 4096
 """Largest number of requests for which the exact distribution of a group with a limit of running requests is
 computed."""
@@ -264,7 +268,9 @@ UNLIKE = 1.3
 Equal servers on shared cores reached 1.28; below that, a common line is at most 3 % of throughput off.
 """
 _FEWEST_FULL_LOOKS = 8
+"""Samples with a queue from which the number of slots is inferred."""
 _FULL_WITHIN = 1.0
+"""Requests by which the running ones may vary while all slots are in use."""
 _NONE: Mapping[str, StepTime] = MappingProxyType({})
 
 
@@ -382,6 +388,7 @@ _SILENT_S = 5.0
 _BREAK_S = 10.0
 """After a longer gap the history starts again: samples before it do not describe those after it."""
 _ENOUGH_STEPS = 64
+"""Newest samples of which the polling interval is computed."""
 _PRESENT = 0.9
 """If fewer slots have a sample, the grid is built again with longer slots, for slower polling."""
 _PAIR = 2

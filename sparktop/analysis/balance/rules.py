@@ -37,6 +37,8 @@ then."""
 SWING_RMS, SWING_RMS_OF_MANY = 0.6, 0.5
 """Smallest size of a swing that is described so, with two backends and with more: 1 is all to nothing."""
 RHYTHM_RMS, RHYTHM_Z, RHYTHM_TURN = 0.25, 1.0, 0.2
+"""Smallest size of a rhythm, spread of the loads, and difference of the autocorrelation between a whole and
+half a period."""
 RHYTHM_LOAD, FEW_SCORE = 3.0, 4.0
 """Requests per backend, and the score required with fewer: then three random draws look like a swing."""
 LOW_SCORE = 1.0
@@ -148,6 +150,8 @@ STARVED_SHARE, STARVED_LOSS, STARVED_Z = 0.1, 0.05, 2.5
 """Smallest share of time, smallest loss of throughput and smallest spread of a starved group. With few
 requests per backend, chance leaves one of many nearly empty, and then the spread is that of chance."""
 SKEW, STEADY, SKEW_CHANGES = 0.2, 4.0, 1
+"""Smallest excess over the even share, in shares; smallest mean of it over its standard deviation; and most
+changes of the lead of a steady skew."""
 MANY, MANY_S = 128, 300.0
 """With this many requests random routing drifts so slowly that a skew must last longer to count."""
 QUEUED_SHARE = 0.8
@@ -284,6 +288,7 @@ _LOADED = 1.2
 """Smallest multiple of its share of the load: with less load, the backend merely finishes its requests
 faster."""
 _FULL_PERCENT, _FULL_WINDOW = 90.0, 0.97
+"""Percentage of the samples and share of the needed time from which on a window is complete."""
 _FIRST = 2
 """Position, counted from 1, of the sentence on requests among the reasons, if there are as many."""
 
@@ -474,9 +479,7 @@ def ratio_text(parts: Mapping[str, float]) -> str:
     return said if len(values) == len(chosen) else f"{said} at most"
 
 
-# The checks behind a group's verdict: each has a code, a question, a figure with its limit, and its rule.
-#
-# The judgement evaluates them, and the screen, the JSON and the reports print the same checks.
+# The checks of each rule: a function a rule, named by the rule's code.
 
 
 _NAMED = 4
@@ -845,3 +848,4 @@ WAYS_TO_SWING: tuple[Callable[[Balance], tuple[Check, ...]], ...] = (
 )
 """A group oscillates if any one of these rules holds."""
 RULES = (enough_checks, *WAYS_TO_SWING, starved_checks, ahead_checks, requests_checks)
+"""All rules, in the order in which they are shown."""

@@ -285,7 +285,9 @@ def _loads_in_shares(loads: Sequence[float], even: Sequence[float]) -> list[floa
 
 
 _SMALLEST, _LARGEST = 0.5, 0.9
+"""Limits of the margin of a lead, in even shares."""
 _DEVIATIONS = 3.0
+"""Standard deviations by which a lead exceeds chance."""
 _AROUND = 0.5
 """Half-width of the neutral range, as a part of the share: a backend is full from 1.5 times its share on, and
 empty up to half of it."""

@@ -37,6 +37,7 @@ it."""
 _SMALLEST_SPREAD = 1e-3
 """Lower limit of a spread in a ratio, because counts are integers and so a spread may be 0."""
 _TIE = -1
+"""Stands for a leader where two backends have the highest load."""
 _FULL_LOAD, _EMPTY_LOAD = 0.75, 0.25
 """A backend is full from the first share of its own usual maximum on, empty up to the second."""
 
@@ -463,7 +464,9 @@ _MOST_POINTS = 256
 """Longer windows are averaged down to this many points, which bounds the cost and keeps the number of
 cycles."""
 _SPECTRUM_SIZE = 512
+"""Points of the Fourier transform, a power of two; a window is filled up with zeros."""
 _FEWEST_POINTS = 24
+"""Points with which a rhythm is searched for."""
 _BAND_WIDTHS = 1.5
 """Half-width of a frequency band in units of 1 / window: about the main lobe of a steady swing under a Hann
 taper."""
@@ -473,6 +476,7 @@ _BAND_FREEDOM = 4.0
 """Degrees of freedom of the power in a band: the band is 3 / window wide, and the taper correlates
 neighbours."""
 _SMALLEST_POWER = 1e-12
+"""Variance per point below which a load does not vary: rounding errors."""
 _LEAST_CYCLES = 2.4
 """Fewer cycles in a window are not a rhythm."""
 _CLIP = 0.5

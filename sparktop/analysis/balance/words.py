@@ -15,12 +15,16 @@ from sparktop.model.balance import Balance, BalanceWord
 
 _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0
+"""Smaller percentages are not mentioned."""
 _RANDOM_Z = (0.3, 3.0)
+"""Spread up to which loads are even, and from which on they are wider than chance."""
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
 """Routing strategies that read no load counts: outdated counts cannot explain a swing, and there is no better
 strategy to suggest."""
 _FLAT_S = 120.0
+"""Seconds of a window from which on an uneven load may be a drift of the counters of a router."""
 _STUCK_S = 40.0
+"""Seconds without a token after which a backend is named."""
 _HERDING = "herding: requests that arrive together go to one backend, as a router on old counts sends them"
 _DRIFT = (
     "counter drift: the router believes in requests that are long gone",

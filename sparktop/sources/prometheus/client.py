@@ -69,6 +69,7 @@ def selector(names: Iterable[str], *matchers: str) -> str:
 MOST_SERIES = 200_000
 """Most series of one answer."""
 _MOST_LABEL_CHARACTERS = 1024
+"""Longest value of a label; series with a longer one are left out."""
 _MESSAGE_BYTES = 160
 """Longest body of an error that is taken for a message."""
 Labels: TypeAlias = Mapping[str, str]
@@ -205,6 +206,7 @@ def _not_an_answer() -> AnswerError:
 MOST_BYTES = 20 << 20
 """Most bytes of an answer, packed or not: 500 servers with two samples of each of their series take 25 MB."""
 DEADLINE_S = 10.0
+"""Seconds that one query may take."""
 _AT_ONCE = 4
 """Queries sent at a time; a Prometheus serves 20."""
 _TOO_MUCH = frozenset({422, 429, 503})

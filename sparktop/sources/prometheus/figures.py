@@ -29,8 +29,8 @@ from sparktop.sources.prometheus.found import NOT_A_ROUTER, REPLICA, SERVER_LABE
 # writes it: the readers of `engines` read both alike, and recordings keep it as they keep others.
 
 
-# So it is where two targets have the same `instance`: two paths of one address, or one address with
-# different labels. Each time would be a page of one of them alone.
+# Two targets may have the same `instance`: two paths of one address, or one address with different labels.
+# Then each time is a page of one of them alone, and a page has the newest lines of each.
 
 
 def times_by_target(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]]:
@@ -157,6 +157,7 @@ def _escape(value: str) -> str:
 MOST_QUANTILES = 500
 """Servers whose quantiles are computed at a time: 500 take a Prometheus 0.2 s, 1,000 take 0.7 s."""
 _LEAST_QUANTILES_S = 120.0
+"""Shortest window of quantiles, in seconds: some requests must have ended in it."""
 _LEAST_STATE_S, _SLACK_S = 10.0, 1.0
 """Preemptions are those between the two newest scrapes, as where every sample is read: they make a state."""
 _BY = f"by ({', '.join(SERVER_LABELS)})"
@@ -164,10 +165,13 @@ _SAME_GAUGE = ("pid", "tp_rank", "pp_rank")
 """Labels by which series differ that report the same gauge: API servers of one vLLM, ranks of one lane of
 SGLang."""
 _GAUGES = (("running", "sum"), ("waiting", "sum"), ("kv_cache_percent", "max"))
+"""Gauges of a server, and how those of its engine cores become one."""
 _FULLEST_POOL = (":token_usage", "sglang_token_usage")
 """SGLang's use of its fullest pool, which is the KV cache's only where a server has no gauge of that."""
 _RATES = ("generation_tokens", "prompt_tokens")
+"""Counters whose rates are asked for."""
 _QUANTILES = ("ttft", "itl")
+"""Histograms whose quantiles are asked for."""
 _BY_MODE = "realtime"
 """In names of counters of several kinds of tokens; there are other counters beside them."""
 

@@ -1,4 +1,4 @@
-"""Finds the inference servers and routers among the series of a Prometheus.
+"""Finds inference servers, routers and targets that are down among the series of a Prometheus.
 
 A server is recognised by its engine's gauge of running requests. production-stack's router writes the same
 names with a label `server`: such series belong to the router, never to a server. A target of Ray is a node
@@ -32,10 +32,13 @@ SERVER_LABELS = (*KEY_LABELS, *REPLICA_LABELS)
 """The labels of a server's `Key`."""
 _REPLICA, _WORKER = REPLICA_LABELS
 _PLACE = ("namespace", "pod", "node", "model_name")
+"""Labels that name where a server runs, and its model."""
 _HEALTHY = "vllm:healthy_pods_total"
+"""production-stack's gauge that only its router has."""
 _PLAIN = re.compile(r"(https?://[\w.-]+(?::\d{1,4})?)(?:/metrics)?/*", re.ASCII)
 """A URL with the page's usual path or none, and without a user."""
 _LONGEST, _LONGEST_REPLICA = 64, 12
+"""Most characters of a name, and of the id of a replica in it."""
 GROUPS_ADVICE = "correct group_by under [[prometheus]] in the configuration"
 
 
@@ -297,7 +300,9 @@ def _address_url(address: str) -> str:
 
 
 _MOST_NAMED = 500
+"""Most instances that a query names; with more it asks for all."""
 _CURRENT_SCRAPES = 1.5
+"""A sample that is older than the newest by more scrapes than that is not of now."""
 
 
 def keys_of_doubles(servers: Iterable[FoundServer]) -> list[list[Key]]:
@@ -356,7 +361,9 @@ def _have_same_url(one: Key, other: Key, targets: Mapping[Key, ActiveTarget]) ->
 MOST_DOWN = 500
 """Targets that are down, of which those that were servers are searched for."""
 _PAST_S = 3600
+"""Seconds back in which samples show that a target was a server."""
 _NAMED = 3
+"""Most targets that are named in a line."""
 
 
 def down_query() -> str:

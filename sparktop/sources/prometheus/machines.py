@@ -34,9 +34,11 @@ from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_
 
 
 AGENT, DCGM, SMI, NODE = "agent", "dcgm", "nvidia-smi", "node"
+"""Kinds of exporters: sparktop agent, dcgm-exporter, nvidia_gpu_exporter, node_exporter."""
 KINDS = (AGENT, DCGM, SMI, NODE)
 """The exporters; where several report a field, the first of them counts."""
 CPU, MEMORY, GPU = "cpu", "memory", "gpu"
+"""Parts of a sample that a figure belongs to."""
 _MIB = float(1 << 20)
 FREE, SWAP_FREE, REASONS, GPUS = "memory_free_bytes", "swap_free_bytes", "reasons", "gpus"
 """Figures that are no field of a sample, but lead to one; `REASONS` is NVML's mask of throttle reasons."""
@@ -159,13 +161,19 @@ def names_of(kinds: frozenset[str], *fields: str) -> list[str]:
 PLACE_LABELS = (*KEY_LABELS, "Hostname")
 """The labels of a `Place`: one dcgm-exporter may be scraped as several hosts'."""
 _HOST_NAMES = ("hostname", "nodename", "Hostname")
+"""Labels with a host name, by preference."""
 _FACTS = ("product", "os", "cpu", "driver", "modelName", "name", "DCGM_FI_DRIVER_VERSION", "driver_version")
+"""Labels with facts of a machine."""
 _PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"))
+"""Labels with namespace and name of a pod that uses a GPU."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Addresses behind which there may be tunnels to several machines."""
 _CONTAINER = re.compile(r"[0-9a-f]{12}")
+"""The number of a container, which serves as its host name."""
 _PLAIN = re.compile(r"([\w.-]+)(?::\d*)?", re.ASCII)
 """Host and port without a scheme, user or brackets."""
 _LONGEST = 48
+"""Most characters of a name."""
 Place = tuple[Key, str]
 """A target, and the host that a dcgm-exporter reports for it; "" for other exporters."""
 
@@ -413,9 +421,13 @@ _MOST = (
     *("temperature_c", "total_bytes", "available_bytes", "cma_free_bytes", "headroom_bytes"),
     *("unified", "load1", GPUS),
 )
+"""Fields of which an aggregate over GPUs or series is the highest."""
 _MOST_GPUS, _MOST_NAMED = 64, 16
+"""Most GPUs of a machine, and most reasons or memory parts that are kept of one."""
 _COUNTS = frozenset({"sm_clock_mhz", "sm_clock_max_mhz", "cores"})
+"""Fields that are whole numbers."""
 _RATE_SCRAPES, _LEAST_RATE_S = 4.0, 60.0
+"""Window of the CPU rate: so many scrapes, and so many seconds at least."""
 
 
 class Gathered(Struct):
@@ -665,6 +677,7 @@ def _memory_reading(
 
 
 _RATES = frozenset({"pressure_full_avg10", "swap_in_bytes_per_s", "swap_out_bytes_per_s"})
+"""Fields of memory that are no whole numbers of bytes."""
 _MEMORY_FIELDS = frozenset(one.field for one in FIGURES.values() if one.part == MEMORY) - {
     *(SWAP_FREE, "unified", "headroom_bytes")
 }
