@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, compress, pairwise, repeat
+from itertools import compress, pairwise, repeat
 from operator import add, itemgetter, le, lt, sub
 from statistics import median
 from types import MappingProxyType
@@ -136,25 +136,6 @@ def _middles(pairs: Sequence[Pair]) -> list[Pair]:
         if len(pairs) >= FEWEST_PAIRS
         else []
     )
-
-
-def fit_line(points: Sequence[Pair], pairs: int = 0) -> StepTime | None:
-    """Return step time as a line over batch size by the method of Theil and Sen.
-
-    `points` are (batch size, step time) by ascending batch size. Return None unless the largest batch is
-    at least twice the smallest. `pairs` is the number of samples behind the points; it is stored in the
-    result.
-    """
-    if len(points) < 2 or points[-1][0] < SMALLEST_SPAN * points[0][0]:  # noqa: PLR2004 - a line needs two points
-        return None
-    slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2)]
-    slope = max(0.0, median(slopes))
-    base = median(y - slope * x for x, y in points)
-    if base <= 0:
-        # The base would be 0 or less: use a line nearly through the origin.
-        slope = median(y / x for x, y in points)
-        base = slope
-    return StepTime(base_s=base, per_request_s=slope, pairs=pairs)
 
 
 def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
@@ -304,7 +285,8 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
     every = [pair for own in pairs.values() for pair in own]
     points = {name: _middles(own) for name, own in pairs.items()}
     known = {name: one for name, one in points.items() if one}
-    line = _widest_line(known)
+    widest = _widest_range(known)
+    line = None if widest is None else fit_pairs(pairs[widest])
     if line is None:
         alike = len(known) == len(points) and _have_alike_steps(list(known.values()))
         common = fit_pairs(every) if alike else None
@@ -312,19 +294,15 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
     factors = _step_ratios(known, line)
     if max(factors.values()) <= UNLIKE * min(factors.values()):
         return GroupPace(fit_pairs(every) or earlier.common)
-    own = {name: fit_line(one) or _scale_line(line, factors[name]) for name, one in known.items()}
+    own = {name: fit_pairs(pairs[name]) or _scale_line(line, factors[name]) for name in known}
     return GroupPace(None, {**earlier.own, **own})
 
 
-def _widest_line(known: Mapping[str, Sequence[Pair]]) -> StepTime | None:
-    """Return the step-time line of the backend whose batch sizes span the widest range.
-
-    None unless the largest batch of this range is at least twice the smallest.
-    """
+def _widest_range(known: Mapping[str, Sequence[Pair]]) -> str | None:
+    """Return the backend whose batch sizes span the widest range; None without backends."""
     # On equal spans the order of backends must not decide.
     spans = {name: (one[-1][0] / one[0][0], tuple(one)) for name, one in known.items()}
-    widest = max(known, key=spans.__getitem__, default=None)
-    return None if widest is None else fit_line(known[widest])
+    return max(known, key=spans.__getitem__, default=None)
 
 
 def _step_ratios(known: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
