@@ -166,14 +166,14 @@ def _continued_histograms(
     before = earlier.get(lane.lane) if lane is not None else None
     if before is None:
         return {}
-    found: dict[str, Histogram] = {}
+    result: dict[str, Histogram] = {}
     newest: tuple[Histogram | None, ...] = _histograms_of(lane)
     for name, newer, older in zip(LATENCIES, newest, _histograms_of(before), strict=True):
         if kept.get(name) is not older or older is None or newer is None:
             continue
         if newer.bounds == older.bounds and newer.count >= older.count and newer.sum >= older.sum:
-            found[name] = newer
-    return found
+            result[name] = newer
+    return result
 
 
 def _next_total(total: Histogram | None, lanes: list[Histogram], steps: list[Histogram]) -> Histogram | None:
@@ -326,8 +326,8 @@ class Window:
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
         """Return the increase per second of counter `name` over about the last second; None as for `live`."""
-        found = self.live(name, interval_s)
-        return None if found is None else found[0] / found[1]
+        result = self.live(name, interval_s)
+        return None if result is None else result[0] / result[1]
 
     def live(self, name: str, interval_s: float) -> tuple[float, float] | None:
         """Return (increase of counter `name`, elapsed seconds) over about the last second.
@@ -409,7 +409,7 @@ class TallyLayout:
         return (
             list(counters) == list(self.counters)
             and list(histograms) == list(self.bounds)
-            and [one.bounds for one in histograms.values()] == list(self.bounds.values())
+            and [histogram.bounds for histogram in histograms.values()] == list(self.bounds.values())
         )
 
 
@@ -745,20 +745,20 @@ def _quantiles(
     finite = len(bounds) - (1 if bounds and math.isinf(bounds[-1]) else 0)
     if finite == 0 or not count > 0:
         return [None] * len(shares)
-    found = []
+    result = []
     for share in shares:
         rank = share * count
         index = bisect_left(cumulative, rank, 0, finite)
         if index == finite:
-            found.append(Quantile(bounds[finite - 1], above=True))
+            result.append(Quantile(bounds[finite - 1], above=True))
         elif index == 0:
-            found.append(Quantile(bounds[0], below=True))
+            result.append(Quantile(bounds[0], below=True))
         else:
             low, high, before = bounds[index - 1], bounds[index], cumulative[index - 1]
             inside = cumulative[index] - before
             edges = (low, high) if high >= _WIDE * low else None
-            found.append(Quantile(low + (high - low) * (rank - before) / inside, bucket_s=edges))
-    return found
+            result.append(Quantile(low + (high - low) * (rank - before) / inside, bucket_s=edges))
+    return result
 
 
 def histogram_latency(observed: Histogram, window_s: float) -> Latency:

@@ -120,8 +120,8 @@ def _significant_trend(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
     Each of `stretches` is a list of (mean time, mean value) of successive time slots, without a gap.
     """
     runs = [
-        [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(one)]
-        for one in stretches
+        [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(stretch)]
+        for stretch in stretches
     ]
     steps = [step for run in runs for step in run]
     if len(steps) < LEAST_STEPS:

@@ -208,8 +208,8 @@ def gpu_percent(evidence: Evidence) -> float | None:
     if not evidence.machines or len(evidence.machines) < evidence.spans:
         return None
     means = [
-        _mean(look.gpu_percent for look in newest_looks(one.looks, evidence.window_s))
-        for one in evidence.machines
+        _mean(look.gpu_percent for look in newest_looks(machine.looks, evidence.window_s))
+        for machine in evidence.machines
     ]
     known = [mean for mean in means if mean is not None]
     return fmean(known) if len(known) == len(means) else None
@@ -676,7 +676,7 @@ def _least_squares(rows: Sequence[Interval]) -> tuple[float, float, float] | Non
     exact solution.
     """
     columns = list(zip(*rows, strict=True))
-    products = [[sum(map(mul, one, other)) for other in columns] for one in columns]
+    products = [[sum(map(mul, column, other)) for other in columns] for column in columns]
     best: tuple[float, tuple[float, float, float]] | None = None
     for size in (3, 2, 1):
         for chosen in combinations((1, 2, 3), size):
@@ -924,18 +924,18 @@ def limited_by(evidence: Evidence) -> Limit | None:
     load = load_of(evidence.looks, evidence.window_s)
     if load is None:
         return None
-    found = _limit_outside(evidence, load) or _limit_inside(evidence, load)
-    return replace(_unknown_if_unwatched(evidence, found), window_s=load.span_s)
+    limit = _limit_outside(evidence, load) or _limit_inside(evidence, load)
+    return replace(_unknown_if_unwatched(evidence, limit), window_s=load.span_s)
 
 
-def _unknown_if_unwatched(evidence: Evidence, found: Limit) -> Limit:
-    """Return `found`, or unknown if a machine that is not watched could look the same."""
-    if found.kind not in _SLOWED or sees_clock(evidence):
-        return found
+def _unknown_if_unwatched(evidence: Evidence, limit: Limit) -> Limit:
+    """Return `limit`, or unknown if a machine that is not watched could look the same."""
+    if limit.kind not in _SLOWED or sees_clock(evidence):
+        return limit
     other = "or a low clock (watch its machine)"
     if evidence.spans > 1:
         other = "a low clock or a full link (watch its machines)"
-    reason = f"{found.kind.value}, {other}: {found.reason}"
+    reason = f"{limit.kind.value}, {other}: {limit.reason}"
     return Limit(LimitKind.UNKNOWN, reason)
 
 
@@ -961,9 +961,9 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
     """Return the limit that the engine's queue shows, or else the limit of its steps or its client."""
     queued = 0.0 if load.is_passing and _has_room(evidence, load) else load.queued
     seldom = queued < _SELDOM_QUEUED
-    found = (long_prefill_limit(load) or client_limit(load, evidence)) if seldom else None
-    if found is not None:
-        return found
+    limit = (long_prefill_limit(load) or client_limit(load, evidence)) if seldom else None
+    if limit is not None:
+        return limit
     if load.idle >= IDLE_SHARE and evidence.looks[-1].waiting and queued < _QUEUED:
         now = f"{evidence.looks[-1].waiting:.0f} wait now"
         return Limit(LimitKind.UNKNOWN, f"{now}, and no request ran in {100 * load.idle:.0f} % of the time")
@@ -974,9 +974,9 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
         return _limit_of_queue(evidence, load, cost)
     if queued < _SELDOM_QUEUED:
         return prefill_limit(load, cost) or step_limit(evidence, load, cost)
-    found = kv_limit(evidence, load) if load.preempted else None
+    limit = kv_limit(evidence, load) if load.preempted else None
     reason = f"requests waited in {100 * queued:.0f} % of the time, needs {100 * _QUEUED:.0f} %"
-    return found or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)
+    return limit or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)
 
 
 def _has_room(evidence: Evidence, load: Load) -> bool:
@@ -991,10 +991,10 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Li
         reason = f"{share} wait for other than room: a KV transfer or a LoRA adapter?"
         return Limit(LimitKind.UNKNOWN, reason)
     compute = None if load.preempted else prefill_limit(load, cost, PROMPTS_ALONE)
-    found = compute or slots_limit(evidence, load) or kv_limit(evidence, load) or prefill_limit(load, cost)
-    found = found or long_prefill_limit(load)
-    if found is not None:
-        return found
+    limit = compute or slots_limit(evidence, load) or kv_limit(evidence, load) or prefill_limit(load, cost)
+    limit = limit or long_prefill_limit(load)
+    if limit is not None:
+        return limit
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"
     slots = "" if evidence.slots is None else f"of {evidence.slots} slots "
     why = "too few step and token counts to tell why" if cost is None else "no figure tells why"

@@ -74,31 +74,31 @@ def match_deployments(
         address = address_of(url)
         if address is not None:
             by_address.setdefault(address, name)
-    found: dict[str, str | None] = {}
+    result: dict[str, str | None] = {}
     for one in told:
         place = address_of(one.address, speaker) if one.address else None
         backend = by_address.get(place) if place else None
-        found[one.id] = backend or configured.get(one.id) or (one.id if one.id in backend_urls else None)
-    return found
+        result[one.id] = backend or configured.get(one.id) or (one.id if one.id in backend_urls else None)
+    return result
 
 
 # Whether an agent that was found runs on a machine that is watched already.
 
 
-def is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
-    """Return whether the agent `found` by discovery runs on the watched node `known`.
+def is_same_machine(known: NodeTarget, target: NodeTarget) -> bool:
+    """Return whether the agent `target` by discovery runs on the watched node `known`.
 
     True where both have the same URL, or where `known` is read on this machine and the agent's host is
     localhost or the node's name.
     """
-    if found.ssh is not None:
-        host = bare_host(found.ssh.rpartition("@")[2])
+    if target.ssh is not None:
+        host = bare_host(target.ssh.rpartition("@")[2])
         own = (known.name, (known.ssh or "").rpartition("@")[2], urlsplit(known.url or "").hostname or "")
         return host in {bare_host(word) for word in own if word}
-    host = bare_host(urlsplit(found.url or "").hostname or "")
+    host = bare_host(urlsplit(target.url or "").hostname or "")
     if known.via == "local":
         return host in {"localhost", known.name.lower()}
-    return known.url == found.url
+    return known.url == target.url
 
 
 def bare_host(host: str) -> str:
@@ -147,8 +147,8 @@ _Follower = tuple[str, str, frozenset[Rank]]
 @lru_cache(maxsize=1024)
 def engine_of(process_name: str) -> str | None:
     """Return the name of the engine whose processes have names like `process_name`; None for no engine."""
-    found = _ENGINE.match(process_name)
-    return _ENGINES[found.lastindex - 1][1] if found and found.lastindex else None
+    result = _ENGINE.match(process_name)
+    return _ENGINES[result.lastindex - 1][1] if result and result.lastindex else None
 
 
 @lru_cache(maxsize=1024)
@@ -160,13 +160,13 @@ def rank_of(process_name: str) -> Rank | None:
 
 def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
     """Return the processes on these GPUs that belong to an engine, each process once."""
-    found: dict[int, EngineProcess] = {}
+    result: dict[int, EngineProcess] = {}
     for gpu in gpus:
         for process in gpu.processes or ():
             engine = engine_of(process.name)
             if engine is not None:
-                found.setdefault(process.pid, EngineProcess(process.pid, process.name, engine))
-    return tuple(found.values())
+                result.setdefault(process.pid, EngineProcess(process.pid, process.name, engine))
+    return tuple(result.values())
 
 
 def place_backends(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dict[str, tuple[str, ...]]:
@@ -196,7 +196,11 @@ def place_backends(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dic
 
 def orphaned_pids(workloads: Workloads | None) -> frozenset[int]:
     """Return the PIDs of processes whose server has ended, so that they serve nobody."""
-    return frozenset(one.pid for one in workloads.processes if one.adopted) if workloads else frozenset()
+    return (
+        frozenset(process.pid for process in workloads.processes if process.adopted)
+        if workloads
+        else frozenset()
+    )
 
 
 def with_backends(
@@ -209,11 +213,11 @@ def with_backends(
     the PIDs of processes that belong to no backend.
     """
     known: list[EngineProcess] = []
-    for one in processes:
-        mine = [name for name, engine in engines.items() if engine == one.engine]
+    for process in processes:
+        mine = [name for name, engine in engines.items() if engine == process.engine]
         # A backend whose engine is not known yet may own the process.
-        sure = len(mine) == 1 and None not in engines.values() and one.pid not in orphaned
-        known.append(EngineProcess(one.pid, one.name, one.engine, mine[0] if sure else None))
+        sure = len(mine) == 1 and None not in engines.values() and process.pid not in orphaned
+        known.append(EngineProcess(process.pid, process.name, process.engine, mine[0] if sure else None))
     return tuple(known)
 
 
@@ -223,9 +227,11 @@ def server_process(url: str, engine: str | None, loads: Workloads, *, alone: boo
     `engine` is the server's engine, None if unknown; `alone` says whether no other server is watched there.
     """
     known = engine if engine != "openai" else None
-    servers = [one for one in loads.processes if one.role == "server" and known in {None, one.engine}]
+    servers = [
+        process for process in loads.processes if process.role == "server" and known in {None, process.engine}
+    ]
     port = port_of(url)
-    exact = [one for one in servers if one.port == port]
+    exact = [server for server in servers if server.port == port]
     if len(exact) == 1:
         return exact[0]
     # In a container, a server's port can differ from the one that is forwarded to it.
@@ -267,13 +273,13 @@ def _followers(
     They are in the order of their lowest ranks.
     """
     taken = {(node, engine) for target, engine in backends for node in placed[target.name]}
-    found = [
+    result = [
         (node.name, engine, ranks)
         for node, _, processes in nodes
-        for engine in dict.fromkeys(one.engine for one in processes)
+        for engine in dict.fromkeys(process.engine for process in processes)
         if (ranks := _ranks(processes, engine)) and (0, 0) not in ranks and (node.name, engine) not in taken
     ]
-    return sorted(found, key=lambda one: (min(one[2]), one[0]))
+    return sorted(result, key=lambda one: (min(one[2]), one[0]))
 
 
 def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Machine]) -> bool:
@@ -288,7 +294,7 @@ def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Mach
 
 
 def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[Rank]:
-    known = (rank_of(one.name) for one in processes if one.engine == engine)
+    known = (rank_of(process.name) for process in processes if process.engine == engine)
     return frozenset(rank for rank in known if rank is not None)
 
 

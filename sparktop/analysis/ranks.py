@@ -79,12 +79,12 @@ def _verdict_on_own_job(verdicts: Sequence[RanksVerdict], still_since: float | N
     sentence = (
         f"no verdict: {len(verdicts)} jobs answer here, and which is this server's is not known ({words})"
     )
-    return RanksVerdict(RanksWord.NO_VERDICT, sentence, answers=sum(one.answers for one in verdicts))
+    return RanksVerdict(RanksWord.NO_VERDICT, sentence, answers=sum(verdict.answers for verdict in verdicts))
 
 
 def newest_answer(readings: Sequence[RanksReading]) -> RanksAnswer | None:
     """Return the newest answer; None if there is none."""
-    return next((one.answer for one in reversed(readings) if one.answer is not None), None)
+    return next((reading.answer for reading in reversed(readings) if reading.answer is not None), None)
 
 
 def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_TimedAnswer]]:
@@ -102,7 +102,7 @@ def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_TimedAnswer]]:
 def _judge_job(answers: Sequence[_TimedAnswer], still_since: float | None, place: Place) -> RanksVerdict:
     """Return the verdict on one job from its answers, oldest first."""
     newest = answers[-1].answer
-    evidence = [one for one in answers if still_since is not None and one.at >= still_since]
+    evidence = [answer for answer in answers if still_since is not None and answer.at >= still_since]
     if _missing_ranks(newest):
         return _judge_missing(answers, evidence, still_since, place)
     if _has_moved(answers):
@@ -222,8 +222,10 @@ def _communicators(answer: RanksAnswer) -> list[Communicator]:
 
 def _missing_ranks(answer: RanksAnswer) -> tuple[MissingRank, ...]:
     """Return the ranks that are missing in any communicator, by number, each machine and process once."""
-    found = {(one.host, one.pid, one.rank): one for comm in _communicators(answer) for one in comm.missing}
-    return tuple(sorted(found.values(), key=lambda one: (one.rank, one.host or "")))
+    result = {
+        (rank.host, rank.pid, rank.rank): rank for comm in _communicators(answer) for rank in comm.missing
+    }
+    return tuple(sorted(result.values(), key=lambda one: (one.rank, one.host or "")))
 
 
 def _counts(answer: RanksAnswer) -> _Counts:
@@ -246,10 +248,10 @@ def _newest_alike(
 ) -> list[_TimedAnswer]:
     """Return the answers at the end of `answers` that have the same mark as the last one."""
     same: list[_TimedAnswer] = []
-    for one in reversed(answers):
-        if same and mark(one) != mark(same[0]):
+    for answer in reversed(answers):
+        if same and mark(answer) != mark(same[0]):
             break
-        same.insert(0, one)
+        same.insert(0, answer)
     return same
 
 

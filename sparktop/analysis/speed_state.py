@@ -126,7 +126,7 @@ def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> S
 
     If several engines are slow, the reason names the engine whose step time grew most.
     """
-    slow = [one for one in steps if one.slow]
+    slow = [step for step in steps if step.slow]
     if state.word != NORMAL or not slow:
         return state
     one = max(slow, key=lambda pace: pace.now_ms / pace.before_ms)

@@ -171,7 +171,7 @@ def _progress_marks(lane: LaneSample, at_arrival: frozenset[str]) -> Hashable:
     # An engine that names the reasons counts each normal finish, so that its histograms add nothing.
     named = any(reason != UNKNOWN_REASON for reason in lane.finished)
     histograms = _read_steps(lane) if named else (*_read_steps(lane), *_read_ends(lane))
-    observed = tuple((one.count, one.sum) for one in histograms if one is not None)
+    observed = tuple((histogram.count, histogram.sum) for histogram in histograms if histogram is not None)
     return (*_read_marks(lane), *own, *observed, *finished)
 
 
@@ -270,29 +270,29 @@ class Standstill(Struct, frozen=True):
     """Whether its number of running requests may be an old one: a rank of SGLang at rest keeps it."""
 
 
-def judge_standstill(found: Standstill) -> Progress:
+def judge_standstill(standstill: Standstill) -> Progress:
     """Return what a standstill means.
 
     The order: a fact for at least `FACT_S`, an engine that may hold nothing at all, an excuse, what NCCL
     says, GPUs or a core that work, GPUs that wait, and without a view of the GPUs the time alone.
     """
-    seconds = found.seconds
-    if seconds < FACT_S or (found.may_be_stale and not any(gpu.spinning for gpu in found.gpus)):
+    seconds = standstill.seconds
+    if seconds < FACT_S or (standstill.may_be_stale and not any(gpu.spinning for gpu in standstill.gpus)):
         return Progress.MOVING
-    if not found.made_token or found.excuse is not None:
+    if not standstill.made_token or standstill.excuse is not None:
         return Progress.STILL
-    return Progress.STUCK if found.ranks_apart is not None else _judge_by_work(found)
+    return Progress.STUCK if standstill.ranks_apart is not None else _judge_by_work(standstill)
 
 
-def _judge_by_work(found: Standstill) -> Progress:
-    seconds = found.seconds
-    busy_link = found.rdma_mb_per_s is not None and found.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
-    if busy_link or found.core_busy or any(gpu.busy for gpu in found.gpus):
+def _judge_by_work(standstill: Standstill) -> Progress:
+    seconds = standstill.seconds
+    busy_link = standstill.rdma_mb_per_s is not None and standstill.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
+    if busy_link or standstill.core_busy or any(gpu.busy for gpu in standstill.gpus):
         return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
-    quiet = are_all_quiet(found)
-    if not quiet and not found.counts_steps:
+    quiet = are_all_quiet(standstill)
+    if not quiet and not standstill.counts_steps:
         return Progress.STILL
-    unexplained_s = seconds if found.unexplained_s is None else min(seconds, found.unexplained_s)
+    unexplained_s = seconds if standstill.unexplained_s is None else min(seconds, standstill.unexplained_s)
     return _judge_by_time(unexplained_s, QUIET_S if quiet else BLIND_S)
 
 
@@ -303,14 +303,14 @@ def _judge_by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:
     return Progress.SUSPECT if seconds >= suspected else Progress.STILL
 
 
-def are_all_quiet(found: Standstill) -> bool:
+def are_all_quiet(standstill: Standstill) -> bool:
     """Return whether all GPUs of the engine wait, and the links between its machines are silent."""
-    if not found.gpus or not all(gpu.spinning or gpu.at_rest for gpu in found.gpus):
+    if not standstill.gpus or not all(gpu.spinning or gpu.at_rest for gpu in standstill.gpus):
         return False
-    if not found.processes_known and not any(gpu.spinning for gpu in found.gpus):
+    if not standstill.processes_known and not any(gpu.spinning for gpu in standstill.gpus):
         return False
-    rdma = found.rdma_mb_per_s
-    return not found.several_machines or (rdma is not None and rdma < _RDMA_QUIET_MB_PER_S)
+    rdma = standstill.rdma_mb_per_s
+    return not standstill.several_machines or (rdma is not None and rdma < _RDMA_QUIET_MB_PER_S)
 
 
 def power_limits(busy_w: Sequence[float], idle_w: Sequence[float]) -> tuple[float | None, float | None]:
@@ -351,8 +351,8 @@ def engine_gpus(
     provided that the backend is `alone` on the machine.
     """
     own = {one.pid for one in processes if one.backend == name}
-    found = tuple(gpu for gpu in gpus if any(one.pid in own for one in gpu.processes or ()))
-    return found or (tuple(gpus) if alone and gpus else None)
+    result = tuple(gpu for gpu in gpus if any(process.pid in own for process in gpu.processes or ()))
+    return result or (tuple(gpus) if alone and gpus else None)
 
 
 def engine_cpu(sample: NodeSample, engine: str | None, gpus: Iterable[GpuReading]) -> tuple[float, ...]:
@@ -360,14 +360,14 @@ def engine_cpu(sample: NodeSample, engine: str | None, gpus: Iterable[GpuReading
 
     The result is empty if it is unknown.
     """
-    pids = {one.pid for gpu in gpus for one in gpu.processes or () if one.kind != "graphics"}
+    pids = {process.pid for gpu in gpus for process in gpu.processes or () if process.kind != "graphics"}
     loads, table = sample.workloads, sample.processes
     known: list[float | None] = []
     if loads is not None and _is_fresh(loads.age_s):
         known = [one.cpu_percent for one in loads.processes if one.pid in pids or one.engine == engine]
     elif table is not None and _is_fresh(table.age_s):
         rows = (one for one in table.processes if one.pid in pids or engine_of(one.name) == engine)
-        known = [one.cpu_percent for one in rows]
+        known = [row.cpu_percent for row in rows]
     return tuple(percent for percent in known if percent is not None)
 
 
@@ -381,7 +381,7 @@ def running_compiler(samples: Iterable[NodeSample]) -> str | None:
     """Return which compiler runs on one of the machines, by its name if known; None if none does."""
     for sample in samples:
         table, loads = sample.processes, sample.workloads
-        names = {one.name for one in table.processes} & COMPILERS if table is not None else set()
+        names = {process.name for process in table.processes} & COMPILERS if table is not None else set()
         if names:
             return min(names)
         if loads is not None and loads.compilers:
@@ -405,7 +405,7 @@ def excuse_of(lane: LaneSample, samples: Collection[NodeSample]) -> str | None:
     program = running_compiler(samples)
     if program is not None:
         return f"a kernel is being compiled ({program})"
-    swapped = max((one.memory.swap_in_bytes_per_s or 0.0 for one in samples), default=0.0)
+    swapped = max((sample.memory.swap_in_bytes_per_s or 0.0 for sample in samples), default=0.0)
     if swapped > SWAPPING_BYTES_PER_S:
         return f"its machine swaps {swapped / 1e6:.0f} MB/s in"
     return None
@@ -430,7 +430,10 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
     `verb` is "wait" or "work"; "" if neither is certain.
     """
     used = _range_text([one.utilization_percent for one in works])
-    power, clock = _range_text([one.power_w for one in works]), _range_text([one.clock_mhz for one in works])
+    power, clock = (
+        _range_text([work.power_w for work in works]),
+        _range_text([one.clock_mhz for one in works]),
+    )
     if not used and not power:
         return ""
     several = len(works) > 1
@@ -450,24 +453,24 @@ def _range_text(values: Sequence[float | None]) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def reason_of_standstill(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:
+def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:
     """Return in words what speaks for the verdict on a standstill.
 
     `now` are the GPUs at the newest sample, `core_percent` the CPU use of a process of the engine that fills
     a core. "" where nothing is known.
     """
-    if found.excuse is not None:
-        return found.excuse
-    if not found.made_token:
+    if standstill.excuse is not None:
+        return standstill.excuse
+    if not standstill.made_token:
         return "no token since its start: it may still warm up"
-    if found.ranks_apart is not None:
-        return found.ranks_apart
-    verb = "wait" if are_all_quiet(found) else "work" if any(gpu.busy for gpu in now) else ""
-    words = gpu_words(now, "" if found.core_busy else verb)
+    if standstill.ranks_apart is not None:
+        return standstill.ranks_apart
+    verb = "wait" if are_all_quiet(standstill) else "work" if any(gpu.busy for gpu in now) else ""
+    words = gpu_words(now, "" if standstill.core_busy else verb)
     if not words:
-        return "" if found.gpus else "only its metrics are known"
-    if core_percent is not None and found.core_busy:
+        return "" if standstill.gpus else "only its metrics are known"
+    if core_percent is not None and standstill.core_busy:
         return f"{words}; one core of the engine {core_percent:.0f} % busy"
-    rdma = found.rdma_mb_per_s
-    link = "" if rdma is None or not found.several_machines else f", RDMA {rdma:,.3g} MB/s"
+    rdma = standstill.rdma_mb_per_s
+    link = "" if rdma is None or not standstill.several_machines else f", RDMA {rdma:,.3g} MB/s"
     return f"{words}{link}"

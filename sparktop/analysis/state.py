@@ -377,7 +377,7 @@ class WallGroup(Struct, frozen=True, eq=False):
     @property
     def states(self) -> list[str]:
         """The states of its servers, the worst first."""
-        return [one.state for one in self.servers]
+        return [server.state for server in self.servers]
 
     @property
     def badness(self) -> tuple[float, ...]:
@@ -413,7 +413,7 @@ class Wall(Struct, frozen=True, eq=False):
     @property
     def slow_nodes(self) -> list[FleetNode]:
         """The machines whose GPU is slower than its load explains, the worst first."""
-        return [one for one in self.nodes if one.state in SLOW]
+        return [node for node in self.nodes if node.state in SLOW]
 
     def group(self, name: str) -> WallGroup | None:
         """Return the group of a name; None if there is none."""
@@ -430,31 +430,31 @@ def verdict_rank(balance: Balance | None) -> int:
 def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
     """Return the wall of all servers and machines that are watched directly, filtered by `words`."""
     late_s = max(_LATE_POLLS * snapshot.interval_s, _LATE_S)
-    found = [Stated(one, _state_word(one, late_s)) for one in snapshot.backends]
+    result = [Stated(backend, _state_word(backend, late_s)) for backend in snapshot.backends]
     balances = {one.group: one for one in snapshot.balance if one.lanes_of is None}
-    by_member = {name: one for one in balances.values() for name in one.backends}
-    kept = _filter_servers(found, words)
+    by_member = {name: balance for balance in balances.values() for name in balance.backends}
+    kept = _filter_servers(result, words)
     groups = _wall_groups(kept, balances, by_member)
     alerted = _alert_kinds_by_node(snapshot)
     nodes = [node_of(view, alerted.get(view.name, frozenset())) for view in snapshot.nodes]
-    return Wall(groups, _filter_nodes(nodes, words), len(found), len(nodes), _top_lists(kept))
+    return Wall(groups, _filter_nodes(nodes, words), len(result), len(nodes), _top_lists(kept))
 
 
 def wall_of_fleet(fleet: Fleet, words: str = "", thresholds: StateThresholds = USUAL) -> Wall:
     """Return the wall of all servers and machines that a Prometheus scrapes, filtered by `words`."""
     late_at = fleet.late_at
-    found = [Stated(one, scraped_state(one, late_at, thresholds).value) for one in fleet.servers]
-    kept = _filter_servers(found, words)
+    result = [Stated(server, scraped_state(server, late_at, thresholds).value) for server in fleet.servers]
+    kept = _filter_servers(result, words)
     nodes = _filter_nodes(fleet.nodes, words)
-    return Wall(_wall_groups(kept, {}, {}), nodes, len(found), len(fleet.nodes), _top_lists(kept))
+    return Wall(_wall_groups(kept, {}, {}), nodes, len(result), len(fleet.nodes), _top_lists(kept))
 
 
 def _wall_groups(
     servers: Iterable[Stated], balances: Mapping[str, Balance], by_member: Mapping[str, Balance]
 ) -> tuple[WallGroup, ...]:
     found: dict[str, list[Stated]] = {}
-    for one in servers:
-        found.setdefault(one.server.group, []).append(one)
+    for server in servers:
+        found.setdefault(server.server.group, []).append(server)
     groups = [
         _wall_group(name, members, balances.get(name) or by_member.get(members[0].server.name))
         for name, members in found.items()
@@ -463,7 +463,7 @@ def _wall_groups(
 
 
 def _wall_group(name: str, servers: Sequence[Stated], balance: Balance | None) -> WallGroup:
-    known = [one.server for one in servers if one.is_current and one.state not in DOWN]
+    known = [server.server for server in servers if server.is_current and server.state not in DOWN]
 
     def gravity(one: Stated) -> tuple[float, ...]:
         load = (
@@ -517,11 +517,11 @@ def _state_word(view: BackendView, late_s: float) -> str:
 
 def _alert_kinds_by_node(snapshot: Snapshot) -> dict[str, frozenset[str]]:
     """Return the kinds of alerts on each machine, by its name."""
-    found: dict[str, frozenset[str]] = {}
+    result: dict[str, frozenset[str]] = {}
     for alert in snapshot.alerts:
         if alert.id.startswith("node:"):
-            found[alert.subject] = found.get(alert.subject, frozenset()) | {kind_of(alert.id)}
-    return found
+            result[alert.subject] = result.get(alert.subject, frozenset()) | {kind_of(alert.id)}
+    return result
 
 
 def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
@@ -545,7 +545,13 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
         memory_total_bytes=sample.memory.total_bytes,
         headroom_bytes=sample.memory.headroom_bytes,
         load1=sample.cpu.load1,
-        backends=tuple({one.backend: None for one in view.engine_processes if one.backend}),
+        backends=tuple(
+            {
+                engine_process.backend: None
+                for engine_process in view.engine_processes
+                if engine_process.backend
+            }
+        ),
     )
 
 
@@ -586,13 +592,19 @@ def node_rank(state: str) -> int:
 
 def _filter_nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ...]:
     wanted = words.casefold().split()
-    kept = (one for one in nodes if not wanted or _contains_all(wanted, ("machines", one.name, one.state)))
+    kept = (
+        node for node in nodes if not wanted or _contains_all(wanted, ("machines", node.name, node.state))
+    )
     return tuple(sorted(kept, key=lambda one: (node_rank(one.state), -(one.gpu_percent or 0.0), one.name)))
 
 
 def _filter_servers(servers: Sequence[Stated], words: str) -> Sequence[Stated]:
     wanted = words.casefold().split()
-    return servers if not wanted else [one for one in servers if _contains_all(wanted, _searched_texts(one))]
+    return (
+        servers
+        if not wanted
+        else [server for server in servers if _contains_all(wanted, _searched_texts(server))]
+    )
 
 
 def _searched_texts(one: Stated) -> tuple[str, ...]:
@@ -602,8 +614,8 @@ def _searched_texts(one: Stated) -> tuple[str, ...]:
 
 
 def _contains_all(words: Iterable[str], texts: Iterable[str]) -> bool:
-    found = " ".join(texts).casefold()
-    return all(word in found for word in words)
+    result = " ".join(texts).casefold()
+    return all(word in result for word in words)
 
 
 _SERVER_FIGURES: Mapping[Top, Callable[[Server], float | None]] = {
@@ -615,12 +627,12 @@ _SERVER_FIGURES: Mapping[Top, Callable[[Server], float | None]] = {
 
 def _top_lists(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float], ...]]:
     """Return the lists of servers, without those that are down or stale, or whose figure is unknown or 0."""
-    answering = [one for one in servers if one.is_current and one.state not in DOWN]
-    found: dict[Top, tuple[tuple[Stated, float], ...]] = {}
+    answering = [server for server in servers if server.is_current and server.state not in DOWN]
+    result: dict[Top, tuple[tuple[Stated, float], ...]] = {}
     for top, value in _SERVER_FIGURES.items():
         known = [(one, figure) for one in answering if (figure := value(one.server))]
-        found[top] = tuple(nlargest(MOST_LISTED, known, key=itemgetter(1)))
-    return found
+        result[top] = tuple(nlargest(MOST_LISTED, known, key=itemgetter(1)))
+    return result
 
 
 # The summary of a snapshot in one line, which a user reads first: its most severe problem.
@@ -703,7 +715,7 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     kind = kind_of(alert.id)
     _, known, hint, key = condition_of(alert.id)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
-    found = [one for view in views for one in view.findings if one.kind == kind]
+    found = [finding for view in views for finding in view.findings if finding.kind == kind]
     if found:
         fixes = (one.fix for one in found if one.line == alert.message)
         hint, key = _CLAUSE.split(next(fixes, None) or "")[0], "enter"
@@ -723,10 +735,10 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
 
 def _why_down(snapshot: Snapshot, name: str) -> str:
     """Return in a few words why a server or machine fails; "" if it does not."""
-    nodes = ((one.name, one.failure, one.via) for one in snapshot.nodes)
-    failing = (*nodes, *((one.name, one.failure, "") for one in snapshot.backends))
-    found = (failure_words(failure, via) for one, failure, via in failing if one == name and failure)
-    return next(found, "")
+    nodes = ((node.name, node.failure, node.via) for node in snapshot.nodes)
+    failing = (*nodes, *((backend.name, backend.failure, "") for backend in snapshot.backends))
+    result = (failure_words(failure, via) for one, failure, via in failing if one == name and failure)
+    return next(result, "")
 
 
 def _standstill_text(view: BackendView) -> str:
@@ -738,9 +750,9 @@ def _standstill_text(view: BackendView) -> str:
 def _standstill_verdict(snapshot: Snapshot) -> Verdict | None:
     """Return the verdict where an engine holds requests without progress; None if none does."""
     standing = [
-        (one.progress.seconds, one.name, one.progress.fact)
-        for one in snapshot.backends
-        if one.progress is not None
+        (backend.progress.seconds, backend.name, backend.progress.fact)
+        for backend in snapshot.backends
+        if backend.progress is not None
     ]
     if not standing:
         return None
@@ -754,8 +766,8 @@ def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
     if silent is not None:
         return silent
     if not backends:
-        found = "no inference server found yet" if snapshot.searching else "no backend to watch"
-        return Verdict(Severity.INFO, found, "no server")
+        result = "no inference server found yet" if snapshot.searching else "no backend to watch"
+        return Verdict(Severity.INFO, result, "no server")
     swinging = next((one for one in leading(snapshot.balance) if one.bad), None)
     if swinging is not None:
         word = swinging.word.value
@@ -802,12 +814,18 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
     ]
     open_groups.sort(key=lambda one: one.too_few)
     # The balance covers a sweep for longer than the states do.
-    swept = [one for one in snapshot.balance if one.within is None and one.in_sweep and not _is_settled(one)]
+    swept = [
+        balance
+        for balance in snapshot.balance
+        if balance.within is None and balance.in_sweep and not _is_settled(balance)
+    ]
     if swept or any(view.in_sweep for view in backends):
         swung = next((one for one in leading(swept) if one.word.bad), None)
         words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
         return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
-    slow = next((one for one in snapshot.routers if one.slow is not None and one.failure is None), None)
+    slow = next(
+        (router for router in snapshot.routers if router.slow is not None and router.failure is None), None
+    )
     if slow is not None:
         return Verdict(Severity.INFO, f"{slow.name} is slow: {slow.slow}", f"{slow.name} is slow")
     if open_groups and any(view.running for view in backends):

@@ -187,7 +187,7 @@ class Workloads(Struct, frozen=True):
 
     def of(self, pid: int) -> Workload | None:
         """Return the workload with this process ID; None if there is none."""
-        return next((one for one in self.processes if one.pid == pid), None)
+        return next((process for process in self.processes if process.pid == pid), None)
 
 
 class CoreGroup(Struct, frozen=True):

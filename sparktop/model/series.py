@@ -226,15 +226,15 @@ class Series(Struct, frozen=True, eq=False):
 
     def _values_from(self, column: int, start: int) -> list[float]:
         """Return the numbers of a column from the place `start` on."""
-        found: list[float] = []
+        result: list[float] = []
         stop = self._stop
         for page in self._pages:
             if start < len(page) and start < stop:
-                found += page.column(column)[start:stop].tolist()
+                result += page.column(column)[start:stop].tolist()
             start, stop = max(0, start - len(page)), stop - len(page)
             if stop <= 0:
                 break
-        return found
+        return result
 
 
 class HistoryTable:

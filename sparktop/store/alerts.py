@@ -341,11 +341,11 @@ class StateEvents:
     def judge(self, tracks: Tracks, alerts: ActiveAlerts, when: Instant) -> list[Event]:
         """Return the events about states that have lasted long enough by now."""
         self._words = {name: word for name, word in self._words.items() if name in tracks.backends}
-        found = (
+        result = (
             self._change_event(track, when, by_alert=_has_alert(track, tracks, alerts))
             for track in tracks.backends.values()
         )
-        return [event for event in found if event is not None]
+        return [event for event in result if event is not None]
 
     def _change_event(self, track: BackendTrack, when: Instant, *, by_alert: bool) -> Event | None:
         name, state = track.target.name, track.view.state

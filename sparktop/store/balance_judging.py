@@ -90,61 +90,63 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         router=None if bypassed else group.router_name,
         bypassed=group.router_name if bypassed else None,
     )
-    found = judge(load, at)
-    if _may_be_uneven(found) and not scrapes:
-        found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
-    counts = _arrivals(group.members, found, at)
-    found, weights = _judge_with_weights(found, load, group, at, counts)
-    found = weigh_requests(found, request_shares(counts, weights))
-    found = replace(
-        found,
+    balance = judge(load, at)
+    if _may_be_uneven(balance) and not scrapes:
+        balance = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
+    counts = _arrivals(group.members, balance, at)
+    balance, weights = _judge_with_weights(balance, load, group, at, counts)
+    balance = weigh_requests(balance, request_shares(counts, weights))
+    balance = replace(
+        balance,
         errors=errors,
         e2e_s=life_s,
         length_variation=variation,
         strategy=strategy,
         sample_skew_ms=sample_skew_ms(tracks),
-        hint=found.hint if group.lanes_of is None or found.hint is None else _LANES_HINT,
+        hint=balance.hint if group.lanes_of is None or balance.hint is None else _LANES_HINT,
         lanes_of=group.lanes_of,
         within=group.within,
         bypassed=load.bypassed,
     )
-    return _with_router(_with_affinity(found, group), counted)
+    return _with_router(_with_affinity(balance, group), counted)
 
 
 def _judge_with_weights(
-    found: Balance, load: GroupLoad, group: JudgedGroup, at: float, counts: Mapping[str, float]
+    balance: Balance, load: GroupLoad, group: JudgedGroup, at: float, counts: Mapping[str, float]
 ) -> tuple[Balance, Mapping[str, float] | None]:
     """Judge again by the parts that backends get on purpose; return (balance, weights of the requests).
 
     Known weights count from the start, a ratio that stays the same from `MEANT_S` on. Before that, a backend
     that steadily gets little is uneven and not starved. The weights are None where all parts are equal.
     """
-    known = _known_weights(group, found.backends)
+    known = _known_weights(group, balance.backends)
     if known is not None:
         said = f"weights {ratio_text(known)}, as the router has them"
-        return _judge_by_parts(found, load, at, said), known
-    if found.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
-        return found, None
-    if not is_steady(_requests_by_piece(group.members, found, at, found.window_s)):
-        return found, None
+        return _judge_by_parts(balance, load, at, said), known
+    if balance.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
+        return balance, None
+    if not is_steady(_requests_by_piece(group.members, balance, at, balance.window_s)):
+        return balance, None
     steady = f"steady {ratio_text(counts)}"
-    since = min((member.log.since for member in group.members if member.name in found.backends), default=at)
-    if at - since >= MEANT_S and is_steady(_requests_by_piece(group.members, found, at, MEANT_S)):
+    since = min((member.log.since for member in group.members if member.name in balance.backends), default=at)
+    if at - since >= MEANT_S and is_steady(_requests_by_piece(group.members, balance, at, MEANT_S)):
         said = f"{steady} for {MEANT_S / 60:.0f} min: meant? weights under [[routers]] say so"
-        return _judge_by_parts(found, load, at, said), dict(counts)
-    if found.word_now is BalanceWord.STARVED:
-        found = replace(
-            found, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None
+        return _judge_by_parts(balance, load, at, said), dict(counts)
+    if balance.word_now is BalanceWord.STARVED:
+        balance = replace(
+            balance, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None
         )
-        found = replace(found, reasons=(f"{steady} over {found.window_s:.0f} s: weights?", *found.reasons))
-    return found, None
+        balance = replace(
+            balance, reasons=(f"{steady} over {balance.window_s:.0f} s: weights?", *balance.reasons)
+        )
+    return balance, None
 
 
-def _judge_by_parts(found: Balance, load: GroupLoad, at: float, said: str) -> Balance:
+def _judge_by_parts(balance: Balance, load: GroupLoad, at: float, said: str) -> Balance:
     """Judge a group by the loads that its backends have on average, as those that they are meant to have."""
-    parts = {name: max(mean, _LEAST_PART) for name, mean in found.mean_load.items()}
-    if len(parts) < len(found.backends) or not parts:
-        return found
+    parts = {name: max(mean, _LEAST_PART) for name, mean in balance.mean_load.items()}
+    if len(parts) < len(balance.backends) or not parts:
+        return balance
     tracks = [replace(track, part=parts.get(track.name)) for track in load.tracks if track.name in parts]
     again = judge(replace(load, tracks=tracks), at)
     return replace(again, reasons=(*again.reasons[:1], said, *again.reasons[1:]))
@@ -160,10 +162,10 @@ def _known_weights(group: JudgedGroup, backends: Sequence[str]) -> dict[str, flo
 
 
 def _requests_by_piece(
-    members: Sequence[Member], found: Balance, at: float, span_s: float
+    members: Sequence[Member], balance: Balance, at: float, span_s: float
 ) -> list[dict[str, float]]:
     """Return the requests that each judged backend received in each of `PIECES` parts of `span_s` seconds."""
-    logs = {member.name: member.log for member in members if member.name in found.backends}
+    logs = {member.name: member.log for member in members if member.name in balance.backends}
     edges = [at - span_s * part / PIECES for part in range(PIECES, -1, -1)]
     since = {name: [log.arrived(edge) for edge in edges[:-1]] for name, log in logs.items()}
     if any(count is None for counts in since.values() for count in counts):
@@ -183,7 +185,7 @@ def _judge_slow_samples(
 ) -> Balance:
     """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
     tracks = [without_quick_samples(track, step_s) for track in _tracks(group, at - REQUESTS_S, {})]
-    found = judge_slowly(group.name, tracks, at, step_s, group.router_name)
+    balance = judge_slowly(group.name, tracks, at, step_s, group.router_name)
     old = [
         scrape
         for member, track in zip(group.members, tracks, strict=True)
@@ -191,11 +193,11 @@ def _judge_slow_samples(
     ]
     if len(old) > len(tracks) - 2:  # a balance is between two that are known
         said = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
-        found = Balance(
-            group.name, found.backends, router=found.router, sample_hz=1 / step_s, reasons=(said,)
+        balance = Balance(
+            group.name, balance.backends, router=balance.router, sample_hz=1 / step_s, reasons=(said,)
         )
     return replace(
-        found,
+        balance,
         errors=errors,
         e2e_s=life_s,
         strategy=group.router.strategy if group.router else None,
@@ -240,16 +242,16 @@ def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> li
     ]
 
 
-def _may_be_uneven(found: Balance) -> bool:
+def _may_be_uneven(balance: Balance) -> bool:
     """Return whether judging a longer time window could change the verdict "balanced" to "uneven".
 
     This is so with many requests at once and a steady difference of load: such a difference counts as uneven
     only if it lasts longer than the usual window.
     """
-    skew, steady = found.skew or 0.0, found.steadiness or 0.0
-    if found.word_now is not BalanceWord.BALANCED:
+    skew, steady = balance.skew or 0.0, balance.steadiness or 0.0
+    if balance.word_now is not BalanceWord.BALANCED:
         return False
-    return (found.mean_total or 0.0) >= MANY and skew >= SKEW and steady >= STEADY
+    return (balance.mean_total or 0.0) >= MANY and skew >= SKEW and steady >= STEADY
 
 
 def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> dict[str, float]:
@@ -259,12 +261,12 @@ def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> d
     returned. A member without either is absent.
     """
     reported = {member.name: member.log.errors(since) for member in group.members}
-    found = {name: count for name, count in reported.items() if count is not None}
+    result = {name: count for name, count in reported.items() if count is not None}
     for deployment, count in (counted.failures or {}).items() if counted else ():
         name = (group.deployments or {}).get(deployment)
         if name in reported:
-            found[name] = max(count, found.get(name, 0.0))
-    return found
+            result[name] = max(count, result.get(name, 0.0))
+    return result
 
 
 def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
@@ -291,66 +293,68 @@ def _nearest_time(times: Sequence[float], at: float) -> float:
     return min(times[max(0, index - 1) : index + 1], key=lambda time: abs(time - at))
 
 
-def _arrivals(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
-    """Return the requests that each judged backend received in the time window of `found`, by name.
+def _arrivals(members: Sequence[Member], balance: Balance, at: float) -> dict[str, float]:
+    """Return the requests that each judged backend received in the time window of `balance`, by name.
 
     The result is empty if one of these backends does not count its requests.
     """
-    judged = [member for member in members if member.name in found.backends]
-    reported = {member.name: member.log.arrived(at - found.window_s) for member in judged}
+    judged = [member for member in members if member.name in balance.backends]
+    reported = {member.name: member.log.arrived(at - balance.window_s) for member in judged}
     known = {name: count for name, count in reported.items() if count is not None}
     return known if len(known) == len(reported) else {}
 
 
-def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
-    """Return `found`, with a reason added if it is "uneven" and a member has many prefix-cache hits.
+def _with_affinity(balance: Balance, group: JudgedGroup) -> Balance:
+    """Return `balance`, with a reason added if it is "uneven" and a member has many prefix-cache hits.
 
     A router that sends equal prefixes to the same backend makes the load uneven on purpose.
     """
     hits = {
-        member.name: member.prefix_hit_percent for member in group.members if member.name in found.backends
+        member.name: member.prefix_hit_percent for member in group.members if member.name in balance.backends
     }
     reported = {name: percent for name, percent in hits.items() if percent is not None}
-    if found.word_now is not BalanceWord.UNEVEN or max(reported.values(), default=0.0) < _AFFINITY_PERCENT:
-        return found
+    if balance.word_now is not BalanceWord.UNEVEN or max(reported.values(), default=0.0) < _AFFINITY_PERCENT:
+        return balance
     named = " · ".join(f"{name} {percent:.0f} %" for name, percent in reported.items())
     reason = f"prefix-cache hits: {named}; a router that follows prefixes skews on purpose"
-    return replace(found, reasons=(*found.reasons, reason))
+    return replace(balance, reasons=(*balance.reasons, reason))
 
 
-def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
-    """Return `found`, with a reason added if its verdict is bad and the router counted failures.
+def _with_router(balance: Balance, counted: RouterSample | None) -> Balance:
+    """Return `balance`, with a reason added if its verdict is bad and the router counted failures.
 
     The router's failures, cooldowns and refusals are the reason.
     """
-    if counted is None or not found.word_now.bad:
-        return found
+    if counted is None or not balance.word_now.bad:
+        return balance
     parts = (
         (sum((counted.failures or {}).values()), "failed answers"),
         (counted.cooldowns or 0.0, "cooldowns"),
         (counted.refusals or 0.0, "requests that it refused itself"),
     )
     said = " and ".join(f"{number:.0f} {what}" for number, what in parts if number > 0)
-    return replace(found, reasons=(*found.reasons, f"the router counts {said}")) if said else found
+    return replace(balance, reasons=(*balance.reasons, f"the router counts {said}")) if said else balance
 
 
-def verdict_event(change: BalanceChange, found: Balance, when: Instant, bad_s: float | None) -> Event | None:
+def verdict_event(
+    change: BalanceChange, balance: Balance, when: Instant, bad_s: float | None
+) -> Event | None:
     """Return an event if a bad verdict begins, changes or ends; None otherwise, or without a router.
 
     `bad_s` is how many seconds the group's verdict had been bad before the change; None if it was not bad.
     """
-    if found.router is None or not (change.after.bad or change.before.bad):
+    if balance.router is None or not (change.after.bad or change.before.bad):
         return None
     begins = change.after.bad
     word = change.after if begins else change.before
-    hint = found.hint if begins else None
+    hint = balance.hint if begins else None
     after = "" if begins or bad_s is None else f" (not balanced for {numbers.age(bad_s)})"
     return Event(
         change.at,
         Severity.WARNING if begins else Severity.INFO,
         change.group,
         "; ".join(filter(None, (f"{change.sentence}{after}", hint))),
-        {"before": change.before.value, "verdict": change.after.value, **verdict_values(found, word)},
+        {"before": change.before.value, "verdict": change.after.value, **verdict_values(balance, word)},
         when.at,
         f"balance:{change.group}:{word.value}",
         Phase.BEGIN if begins else Phase.END,
@@ -360,25 +364,25 @@ def verdict_event(change: BalanceChange, found: Balance, when: Instant, bad_s: f
 
 
 def sweep_event(
-    found: Balance, when: Instant, held: Alert | None = None, held_s: float | None = None
+    balance: Balance, when: Instant, held: Alert | None = None, held_s: float | None = None
 ) -> Event | None:
     """Return the event that a sweep ends the alert `held` of a group; without one, that it is back after.
 
     `held_s` is how many seconds the alert had held. As with `verdict_event`, None without a router.
     """
-    if found.router is None:
+    if balance.router is None:
         return None
-    word = found.word.value
+    word = balance.word.value
     if held is None:
-        reason = "".join(f": {one}" for one in found.reasons[:1])
-        said, about = f"{word} again, the sweep is over{reason}", f"balance:{found.group}:{word}"
-        begins, values = Phase.BEGIN, verdict_values(found, found.word)
-        return Event(when.wall, Severity.WARNING, found.group, said, values, when.at, about, begins)
+        reason = "".join(f": {one}" for one in balance.reasons[:1])
+        said, about = f"{word} again, the sweep is over{reason}", f"balance:{balance.group}:{word}"
+        begins, values = Phase.BEGIN, verdict_values(balance, balance.word)
+        return Event(when.wall, Severity.WARNING, balance.group, said, values, when.at, about, begins)
     before = held.id.rpartition(":")[2]
     said = f"alert ended after {numbers.age(held_s)}: {before}, as a sweep began"
     ends = Phase.END
     return Event(
-        when.wall, Severity.INFO, found.group, said, NO_VALUES, when.at, held.id, ends, held_s, held.worst
+        when.wall, Severity.INFO, balance.group, said, NO_VALUES, when.at, held.id, ends, held_s, held.worst
     )
 
 
@@ -390,18 +394,18 @@ _RULES_OF = {
 _UNITS = {"%": "_percent", "×": "_ratio", "s": "_s"}
 
 
-def verdict_values(found: Balance, word: BalanceWord) -> Values:
+def verdict_values(balance: Balance, word: BalanceWord) -> Values:
     """Return the numbers behind the bad verdict `word`, for its event and its alert.
 
     These are the period and the lost throughput of a swing, the length of the time window, and the values and
     limits that the verdict's rule compares.
     """
-    rules = [rule(found) for rule in _RULES_OF.get(word, ())]
+    rules = [rule(balance) for rule in _RULES_OF.get(word, ())]
     deciding = next((rule for rule in rules if all(check.holds for check in rule)), ())
     values: dict[str, float | str | None] = {
-        "period_s": found.period_s,
-        "lost_percent": found.lost_percent,
-        "window_s": found.window_s,
+        "period_s": balance.period_s,
+        "lost_percent": balance.lost_percent,
+        "window_s": balance.window_s,
         "rule": deciding[0].code if deciding else None,
     }
     for check in deciding:

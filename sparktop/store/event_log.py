@@ -149,7 +149,7 @@ class EventLog:
             listener(event)
 
     def _remove(self, matches: Callable[[Event], bool]) -> None:
-        kept = (one for one in self._events if not matches(one))
+        kept = (event for event in self._events if not matches(event))
         self._events = deque(kept, maxlen=EVENTS_KEPT)
 
     def _replace(self, line: Event, event: Event) -> None:
@@ -405,7 +405,7 @@ class ActiveAlerts:
         `why` is the reason why it can no longer be determined whether the conditions of these alerts hold.
         """
         prefix = f"{key.label}:"
-        for alert_id in [one for one in self._alerts if one.startswith(prefix)]:
+        for alert_id in [alert for alert in self._alerts if alert.startswith(prefix)]:
             name = alert_id.removeprefix(prefix)
             # A name with a colon is that of another source, such as "spark-a:8001" beside "spark-a".
             if ":" not in name and name not in but:

@@ -133,8 +133,8 @@ def prefix_use(sample: EngineSample, known: PrefixCache | None) -> PrefixUse | N
     if any(lane.per_finished_request for lane in lanes):
         seen = [*_finished_by_reason(lanes).values()]
     none_found = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
-    found = lane_sum(lanes, lambda lane: _found_tokens(lane, none_found))
-    if not seen or found is None:
+    result = lane_sum(lanes, lambda lane: _found_tokens(lane, none_found))
+    if not seen or result is None:
         return None
     asked = lane_sum(lanes, lambda lane: lane.prefix_cache_queries) if cache.on else None
     lmcache = [lane.counts for lane in lanes if "lmcache_lookups" in lane.counts]
@@ -143,7 +143,7 @@ def prefix_use(sample: EngineSample, known: PrefixCache | None) -> PrefixUse | N
         sum(seen),
         tokens,
         tokens if asked is None else asked,
-        found,
+        result,
         merge([lane.request_tokens for lane in lanes if lane.request_tokens is not None]),
         (sum(one["lmcache_lookups"] for one in lmcache), sum(one.get("lmcache_hits", 0.0) for one in lmcache))
         if lmcache
@@ -250,11 +250,11 @@ def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | N
 def _counter_figures(
     lanes: _Lanes, window: Window, rate_s: float, least_s: float, ratio_s: float
 ) -> Mapping[str, float | None]:
-    found = dict(_NO_FIGURES)
+    result = dict(_NO_FIGURES)
     counters = window.newest.counters if window.newest else {}
     for one in _COMPUTED:
         if one.counter in counters:
-            found[one.name] = window.figure(one, rate_s, least_s, ratio_s)
+            result[one.name] = window.figure(one, rate_s, least_s, ratio_s)
     reported = (
         (_COUNTS, [lane.counts for lane in lanes if lane.counts]),
         (_GAUGES, [lane.gauges for lane in lanes if lane.gauges]),
@@ -262,8 +262,8 @@ def _counter_figures(
     for figures, held in reported:
         for name in figures.keys() & set().union(*held):
             figure, known = figures[name], [values[name] for values in held if name in values]
-            found[figure.name] = figure.scale * (max(known) if figure.how is How.HIGHEST else sum(known))
-    return found
+            result[figure.name] = figure.scale * (max(known) if figure.how is How.HIGHEST else sum(known))
+    return result
 
 
 def _by_position(lanes: _Lanes, window: Window, window_s: float) -> tuple[float | None, ...]:
@@ -348,15 +348,17 @@ def _scraped_totals(fleets: tuple[Fleet, ...]) -> _Scraped:
     known = _newest[0]
     if len(known.fleets) == len(fleets) and all(map(is_, known.fleets, fleets)):
         return known
-    scraped = {_server_key(one.url): (one, fleet.late_at) for fleet in fleets for one in fleet.servers}
+    scraped = {
+        _server_key(server.url): (server, fleet.late_at) for fleet in fleets for server in fleet.servers
+    }
     answering = [
         one for one, late_at in scraped.values() if not one.down and one.at is not None and one.at >= late_at
     ]
     places = frozenset(place for place, _ in scraped)
-    _newest[0] = found = _Scraped(
+    _newest[0] = result = _Scraped(
         fleets, places, _sum_figures(answering, absent=len(scraped) - len(answering))
     )
-    return found
+    return result
 
 
 def _server_key(url: str) -> tuple[object, str]:

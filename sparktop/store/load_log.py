@@ -283,7 +283,7 @@ class LoadLog:
         """Return the requests running and waiting in the newest sample; None if they are not reported."""
         kept = self.history()
         ends = [gauge.ends(-math.inf) for gauge in (kept.running, kept.waiting)]
-        return None if ends[0] is None else sum(one[1] for one in ends if one is not None)
+        return None if ends[0] is None else sum(end[1] for end in ends if end is not None)
 
     def lives(self, since: float) -> Histogram | None:
         """Return a histogram of the durations of requests that ended from `since` on; None if unknown."""
@@ -384,7 +384,7 @@ def _reported_counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
     reported: dict[str, float] = {}
     reasons = [lane.finished for lane in lanes if lane.finished]
     if reasons:
-        reported["finished"] = sum([sum(one.values()) for one in reasons])
+        reported["finished"] = sum([sum(reason.values()) for reason in reasons])
         if not all(map(_UNFINISHED_REASONS.isdisjoint, reasons)):
             reported["failed"] = sum([one.get(name, 0.0) for one in reasons for name in FAILED_REASONS])
             reported["aborted"] = sum([one.get(name, 0.0) for one in reasons for name in ABORTED_REASONS])
@@ -395,5 +395,5 @@ def _reported_counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
     answers = [lane.answer_tokens for lane in lanes if lane.answer_tokens is not None]
     if answers:
         reported[_ANSWERS] = sum(one.count for one in answers)
-        reported[_TOKENS] = sum(one.sum for one in answers)
+        reported[_TOKENS] = sum(answer.sum for answer in answers)
     return {name: value for name, value in reported.items() if math.isfinite(value)}

@@ -760,22 +760,22 @@ class Endings:
         events = [_line_event(key, line, when) for line in lines if line.kind != OOM]
         if sample.workloads is not None and not (sample.workloads.age_s or 0.0) > _FRESH_S:
             events += self._end_events(key, sample, sample.workloads, when)
-        self._backends |= {one.pid: one.backend for one in engines if one.backend is not None}
+        self._backends |= {engine.pid: engine.backend for engine in engines if engine.backend is not None}
         self._last = sample
         return events
 
     def _new_lines(self, sample: NodeSample) -> list[KernelLine]:
         """Return the lines of the kernel's log that are new; none in the first sample."""
-        found = () if sample.kernel is None else sample.kernel.lines
+        result = () if sample.kernel is None else sample.kernel.lines
         known_s = self._line_s
         if sample.kernel is not None:
-            self._line_s = max([one.since_boot_s for one in found], default=known_s or 0.0)
-        return [] if known_s is None else [one for one in found if one.since_boot_s > known_s]
+            self._line_s = max([one.since_boot_s for one in result], default=known_s or 0.0)
+        return [] if known_s is None else [one for one in result if one.since_boot_s > known_s]
 
     def _end_events(
         self, key: SourceKey, sample: NodeSample, workloads: Workloads, when: Instant
     ) -> list[Event]:
-        before, self._workloads = self._workloads, {one.pid: one for one in workloads.processes}
+        before, self._workloads = self._workloads, {process.pid: process for process in workloads.processes}
         read_at, self._read_at = self._read_at, sample.at
         kills, self._oom_kills = self._oom_kills, sample.memory.oom_kills
         began = {one.pid: _engine_key(one) for one in workloads.processes if one.pid not in (before or {})}
@@ -855,11 +855,13 @@ def _causes_text(sample: NodeSample, ended: Sequence[Workload], kills: int | Non
     mine = [line for line in lines if line.pid in pids]
     if any(line.kind == OOM for line in mine):
         return "the kernel killed it for lack of memory (OOM)"
-    found = [xid_words(line.code) for line in mine if line.kind == XID]
+    result = [xid_words(line.code) for line in mine if line.kind == XID]
     if kills:
-        found.append(f"the kernel killed {kills} process{'es' if kills > 1 else ''} for lack of memory (OOM)")
-    if found:
-        return ", ".join(found)
+        result.append(
+            f"the kernel killed {kills} process{'es' if kills > 1 else ''} for lack of memory (OOM)"
+        )
+    if result:
+        return ", ".join(result)
     said = ["no OOM kill"] if kills == 0 else []
     if log is None or log.unreadable is not None:
         return "; ".join([*said, *([log.unreadable] if log is not None and log.unreadable else [])]) or (

@@ -409,7 +409,9 @@ class Store:
         """Return the state of all sources, alerts, events and balances as of now."""
         at, now = self._clock(), self._now()
         routers, groups, names = self._tracks.routing()
-        backends = tuple(self._backend_view(one, at, now, names) for one in self._tracks.backends.values())
+        backends = tuple(
+            self._backend_view(backend, at, now, names) for backend in self._tracks.backends.values()
+        )
         fleets = self._tracks.fleet_views(at, backends)
         nodes = tuple(self._node_view(track, at) for track in self._tracks.nodes.values())
         return Snapshot(

@@ -153,12 +153,12 @@ class RouterTrack:
         sample = self._sample
         if sample is None or self.strategy not in {None, "simple-shuffle"}:
             return {}
-        found: dict[str, float] = {}
-        for one in sample.deployments or ():
-            backend = deployments.get(one.id)
-            if backend is not None and one.weight is not None:
-                found[backend] = found.get(backend, 0.0) + one.weight
-        return found
+        result: dict[str, float] = {}
+        for deployment in sample.deployments or ():
+            backend = deployments.get(deployment.id)
+            if backend is not None and deployment.weight is not None:
+                result[backend] = result.get(backend, 0.0) + deployment.weight
+        return result
 
     @property
     def inside(self) -> float | None:
@@ -214,7 +214,7 @@ class RouterTrack:
         grown = self.counted(sample.at - _MINUTE_S)
         failed = grown.failures or {} if grown is not None else {}
         cooled = grown.cooled if grown is not None else {}
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for name in dict.fromkeys((*sample.troubles, *failed, *cooled)):
             counts = [sample.troubles[name]] if name in sample.troubles else []
             if failed.get(name, 0.0) >= FAILS_A_MINUTE:
@@ -222,8 +222,8 @@ class RouterTrack:
             if cooled.get(name):
                 counts.append(f"in cooldown {cooled[name]:.0f} time{'' if cooled[name] == 1 else 's'}")
             if counts:
-                found[name] = ", ".join(counts)
-        return found
+                result[name] = ", ".join(counts)
+        return result
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Record a failed poll; the last sample is kept."""
@@ -312,16 +312,18 @@ class RouterTrack:
 
         A backend that does not answer, or does not list its models, is not judged.
         """
-        found: dict[str, str] = {}
-        for one in (self._sample.deployments if self._sample else None) or ():
-            track = backends.get((group.deployments or {}).get(one.id) or "")
-            if track is None or track.health.failure is not None or one.asks_for is None:
+        result: dict[str, str] = {}
+        for deployment in (self._sample.deployments if self._sample else None) or ():
+            track = backends.get((group.deployments or {}).get(deployment.id) or "")
+            if track is None or track.health.failure is not None or deployment.asks_for is None:
                 continue
             served = track.served
-            names = {one.asks_for, one.asks_for.partition("/")[2]}
+            names = {deployment.asks_for, deployment.asks_for.partition("/")[2]}
             if served and not names & set(served):
-                found[one.id] = f"asks {track.target.name} for {one.asks_for}, which serves {served[0]}"
-        return found
+                result[deployment.id] = (
+                    f"asks {track.target.name} for {deployment.asks_for}, which serves {served[0]}"
+                )
+        return result
 
     def _stuck_text(self, at: float, view: BackendView, group: Group) -> str:
         """Return the standstill of a backend, and how the router goes on to use it, in words."""
@@ -379,11 +381,11 @@ def routers_of_groups(
     routers: Sequence[RouterTrack], groups: Sequence[Group]
 ) -> dict[str, tuple[RouterTrack, Group]]:
     """Return (router, all backends behind that router) by group name."""
-    found: dict[str, tuple[RouterTrack, Group]] = {}
+    result: dict[str, tuple[RouterTrack, Group]] = {}
     for router, group in zip(routers, groups, strict=True):
         for backend in group.backends:
-            found.setdefault(_group_name(router, group, backend), (router, group))
-    return found
+            result.setdefault(_group_name(router, group, backend), (router, group))
+    return result
 
 
 # A Prometheus, and the walls of servers and machines that come through several of them.
@@ -410,7 +412,7 @@ class FleetTrack:
         """Record an answer."""
         self.health.good(fleet.at)
         self._fleet = _without_stale_figures(fleet)
-        newest = max((one.at for one in fleet.servers if one.at is not None), default=None)
+        newest = max((server.at for server in fleet.servers if server.at is not None), default=None)
         self._newest = self._newest if newest is None else newest
         self._fresh_at = fleet.at if newest is None else newest
 
@@ -426,7 +428,7 @@ class FleetTrack:
         """
         fleet, newest, fresh_at = self._fleet, self._newest, self._fresh_at
         if fleet is not None and fresh_at is not None and fleet.at <= fresh_at + stale_s(fleet.every_s) < at:
-            nodes = tuple(FleetNode(one.name, one.at, backends=one.backends) for one in fleet.nodes)
+            nodes = tuple(FleetNode(node.name, node.at, backends=node.backends) for node in fleet.nodes)
             fleet = self._fleet = _without_stale_figures(replace(fleet, at=at, nodes=nodes))
         age_s = None if newest is None else max(0.0, at - newest)
         failure, since = self.health.failure, self.health.failing_since
@@ -436,7 +438,7 @@ class FleetTrack:
 def _without_stale_figures(fleet: Fleet) -> Fleet:
     """Return an answer without the figures of servers whose newest scrape is too old."""
     late_at = fleet.late_at
-    if all(one.at is None or one.at >= late_at for one in fleet.servers):
+    if all(server.at is None or server.at >= late_at for server in fleet.servers):
         return fleet
     servers = (
         one
@@ -501,17 +503,17 @@ def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
             is_current = is_ok and not node.down and node.at is not None
             if node.name not in nodes or (is_current and not nodes[node.name][0]):
                 nodes[node.name] = (is_current, index)
-    found = [view.fleet for view in views]
+    result = [view.fleet for view in views]
     for index, fleet, _ in answered:
         if index not in shared:
             continue
-        kept = tuple(one for one in fleet.servers if servers[_server_key(one)][1] == index)
+        kept = tuple(server for server in fleet.servers if servers[_server_key(server)][1] == index)
         machines = tuple(one for one in fleet.nodes if nodes[one.name][1] == index)
         left_out = len(fleet.servers) - len(kept)
         said = f"{left_out:,} of its servers are shown by another Prometheus" if left_out else ""
         note = "; ".join(part for part in (said, fleet.note) if part) or None
-        found[index] = replace(fleet, servers=kept, nodes=machines, note=note)
-    return tuple(found)
+        result[index] = replace(fleet, servers=kept, nodes=machines, note=note)
+    return tuple(result)
 
 
 # Which backend runs on which node, and which node its slow steps can be attributed to.
@@ -548,7 +550,7 @@ class Placement:
             return
         self._without_stale_figures = True
         found = place_backends(
-            [(one.target, one.view.engine) for one in self._backends.values()],
+            [(backend.target, backend.view.engine) for backend in self._backends.values()],
             [(one.target, one.view.identity, one.processes) for one in self._nodes.values()],
         )
         self._on_node = {}
@@ -583,16 +585,16 @@ class Placement:
         model = track.view.model
         if model is None or track.view.step_ms is None:
             return []
-        gpus, found = self._gpu_names(track.view), list[BackendView]()
+        gpus, result = self._gpu_names(track.view), list[BackendView]()
         for one in self._others_alike(track, model):
             view = one.view
             if view.model != model or one.health.failure is not None:
                 continue
             if not gpus or (self._gpu_names(view) or gpus) == gpus:
-                found.append(view)
-                if len(found) == MOST_PEERS:
+                result.append(view)
+                if len(result) == MOST_PEERS:
                     break
-        return found
+        return result
 
     def _others_alike(self, track: BackendTrack, model: str) -> Iterator[BackendTrack]:
         """Yield the other backends with this model, beginning after `track`.
@@ -602,9 +604,9 @@ class Placement:
         """
         if self._calls_left <= 0:
             self._calls_left, self._by_model = len(self._backends), {}
-            for one in self._backends.values():
-                if one.view.model is not None:
-                    self._by_model.setdefault(one.view.model, []).append(one)
+            for backend in self._backends.values():
+                if backend.view.model is not None:
+                    self._by_model.setdefault(backend.view.model, []).append(backend)
         self._calls_left -= 1
         alike = self._by_model.get(model, [])
         own = alike.index(track) if track in alike else -1
@@ -699,7 +701,7 @@ class Tracks:
 
     def size(self) -> int:
         """Return the number of sources, and of servers and machines on the walls of Prometheus servers."""
-        return len(self.targets()) + sum(one.size for one in self.fleets.values())
+        return len(self.targets()) + sum(fleet.size for fleet in self.fleets.values())
 
     def identities(self) -> dict[SourceKey, EngineIdentity | NodeIdentity]:
         """Return the newest identity of each backend and node."""
@@ -811,21 +813,23 @@ class WallFigures:
     def of(self, views: Sequence[FleetView], backends: Sequence[BackendView]) -> tuple[FleetView, ...]:
         """Return the views; where each server has a row, with the figures of the rows."""
         rows: dict[str, BackendView] | None = None
-        found: list[FleetView] = []
+        result: list[FleetView] = []
         for view in views:
             fleet = view.fleet
             if fleet is None or not 0 < len(fleet.servers) <= len(backends):
-                found.append(view)
+                result.append(view)
                 continue
-            rows = {one.url: one for one in backends} if rows is None else rows
-            if all(one.url in rows for one in fleet.servers):
-                found.append(replace(view, fleet=self._with_rows(view.name, fleet, rows), by_rows=True))
+            rows = {backend.url: backend for backend in backends} if rows is None else rows
+            if all(server.url in rows for server in fleet.servers):
+                result.append(replace(view, fleet=self._with_rows(view.name, fleet, rows), by_rows=True))
             else:
-                found.append(view)
-        return tuple(found)
+                result.append(view)
+        return tuple(result)
 
     def _with_rows(self, name: str, fleet: Fleet, rows: Mapping[str, BackendView]) -> Fleet:
-        servers = tuple(_with_figures_of_row(one, rows[one.url], fleet.late_at) for one in fleet.servers)
+        servers = tuple(
+            _with_figures_of_row(server, rows[server.url], fleet.late_at) for server in fleet.servers
+        )
         answer, made = self._made.get(name, (None, None))
         if answer is fleet and made is not None and made.servers == servers:
             return made

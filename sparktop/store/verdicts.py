@@ -105,15 +105,15 @@ class ServerLimits:
 
         A pinned clock is the machine's own figure: it explains a long step while nothing else moves.
         """
-        found = self._found.get(view.name)
+        limit = self._found.get(view.name)
         progress = None if view.progress is None else view.progress.word
         if view.failure is not None or progress in _HUNG:
             return None
-        if progress is Progress.STILL and (found is None or found.kind is not LimitKind.POWER):
+        if progress is Progress.STILL and (limit is None or limit.kind is not LimitKind.POWER):
             return None
-        if found is not None and found.kind in _TOO_LITTLE_SENT and _has_queue(view):
+        if limit is not None and limit.kind in _TOO_LITTLE_SENT and _has_queue(view):
             return None  # since the verdict, requests have begun to wait
-        return limit_to_show(found, view.state)
+        return limit_to_show(limit, view.state)
 
     def look(
         self,
@@ -131,7 +131,7 @@ class ServerLimits:
         for gone in self._judged_at.keys() - backends.keys():
             for book in (self._judged_at, self._found, self._next, self._split_words):
                 book.pop(gone, None)
-        self._splits = {name: one for one in groups if one.lanes_of is None for name in one.backends}
+        self._splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
         for name in self._judged_at:
             split = self._splits.get(name)
             if (None if split is None else split.word) is not self._split_words.get(name):
@@ -153,12 +153,12 @@ class ServerLimits:
         for track in backends.values():
             track.show_limit(self._found.get(track.target.name))
 
-    def note(self, name: str, found: Limit | None) -> None:
+    def note(self, name: str, limit: Limit | None) -> None:
         """Record a judgement of a backend; a verdict of another kind must be judged twice in a row."""
         before = self._found.get(name)
-        kind = None if found is None else found.kind
-        if found is None or before is None or before.kind is kind or self._next.get(name) is kind:
-            self._found[name] = found
+        kind = None if limit is None else limit.kind
+        if limit is None or before is None or before.kind is kind or self._next.get(name) is kind:
+            self._found[name] = limit
             self._next.pop(name, None)
         else:
             self._next[name] = kind
@@ -171,12 +171,12 @@ def _has_queue(view: BackendView) -> bool:
 
 def _running_on(backends: Mapping[str, BackendTrack]) -> dict[str, list[str]]:
     """Return the names of the backends that run requests, by the node they are on."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for name, track in backends.items():
         if track.view.running:
             for node in track.view.nodes:
-                found.setdefault(node, []).append(name)
-    return found
+                result.setdefault(node, []).append(name)
+    return result
 
 
 def _judge_limit(
@@ -216,9 +216,9 @@ def _evidence(
         slots=view.slots,
         kv_capacity_tokens=None if capacity is None else capacity / lanes,
         machines=tuple(
-            Machine(one.target.name, tuple(one.work.looks), one.view.speed, one.work.usual_mhz)
-            for one in hosts
-            if one.health.failure is None
+            Machine(host.target.name, tuple(host.work.looks), host.view.speed, host.work.usual_mhz)
+            for host in hosts
+            if host.health.failure is None
         ),
         spans=max(1, len(view.nodes)),
         cores=lanes,
@@ -247,7 +247,9 @@ def _peers(
             continue
         beside = [
             other
-            for other in (backends[one] for one in group.backends if one != name and one in backends)
+            for other in (
+                backends[backend] for backend in group.backends if backend != name and backend in backends
+            )
             if other.view.model == model and other.role is track.role and _is_serving(other)
         ]
         return (router, group), tuple(_least_and_most_loaded(beside))
@@ -532,17 +534,17 @@ class _Machines:
 
     def works(self, powers: Mapping[tuple[str, int], Powers]) -> tuple[GpuWork, ...]:
         """Return what each GPU does; an element without figures stands for a machine that is not seen."""
-        found: list[GpuWork] = []
+        result: list[GpuWork] = []
         for name, gpus, unified in self._gpus:
             if not gpus:
-                found.append(GpuWork())
+                result.append(GpuWork())
             for gpu in gpus or ():
                 quiet, busy = GB10_POWER_W if is_gb10(gpu, unified=unified) else (None, None)
                 if (name, gpu.index) in powers:
                     quiet, busy = power_limits(*powers[name, gpu.index])
                 used, clock = gpu.utilization_percent, gpu.sm_clock_mhz
-                found.append(GpuWork(gpu.power_w, used, clock, quiet, busy))
-        return tuple(found)
+                result.append(GpuWork(gpu.power_w, used, clock, quiet, busy))
+        return tuple(result)
 
     def standstill(self, mine: _Standing) -> tuple[Standstill, tuple[GpuWork, ...], float | None]:
         """Return (the standstill, the GPUs now, CPU use of a process of the engine that fills a core)."""
@@ -552,12 +554,12 @@ class _Machines:
         rates = [rate for _, _, rate in mine.works]
         resting = bool(now) and all(work.at_rest for work in now)
         spinning = any(work.spinning for work in now)
-        used = [engine_cpu(one, track.view.engine, one.gpus) for one in self.samples]
+        used = [engine_cpu(sample, track.view.engine, sample.gpus) for sample in self.samples]
         known = len(used) == len(self._gpus) and all(used)
         core = full_core_percent(percent for some in used for percent in some) if resting else None
         lane = clock.lane
         excuse = excuse_of(lane, self.samples) if lane is not None and not spinning else None
-        found = Standstill(
+        result = Standstill(
             clock.seconds,
             clock.made_token,
             works,
@@ -570,7 +572,7 @@ class _Machines:
             counts_steps=lane is None or not lane.per_finished_request or lane.engine_work is not None,
             may_be_stale=clock.may_be_stale,
         )
-        return found, now, core
+        return result, now, core
 
 
 def _held_text(track: BackendTrack) -> str:
@@ -579,17 +581,17 @@ def _held_text(track: BackendTrack) -> str:
     return f"{view.running or 0:.0f} running{waiting}"
 
 
-def _figures_behind(track: BackendTrack, found: Standstill, now: Sequence[GpuWork]) -> Values:
+def _figures_behind(track: BackendTrack, standstill: Standstill, now: Sequence[GpuWork]) -> Values:
     """Return the figures behind a verdict, for machine-readable output."""
     view = track.view
     return {
-        "limit_s": (BLIND_S if not found.gpus else QUIET_S)[1],
+        "limit_s": (BLIND_S if not standstill.gpus else QUIET_S)[1],
         "power_w": max((one.power_w for one in now if one.power_w is not None), default=None),
         "utilization_percent": min(
             (one.utilization_percent for one in now if one.utilization_percent is not None), default=None
         ),
         "sm_clock_mhz": min((one.clock_mhz for one in now if one.clock_mhz is not None), default=None),
-        "rdma_mb_per_s": found.rdma_mb_per_s,
+        "rdma_mb_per_s": standstill.rdma_mb_per_s,
         "kv_cache_percent": view.kv_cache_percent,
         "running": view.running,
         "waiting": view.waiting,
@@ -683,12 +685,12 @@ class ServerStarts:
         """Keys (host, engine, model) of the starts that go on, and of servers that may start or wake."""
         waiting = {name for name, track in self._backends.items() if track.view.state is BackendState.ASLEEP}
         known = (one.key for name, one in self._servers.items() if name in waiting or name in self._silent)
-        return frozenset((*(one.key for one in self._starts.values()), *known))
+        return frozenset((*(start.key for start in self._starts.values()), *known))
 
     def learn(self, starts: Iterable[PastStart]) -> None:
         """Add earlier starts; one that is known already is not added again."""
         known = set(self._known_starts())
-        self._past += [one for one in starts if (one.key, one.ended_at) not in known]
+        self._past += [start for start in starts if (start.key, start.ended_at) not in known]
         del self._past[:-_MOST_PAST]
 
     def _known_starts(self) -> list[tuple[tuple[str, str, str], float]]:
@@ -810,13 +812,13 @@ class ServerStarts:
             sample = None if node is None else node.view.sample
             if sample is None or sample.workloads is None:
                 continue
-            if (found := self._server_process(name, track, sample.workloads)) is not None:
-                return found
+            if (result := self._server_process(name, track, sample.workloads)) is not None:
+                return result
         return None
 
     def _server_process(self, name: str, track: BackendTrack, workloads: Workloads) -> Workload | None:
         """Return the process of the backend's server on a node."""
-        here = [one for one in self._backends.values() if name in one.view.nodes]
+        here = [backend for backend in self._backends.values() if name in backend.view.nodes]
         return server_process(track.target.url, track.view.engine, workloads, alone=len(here) == 1)
 
     def explain(self, track: BackendTrack, failure: Failure) -> Failure:
@@ -1019,7 +1021,7 @@ class RankVerdicts:
             return None
         last = readings[-1]
         begun = last.answer is None and last.problem is None
-        answered = next((one for one in reversed(readings) if one.answer is not None), None)
+        answered = next((reading for reading in reversed(readings) if reading.answer is not None), None)
         return RanksView(
             verdict=self._verdict(name),
             age_s=max(0.0, at - last.at),

@@ -220,11 +220,11 @@ async def discover(
         ]
         founds = await asyncio.gather(*(search.run() for search in searches))
     return Found(
-        backends=tuple(backend for found in founds for backend in found.backends),
-        routers=tuple(router for found in founds for router in found.routers),
-        nodes=tuple(node for found in founds for node in found.nodes),
-        agents=tuple(agent for found in founds for agent in found.agents),
-        notes=tuple(note for found in founds for note in found.notes),
+        backends=tuple(backend for result in founds for backend in result.backends),
+        routers=tuple(router for result in founds for router in result.routers),
+        nodes=tuple(node for result in founds for node in result.nodes),
+        agents=tuple(agent for result in founds for agent in result.agents),
+        notes=tuple(note for result in founds for note in result.notes),
     )
 
 
@@ -317,10 +317,10 @@ class _HostSearch:
         """
         try:
             async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
-                found = await look_up(self._host, None)
+                result = await look_up(self._host, None)
         except (OSError, UnicodeError):
             return ()
-        return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))[:_ADDRESSES_MAX]
+        return tuple(dict.fromkeys(str(entry[4][0]) for entry in result))[:_ADDRESSES_MAX]
 
     async def _listens(self, addresses: Sequence[str], port: int) -> bool:
         return any(await asyncio.gather(*(self._can_connect(address, port) for address in addresses)))
@@ -417,10 +417,10 @@ def _is_agent_health(body: bytes) -> bool:
 def _json_object(body: bytes) -> dict[str, object]:
     """Parse a JSON object; return {} if `body` is anything else."""
     try:
-        found = json.loads(body)
+        result = json.loads(body)
     except (ValueError, RecursionError):  # RecursionError: thousands of brackets
         return {}
-    return found if isinstance(found, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
 # Servers that a router lists and that are not watched yet: which of them may be polled, and their names.

@@ -61,24 +61,24 @@ def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[s
     At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned;
     a message says what is left out.
     """
-    found, problems, _ = _read_lists(patterns)
-    return found, problems
+    result, problems, _ = _read_lists(patterns)
+    return result, problems
 
 
 async def read_settled(
     patterns: Sequence[str], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> tuple[list[BackendTarget], list[str]]:
     """Return what `listed_targets` does, after a second reading where a file may be half written."""
-    found, problems, half_written = await asyncio.to_thread(_read_lists, patterns)
+    result, problems, half_written = await asyncio.to_thread(_read_lists, patterns)
     if half_written:
         await sleep(_SETTLED_S)
-        found, problems, _ = await asyncio.to_thread(_read_lists, patterns)
-    return found, problems
+        result, problems, _ = await asyncio.to_thread(_read_lists, patterns)
+    return result, problems
 
 
 def _read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str], bool]:
     """Return the servers, the messages, and whether a file may be half written."""
-    found: dict[str, BackendTarget] = {}
+    result: dict[str, BackendTarget] = {}
     urls: set[str] = set()
     problems: list[str] = []
     half_written = False
@@ -98,11 +98,11 @@ def _read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]
             continue
         for target in _targets_in(groups):
             urls.add(target.url)
-            if len(found) < MOST_TARGETS:
-                found.setdefault(target.url, target)
+            if len(result) < MOST_TARGETS:
+                result.setdefault(target.url, target)
     if len(urls) > MOST_TARGETS:
         problems.append(f"{len(urls)} servers listed; the first {MOST_TARGETS} are used")
-    return list(found.values()), problems, half_written
+    return list(result.values()), problems, half_written
 
 
 def _matching_paths(pattern: str) -> list[Path]:
@@ -198,7 +198,7 @@ async def follow_files(
     """Read the files that match `patterns` again and again; call `watch` with new servers that answer."""
 
     def watched() -> list[str]:
-        return [one.url for one in store.targets() if one.url]
+        return [target.url for target in store.targets() if target.url]
 
     note = partial(store.note, "target files")
     while True:
@@ -243,7 +243,7 @@ async def find_answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[B
         try:
             readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
         finally:
-            await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
+            await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
         answered += [
             replace(target, engine=reading.engine)
             for target, reading in zip(some, readings, strict=True)
@@ -313,7 +313,7 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
             backends.setdefault(target.url, target)
     users = _user_by_host((*jobs, *clusters.values()))
     default = tuple(_hosts_and_users(clusters.get(name, {})))
-    hosts = dict.fromkeys((*default, *(host for one in backends.values() for host in one.nodes)))
+    hosts = dict.fromkeys((*default, *(host for backend in backends.values() for host in backend.nodes)))
     if len(hosts) > MOST_HOSTS:
         problems.append(f"{len(hosts)} machines listed; the first {MOST_HOSTS} are used")
     nodes = {host: _machine_target(host, users.get(host)) for host in islice(hosts, MOST_HOSTS)}
@@ -339,7 +339,7 @@ def _read_tables(
     The file named `first` comes before all others. What is left out, and each file that cannot be used, adds
     to `problems`.
     """
-    found: list[tuple[Path, float, Mapping[str, object]]] = []
+    result: list[tuple[Path, float, Mapping[str, object]]] = []
     paths = [path for path in folder.glob("*.yaml") if not path.name.endswith(_NO_CLUSTER)]
     dated = sorted(((_changed_s(path), path) for path in paths), reverse=True)
     dated.sort(key=lambda one: one[1].stem != first)
@@ -351,10 +351,10 @@ def _read_tables(
         except (OSError, ValueError, RecursionError):
             table = None  # an error may quote the file, which may hold a key
         if isinstance(table, dict):
-            found.append((path, changed_s, table))
+            result.append((path, changed_s, table))
         else:
             problems.append(f"{clean(path, 120)}: cannot be used: no table in YAML")
-    return found
+    return result
 
 
 def _read_table(path: Path) -> object:
@@ -479,8 +479,8 @@ async def follow_sparkrun(
         found = await asyncio.to_thread(read_sparkrun, home or Path.home())
         for problem in found.problems:
             note(problem)
-        watched = {_host_and_port(one.url) for one in store.targets() if one.url}
-        listed_now = {_host_and_port(one.url): one for one in found.backends}
+        watched = {_host_and_port(target.url) for target in store.targets() if target.url}
+        listed_now = {_host_and_port(backend.url): backend for backend in found.backends}
         new = [
             one
             for place, one in listed_now.items()
@@ -491,7 +491,7 @@ async def follow_sparkrun(
         wanted = dict.fromkeys((*found.default, *(host for one in answered for host in hosts[one.url])))
         named = await watch_nodes([found.nodes[host] for host in wanted if host in found.nodes])
         jobs = [replace(one, nodes=hosts[one.url]) for one in answered]
-        watch_backends([one for one in jobs if _host_and_port(one.url) not in watched], named)
+        watch_backends([job for job in jobs if _host_and_port(job.url) not in watched], named)
         store.add(
             *(
                 replace(one, nodes=tuple(named[host] for host in one.nodes if host in named))

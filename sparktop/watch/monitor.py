@@ -323,7 +323,9 @@ class Monitor:
         self._watch_found([target for target, reading in answers if isinstance(reading, EngineSample)], {})
         failed = [(target, reading) for target, reading in answers if isinstance(reading, Failure)]
         fronts = [target for target, reading in failed if reading.kind is FailureKind.ROUTER]
-        self._watch_found_routers(RouterTarget(one.name, one.url, api_key=one.api_key) for one in fronts)
+        self._watch_found_routers(
+            RouterTarget(front.name, front.url, api_key=front.api_key) for front in fronts
+        )
         failed = [(target, reading) for target, reading in failed if target not in fronts]
         for target, failure in failed:
             message = f"sends to {target.url}, which is not watched: {failure.message}"
@@ -342,7 +344,7 @@ class Monitor:
             nodes = await self._watch_found_nodes(found.nodes)
             self._watch_found(found.backends, nodes)
             self._watch_found_routers(found.routers)
-            urls = (*(one.url for one in found.backends), *(one.url for one in found.routers))
+            urls = (*(backend.url for backend in found.backends), *(router.url for router in found.routers))
             there = {bare_host(urlsplit(url).hostname or "") for url in urls}
             hosts = [host for host in hosts if bare_host(host) not in there]
             self._store.set_searching(tuple(hosts))
@@ -486,7 +488,7 @@ def _call_libc(function: str, *numbers: int) -> None:
 
 
 def _may_be_many(store: Store) -> bool:
-    return any(isinstance(one, PrometheusTarget) for one in store.targets())
+    return any(isinstance(target, PrometheusTarget) for target in store.targets())
 
 
 async def maintain_memory(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:

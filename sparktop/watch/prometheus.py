@@ -218,7 +218,7 @@ class PrometheusFeed:
         """Choose the servers whose raw samples are read, and add them to the store."""
         servers, source = self._finder.found.servers, self.target.name
         if len(servers) > MOST_RAW:
-            servers = tuple(one for one in servers if one.group == self._group)[:MOST_IN_GROUP]
+            servers = tuple(server for server in servers if server.group == self._group)[:MOST_IN_GROUP]
         now, wanted = (
             self._clock(),
             {one.key: one for one in unwatched_elsewhere(servers, self._store, source)},
@@ -303,7 +303,7 @@ class PrometheusFeed:
         (at, figures, before_ms), self._first = self._first, _NO_FIRST
         if at != began:
             once, before_ms = self._finder.replicated, 0.0
-            engines = {one.engine for one in servers}
+            engines = {server.engine for server in servers}
             asked_of = self._client, more, self.pace.every_s
             figures = await gauges_and_rates(*asked_of, replicated=once, engines=engines)
         if not is_first and servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
@@ -340,7 +340,7 @@ class PrometheusFeed:
         If only servers have none, it is they that are stale: the Prometheus scrapes machines, or notes `up`.
         """
         after = now - _LATE_SCRAPES * self.pace.every_s - _LATE_S
-        if newest >= after or any(one.at is not None and one.at >= after for one in self._machines.nodes):
+        if newest >= after or any(node.at is not None and node.at >= after for node in self._machines.nodes):
             return False
         up_at = await self._finder.newest_up(self._machines.jobs)
         return up_at is None or up_at + shift_s < after
@@ -420,8 +420,8 @@ class SampleReader:
         short_s = max(pace.every_s, pace.period_s(count)) + _MORE_WINDOW_S
         # A server without samples yet needs the long window, which costs more: apart from the others.
         windows: dict[float, list[FoundServer]] = {}
-        for one in servers:
-            windows.setdefault(self._window_s(one.key, short_s, pace.every_s), []).append(one)
+        for server in servers:
+            windows.setdefault(self._window_s(server.key, short_s, pace.every_s), []).append(server)
         for window_s, some in sorted(windows.items(), reverse=True):
             for start in range(0, len(some), pace.at_once):
                 await self._read_some(some[start : start + pace.at_once], window_s, to_monotonic_s)
@@ -436,7 +436,7 @@ class SampleReader:
     ) -> None:
         """Read the raw samples of a few servers, and deliver those that are new, the oldest first."""
         began = self._clock()
-        names = set().union(*(names_beside(one.gauge) for one in servers))
+        names = set().union(*(names_beside(server.gauge) for server in servers))
         only = (
             f"{label}=~{any_of({getattr(one.key, label) for one in servers})}"
             for label in ("job", "instance")
@@ -468,7 +468,7 @@ class SampleReader:
     def deliver_dead(self, servers: Iterable[FoundServer]) -> None:
         """Deliver a failure for each of `servers` that cannot be scraped."""
         now, active, dead = self._clock(), self._finder.active, self._finder.dead
-        for one in [one for one in servers if one.key.target in dead]:
+        for one in [server for server in servers if server.key.target in dead]:
             self.silent.add(one.key)
             listed = active.get(one.key.target)
             error = f": {listed.error}" if listed is not None and listed.error else ""
@@ -514,15 +514,15 @@ class Routers:
 def unwatched_elsewhere(servers: Iterable[FoundServer], store: Store, source: str) -> Iterator[FoundServer]:
     """Yield those servers that are not watched except through `source`, each with a name that is free."""
     others = [
-        one
-        for one in store.targets()
-        if isinstance(one, BackendTarget) and (one.scrape is None or one.scrape.source != source)
+        target
+        for target in store.targets()
+        if isinstance(target, BackendTarget) and (target.scrape is None or target.scrape.source != source)
     ]
     names, places = {one.name for one in others}, {address_of(one.url) for one in others}
-    for one in servers:
-        if address_of(one.url) not in places:
-            name = f"{source}/{one.name}" if one.name in names else one.name
-            yield one if name == one.name else replace(one, name=name)
+    for server in servers:
+        if address_of(server.url) not in places:
+            name = f"{source}/{server.name}" if server.name in names else server.name
+            yield server if name == server.name else replace(server, name=name)
 
 
 def as_backend(server: FoundServer, nodes: tuple[str, ...], source: str, every_s: float) -> BackendTarget:

@@ -141,7 +141,7 @@ class Finder:
         self.down = frozenset(key_of(one.labels) for one in answers[3].series)
         await self._find_past(answers[0].series)
         servers = await self._servers_once(answers[0].series)
-        keys, names = {one.key for one in servers}, {one.name for one in servers}
+        keys, names = {server.key for server in servers}, {one.name for one in servers}
         missing = [
             one
             for one in self.found.servers
@@ -167,7 +167,7 @@ class Finder:
             return servers
         answer = await self._client.query(times_query(more, same))
         times = {key_of(one.labels): one.value or 0.0 for one in answer.series}
-        known = {one.key for one in self.found.servers}
+        known = {server.key for server in self.found.servers}
         left = keys_to_leave_out(same, times, self.active, known, self.every_s or USUAL_S)
         # The series of a job that was removed stay for five minutes: also without the other, it is not there.
         left |= {key for (key,) in alone if times.get(key, 0.0) <= before[key]}
@@ -183,7 +183,7 @@ class Finder:
             if key in self.down and searches < _ASKED_EACH
         }
         wanted = self.down - self._past.keys() - self._no_servers.keys()
-        wanted -= {one.key.target for one in self.found.servers}
+        wanted -= {server.key.target for server in self.found.servers}
         if wanted:
             wanted -= await in_reader(partial(target_keys, series))
         if not wanted:
@@ -206,7 +206,7 @@ class Finder:
         """
         if not servers:
             return None
-        only = f"instance=~{any_of({one.key.instance for one in servers[:_SAMPLED]})}"
+        only = f"instance=~{any_of({server.key.instance for server in servers[:_SAMPLED]})}"
         asked = selector(RUNNING, NOT_A_ROUTER, only, self._target.selector)
         return await self._median_step_s(asked) or await self._median_step_s(selector(("up",), only))
 
@@ -241,7 +241,10 @@ class Finder:
         Raises:
             AnswerError: a query failed.
         """
-        some = {*jobs, *({one.key.job for one in self.found.servers} if not self.found.federated else ())}
+        some = {
+            *jobs,
+            *({server.key.job for server in self.found.servers} if not self.found.federated else ()),
+        }
         if not some:
             return
         self.dead = await down_targets(self._client, some)
@@ -257,7 +260,7 @@ class Finder:
         Raises:
             AnswerError: the query failed.
         """
-        some = {*jobs, *(one.key.job for one in self.found.servers)}
+        some = {*jobs, *(server.key.job for server in self.found.servers)}
         up = selector(("up",), f"job=~{any_of(sorted(some))}")
         answer = await self._client.query(f"max(timestamp({up}))")
         return answer.series[0].value if answer.series else None
@@ -462,9 +465,9 @@ class MachineFeed:
         machines = join_exporters(self._exporters.values())
         among_all = placing_among(machines, self._target.machines)
         used = {name for one in servers for name in among_all.machines_of(one)}
-        shown = tuple(one for one in machines if one.has_gpus or one.name in used)
-        found = among_all if len(shown) == len(machines) else placing_among(shown, self._target.machines)
-        return shown, found, {one.key: found.machines_of(one) for one in servers}
+        shown = tuple(machine for machine in machines if machine.has_gpus or machine.name in used)
+        result = among_all if len(shown) == len(machines) else placing_among(shown, self._target.machines)
+        return shown, result, {server.key: result.machines_of(server) for server in servers}
 
     async def read_wall(
         self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
@@ -488,7 +491,7 @@ class MachineFeed:
 
     def _judge_nodes(self, known: Known, to_monotonic_s: float) -> dict[str, FleetNode]:
         """Return all machines by name with their figures and states."""
-        return {one.name: self._judge_node(one, known, to_monotonic_s) for one in self.machines}
+        return {machine.name: self._judge_node(machine, known, to_monotonic_s) for machine in self.machines}
 
     def _nodes_for_wall(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
         """Return all machines for the wall, with the names of their servers."""
@@ -497,8 +500,8 @@ class MachineFeed:
             for name in self.of(server):
                 on.setdefault(name, []).append(server.name)
         return tuple(
-            _nodes_for_wall(one, self._last.get(one.name), dead, tuple(on.get(one.name, ())))
-            for one in self.machines
+            _nodes_for_wall(machine, self._last.get(machine.name), dead, tuple(on.get(machine.name, ())))
+            for machine in self.machines
         )
 
     async def read_raw(
@@ -546,11 +549,11 @@ class MachineFeed:
             self._store.identify(SourceKey.node(name), _identity_of(one))
 
     def _watched_nodes(self) -> list[NodeTarget]:
-        return [one for one in self._store.targets() if isinstance(one, NodeTarget)]
+        return [target for target in self._store.targets() if isinstance(target, NodeTarget)]
 
     def _machines_of(self, servers: Iterable[FoundServer]) -> list[Machine]:
-        names = dict.fromkeys(name for one in servers for name in self.of(one))
-        known = {one.name: one for one in self.machines}
+        names = dict.fromkeys(name for server in servers for name in self.of(server))
+        known = {machine.name: machine for machine in self.machines}
         return [known[name] for name in names if name in known]
 
     def _machines_to_read(self, servers: Iterable[FoundServer]) -> list[Machine]:
@@ -631,7 +634,7 @@ def _memory_percent(gpu: GpuReading) -> float | None:
 
 
 def _is_down(machine: Machine, dead: Collection[Key]) -> bool:
-    return all(one.place[0] in dead for one in machine.exporters)
+    return all(exporter.place[0] in dead for exporter in machine.exporters)
 
 
 def _identity_of(machine: Machine) -> NodeIdentity:

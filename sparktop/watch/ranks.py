@@ -63,7 +63,7 @@ class RankAsker:
 
         Nothing is asked while the server may be loading, and if none of its machines is watched.
         """
-        view = next((one for one in self._store.snapshot().backends if one.name == name), None)
+        view = next((backend for backend in self._store.snapshot().backends if backend.name == name), None)
         if view is None:
             return f"{name} is not watched"
         if name in self._running:

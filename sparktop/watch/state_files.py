@@ -90,7 +90,7 @@ def _read_announced(path: Path) -> tuple[int, tuple[str, ...]] | None:
         return None
     if content.get("host") != socket.gethostname() or not _is_alive(pid, content.get("started")):
         return None
-    return pid, tuple(one for one in targets[:_MOST_TARGETS] if isinstance(one, str))
+    return pid, tuple(target for target in targets[:_MOST_TARGETS] if isinstance(target, str))
 
 
 def _is_alive(pid: int, started: object) -> bool:
@@ -221,7 +221,7 @@ async def keep_starts(
             starts, problem = await asyncio.to_thread(read_starts, path)
             if problem is not None:
                 store.note("sparktop", clean(f"earlier starts are not known: {path}: {problem}", 300))
-            if mine := tuple(one for one in starts if one.key in new):
+            if mine := tuple(start for start in starts if start.key in new):
                 store.learn(Kept(mine))
             given.update(dict.fromkeys(new, passed_s))
         if finished := store.starts.take_finished():
@@ -280,7 +280,7 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
         ValueError: it is no such table.
     """
     recipe = msgspec.json.decode(content, type=_Recipe)
-    found = []
+    result = []
     for target in recipe.targets:
         machine = target.machine or recipe.machine
         name = next((one for one in _RATES if any(one in level.figures for level in target.levels)), "")
@@ -292,7 +292,7 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
         )
         if machine and known:
             source = f"{recipe.name}: {target.name}"
-            found.append(
+            result.append(
                 PublishedRates(
                     clean(source, 120),
                     clean(recipe.model, 200),
@@ -303,7 +303,7 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
                     known,
                 )
             )
-    return found
+    return result
 
 
 def read_recipes(env: Mapping[str, str]) -> tuple[tuple[PublishedRates, ...], str | None]:
@@ -311,21 +311,21 @@ def read_recipes(env: Mapping[str, str]) -> tuple[tuple[PublishedRates, ...], st
 
     Of the user's, a file that others can write is not read.
     """
-    folder, found, problems = find_folder(env, Place.CONFIG), list[PublishedRates](), list[str]()
+    folder, result, problems = find_folder(env, Place.CONFIG), list[PublishedRates](), list[str]()
     for path in sorted(SHIPPED.glob("*.json")):
-        found += read_recipe(path.read_bytes())
+        result += read_recipe(path.read_bytes())
     try:
         own = [] if folder is None else sorted((folder / RECIPES).glob("*.json"))[:_MOST_RECIPES]
     except OSError:
         own = []
     for path in own:
         try:
-            found += read_recipe(read_own(path, _RECIPE_BYTES))
+            result += read_recipe(read_own(path, _RECIPE_BYTES))
         except OSError as error:
             problems.append(f"{path}: {reason_of(error)}")
         except (ValueError, RecursionError) as error:
             problems.append(f"{path}: no published table: {error}")
-    return tuple(found), problems[0] if problems else None
+    return tuple(result), problems[0] if problems else None
 
 
 def add_setups(path: Path, changed: Iterable[PastSetup]) -> str | None:
@@ -355,7 +355,7 @@ async def keep_setups(
             given |= new
             setups, problem = (Kept(), None) if store.simulated else await asyncio.to_thread(read_kept, path)
             published, wrong = await asyncio.to_thread(read_recipes, env)
-            mine = tuple(one for one in setups.setups if one.key in new)
+            mine = tuple(setup for setup in setups.setups if setup.key in new)
             store.learn(Kept(setups=mine, published=published))
             for words in (problem and f"{path}: {problem}", wrong):
                 if words:

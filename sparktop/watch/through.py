@@ -63,7 +63,7 @@ class Through:
         self.feeds = [PrometheusFeed(one, self._store, self._deliver, clock=clock) for one in targets]
         for feed in self.feeds:
             self._spawn(feed.run())
-        if any(one.closer == "auto" for one in targets):
+        if any(target.closer == "auto" for target in targets):
             self._spawn(self._look_at_suspects())
 
     def want(self, group: str) -> str:
@@ -114,7 +114,7 @@ class Through:
         finally:
             self._looking = False
             feed.resume(names)
-            await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
+            await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
 
     def _note_verdict(self, group: str) -> None:
         """Keep what a closer look found as an event, because samples of a Prometheus cannot confirm it."""
@@ -131,7 +131,7 @@ class Through:
         step_s = 1 / (affordable_hz(slowest_ms) or 1.0)
         end = loop.time() + LOOK_S
         while (began := loop.time()) < end:
-            readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
+            readings = await asyncio.gather(*(source.poll(_DEADLINE_S) for source in sources))
             for one, reading in zip(sources, readings, strict=True):
                 if not isinstance(reading, Failure):
                     self._deliver(SourceKey.backend(one.name), reading, None)
@@ -151,7 +151,7 @@ class Through:
         """
         if self._looking or now - self._auto_at < AUTO_AGAIN_S:
             return
-        own = [one.names.keys() for one in self.feeds if one.target.closer == "auto"]
+        own = [feed.names.keys() for feed in self.feeds if feed.target.closer == "auto"]
         suspects = [
             one
             for one in self._store.balance.view()
@@ -162,6 +162,6 @@ class Through:
             self.look_closer(max(suspects, key=lambda one: one.dispersion_z or 0.0).group)
 
 
-def _is_suspect(found: Balance) -> bool:
+def _is_suspect(balance: Balance) -> bool:
     """Return whether a direct poll may find what samples of a Prometheus are too seldom to show."""
-    return found.is_slow and (found.word.bad or (found.dispersion_z or 0.0) >= _WIDE_Z)
+    return balance.is_slow and (balance.word.bad or (balance.dispersion_z or 0.0) >= _WIDE_Z)

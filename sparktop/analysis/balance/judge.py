@@ -141,7 +141,7 @@ def judge_slowly(
     means = {track.name: _mean(_loads_since(track, now_s - needed_s)) for track in tracks}
     known = {name: mean for name, mean in means.items() if mean is not None}
     total = sum(known.values()) if len(known) == len(tracks) else None
-    found = Balance(
+    balance = Balance(
         group=group,
         backends=tuple(track.name for track in tracks),
         word=word,
@@ -155,7 +155,7 @@ def judge_slowly(
         router=router,
         reasons=(too_slow_sentence(step_s),),
     )
-    return weigh_requests(found, request_shares(_arrivals_by_backend(tracks, now_s, step_s)), all_told=True)
+    return weigh_requests(balance, request_shares(_arrivals_by_backend(tracks, now_s, step_s)), all_told=True)
 
 
 def spread_and_total(
@@ -193,7 +193,7 @@ def spread_and_total(
         if len(deviations) < _FEWEST_SAMPLES:
             return None
         mean = sum(deviations) / len(deviations)
-        variances.append(sum((one - mean) ** 2 for one in deviations) / (len(deviations) - 1))
+        variances.append(sum((deviation - mean) ** 2 for deviation in deviations) / (len(deviations) - 1))
     variance, chance = sum(variances) / count, sum(chances) / len(chances)
     return variance / chance, sum(totals) / len(totals)
 
@@ -561,10 +561,10 @@ def _is_uneven_longer(load: GroupLoad, judged: LoadGrid, measured: Balance, now_
     grid = lay_out(load.tracks, now_s, rules.MANY_S)
     if grid is None or grid.span_s < rules.MANY_S - grid.step_s:
         return False
-    found = skew(grid, loaded_slots(grid, fewest_requests(len(grid.loads))))
-    if found is None or grid.tracks[found[0]].name != measured.skew_backend:
+    result = skew(grid, loaded_slots(grid, fewest_requests(len(grid.loads))))
+    if result is None or grid.tracks[result[0]].name != measured.skew_backend:
         return False
-    return found[1] >= rules.SKEW and found[2] >= rules.STEADY
+    return result[1] >= rules.SKEW and result[2] >= rules.STEADY
 
 
 def _with_reasons(
@@ -634,14 +634,14 @@ def _rhythm_says_most(swing: Swing | None, met: frozenset[str]) -> bool:
     return not met & {"convoys", "herds"} or swing.score >= rules.COMING_SCORE
 
 
-def _without_router(found: Balance, grid: LoadGrid) -> Balance:
-    """Return a copy of `found`, which has a bad verdict, with the verdict "uneven" and other reasons.
+def _without_router(balance: Balance, grid: LoadGrid) -> Balance:
+    """Return a copy of `balance`, which has a bad verdict, with the verdict "uneven" and other reasons.
 
     Used where no router is known that could have split the requests evenly. The reasons describe the loads
     and how to configure a router; the lost throughput becomes None.
     """
     return replace(
-        found,
+        balance,
         word=BalanceWord.UNEVEN,
         word_now=BalanceWord.UNEVEN,
         also=(),
@@ -649,8 +649,8 @@ def _without_router(found: Balance, grid: LoadGrid) -> Balance:
         lost_percent=None,
         lost_estimate_percent=None,
         lost_error_points=None,
-        lost_unknown=found.unrouted,
-        reasons=balance_words.reasons_without_router(found, grid),
+        lost_unknown=balance.unrouted,
+        reasons=balance_words.reasons_without_router(balance, grid),
     )
 
 

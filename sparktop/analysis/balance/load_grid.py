@@ -522,7 +522,7 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     """
     points = [_usable_samples(track, now_s - window_s, now_s) for track in tracks]
     here = [one for one in points if len(one.times) > 1 and now_s - one.times[-1] <= _SILENT_S + window_s / 4]
-    most = max((len(one.times) for one in here), default=0)
+    most = max((len(samples.times) for samples in here), default=0)
     if len(here) <= _PAIR or min(len(one.times) for one in here) >= _NEARLY_ALL * most:
         return {}
     steps = {one.track.name: _median_step(one.times) for one in here}
@@ -576,7 +576,7 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float) -> Lo
     whole = sum(parts)
     shares = tuple(part / whole for part in parts)
     return LoadGrid(
-        tracks=tuple(one.track for one in here),
+        tracks=tuple(samples.track for samples in here),
         left=tuple(one.track.name for one in gone),
         silent=tuple(one.track.name for one in points if not one.times),
         step_s=step,

@@ -379,7 +379,7 @@ def binomial_tail(least: int, trials: int, probability: float) -> float:
     return min(1.0, math.exp(log_term + math.log(total)))
 
 
-def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: bool = False) -> Balance:
+def weigh_requests(balance: Balance, shares: RequestShares | None, *, all_told: bool = False) -> Balance:
     """Return `balance` with the requests per backend added; its verdict may become "uneven".
 
     The verdict changes only if requests are unevenly distributed, a router is known, the group is not
@@ -387,31 +387,31 @@ def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: b
     shorter). A bad verdict stays. A full time window is needed, unless `all_told` is True: then the counts
     are complete however short the time is, as in a level of a sweep.
     """
-    if found is None:
+    if shares is None:
         return balance
     updated = replace(
         balance,
-        requests=found.requests,
-        requests_share=found.shares,
-        requests_chance=found.chance,
+        requests=shares.requests,
+        requests_share=shares.shares,
+        requests_chance=shares.chance,
     )
-    if not found.uneven or balance.router is None:
+    if not shares.uneven or balance.router is None:
         return updated
-    word, said = balance.word_now, found.sentence
+    word, said = balance.word_now, shares.sentence
     reasons = (*balance.reasons[: _FIRST - 1], said, *balance.reasons[_FIRST - 1 :])
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}:
         return replace(updated, reasons=reasons)
     if word is BalanceWord.IDLE or not (all_told or _is_full_window(balance)):
         return replace(updated, reasons=(*balance.reasons, said))
-    load, total = balance.mean_load.get(found.most), balance.mean_total
-    if load is None or total is None or load < _LOADED * found.fair * total:
+    load, total = balance.mean_load.get(shares.most), balance.mean_total
+    if load is None or total is None or load < _LOADED * shares.fair * total:
         return replace(updated, reasons=(*balance.reasons, f"{said}, and is done with them sooner"))
     doubt = balance.reasons if balance.is_slow else () if word is BalanceWord.UNKNOWN else balance.reasons[1:]
     return replace(
         updated,
         word=BalanceWord.UNEVEN,
         word_now=BalanceWord.UNEVEN,
-        confidence=(balance.samples_percent or 0.0) / 100 * (1 - 0.5 * ODDS_LIMIT / found.odds),
+        confidence=(balance.samples_percent or 0.0) / 100 * (1 - 0.5 * ODDS_LIMIT / shares.odds),
         reasons=(said, *doubt),
     )
 
@@ -681,17 +681,17 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
     are. This is the only rule that needs neither a large swing nor a rhythm, and that can be met with few
     requests in the group.
     """
-    found = balance.convoys
+    split = balance.convoys
     missing, times = "the number of requests does not change much", CONVOY_TIMES
-    if found is not None:
-        since_s, part, chance = found.since_part_s, found.part_chance, found.chance
-        times = min(found.full_times, found.part_times)
+    if split is not None:
+        since_s, part, chance = split.since_part_s, split.part_chance, split.chance
+        times = min(split.full_times, split.part_times)
         missing = _first_unmet(
             (times >= CONVOY_TIMES, f"seen {times} times only, needs {CONVOY_TIMES}"),
-            (splits_evenly(found), "the split is not even at full load"),
-            (found.part_share >= CONVOY_SHARE, "half of the requests are there too seldom"),
+            (splits_evenly(split), "the split is not even at full load"),
+            (split.part_share >= CONVOY_SHARE, "half of the requests are there too seldom"),
             (part is not None and part <= CONVOY_PART_CHANCE, "chance alone lies so far apart"),
-            (found.least_leads >= CONVOY_LEADS, "it is always the same backend"),
+            (split.least_leads >= CONVOY_LEADS, "it is always the same backend"),
             (since_s is not None and since_s <= CONVOY_SINCE * balance.window_s, "it is over"),
             (chance is not None and chance <= CONVOY_CHANCE, "chance alone makes such a difference"),
             _polled_together_condition(balance, LOOKS_APART_S),
@@ -702,7 +702,7 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
             "convoys",
             "Do the requests of one backend end together?",
             "half-load spread",
-            None if found is None else found.part_spread,
+            None if split is None else split.part_spread,
             CONVOY_PART,
             "how unevenly the others are split once half of the requests have ended: 1 is chance; it "
             "counts only where the split is even before",
@@ -716,14 +716,14 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
 
 def herds_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the check for herds: requests of one moment go to one backend, later requests to another."""
-    found = balance.arrivals
+    arrivals = balance.arrivals
     missing, rare = "the backends do not count their requests, or too few came", ""
-    if found is not None:
-        rare = f"seen {found.herds} times only that one got far more, needs {HERDS}"
+    if arrivals is not None:
+        rare = f"seen {arrivals.herds} times only that one got far more, needs {HERDS}"
         missing = _first_unmet(
-            (found.chance <= HERD_CHANCE, "chance alone is as uneven"),
-            (found.herds >= HERDS, rare),
-            (found.least_herds >= HERD_LEADS, "it is always the same backend"),
+            (arrivals.chance <= HERD_CHANCE, "chance alone is as uneven"),
+            (arrivals.herds >= HERDS, rare),
+            (arrivals.least_herds >= HERD_LEADS, "it is always the same backend"),
             _moves_condition(balance),
             *_swing_conditions(balance, HERD_RMS),
         )
@@ -732,7 +732,7 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
             "herds",
             "Do requests of one moment go to one backend?",
             "uneven arrivals",
-            None if found is None else found.spread,
+            None if arrivals is None else arrivals.spread,
             least_herd_spread(balance.convoys),
             "how unevenly the requests of each moment (half of the median E2E) are split: 1 is chance",
             "×",

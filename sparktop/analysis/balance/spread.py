@@ -190,17 +190,17 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     limits = [track.slots for track in grid.tracks]
     if any(limit is None for limit in limits) or any(queue is None for queue in grid.waiting):
         return None
-    found = 0
+    result = 0
     seen = sum([total > 0 for total in grid.totals])
     # Queues are rare, and only slots with one matter.
     longest = map(max, *(queue or [] for queue in grid.waiting))
     for slot in [slot for slot, queue in enumerate(longest) if queue > 0]:
         if grid.totals[slot] > 0:
-            found += any(
+            result += any(
                 queue is not None and queue[slot] <= 0 and column[slot] < (limit or 0)
                 for column, queue, limit in zip(grid.loads, grid.waiting, limits, strict=True)
             )
-    return found / seen if seen else None
+    return result / seen if seen else None
 
 
 def lost_share(
@@ -265,15 +265,15 @@ def skew(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, float, float] | Non
         return None
     pick = picker(grid, slots)
     even = _even_loads(grid, pick(grid.totals))
-    most, found = -math.inf, 0
+    most, result = -math.inf, 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
         whole = sum(_loads_in_shares(pick(column), even[share]))
         if whole > most:
-            most, found = whole, index
-    beyond = [part - 1 for part in _loads_in_shares(pick(grid.loads[found]), even[grid.shares[found]])]
+            most, result = whole, index
+    beyond = [part - 1 for part in _loads_in_shares(pick(grid.loads[result]), even[grid.shares[result]])]
     mean = sum(beyond) / len(beyond)
     spread = sum([(value - mean) ** 2 for value in beyond]) / len(beyond)
-    return found, mean, mean / math.sqrt(spread) if spread > 0 else math.inf
+    return result, mean, mean / math.sqrt(spread) if spread > 0 else math.inf
 
 
 def _loads_in_shares(loads: Sequence[float], even: Sequence[float]) -> list[float]:

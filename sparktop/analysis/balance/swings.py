@@ -61,7 +61,7 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
         times.take(index, total)
     if not times.full:
         return None
-    found = Convoys(
+    result = Convoys(
         full_times=len(times.full),
         part_times=len(times.part),
         full_spread=_mean_of_means(times.full),
@@ -71,15 +71,15 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
         period_s=_period_s(times.columns, grid.step_s),
     )
     if not times.part:
-        return found
+        return result
     each, part_spread = len(times.columns) - 1, _mean_of_means(times.part)
     above, below = each * len(times.part), each * len(times.full)
     return replace(
-        found,
+        result,
         part_spread=part_spread,
         since_part_s=(slots[-1] - slots[times.last_part]) * grid.step_s,
         part_chance=chi_squared_tail(part_spread * above, above),
-        chance=f_tail(part_spread / max(found.full_spread, _SMALLEST_SPREAD), above, below),
+        chance=f_tail(part_spread / max(result.full_spread, _SMALLEST_SPREAD), above, below),
     )
 
 
@@ -168,7 +168,7 @@ def _leads_of_runner_up(leads: Sequence[int]) -> int:
     `leads` has the index of the leading backend at each time, or `_TIE`. Return 0 if at most one backend
     ever leads.
     """
-    ordered = sorted(Counter(one for one in leads if one != _TIE).values(), reverse=True)
+    ordered = sorted(Counter(lead for lead in leads if lead != _TIE).values(), reverse=True)
     return ordered[1] if len(ordered) > 1 else 0
 
 
@@ -423,11 +423,11 @@ def _loads_at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
     Before the first sample, it is the load of the first sample.
     """
     waiting = track.waiting or [0.0] * len(track.times_s)
-    found: list[float] = []
+    result: list[float] = []
     for edge in edges:
         index = max(0, bisect_right(track.times_s, edge) - 1)
-        found.append(track.running[index] + waiting[index])
-    return found
+        result.append(track.running[index] + waiting[index])
+    return result
 
 
 def _arrivals_between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
@@ -615,7 +615,7 @@ def _backend_most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list
     scales = [max(total, least) if total == total else math.nan for total in totals]  # noqa: PLR0124 - keeps NaN
     whole = math.isfinite(sum(totals))
     best: tuple[float, list[float]] | None = None
-    found = 0
+    result = 0
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
         # (load / share - total) / max(total, least); maps of operators take two thirds of a loop's time.
         apart = list(map(truediv, map(sub, map(truediv, column[first:last], repeat(share)), totals), scales))
@@ -624,8 +624,8 @@ def _backend_most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list
         spread = sum(map(mul, there, there)) - mean * mean * len(there)
         # Ties are broken by the values, so that the order of backends does not matter.
         if best is None or spread > best[0] or (spread == best[0] and apart > best[1]):
-            best, found = (spread, apart), index
-    return found, best[1] if best else []
+            best, result = (spread, apart), index
+    return result, best[1] if best else []
 
 
 def _average_down(values: list[float], step: float) -> tuple[list[float], float]:

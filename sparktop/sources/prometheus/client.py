@@ -57,7 +57,7 @@ def selector(names: Iterable[str], *matchers: str) -> str:
 
     A matcher is text such as `job="vllm"`, or "" for none; a text with several is possible.
     """
-    parts = [f"__name__=~{any_of(sorted(names))}", *(one.strip().strip(",") for one in matchers)]
+    parts = [f"__name__=~{any_of(sorted(names))}", *(matcher.strip().strip(",") for matcher in matchers)]
     return "{" + ",".join(part for part in parts if part) + "}"
 
 

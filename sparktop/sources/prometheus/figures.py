@@ -40,10 +40,10 @@ def times_by_target(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]
     begins: those are of a server that was restarted with other labels.
     """
     apart: list[frozenset[float]] = []
-    for one in gauges:
-        same = [times for times in apart if not times.isdisjoint(one)]
-        apart = [times for times in apart if times.isdisjoint(one)]
-        apart.append(one.union(*same))
+    for gauge in gauges:
+        same = [times for times in apart if not times.isdisjoint(gauge)]
+        apart = [times for times in apart if times.isdisjoint(gauge)]
+        apart.append(gauge.union(*same))
     apart = sorted((times for times in apart if times), key=min)
     if any(min(later) < max(earlier) for earlier, later in pairwise(apart)):
         return apart
@@ -242,8 +242,8 @@ async def quantiles(
 def fullest_group(servers: Iterable[FoundServer], figures: Figures) -> str:
     """Return the group with the most waiting requests."""
     waiting: Counter[str] = Counter()
-    for one in servers:
-        waiting[one.group] += round(figures.values["waiting"].get(one.key, 0.0))
+    for server in servers:
+        waiting[server.group] += round(figures.values["waiting"].get(server.key, 0.0))
     return waiting.most_common(1)[0][0]
 
 
@@ -304,19 +304,19 @@ async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Fi
     known: dict[Key, Key] = {}  # so that all figures share the keys
 
     async def values(promql: str) -> tuple[dict[Key, float], tuple[str, ...]]:
-        found: dict[Key, float] = {}
+        result: dict[Key, float] = {}
 
         def add(one: Series) -> None:
             if (value := one.value) is not None:
                 key = key_of(one.labels)
-                found[known.setdefault(key, key)] = value
+                result[known.setdefault(key, key)] = value
 
         answer = await client.query(promql, add)
-        return found, answer.warnings
+        return result, answer.warnings
 
     answers = await asyncio.gather(*(values(promql) for promql in asked.values()))
     warnings = dict.fromkeys(line for _, warned in answers for line in warned)
-    return Figures({name: found for name, (found, _) in zip(asked, answers, strict=True)}, tuple(warnings))
+    return Figures({name: result for name, (result, _) in zip(asked, answers, strict=True)}, tuple(warnings))
 
 
 def _counter_names(name: str) -> list[str]:

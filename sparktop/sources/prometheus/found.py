@@ -135,16 +135,16 @@ def routers_query(more: str) -> str:
 def active_targets(data: object) -> dict[Key, ActiveTarget]:
     """Return the targets in the answer of `/api/v1/targets`, by their key."""
     listed: object = data.get("activeTargets") if isinstance(data, dict) else None
-    found: dict[Key, ActiveTarget] = {}
+    result: dict[Key, ActiveTarget] = {}
     for one in listed if isinstance(listed, list) else ():
         if not isinstance(one, dict) or not isinstance(labels := one.get("labels"), dict):
             continue
         if all(isinstance(value, str) for value in labels.values()):
             error = clean(one.get("lastError") or "", 160)
-            found[key_of(labels)] = ActiveTarget(
+            result[key_of(labels)] = ActiveTarget(
                 _base_url(one.get("scrapeUrl")), seconds_of(one.get("scrapeInterval")), error
             )
-    return found
+    return result
 
 
 def seconds_of(text: object) -> float | None:
@@ -175,7 +175,7 @@ def found_servers(
                 first.setdefault(key, one.labels)
     names = _server_names(first)
     groups = _group_names(first, group_by)
-    found = (
+    result = (
         FoundServer(
             key,
             names[key],
@@ -189,7 +189,7 @@ def found_servers(
         )
         for key, labels in first.items()
     )
-    return tuple(sorted(found, key=lambda one: one.name))
+    return tuple(sorted(result, key=lambda one: one.name))
 
 
 def replicas_query(more: str) -> str:
@@ -208,12 +208,12 @@ def groups_fault(series: Sequence[Series], group_by: Sequence[str]) -> str:
 
 def found_routers(series: Iterable[Series]) -> dict[Key, tuple[str, ...]]:
     """Return the URLs of the servers behind each router, from the answer to `routers_query`."""
-    found: dict[Key, dict[str, None]] = {}
+    result: dict[Key, dict[str, None]] = {}
     for one in series:
         url = _base_url(one.labels.get("server"))
         if url:
-            found.setdefault(key_of(one.labels), {})[url] = None
-    return {key: tuple(urls) for key, urls in found.items()}
+            result.setdefault(key_of(one.labels), {})[url] = None
+    return {key: tuple(urls) for key, urls in result.items()}
 
 
 def is_federated(keys: Iterable[Key]) -> bool:
@@ -307,11 +307,17 @@ _CURRENT_SCRAPES = 1.5
 
 def keys_of_doubles(servers: Iterable[FoundServer]) -> list[list[Key]]:
     """Return the keys of servers with the same instance, model and pod, of several each."""
-    found: dict[tuple[object, ...], list[Key]] = {}
-    for one in servers:
-        same = (one.key.instance, one.key.exported_instance, one.key.replica, one.model, one.pod)
-        found.setdefault(same, []).append(one.key)
-    return [keys for keys in found.values() if len(keys) > 1]
+    result: dict[tuple[object, ...], list[Key]] = {}
+    for server in servers:
+        same = (
+            server.key.instance,
+            server.key.exported_instance,
+            server.key.replica,
+            server.model,
+            server.pod,
+        )
+        result.setdefault(same, []).append(server.key)
+    return [keys for keys in result.values() if len(keys) > 1]
 
 
 def times_query(more: str, same: Sequence[Sequence[Key]]) -> str:
@@ -334,17 +340,17 @@ def keys_to_leave_out(
     If two of them are scraped at present, a key of `known` stays, so that nothing changes from time to time.
     These are one server if their scrape URLs are equal; else their instance may be any name.
     """
-    found: set[Key] = set()
+    result: set[Key] = set()
     for keys in same:
         listed = {} if keys[0].exported_instance else targets
         newest = max(times.get(key, -inf) for key in keys)
         current = [key for key in keys if times.get(key, -inf) >= newest - _CURRENT_SCRAPES * every_s]
         current = [key for key in current if key.target in listed] or current
         first = min(current, key=lambda key: (key not in known, key))
-        found |= {
+        result |= {
             key for key in keys if key != first and (key not in current or _have_same_url(key, first, listed))
         }
-    return frozenset(found)
+    return frozenset(result)
 
 
 def _have_same_url(one: Key, other: Key, targets: Mapping[Key, ActiveTarget]) -> bool:

@@ -210,11 +210,11 @@ class Machine(Struct, frozen=True):
     @property
     def has_gpus(self) -> bool:
         """Whether it is of interest without any server: more than node_exporter runs there."""
-        return any(one.kind != NODE for one in self.exporters)
+        return any(exporter.kind != NODE for exporter in self.exporters)
 
     def fact(self, *names: str) -> str | None:
         """Return the first of these facts that an exporter reports."""
-        known = (one.facts.get(name) for one in self.exporters for name in names)
+        known = (exporter.facts.get(name) for exporter in self.exporters for name in names)
         return next((value for value in known if value), None)
 
 
@@ -252,7 +252,7 @@ def host_of(address: str) -> str:
 
 def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
     """Return the exporters in the answer to `machines_query`, each once."""
-    found: dict[tuple[Place, str], Exporter] = {}
+    result: dict[tuple[Place, str], Exporter] = {}
     for one in series:
         labels, kind = one.labels, MARKS.get(one.labels.get("__name__", ""))
         if kind is None:
@@ -263,13 +263,13 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
         )
         gpu = labels.get("UUID") or labels.get("uuid") or labels.get("gpu")
         gpus = frozenset({gpu} if gpu else ())
-        known = found.get((place, kind))
+        known = result.get((place, kind))
         if known is not None:
-            found[place, kind] = replace(known, pods=known.pods | pods, gpus=known.gpus | gpus)
+            result[place, kind] = replace(known, pods=known.pods | pods, gpus=known.gpus | gpus)
             continue
         host = next((labels[name] for name in _HOST_NAMES if labels.get(name)), "")
         facts = {name: clean(labels[name], 80) for name in _FACTS if labels.get(name)}
-        found[place, kind] = Exporter(
+        result[place, kind] = Exporter(
             place,
             kind,
             clean(host, _LONGEST).lower(),
@@ -280,7 +280,7 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
             gpus,
             host_of(place[0].address),
         )
-    return tuple(found.values())
+    return tuple(result.values())
 
 
 def join_exporters(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
@@ -313,7 +313,7 @@ def _are_one_machine(exporters: Sequence[Exporter], address: str) -> bool:
     to several machines: there all names must agree.
     """
     apart = address in _LOOPBACK
-    names = {(None if apart else one.kind, one.host) for one in exporters if one.host}
+    names = {(None if apart else exporter.kind, exporter.host) for exporter in exporters if exporter.host}
     return len(names) == len({kind for kind, _ in names})
 
 
@@ -333,9 +333,9 @@ def _join_groups(first: list[int], numbers: Iterable[int]) -> None:
 def _full_names(exporters: Sequence[Exporter]) -> dict[tuple[str, str], str]:
     """Return the only name with a domain that begins with a short one, by (cluster, short name)."""
     longer: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for one in exporters:
-        if "." in one.host:
-            longer[one.cluster, one.host.partition(".")[0]].add(one.host)
+    for exporter in exporters:
+        if "." in exporter.host:
+            longer[exporter.cluster, exporter.host.partition(".")[0]].add(exporter.host)
     return {short: next(iter(names)) for short, names in longer.items() if len(names) == 1}
 
 
@@ -344,7 +344,7 @@ def _name(exporters: Sequence[Exporter]) -> str:
 
     The number of a container is a name only where there is no other.
     """
-    names = [one.host for one in exporters if one.host]
+    names = [exporter.host for exporter in exporters if exporter.host]
     names += [word for one in exporters for word in (one.node, one.address) if word]
     usual = [name for name in names if not _CONTAINER.fullmatch(name)]
     return clean(next(iter(usual or names), exporters[0].place[0].job), _LONGEST) or "machine"
@@ -353,7 +353,7 @@ def _name(exporters: Sequence[Exporter]) -> str:
 def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
     named = sorted(((_name(some), some) for some in groups), key=lambda one: (one[0], one[1][0].place))
     taken: set[str] = set()
-    found: list[Machine] = []
+    result: list[Machine] = []
     for name, exporters in named:
         cluster = exporters[0].cluster
         plain = clean(f"{cluster}/{name}", _LONGEST) if name in taken and cluster else name
@@ -362,9 +362,9 @@ def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
             own, number = f"{plain}-{number}", number + 1
         taken.add(own)
         hosts = {word for one in exporters for word in (one.host, one.node, one.address)}
-        pods = frozenset(pod for one in exporters for pod in one.pods)
-        found.append(Machine(own, tuple(exporters), frozenset(hosts - {""}), pods))
-    return tuple(found)
+        pods = frozenset(pod for exporter in exporters for pod in exporter.pods)
+        result.append(Machine(own, tuple(exporters), frozenset(hosts - {""}), pods))
+    return tuple(result)
 
 
 class Placing(Struct, frozen=True):
@@ -400,11 +400,11 @@ def placing_among(machines: Iterable[Machine], configured: Mapping[str, Sequence
     """Return what finds the machines of servers among `machines`."""
     by_pod: dict[tuple[str, str], list[str]] = defaultdict(list)
     by_host: dict[str, list[str]] = defaultdict(list)
-    for one in machines:
-        for pod in one.pods:
-            by_pod[pod].append(one.name)
-        for host in {*one.hosts, one.name.lower()}:
-            by_host[host].append(one.name)
+    for machine in machines:
+        for pod in machine.pods:
+            by_pod[pod].append(machine.name)
+        for host in {*machine.hosts, machine.name.lower()}:
+            by_host[host].append(machine.name)
     return Placing(by_pod, by_host, configured)
 
 
@@ -513,7 +513,8 @@ async def newest_samples(
         AnswerError: a query failed.
     """
     kinds = kinds_of(machines)
-    at = f"instance=~{any_of({one.place[0].instance for machine in machines for one in machine.exporters})}"
+    instances = {exporter.place[0].instance for machine in machines for exporter in machine.exporters}
+    at = f"instance=~{any_of(instances)}"
     names = [*names_of(kinds), *(AGENT_MORE if AGENT in kinds else ()), *([SMI_INFO] if SMI in kinds else ())]
     asked = {"raw": f"{selector(names, at, more)}[{1.5 * every_s + 5:.0f}s]"}
     if NODE in kinds:
@@ -529,11 +530,11 @@ async def _gather(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
     Raises:
         AnswerError: a query failed.
     """
-    found: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
+    result: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
 
-    asking = (client.query(promql, partial(_add_series, found, how)) for how, promql in asked.items())
+    asking = (client.query(promql, partial(_add_series, result, how)) for how, promql in asked.items())
     await asyncio.gather(*asking)
-    return found
+    return result
 
 
 def _add_series(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> None:
@@ -713,15 +714,15 @@ def _rounded(value: float | None) -> int | None:
 
 def gpus_of(machine: Machine, known: Known) -> int | None:
     """Return the number of a machine's GPUs, as its agent counts them or its exporters name them."""
-    for one in machine.exporters:
-        own = known.get((one.place, one.kind))
-        if one.kind == AGENT and own is not None and GPUS in own.machine:
+    for exporter in machine.exporters:
+        own = known.get((exporter.place, exporter.kind))
+        if exporter.kind == AGENT and own is not None and GPUS in own.machine:
             return round(own.machine[GPUS])
-        if one.kind in {DCGM, SMI}:
-            return len(one.gpus) or None
+        if exporter.kind in {DCGM, SMI}:
+            return len(exporter.gpus) or None
     return None
 
 
 def kinds_of(machines: Iterable[Machine]) -> frozenset[str]:
     """Return the kinds of exporters on these machines."""
-    return frozenset(one.kind for machine in machines for one in machine.exporters)
+    return frozenset(exporter.kind for machine in machines for exporter in machine.exporters)
