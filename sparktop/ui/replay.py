@@ -59,7 +59,7 @@ class ReplayApp(SparktopApp):
     def targets(self) -> Sequence[Target]:
         """Return what was watched at the beginning and at the end of the recording."""
         frames = self.replay.recording.frames
-        return [one for frame in (frames[0], frames[-1]) for one in frame.head.targets.values()]
+        return [target for frame in (frames[0], frames[-1]) for target in frame.head.targets.values()]
 
     def reader(self, shown: Snapshot) -> Callable[[], Moment]:
         """Return a function that reads the minutes before the snapshot on screen from the recording again.

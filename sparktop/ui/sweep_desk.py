@@ -302,7 +302,7 @@ class SweepDesk:
         def start() -> None:
             sweeping = self._ready()
             if sweeping is not None:
-                self._names = tuple(one.name for one in plan.targets)
+                self._names = tuple(target.name for target in plan.targets)
                 sweeping.announce(plan)
 
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
@@ -323,7 +323,7 @@ class SweepDesk:
             return
         lines = [note, "", *lines] if note else lines
         lines.append(
-            f"Put load on {names_in_words([one.name for one in plan.targets])}"
+            f"Put load on {names_in_words([target.name for target in plan.targets])}"
             f"{_levels_words(plan)}{_time(plan)}?"
         )
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
@@ -346,7 +346,7 @@ class SweepDesk:
         meant = self._meant(targets, (), selected)
         meant = () if self._refusal(targets, meant, selected) else meant  # the user chooses some
         draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], meant, guard)
-        draft = still_there(draft, presets, {one.name for one in targets})
+        draft = still_there(draft, presets, {target.name for target in targets})
         draft = draft if draft.targets else replace(draft, targets=meant)
 
         def keep(draft: Draft) -> None:

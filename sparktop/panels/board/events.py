@@ -87,8 +87,8 @@ def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, select
 def _entries(snapshot: Snapshot) -> list[_Entry]:
     """Return the active alerts, then the events, newest first."""
     return [
-        *(_entry(one, f"since {_clock(one.since)} ", "title", active=True) for one in snapshot.alerts),
-        *(_entry(one, f"      {_clock(one.at)} ", "text") for one in reversed(snapshot.events)),
+        *(_entry(alert, f"since {_clock(alert.since)} ", "title", active=True) for alert in snapshot.alerts),
+        *(_entry(event, f"      {_clock(event.at)} ", "text") for event in reversed(snapshot.events)),
     ]
 
 
@@ -132,15 +132,19 @@ class _Entry(Struct, frozen=True):
         return [*row, label(said)] if said else row
 
 
-def _entry(one: Alert | Event, time: str, subject_role: str, *, active: bool = False) -> _Entry:
-    about = (one.id if isinstance(one, Alert) else one.about) or ""
-    role = "muted" if one.severity is Severity.INFO else alert_role(about, one.severity)
-    head: Row = [(f" {SEVERITY_SIGNS[one.severity]} ", role), label(time), (f"{one.subject}: ", subject_role)]
+def _entry(event: Alert | Event, time: str, subject_role: str, *, active: bool = False) -> _Entry:
+    about = (event.id if isinstance(event, Alert) else event.about) or ""
+    role = "muted" if event.severity is Severity.INFO else alert_role(about, event.severity)
+    head: Row = [
+        (f" {SEVERITY_SIGNS[event.severity]} ", role),
+        label(time),
+        (f"{event.subject}: ", subject_role),
+    ]
     # Its last values are from before the end, and would contradict it.
-    is_over = isinstance(one, Event) and one.phase is Phase.END
-    said = f"{one.subject} {one.message}"
-    values = () if is_over else tuple(value_texts(one.values, said))
-    return _Entry(head, one.message, role if active else "muted", values)
+    is_over = isinstance(event, Event) and event.phase is Phase.END
+    said = f"{event.subject} {event.message}"
+    values = () if is_over else tuple(value_texts(event.values, said))
+    return _Entry(head, event.message, role if active else "muted", values)
 
 
 def _clock(time: datetime) -> str:

@@ -107,7 +107,7 @@ def plan(snapshot: Snapshot, width: int, height: int, view: View, *, fleets: int
         view.boxes,
         tiling=_TILINGS[view.preset],
         routers=len(snapshot.routers) + fleets,
-        groups=sum(one.within is None for one in snapshot.balance),
+        groups=sum(balance.within is None for balance in snapshot.balance),
     )
 
 
@@ -221,8 +221,8 @@ def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed
     from sparktop.panels.group.panel import group_entry  # late: no first picture has a balance
 
     groups = listed_groups(place, snapshot)
-    rows = [group_entry(one, place.width, selected=one.group == selected) for one in groups]
-    count = sum(one.within is None for one in snapshot.balance)
+    rows = [group_entry(group, place.width, selected=group.group == selected) for group in groups]
+    count = sum(balance.within is None for balance in snapshot.balance)
     return _in_frame(
         place,
         len(rows),
@@ -237,11 +237,11 @@ def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed
 
 def listed_groups(place: Place, snapshot: Snapshot) -> list[Balance]:
     """Return the groups that the list at `place` shows: all, or the worst where not all fit."""
-    groups = [one for one in snapshot.balance if one.within is None]
+    groups = [balance for balance in snapshot.balance if balance.within is None]
     room = max(1, place.height - 2)
     if len(groups) <= room:
         return groups
-    return sorted(groups, key=lambda one: (not one.bad, not one.word.bad))[:room]
+    return sorted(groups, key=lambda group: (not group.bad, not group.word.bad))[:room]
 
 
 def backend_list(
@@ -508,7 +508,11 @@ class Scene:
     def _routed_picture(self, place: Place) -> Callable[[int, int], list[Row]] | None:
         """Return what draws the loads behind a router that is shown alone; None beside other panels."""
         router = self.snapshot.routers[place.index].name
-        behind = [one for one in self.snapshot.balance if one.router == router and one.within is None]
+        behind = [
+            balance
+            for balance in self.snapshot.balance
+            if balance.router == router and balance.within is None
+        ]
         if len(self.layout.places) > 1 or not behind:
             return None
         from sparktop.panels.group.panel import group_picture  # late: as above
@@ -562,7 +566,7 @@ class Scene:
         if kind == "nodes":
             return [PanelKey("node", view.name) for view in self.snapshot.nodes]
         if kind == "groups":
-            return [PanelKey("balance", one.group) for one in listed_groups(place, self.snapshot)]
+            return [PanelKey("balance", group.group) for group in listed_groups(place, self.snapshot)]
         if kind == "table":
             return [PanelKey("backend", view.name) for view in self.snapshot.backends]
         return []
@@ -685,7 +689,7 @@ class Scene:
             place,
             self.snapshot,
             self._window,
-            lambda views: widest_scale(self._scale(group) for group in {one.group for one in views}),
+            lambda views: widest_scale(self._scale(group) for group in {view.group for view in views}),
             first=self.first_row,
             order="" if self.view.sort is Sort.CONFIG else f"by {self.view.sort.value}",
             wide=wide,

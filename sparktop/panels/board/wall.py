@@ -167,14 +167,14 @@ class WallOrders:
             return _ordered(lines, name, order, at, chosen, held)
 
         if look.of_machines:
-            return replace(wall, nodes=ordered(wall.nodes, lambda one: one.name))
+            return replace(wall, nodes=ordered(wall.nodes, lambda node: node.name))
         if look.opened is None:
-            return replace(wall, groups=ordered(wall.groups, lambda one: one.name))
+            return replace(wall, groups=ordered(wall.groups, lambda group: group.name))
         groups = [
-            replace(one, servers=ordered(one.servers, lambda one: one.server.name))
-            if one.name == look.opened
-            else one
-            for one in wall.groups
+            replace(group, servers=ordered(group.servers, lambda stated: stated.server.name))
+            if group.name == look.opened
+            else group
+            for group in wall.groups
         ]
         return replace(wall, groups=tuple(groups))
 
@@ -188,7 +188,7 @@ def _ordered(
     held: str | None,
 ) -> tuple[Line, ...]:
     names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, held)
-    places = {one: place for place, one in enumerate(names)}
+    places = {name: place for place, name in enumerate(names)}
     return tuple(sorted(lines, key=lambda line: places[name(line)]))
 
 
@@ -301,13 +301,13 @@ def _legend(drawn: DrawnWall, counts: Mapping[str, int], width: int) -> None:
 
 
 def _server_entries(servers: Sequence[Stated], look: Look) -> list[PanelKey]:
-    return [PanelKey("backend" if look.is_direct else "server", one.server.name) for one in servers]
+    return [PanelKey("backend" if look.is_direct else "server", server.server.name) for server in servers]
 
 
 def _opened(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
     """Add the servers of the opened group, or all machines, the worst first."""
     if look.of_machines:
-        counts = Counter(one.state for one in wall.nodes)
+        counts = Counter(node.state for node in wall.nodes)
         ordered = {state: counts[state] for state in sorted(counts, key=node_rank)}
         _legend(drawn, ordered, width)
         _machines(drawn, wall, width, inside, look)
@@ -328,7 +328,7 @@ def _machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look)
     columns = machine_columns(nodes, width)
     drawn.add(columns.heading)
     drawn.listed(
-        [PanelKey("node" if look.is_direct else "machine", one.name) for one in nodes],
+        [PanelKey("node" if look.is_direct else "machine", node.name) for node in nodes],
         lambda at, selected: [columns.machine(nodes[at], selected=selected)],
         inside - len(drawn.rows),
         look,
@@ -359,7 +359,7 @@ def _top(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> N
     if top is Top.CLOCK:
         _machines(drawn, wall, width, inside, look)
         return
-    servers = [one for one, _ in wall.tops.get(top, ())]
+    servers = [stated for stated, _ in wall.tops.get(top, ())]
     if servers:
         drawn.add(
             [label(" "), (top.value, "accent"), label("  "), (KEY, "key"), label(" shows the next list")]
@@ -427,18 +427,18 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
 def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
     """Add the servers that need attention in at most `room` rows, if these are enough for a few."""
     groups = (group for group in wall.groups if not WELL.issuperset(group.counts))
-    wrong = [one for group in groups for one in group.servers if one.state not in WELL]
+    wrong = [server for group in groups for server in group.servers if server.state not in WELL]
     if room < _LEAST_WRONG or not wrong:
         return
-    wrong.sort(key=lambda one: one.rank)
+    wrong.sort(key=lambda stated: stated.rank)
     columns = server_columns(wrong, width, grouped=True)
     count = f"{len(wrong):,} server{'s' * (len(wrong) > 1)}"
     drawn.rows += [[("─" * width, "border")], [label(" "), ("need attention", "accent"), label(f"  {count}")]]
     drawn.add(columns.heading)
-    for one in wrong[: room - 3]:
-        entry = PanelKey(ATTENTION, one.server.name)
+    for stated in wrong[: room - 3]:
+        entry = PanelKey(ATTENTION, stated.server.name)
         drawn.keys.append(entry)
-        drawn.pick(entry, [columns.server(one, selected=look.marked == entry)], width)
+        drawn.pick(entry, [columns.server(stated, selected=look.marked == entry)], width)
 
 
 def _beside(
@@ -505,7 +505,7 @@ def fleet_wall(fleet: Fleet, words: str, thresholds: StateThresholds) -> Wall:
 def exists(kind: str, name: str, snapshot: Snapshot) -> bool:
     """Return whether the group `name`, or the machines of the Prometheus `name`, can be opened."""
     if kind == MEMBERS:
-        return any(one.group == name for one in snapshot.backends)
+        return any(backend.group == name for backend in snapshot.backends)
     if kind == MACHINES:
         return bool(snapshot.nodes) if not name else _fleet(snapshot, name) is not None
     return _fleet_of_group(snapshot, name) is not None
@@ -551,14 +551,14 @@ def _fleet_of_group(snapshot: Snapshot, group: str) -> FleetView | None:
     found = (
         view
         for view in snapshot.fleets
-        if view.fleet is not None and any(one.group == group for one in view.fleet.servers)
+        if view.fleet is not None and any(server.group == group for server in view.fleet.servers)
     )
     return next(found, None)
 
 
 def _direct_look(snapshot: Snapshot, kind: str, name: str, view: View, width: int) -> Look:
     if kind == MEMBERS:
-        balance = next((one for one in snapshot.balance if one.group == name), None)
+        balance = next((balance for balance in snapshot.balance if balance.group == name), None)
         status = [] if balance is None else edge_verdict([balance], width - 40)
         note = "" if balance is None else samples_apart(balance)
         title = name_tab("backend", group_name(name), "group")

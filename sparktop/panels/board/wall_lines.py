@@ -78,9 +78,9 @@ def _by_share(counts: Mapping[str, int], width: int) -> list[str]:
     exact = {state: width * count / sum(kept.values()) for state, count in kept.items()}
     cells = {state: max(1, int(share)) for state, share in exact.items()}
     while (left := width - sum(cells.values())) > 0:
-        cells[max(cells, key=lambda one: exact[one] - cells[one])] += 1
+        cells[max(cells, key=lambda cell: exact[cell] - cells[cell])] += 1
     for _ in range(-left):  # rare states that were rounded up cost the most frequent ones a cell each
-        cells[max(cells, key=lambda one: cells[one])] -= 1
+        cells[max(cells, key=lambda cell: cells[cell])] -= 1
     return [state for state, count in cells.items() for _ in range(count)]
 
 
@@ -130,7 +130,7 @@ class Trend(Struct, frozen=True):
         """Return the graph of a group in `CELLS` cells; the largest sum in it is as high as the row."""
         count = 2 * CELLS - (1 - self.end_slot % 2)
         slots = range(self.end_slot - count + 1, self.end_slot + 1)
-        views = [one.server for one in group.servers if isinstance(one.server, BackendView)]
+        views = [server.server for server in group.servers if isinstance(server.server, BackendView)]
         sums = slot_sums([view.history.generation_tps for view in views], slots, self.step)
         top = max((value for value in sums if value is not None), default=0.0)
         return area_rows(sums, CELLS, 1, top or 1.0, "generation", end_slot=self.end_slot)[0]
@@ -192,7 +192,7 @@ class Lines(Struct, frozen=True):
         words = f"   {fit(self.noun, self.name)} "
         words += f"{fit('group', self.group)} " if self.group else ""
         words += fit("state", _STATE)
-        words += "".join(f" {fit(one.heading, one.width - 1, one.align)}" for one in self.shown)
+        words += "".join(f" {fit(column.heading, column.width - 1, column.align)}" for column in self.shown)
         return fit_row([label(f"{words}  {self.after}" if self.after else words)], self.width)
 
     def machine(self, node: FleetNode, *, selected: bool = False) -> Row:
@@ -201,12 +201,12 @@ class Lines(Struct, frozen=True):
         figures.append(label(f"  {' '.join(node.backends)}" if node.backends else ""))
         return self._line(node.name, "", node.state, figures, selected=selected)
 
-    def server(self, one: Stated, *, selected: bool = False) -> Row:
+    def server(self, stated: Stated, *, selected: bool = False) -> Row:
         """Return the line of a server; figures that are not those of now are unknown."""
-        figures = self._figures(one, is_current=one.is_current)
-        if one.state in DOWN or not one.is_current:
+        figures = self._figures(stated, is_current=stated.is_current)
+        if stated.state in DOWN or not stated.is_current:
             figures = in_role(figures, "stale")
-        return self._line(one.server.name, one.server.group, one.state, figures, selected=selected)
+        return self._line(stated.server.name, stated.server.group, stated.state, figures, selected=selected)
 
     def _line(self, name: str, group: str, state: str, figures: Row, *, selected: bool) -> Row:
         row: Row = [
@@ -243,12 +243,12 @@ def _some(value: float | None, form: Callable[[float], str]) -> Run | None:
 
 
 _MACHINE_COLUMNS = (
-    Column("GPU", 6, lambda one: _some(one.gpu_percent, numbers.percent)),
-    Column("power", 8, lambda one: _some(one.power_w, watts)),
-    Column("temp", 7, lambda one: _some(one.temperature_c, "{:.0f} °C".format)),
-    Column("SM clock", 10, lambda one: _some(one.sm_clock_mhz, "{:.0f} MHz".format)),
-    Column("headroom", 11, lambda one: _some(one.headroom_bytes, lambda value: numbers.data(value, 9))),
-    Column("load", 7, lambda one: _some(one.load1, lambda value: numbers.rate(value, 5))),
+    Column("GPU", 6, lambda node: _some(node.gpu_percent, numbers.percent)),
+    Column("power", 8, lambda node: _some(node.power_w, watts)),
+    Column("temp", 7, lambda node: _some(node.temperature_c, "{:.0f} °C".format)),
+    Column("SM clock", 10, lambda node: _some(node.sm_clock_mhz, "{:.0f} MHz".format)),
+    Column("headroom", 11, lambda node: _some(node.headroom_bytes, lambda value: numbers.data(value, 9))),
+    Column("load", 7, lambda node: _some(node.load1, lambda value: numbers.rate(value, 5))),
 )
 """The columns of machines, the most important first."""
 
@@ -373,7 +373,7 @@ def machines_line(nodes: Sequence[FleetNode], columns: GroupColumns, *, selected
         mark(selected=selected),
         (fit("machines", columns.name), "title"),
         label(f"{len(nodes):>{_COUNT - 1},} "),
-        *strip([one.state for one in nodes], columns.cells),
+        *strip([node.state for node in nodes], columns.cells),
         label(f"{ELLIPSIS} " if len(nodes) > columns.cells else "  "),
     ]
     for piece in _machine_pieces(nodes):
@@ -384,29 +384,35 @@ def machines_line(nodes: Sequence[FleetNode], columns: GroupColumns, *, selected
 
 def wrong_servers(group: WallGroup, width: int) -> Row:
     """Return the servers of a group that need attention, the worst first; [] if there are none."""
-    wrong = group.servers[: next((at for at, one in enumerate(group.servers) if one.state in WELL), None)]
-    return _named([(one.state, one.server.name, _why(one)) for one in wrong[:_MOST_NAMED]], len(wrong), width)
+    wrong = group.servers[
+        : next((at for at, server in enumerate(group.servers) if server.state in WELL), None)
+    ]
+    return _named(
+        [(stated.state, stated.server.name, _why(stated)) for stated in wrong[:_MOST_NAMED]],
+        len(wrong),
+        width,
+    )
 
 
-def _why(one: Stated) -> str:
+def _why(stated: Stated) -> str:
     """Return the figure that explains the state of a server, in a few cells; "" for none."""
-    if one.state == "KV-full":
-        return numbers.percent(kv_percent(one.server), 5).strip()
-    waiting = one.server.waiting
-    return f"+{numbers.count(waiting, 5).strip()}" if one.state == "queueing" and waiting else ""
+    if stated.state == "KV-full":
+        return numbers.percent(kv_percent(stated.server), 5).strip()
+    waiting = stated.server.waiting
+    return f"+{numbers.count(waiting, 5).strip()}" if stated.state == "queueing" and waiting else ""
 
 
 def wrong_machines(nodes: Sequence[FleetNode], width: int) -> Row:
     """Return the machines that need attention, the worst first; [] if there are none."""
-    wrong = [one for one in nodes if one.state not in WELL]
+    wrong = [node for node in nodes if node.state not in WELL]
     reasons = {
-        "low memory": lambda one: numbers.data(one.headroom_bytes, 9).strip(),
-        "slow clock": lambda one: "" if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz",
-        "hot": lambda one: "" if one.temperature_c is None else f"{one.temperature_c:.0f} °C",
+        "low memory": lambda node: numbers.data(node.headroom_bytes, 9).strip(),
+        "slow clock": lambda node: "" if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz",
+        "hot": lambda node: "" if node.temperature_c is None else f"{node.temperature_c:.0f} °C",
     }
     named = [
-        (one.state, one.name, reasons[one.state](one) if one.state in reasons else "")
-        for one in wrong[:_MOST_NAMED]
+        (node.state, node.name, reasons[node.state](node) if node.state in reasons else "")
+        for node in wrong[:_MOST_NAMED]
     ]
     return _named(named, len(wrong), width)
 
@@ -428,13 +434,13 @@ def _named(found: Sequence[tuple[str, str, str]], count: int, width: int) -> Row
 
 def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     """Return what the line of all machines says, the most important first."""
-    up = [one for one in nodes if not one.down]
-    wrong = Counter(one.state for one in nodes if one.state not in WELL)
+    up = [node for node in nodes if not node.down]
+    wrong = Counter(node.state for node in nodes if node.state not in WELL)
     pieces: list[Row] = [[(f"{count:,} {state}", cell_of(state)[1])] for state, count in wrong.items()]
-    use = [one.gpu_percent for one in up if one.gpu_percent is not None]
-    power = [one.power_w for one in up if one.power_w is not None]
-    heat = [one.temperature_c for one in up if one.temperature_c is not None]
-    free = [one.headroom_bytes for one in up if one.headroom_bytes is not None]
+    use = [node.gpu_percent for node in up if node.gpu_percent is not None]
+    power = [node.power_w for node in up if node.power_w is not None]
+    heat = [node.temperature_c for node in up if node.temperature_c is not None]
+    free = [node.headroom_bytes for node in up if node.headroom_bytes is not None]
     if use:
         pieces.append([label("GPU "), figure(numbers.percent(sum(use) / len(use), 5).strip(), LIVE)])
     if free:
@@ -450,9 +456,9 @@ def _known(text: str, value: float | None, role: str = "text") -> Run:
     return text, "muted" if value is None else role
 
 
-def ttft_run(one: Stated) -> Run:
+def ttft_run(stated: Stated) -> Run:
     """Return the 95 % quantile of the time to first token, with its sign where only a bound is known."""
-    server = one.server
+    server = stated.server
     if isinstance(server, FleetServer):
         return _known(numbers.duration(server.ttft_p95_s, 8), server.ttft_p95_s)
     quantile = server.ttft.p95
@@ -460,48 +466,56 @@ def ttft_run(one: Stated) -> Run:
     return _known(quantile_text(quantile), ttft_s(server), role)
 
 
-def _itl(one: Stated) -> Run:
-    server = one.server
+def _itl(stated: Stated) -> Run:
+    server = stated.server
     if isinstance(server, FleetServer):
         return _known(numbers.duration(server.itl_p95_s, 8), server.itl_p95_s)
     return _known(quantile_text(server.itl.p95), server.itl.count)
 
 
-def _figure_of(one: Stated, name: str) -> float | None:
-    value: float | None = getattr(one.server, name)
+def _figure_of(stated: Stated, name: str) -> float | None:
+    value: float | None = getattr(stated.server, name)
     return value
 
 
 _SERVER_COLUMNS = (
-    Column("run", 6, lambda one: _known(numbers.count(one.server.running, 5), one.server.running, LIVE)),
-    Column("wait", 6, lambda one: _waits(one.server.waiting)),
+    Column(
+        "run", 6, lambda stated: _known(numbers.count(stated.server.running, 5), stated.server.running, LIVE)
+    ),
+    Column("wait", 6, lambda stated: _waits(stated.server.waiting)),
     Column(
         "KV",
         6,
-        lambda one: (
-            numbers.percent(kv_percent(one.server), 5),
-            share_role(kv_percent(one.server), 90, 98),
+        lambda stated: (
+            numbers.percent(kv_percent(stated.server), 5),
+            share_role(kv_percent(stated.server), 90, 98),
         ),
     ),
     Column(
-        "tok/s", 8, lambda one: _known(numbers.rate(one.server.generation_tps, 7), one.server.generation_tps)
+        "tok/s",
+        8,
+        lambda stated: _known(numbers.rate(stated.server.generation_tps, 7), stated.server.generation_tps),
     ),
     Column("TTFT p95", 9, ttft_run),
     Column("ITL p95", 9, _itl),
     Column(
         "prompt tok/s",
         13,
-        lambda one: _known(numbers.rate(_figure_of(one, "prompt_tps"), 7), _figure_of(one, "prompt_tps")),
+        lambda stated: _known(
+            numbers.rate(_figure_of(stated, "prompt_tps"), 7), _figure_of(stated, "prompt_tps")
+        ),
     ),
-    Column(" machine", 22, lambda one: (f" {' '.join(one.server.nodes)}", "muted"), "left"),
+    Column(" machine", 22, lambda stated: (f" {' '.join(stated.server.nodes)}", "muted"), "left"),
 )
 """The columns of servers, the most important first."""
 
 
 def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> Lines:
     """Return how `servers` are drawn in lines of `width` cells; `grouped` if their groups are named too."""
-    longest = max((cell_width(one.server.name) for one in servers), default=8)
-    groups = max((cell_width(group_name(one.server.group)) for one in servers), default=8) if grouped else 0
+    longest = max((cell_width(server.server.name) for server in servers), default=8)
+    groups = (
+        max((cell_width(group_name(server.server.group)) for server in servers), default=8) if grouped else 0
+    )
     room = width - 3 - _STATE - 1 - _FIGURES
     group = min(groups, max(8, room * 2 // 5)) if grouped else 0
     name = min(longest, max(_LEAST_SERVER, min(2 * _LINES_LONGEST_NAME, room - (group and group + 1))))
@@ -512,7 +526,7 @@ def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> L
             break
         shown.append(column)
         left -= column.width
-    names = fitted_names(tuple(one.server.name for one in servers), name)
+    names = fitted_names(tuple(server.server.name for server in servers), name)
     return Lines("server", width, name, group, tuple(shown), names)
 
 
@@ -531,8 +545,8 @@ _NONE = {
 def top_keys(wall: Wall, top: Top, count: int) -> list[str]:
     """Return the names of at most `count` entries of a list."""
     if top is Top.CLOCK:
-        return [one.name for one in wall.slow_nodes[:count]]
-    return [one.server.name for one, _ in wall.tops.get(top, ())[:count]]
+        return [node.name for node in wall.slow_nodes[:count]]
+    return [stated.server.name for stated, _ in wall.tops.get(top, ())[:count]]
 
 
 def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | None = None) -> list[Row]:
@@ -542,14 +556,16 @@ def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | N
         rows += _nodes(wall.slow_nodes[: height - 1], width, selected)
     else:
         shown = wall.tops.get(top, ())[: height - 1]
-        names = fitted_names(tuple(one.server.name for one, _ in shown), _name_width(width))
+        names = fitted_names(tuple(stated.server.name for stated, _ in shown), _name_width(width))
         rows += [
-            _server(one, names[one.server.name], value, top, width, selected=one.server.name == selected)
-            for one, value in shown
+            _server(
+                stated, names[stated.server.name], value, top, width, selected=stated.server.name == selected
+            )
+            for stated, value in shown
         ]
     if len(rows) == 1:
         said = ("no machine is watched",) if top is Top.CLOCK and not wall.nodes else _NONE[top]
-        rows.append([label(f" {next((one for one in said if cell_width(one) < width), said[-1])}")])
+        rows.append([label(f" {next((words for words in said if cell_width(words) < width), said[-1])}")])
     return [fit_row(rows[at] if at < len(rows) else (), width) for at in range(height)]
 
 
@@ -558,40 +574,40 @@ def _count(wall: Wall, top: Top) -> Row:
     return [label(f"  {count} of {len(wall.nodes)} machines")] if count else []
 
 
-def _server(one: Stated, name: str, value: float, top: Top, width: int, *, selected: bool) -> Row:
+def _server(stated: Stated, name: str, value: float, top: Top, width: int, *, selected: bool) -> Row:
     if top is Top.WAITING:
         text = numbers.count(value, 5)
     elif top is Top.KV:
         text = numbers.percent(value, 5)
     else:
-        text = ttft_run(one)[0]
+        text = ttft_run(stated)[0]
     return [
         mark(selected=selected),
-        cell_of(one.state),
+        cell_of(stated.state),
         (f" {name}", "title"),
         (f"{text.strip():>{_FIGURE}}", "text"),
-        label(f"  {fit(group_name(one.server.group), max(0, width - _name_width(width) - _FIGURE - 6))}"),
+        label(f"  {fit(group_name(stated.server.group), max(0, width - _name_width(width) - _FIGURE - 6))}"),
     ]
 
 
 def _nodes(nodes: Sequence[FleetNode], width: int, selected: str | None) -> list[Row]:
     """Return the lines of machines; the clock has a column where it is known of any of them."""
-    clock = _FIGURE if any(one.sm_clock_mhz is not None for one in nodes) else 0
-    longest = max((cell_width(one.name) for one in nodes), default=0)
-    words = max((len(one.state) for one in nodes), default=0)
+    clock = _FIGURE if any(node.sm_clock_mhz is not None for node in nodes) else 0
+    longest = max((cell_width(node.name) for node in nodes), default=0)
+    words = max((len(node.state) for node in nodes), default=0)
     name = max(8, min(max(longest, _name_width(width)), width - 3 - clock - 2 - words))
-    names = fitted_names(tuple(one.name for one in nodes), name)
-    return [_node(one, names[one.name], clock, selected=one.name == selected) for one in nodes]
+    names = fitted_names(tuple(node.name for node in nodes), name)
+    return [_node(node, names[node.name], clock, selected=node.name == selected) for node in nodes]
 
 
-def _node(one: FleetNode, name: str, clock: int, *, selected: bool) -> Row:
-    text = numbers.UNKNOWN if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz"
+def _node(node: FleetNode, name: str, clock: int, *, selected: bool) -> Row:
+    text = numbers.UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"
     return [
         mark(selected=selected),
-        cell_of(one.state),
+        cell_of(node.state),
         (f" {name}", "title"),
         (f"{text:>{clock}}" if clock else "", "text"),
-        label(f"  {one.state}"),
+        label(f"  {node.state}"),
     ]
 
 

@@ -691,8 +691,8 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
 def node_aside(view: NodeView, width: int) -> list[Section]:
     """Return the sections that may stand below a node's graphs: network, sensors, RDMA, power, speed."""
     sample = view.sample or _EMPTY
-    rails = two_columns((_rail(one, width // 2) for one in sample.rails), width)
-    sensors = two_columns((_sensor(one, width // 2) for one in sample.sensors), width)
+    rails = two_columns((_rail(rail, width // 2) for rail in sample.rails), width)
+    sensors = two_columns((_sensor(sensor, width // 2) for sensor in sample.sensors), width)
     if not sample.network:
         network, rdma = Section("network", [_nothing(view, "no interface")]), []
     else:

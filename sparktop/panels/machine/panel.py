@@ -520,7 +520,7 @@ def footnote(view: NodeView) -> Row:
     if found := finding_note(view.findings):
         return found
     identity = view.identity
-    facts = [one.line for one in view.findings if one.kind not in _SAID_BY_SERVERS][:1]
+    facts = [finding.line for finding in view.findings if finding.kind not in _SAID_BY_SERVERS][:1]
     parts = facts or [part for part in (identity.product, identity.os) if part]
     return [(f" {' · '.join(parts)} ", "muted")] if parts else []
 

@@ -74,7 +74,7 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
     """Return all known processes: those of the process table, then others that use GPU memory."""
     sample = view.sample or NodeSample(at=0.0)
     held = _held(sample)
-    workloads = {one.pid: one for one in (sample.workloads or Workloads()).processes}
+    workloads = {process.pid: process for process in (sample.workloads or Workloads()).processes}
     serves = _served(view, sample.workloads)
     table = sample.processes.processes if sample.processes is not None else ()
     read = {entry.pid: entry for entry in table}
@@ -107,13 +107,13 @@ def _served(view: NodeView, known_workloads: Workloads | None) -> dict[int, str]
     Processes of one server serve the same backend, also those that hold no GPU memory.
     """
     workloads = known_workloads.processes if known_workloads is not None else ()
-    known = {one.pid: one.backend for one in view.engine_processes if one.backend is not None}
+    known = {process.pid: process.backend for process in view.engine_processes if process.backend is not None}
     backends = {
         one.server: known[one.pid] for one in workloads if one.pid in known and one.server is not None
     }
     found = {one.pid: one.engine for one in workloads if one.engine is not None}
     found |= {one.pid: backends[one.server] for one in workloads if one.server in backends}
-    found |= {one.pid: one.backend or one.engine for one in view.engine_processes}
+    found |= {process.pid: process.backend or process.engine for process in view.engine_processes}
     return found | dict.fromkeys(orphaned_pids(known_workloads), ORPHAN)
 
 
@@ -133,13 +133,13 @@ def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
     """
     held: dict[int, GpuProcess] = {}
     for gpu in sample.gpus:
-        for one in gpu.processes or ():
-            before = held.get(one.pid)
+        for process in gpu.processes or ():
+            before = held.get(process.pid)
             if before is not None:
-                first, more = before.memory_bytes, one.memory_bytes
+                first, more = before.memory_bytes, process.memory_bytes
                 both = None if first is None or more is None else first + more
-                one = GpuProcess(one.pid, one.name, both, before.kind)  # noqa: PLW2901 - the sum replaces it
-            held[one.pid] = one
+                process = GpuProcess(process.pid, process.name, both, before.kind)  # noqa: PLW2901 - the sum replaces it
+            held[process.pid] = process
     return held
 
 

@@ -125,13 +125,13 @@ def ranks_role(verdict: RanksVerdict) -> str:
     return _ROLES.get(verdict.word, "text")
 
 
-def _when(found: RanksView) -> str:
-    if found.asking:
-        return f"asking {found.node} …"
-    verdict = found.verdict
+def _when(ranks: RanksView) -> str:
+    if ranks.asking:
+        return f"asking {ranks.node} …"
+    verdict = ranks.verdict
     rests = f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}"
     span = f" over {verdict.span_s:.0f} s" if verdict.answers > 1 else ""
-    return f"{rests}{span}, {numbers.age(found.age_s)} ago"
+    return f"{rests}{span}, {numbers.age(ranks.age_s)} ago"
 
 
 def _head(count: str, width: int) -> Row:
@@ -151,9 +151,9 @@ def _machines(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> l
     return [_head("NCCL ops", width), *rows] if len(rows) >= _SEVERAL else []
 
 
-def _table(view: BackendView, found: RanksView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
+def _table(view: BackendView, ranks: RanksView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
     """Return the table of the ranks of the communicator that counts most; [] if no answer names one."""
-    comm = _busiest(found)
+    comm = _busiest(ranks)
     if comm is None:
         return []
     name = _operation(comm)
@@ -161,7 +161,7 @@ def _table(view: BackendView, found: RanksView, nodes: Mapping[str, NodeView], w
     rows = [_head(name, width)]
     shown: list[Rank | MissingRank] = [*comm.ranks[:_MOST_ROWS], *comm.missing[:_MOST_ROWS]]
     for rank in shown:
-        where = "not named" if rank.rank is None else found.place(rank.host)
+        where = "not named" if rank.rank is None else ranks.place(rank.host)
         who = f"{rank.many}×" if isinstance(rank, Rank) and rank.rank is None else str(rank.rank)
         machine = _machine(view, nodes.get(where), rank.device)
         rows.append(_row(who, where, _count(rank, name, most), machine, width))
@@ -218,14 +218,20 @@ def _rdma(sample: NodeSample) -> float | None:
 
 def _worker_percent(view: BackendView, node: NodeView) -> float | None:
     """Return the CPU use of the backend's processes on a node, in percent of a core; None if unknown."""
-    ours = {one.pid for one in node.engine_processes if one.backend in {view.name, None}}
+    ours = {process.pid for process in node.engine_processes if process.backend in {view.name, None}}
     table = node.sample.processes if node.sample is not None else None
-    return known_total(one.cpu_percent for one in (table.processes if table else ()) if one.pid in ours)
+    return known_total(
+        process.cpu_percent for process in (table.processes if table else ()) if process.pid in ours
+    )
 
 
-def _busiest(found: RanksView) -> Communicator | None:
+def _busiest(ranks: RanksView) -> Communicator | None:
     """Return the communicator whose ranks have launched most operations; None without an answer."""
-    comms = [] if found.answer is None else [one for one in found.answer.communicators if one.size > 1]
+    comms = (
+        []
+        if ranks.answer is None
+        else [communicator for communicator in ranks.answer.communicators if communicator.size > 1]
+    )
 
     def launched(comm: Communicator) -> int:
         return max((sum(rank.counts.values()) for rank in comm.ranks), default=0)

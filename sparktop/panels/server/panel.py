@@ -453,7 +453,7 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
     screen of the backend has its URL. Where both do not fit into `room` cells, the yardsticks stand behind
     what limits the backend.
     """
-    noted = finding_note(view.findings) or [(f" {one.line} ", "muted") for one in view.findings[:1]]
+    noted = finding_note(view.findings) or [(f" {finding.line} ", "muted") for finding in view.findings[:1]]
     if view.failure is not None:
         since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
         if view.loading is not None:  # the panel names its process

@@ -136,7 +136,7 @@ def _columns(width: int, name: int, spark: int, order: ColumnOrder) -> tuple[lis
     room = width - name
     chosen: list[Column] = []
     state, *others = _COLUMNS
-    for one in (state, *sorted(others, key=lambda one: one.heading not in _FIRST[order])):
+    for one in (state, *sorted(others, key=lambda other: other.heading not in _FIRST[order])):
         alone = one.heading == RATE and chosen[-1:] != [state]
         column = replace(one, width=len(RATE)) if alone else one
         needed = column.width + 1
@@ -176,7 +176,10 @@ class Table(Struct, eq=False):
         value = order.removeprefix("by ")
         choices = (f"backend ({order})", order, f"▾{value}") if order else ("backend",)
         row: Row = [
-            (fit(next((one for one in choices if cell_width(one) <= name), "backend"), name), "muted")
+            (
+                fit(next((choice for choice in choices if cell_width(choice) <= name), "backend"), name),
+                "muted",
+            )
         ]
         text, end = "".join(text for text, _ in row), name
         for column in columns:

@@ -224,7 +224,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     tall = max(2, height - 2)
     points = sorted({point.point for line in plot.lines for point in line.points})
     beside = _names_width(plot, width)
-    values, cells = [one.value for one in points], max(4, width - _EDGE - beside)
+    values, cells = [point.value for point in points], max(4, width - _EDGE - beside)
     grid = DotGrid(cells, tall)
     place = _Place(_axis(values, cells), grid, *plot_ends(plot))
     met = _met_ends(place, plot)
@@ -252,7 +252,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     names = _names(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
     parts = zip(_scale(tall, place), grid.rows(), names, strict=True)
     body = [[*scale, *_colored(runs), *name] for scale, runs, name in parts]
-    below = labelled([(one.value, one.words) for one in points], place.axis)
+    below = labelled([(point.value, point.words) for point in points], place.axis)
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     if place.bottom:
         better = f"logarithmic, {better}"
@@ -297,7 +297,7 @@ def _top(plot: CurvePlot) -> float:
     highs = [point.value.high or 0.0 for line in plot.lines for point in line.points]
     limits = [limit.value for limit in plot.limits if not limit.upright]
     largest = max(means)
-    wanted = [largest, min(max(highs), 1.5 * largest), *(min(one, 2 * largest) for one in limits)]
+    wanted = [largest, min(max(highs), 1.5 * largest), *(min(limit, 2 * largest) for limit in limits)]
     return nice_ceiling(max(wanted))
 
 

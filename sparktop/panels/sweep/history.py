@@ -197,7 +197,8 @@ def _heading(width: int) -> Row:
         label(fit("ended", _STATUS)),
     ]
     row += [
-        label(" " + fit(one.heading, one.width, "right" if one.right else "left")) for one in _columns(width)
+        label(" " + fit(column.heading, column.width, "right" if column.right else "left"))
+        for column in _columns(width)
     ]
     return fit_row(row, width)
 

@@ -639,14 +639,14 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
     return beside_gutter(left, with_edges(rows, axis.edges))
 
 
-def _live_key(known: Sequence[BackendLine], height: int) -> list[Row]:
+def _live_key(lines: Sequence[BackendLine], height: int) -> list[Row]:
     """Return the legend of two servers' token rates as rows for the column beside a graph of `height` rows.
 
     [] for a graph without rows for it, which shows the rate of both together.
     """
-    if len(known) != _PAIR or height <= _LOW:
+    if len(lines) != _PAIR or height <= _LOW:
         return []
-    names = [line.name for line in known]
+    names = [line.name for line in lines]
     if max(map(cell_width, names)) > _KEY_NAME:
         names = short_names(names)
     return [

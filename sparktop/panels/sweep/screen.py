@@ -173,7 +173,7 @@ def _lead(view: SweepView, headline: str) -> tuple[str, str]:
     if len(view.searches) > 1:
         lead, _, rest = headline.partition("; ")
         return lead, rest
-    lead = next((one.answer[0] for one in view.searches if one.answer), "")
+    lead = next((search.answer[0] for search in view.searches if search.answer), "")
     return (
         (lead, headline.removeprefix(lead).removeprefix("; "))
         if headline.startswith(lead)
@@ -215,9 +215,9 @@ def found_sentences(view: SweepView, width: int) -> list[list[Row]]:
     Each is a list of rows.
     """
     if not view.status.over:
-        return [sentence_rows(("· ", "muted"), one, "muted", width) for one in view.notices[-1:]]
-    found = [sentence_rows(("· ", "muted"), one, "muted", width) for one in view.verdict]
-    return found + [sentence_rows(("! ", "warn"), one, "warn", width) for one in view.doubts]
+        return [sentence_rows(("· ", "muted"), notice, "muted", width) for notice in view.notices[-1:]]
+    found = [sentence_rows(("· ", "muted"), sentence, "muted", width) for sentence in view.verdict]
+    return found + [sentence_rows(("! ", "warn"), doubt, "warn", width) for doubt in view.doubts]
 
 
 # Draws a sweep (a benchmark) that is about to start: its load, its targets, and how to stop it.
@@ -261,7 +261,7 @@ def _what(countdown: Countdown) -> list[Row]:
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
     if countdown.levels:
-        levels = ", ".join(one.words for one in countdown.levels)
+        levels = ", ".join(level.words for level in countdown.levels)
         pieces.append([label(f"{_AXES[countdown.levels[0].kind]} "), figure(levels)])
     if countdown.climb_to is not None:
         pieces.append(
@@ -410,7 +410,7 @@ def _words(view: SweepView, width: int, height: int) -> list[Row]:
     if room >= _LEAST_LEVELS - 1 and view.rows:
         made = {row.key: row for row in view.rows}
         rows.append(table_heading(view, width))
-        rows += [level_row(view, one, made.get(one.key), width) for one in newest_levels(view, room)]
+        rows += [level_row(view, level, made.get(level.key), width) for level in newest_levels(view, room)]
     rows += _that_fit([guard_rows(view, width), *found_sentences(view, width)], height - len(rows))
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
 

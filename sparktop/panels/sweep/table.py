@@ -58,8 +58,8 @@ def capacity_rows(searches: Sequence[SearchView], width: int, most: int, *, name
     conditions, then what may come or the answer.
     """
     rows: list[Row] = []
-    for one in searches:
-        rows += _search(one, width, named=named)
+    for search in searches:
+        rows += _search(search, width, named=named)
     return [merged(fit_row(row, width)) for row in rows[:most]]
 
 
@@ -78,7 +78,7 @@ def _line(view: SearchView, width: int, *, named: bool) -> Row:
     head: Row = [label("tried   ")]
     if named:
         head = [(f"{view.target} ", "title"), label("tried ")]
-    parts = [_tried(one) for one in view.tried]
+    parts = [_tried(load) for load in view.tried]
     room, cut = width - row_width(head), False
     while len(parts) > 1 and sum(map(row_width, parts)) + (len(_CUT) if cut else 0) > room:
         parts.pop(0)
@@ -88,25 +88,25 @@ def _line(view: SearchView, width: int, *, named: bool) -> Row:
     return [*head, *([label(_CUT)] if cut else []), *(run for part in parts for run in part)]
 
 
-def _tried(one: TriedLoad) -> Row:
-    now: Row = [("▸", "accent"), (one.label, "title")] if one.now else [(one.label, "text")]
-    return [*now, verdict_sign(one), (" " * _APART, "text")]
+def _tried(load: TriedLoad) -> Row:
+    now: Row = [("▸", "accent"), (load.label, "title")] if load.now else [(load.label, "text")]
+    return [*now, verdict_sign(load), (" " * _APART, "text")]
 
 
-def verdict_sign(one: TriedLoad) -> Run:
+def verdict_sign(load: TriedLoad) -> Run:
     """Return (✓, ✗, ? or a space; its colour) for a tried load."""
-    if one.holds is None:
+    if load.holds is None:
         return " ", "muted"
-    sign = "?" if not one.certain else "✓" if one.holds else "✗"
-    return sign, "good" if one.holds else "bad"
+    sign = "?" if not load.certain else "✓" if load.holds else "✗"
+    return sign, "good" if load.holds else "bad"
 
 
 def _bars(view: SearchView, width: int) -> list[Row]:
     if not view.bars:
         return []
-    names = max(len(one.name) for one in view.bars) + 1
-    words = [f" {one.value} of {one.limit}" for one in view.bars]
-    met = [_met(one) for one in view.bars]
+    names = max(len(bar.name) for bar in view.bars) + 1
+    words = [f" {bar.value} of {bar.limit}" for bar in view.bars]
+    met = [_met(bar) for bar in view.bars]
     texts = max(map(len, words))
     bar = width - names - texts
     if bar - max(map(len, met)) >= _LEAST_BAR:
@@ -121,18 +121,18 @@ def _bars(view: SearchView, width: int) -> list[Row]:
     return [[label(f"{view.at}:")], *rows] if view.at else rows
 
 
-def _met(one: ConditionBar) -> str:
-    if one.met_percent is None:
+def _met(bar: ConditionBar) -> str:
+    if bar.met_percent is None:
         return ""
-    return f"  met by {one.met_percent:.0f} %" + (
-        "" if one.needed_percent is None else f", needs {one.needed_percent:.0f} %"
+    return f"  met by {bar.met_percent:.0f} %" + (
+        "" if bar.needed_percent is None else f", needs {bar.needed_percent:.0f} %"
     )
 
 
-def _bar(one: ConditionBar, width: int) -> Row:
+def _bar(bar: ConditionBar, width: int) -> Row:
     """Draw a value beside its limit, which is at two thirds of the bar; the colour says how near it is."""
-    at, ratio = round((width - 1) / _SHOWN), one.ratio
-    size = 0.0 if ratio is None else 1 / ratio if one.at_least and ratio else ratio
+    at, ratio = round((width - 1) / _SHOWN), bar.ratio
+    size = 0.0 if ratio is None else 1 / ratio if bar.at_least and ratio else ratio
     filled = 0 if ratio is None else max(1, min(width, round(size * at)))
     role = "muted" if ratio is None else "good" if ratio < _NEAR else "warn" if ratio <= 1 else "bad"
     cells = [(_FULL, role) if cell < filled else (_EMPTY, "bar_empty") for cell in range(width)]
@@ -329,8 +329,10 @@ def search_columns(view: SweepView) -> tuple[Column, ...]:
 
     The condition that decides is the first one. Empty for other sweeps.
     """
-    tried = {(search.target, one.point): one for search in view.searches for one in search.tried if one.point}
-    names = next(([bar.name for bar in one.bars] for one in tried.values() if one.bars), [])
+    tried = {
+        (search.target, load.point): load for search in view.searches for load in search.tried if load.point
+    }
+    names = next(([bar.name for bar in load.bars] for load in tried.values() if load.bars), [])
 
     def holds(row: ResultRow) -> str:
         one = tried.get((row.key.target, row.key.point))
@@ -533,9 +535,9 @@ def marks_key(view: SweepView, room: int) -> Row:
     marks = [mark for row in view.rows for mark in row.marks]
     signs = [(DOUBT, True, "warning"), (SLOW, False, "why slow")]
     found = [
-        (sign, list(dict.fromkeys(one.word for one in marks if one.doubt is doubt)), word)
+        (sign, list(dict.fromkeys(mark.word for mark in marks if mark.doubt is doubt)), word)
         for sign, doubt, word in signs
-        if any(one.doubt is doubt for one in marks)
+        if any(mark.doubt is doubt for mark in marks)
     ]
     for complete, short in ((True, False), (False, False), (False, True)):
         row: Row = []
@@ -632,8 +634,8 @@ def _key(view: SweepView, above: int, below: int, width: int) -> Row:
     signs = [(sign, "good", word) for sign, word in _ranks(view, width)]
     signs += [(DOUBT, "warn", "warning")] if True in marks else []
     signs += [(SLOW, "warn", "why slow")] if False in marks else []
-    tried = [one for search in view.searches for one in search.tried if one.holds is not None]
-    signs += [("?", "warn", "not certain (97.5 %)")] if any(not one.certain for one in tried) else []
+    tried = [load for search in view.searches for load in search.tried if load.holds is not None]
+    signs += [("?", "warn", "not certain (97.5 %)")] if any(not load.certain for load in tried) else []
     row: Row = [label("  ")]
     for sign, role, word in signs:
         piece: Row = [(f" {sign}", role), label(f" {word} ")]
@@ -675,9 +677,9 @@ def _sign(view: SweepView, level: PlannedLevel) -> Run:
     """Return (sign, role) of a level's state; of a complete one in a search whether it holds."""
     if level.state is LevelState.DONE:
         for search in view.searches:
-            for one in search.tried:
-                if one.point == level.key.point and search.target == level.key.target:
-                    return verdict_sign(one)
+            for load in search.tried:
+                if load.point == level.key.point and search.target == level.key.target:
+                    return verdict_sign(load)
     return STATES[level.state]
 
 

@@ -95,7 +95,7 @@ def _spread(rows: list[Row], height: int, width: int) -> list[Row]:
     heads = [index for index, row in enumerate(rows) if index and row[:1] == [_RULE]]
     each = (height - len(rows)) // len(heads) if heads else 0
     blank = [fit_row((), width)] * max(0, each)
-    return [one for index, row in enumerate(rows) for one in (*(blank if index in heads else ()), row)]
+    return [line for index, row in enumerate(rows) for line in (*(blank if index in heads else ()), row)]
 
 
 def _plots_below(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
@@ -291,12 +291,11 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
             rows += _split_rows(split, fit(level, max(5, longest)), width)
     if compared.deviations:
         rows.append(heading("spread of the runs", "standard deviation", width))
-        for one in compared.deviations:
-            ratio = "" if one.ratio is None else f"{one.ratio:.1f}× "
-            words = (
-                f"{one.metric} {_level_name(compared, one)}: {one.restless} {one.restless_std:.2f}, "
-                f"{one.steady} {one.steady_std:.2f}"
-            )
+        for deviation in compared.deviations:
+            ratio = "" if deviation.ratio is None else f"{deviation.ratio:.1f}× "
+            restless = f"{deviation.restless} {deviation.restless_std:.2f}"
+            steady = f"{deviation.steady} {deviation.steady_std:.2f}"
+            words = f"{deviation.metric} {_level_name(compared, deviation)}: {restless}, {steady}"
             rows.append(fit_row([(fit(ratio, 6, "right"), "title"), (words, "text")], width))
     rows += _listed("independent engines at best", ("· ", "muted"), compared.engines, "text", width)
     known = (*compared.notes, *compared.definitions)

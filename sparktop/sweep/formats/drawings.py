@@ -63,13 +63,13 @@ def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
     series is split into one series for each prompt length. With depths the axis is the tokens before the
     answer, with a series for each concurrency and prompt length.
     """
-    levels = [level for one in series for level in one.levels]
+    levels = [level for a_series in series for level in a_series.levels]
     if any(level.load.depth for level in levels):
-        return [part for one in series for part in _over_depths(one)], DEPTH
+        return [part for a_series in series for part in _over_depths(a_series)], DEPTH
     lengths = {level.load.pp for level in levels if level.load.pp is not None}
     if len(lengths) > 1 and len({level.load.point for level in levels}) == 1:
-        return [_over_lengths(one) for one in series], LENGTH
-    return [part for one in series for text in by_text(one) for part in _parts(text)], axis_title(
+        return [_over_lengths(a_series) for a_series in series], LENGTH
+    return [part for a_series in series for text in by_text(a_series) for part in _parts(text)], axis_title(
         level.load.point.kind for level in levels
     )
 
@@ -88,7 +88,8 @@ def _over_depths(series: Series) -> Iterator[Series]:
     for (point, pp, tg), levels in groups.items():
         name = f"{series.name} {point.short}" + (f", {pp or 0:,} in" if several else "")
         placed = (
-            replace(one, load=Load(concurrency_point(one.load.depth + (pp or 0)), pp, tg)) for one in levels
+            replace(level, load=Load(concurrency_point(level.load.depth + (pp or 0)), pp, tg))
+            for level in levels
         )
         yield replace(series, name=name, levels=tuple(placed))
 
@@ -394,7 +395,7 @@ def plots(
     `width` and `height` are the size of a plot in terminal cells. The axis of concurrency is logarithmic.
     Plots contain escape sequences only with `colour`. Return "" if no metric has enough values.
     """
-    known = {name for one in series for name in one.metrics()}
+    known = {name for a_series in series for name in a_series.metrics()}
     skipped = {"output_tps"} if known & {"decode_tps", "sustained_tps"} else set()
     skipped |= {"ttft_ms"} if "ttft_due_ms" in known else set()
     drawn = (plot(series, name, width, height, colour=colour) for name in PLOTTED if name not in skipped)
@@ -410,7 +411,7 @@ def plot(
     colour: bool = False,
 ) -> str:
     """Return a plot of the metric `name` as text; "" if it has values at fewer than two points."""
-    curves = [(one.name, _points(one, name)) for one in by_depth(series)]
+    curves = [(a_series.name, _points(a_series, name)) for a_series in by_depth(series)]
     curves = [(label, points) for label, points in curves if points]
     places = sorted({point for _, points in curves for point in points})
     if len(places) < _LEAST_POINTS:
@@ -424,13 +425,13 @@ def plot(
     legend: list[str] = []
     for number, (label, points) in enumerate(curves):
         mark = _MARKS[number % len(_MARKS)]
-        xs, ys = [_place(one) for one in points], list(points.values())
+        xs, ys = [_place(point) for point in points], list(points.values())
         line = figure.signal(xs, ys, marker="braille")
         line.lines()
         figure.draw(line)
         figure.draw(figure.signal(xs, ys, marker=mark))
         legend.append(f"{mark} {clean(label, _LABEL_CELLS)}")
-    figure.ruler("x").ticks([_place(one) for one in places], [one.words for one in places])
+    figure.ruler("x").ticks([_place(place) for place in places], [place.words for place in places])
     highest = max(value for _, points in curves for value in points.values())
     top = nice_ceiling(highest)
     steps = [top * share / _STEPS for share in range(_STEPS + 1)]

@@ -48,12 +48,15 @@ def series_to_csv(series: Sequence[Series]) -> str:
     """Return series of other tools' results and of published tables as CSV: one row per level."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    known = [name for name in METRICS if any(name in one.metrics() for one in series)]
+    known = [name for name in METRICS if any(name in a_series.metrics() for a_series in series)]
     heads = [f"{name}_{part}" for name in known for part in ("mean", "std")]
     writer.writerow([*_NAMES, *heads])
-    for one in series:
-        words = [spreadsheet_text(text) for text in (one.name, one.source, one.tool, one.model or "")]
-        for level in one.levels:
+    for a_series in series:
+        words = [
+            spreadsheet_text(text)
+            for text in (a_series.name, a_series.source, a_series.tool, a_series.model or "")
+        ]
+        for level in a_series.levels:
             figures = [level.figures.get(name) for name in known]
             cells = [getattr(figure, part, None) for figure in figures for part in ("mean", "std")]
             load, point = level.load, level.load.point
@@ -146,7 +149,7 @@ def _fields(
         yield f"beside_itl_ms_{part}", getattr(beside.itl_ms, part, None) if beside else None
     yield "beside_significant", beside.significant if beside else None
     yield "error", spreadsheet_text(level.error or "")
-    yield "validity", spreadsheet_text(" ".join(one.code for one in level.validity))
+    yield "validity", spreadsheet_text(" ".join(mark.code for mark in level.validity))
     slow = (mark for mark in marks_of(level) if not mark.doubt)
     words = (mark.word if mark.code == UNBALANCED else mark.code for mark in slow)
     yield "why_slow", spreadsheet_text(" ".join(words))

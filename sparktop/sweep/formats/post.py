@@ -70,7 +70,7 @@ def render(
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
     changes, left_out = _published(series, beside, metrics)
-    sources = list(dict.fromkeys(one.source for one in beside))
+    sources = list(dict.fromkeys(a_series.source for a_series in beside))
     against = f"Against {code(sources[0]) if len(sources) == 1 else 'published'}"
     grids = list(_matrices(comparison, series, metrics, changes, against))
     is_matrix = bool(grids)
@@ -93,7 +93,7 @@ def render(
 
 def _title(result: SweepResult) -> str:
     names = names_in_words([code(target.name) for target in result.targets]) if result.targets else "sweep"
-    models = [code(model) for model in dict.fromkeys(one.model for one in result.targets) if model]
+    models = [code(model) for model in dict.fromkeys(target.model for target in result.targets) if model]
     title = names_in_words(models) if models else "sparktop sweep"
     return f"{title} on {names}{' (simulated)' if result.simulated else ''}"
 
@@ -114,7 +114,7 @@ def _metrics(result: SweepResult) -> list[Metric]:
 def _setup(result: SweepResult) -> str:
     """Return the item on machines and servers: versions, slots, launch options."""
     hottest = max(
-        (side.gpu_c_max for one in _levels(result) for side in one.hardware.values() if side.gpu_c_max),
+        (side.gpu_c_max for level in _levels(result) for side in level.hardware.values() if side.gpu_c_max),
         default=None,
     )
     parts = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
@@ -146,8 +146,8 @@ def _spread_words(series: Sequence[Series]) -> str:
     """Return how far the runs of a level lie apart in decode; "" for single runs."""
     shares = [
         100 * figure.std / figure.mean
-        for one in series
-        for level in one.levels
+        for a_series in series
+        for level in a_series.levels
         if (figure := level.figures.get("decode_tps")) and figure.std is not None and figure.mean
     ]
     if not shares:
@@ -174,23 +174,27 @@ def _published(
     """
     cells: dict[tuple[str, Load], list[str]] = {}
     left_out = []
-    for one in beside:
-        own = next((mine for mine in series if mine.name == one.name), None)
+    for a_series in beside:
+        own = next((mine for mine in series if mine.name == a_series.name), None)
         own = series[0] if own is None and len(series) == len(beside) == 1 else own
         if own is None:
             continue
-        if not any(has_like_lengths(mine.load, level.load) for mine in own.levels for level in one.levels):
-            left_out.append(f"{code(one.name)} of {_titled(one)} left out: other load, {_length_words(one)}.")
+        if not any(
+            has_like_lengths(mine.load, level.load) for mine in own.levels for level in a_series.levels
+        ):
+            left_out.append(
+                f"{code(a_series.name)} of {_titled(a_series)} left out: other load, {_length_words(a_series)}."
+            )
             continue
-        theirs = f"{one.name} ({one.source})"
-        for row in compare([own, replace(one, name=theirs)]).rows:
+        theirs = f"{a_series.name} ({a_series.source})"
+        for row in compare([own, replace(a_series, name=theirs)]).rows:
             mine, known = row.values.get(own.name), row.values.get(theirs)
             if mine and known:
                 words = signed(100 * (mine / known - 1))
                 cells.setdefault((row.metric, load_of(row)), []).append(f"{code(own.name)} {words}")
-    for source in dict.fromkeys(one.source for one in beside):
-        names = [one.name for one in beside if one.source == source]
-        if not {one.name for one in series} & set(names) and len(beside) > 1:
+    for source in dict.fromkeys(a_series.source for a_series in beside):
+        names = [a_series.name for a_series in beside if a_series.source == source]
+        if not {a_series.name for a_series in series} & set(names) and len(beside) > 1:
             known_names = names_in_words([code(name) for name in names])
             left_out.append(
                 f"{code(source)} left out: none of its targets, {known_names}, is named as one here."
@@ -204,18 +208,18 @@ def _is_row(load: Load, other: Load) -> bool:
     return (load.point, load.depth) == (other.point, other.depth) and has_like_lengths(load, other)
 
 
-def _length_words(one: Series) -> str:
+def _length_words(a_series: Series) -> str:
     """Return the lengths of the levels of a series: "1,024 tokens in, 128 out", "?" for what is unknown."""
-    lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in one.levels)
+    lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in a_series.levels)
     known = [["?" if count is None else f"{count:,}" for count in pair] for pair in lengths]
     return names_in_words([f"{pp} tokens in, {tg} out" for pp, tg in known])
 
 
-def _titled(one: Series) -> str:
+def _titled(a_series: Series) -> str:
     """Return the source of a series, with the title of a published table."""
-    if not one.source.startswith(PREFIX):
-        return code(one.source)
-    return f"{code(one.source)} ({plain(load_reference(one.source).title)})"
+    if not a_series.source.startswith(PREFIX):
+        return code(a_series.source)
+    return f"{code(a_series.source)} ({plain(load_reference(a_series.source).title)})"
 
 
 def _matrices(
@@ -256,7 +260,7 @@ def _level_table(result: SweepResult, changes: _Changes, against: str) -> Grid:
     rows = [
         _level_row(target, level, changes)
         for target in result.targets
-        for level in sorted(target.levels, key=lambda one: (one.depth, one.pp or 0, one.point))
+        for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
     axis = points_head(level.point for level in _levels(result))
     heads: tuple[Cell, ...] = (
@@ -284,7 +288,7 @@ def _level_table(result: SweepResult, changes: _Changes, against: str) -> Grid:
 
 def _level_row(target: TargetResult, level: LevelResult, changes: _Changes) -> tuple[Cell, ...]:
     load = load_of(level)
-    where = load_words(load, lengths=len({one.pp for one in target.levels}) > 1)
+    where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
         return where, Outside(target.name), "refused", *[UNKNOWN] * 6
     rate = level.rate("decode_tps") or level.rate(main_rate([level]) or "decode_tps")

@@ -95,7 +95,7 @@ def comparison_json(
     """
     values = without_winners(comparison).model_dump(mode="json", by_alias=True)
     if series:
-        values["series"] = [_series(one) for one in series]
+        values["series"] = [_series(a_series) for a_series in series]
         values["facts"] = dict(facts or {})
     return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -141,7 +141,7 @@ def comparison_sections(
         one.name: _lone_metrics(one, levels, comparison)
         for one, levels in zip(series, aligned(series), strict=True)
     }
-    found += [table for one in series for table in _lone_tables(one, lone[one.name])]
+    found += [table for a_series in series for table in _lone_tables(a_series, lone[a_series.name])]
     found += [*engine_sections(comparison), *note_sections(comparison)]
     found += _lone_notes(series) if not comparison.notes else []
     found += fact_sections(facts or {})
@@ -202,10 +202,10 @@ def engine_sections(comparison: ComparisonResult) -> Iterator[Section]:
 def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
     """Yield the crossovers and the notes of a comparison, each as a list under a heading."""
     found = tuple(
-        f"{METRICS[one.metric].title}: from {code(one.from_)} to {code(one.to)} "
-        f"between {one.words}{'' if one.significant else ' (as published)'}"
-        for one in comparison.crossovers
-        if one.metric in METRICS
+        f"{METRICS[crossover.metric].title}: from {code(crossover.from_)} to {code(crossover.to)} "
+        f"between {crossover.words}{'' if crossover.significant else ' (as published)'}"
+        for crossover in comparison.crossovers
+        if crossover.metric in METRICS
     )
     # All notes except `NO_TEST` contain untrusted names.
     notes = [note if note == NO_TEST else code(note) for note in comparison.notes]
@@ -233,10 +233,14 @@ def _versus(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[
     series in turn, and "theirs" are the published series.
     """
     if comparison.baseline is not None:
-        others = {comparison.baseline: [one.name for one in series if one.name != comparison.baseline]}
+        others = {
+            comparison.baseline: [
+                a_series.name for a_series in series if a_series.name != comparison.baseline
+            ]
+        }
     else:
-        published = [one.name for one in series if one.published]
-        others = {one.name: published for one in series if not one.published}
+        published = [a_series.name for a_series in series if a_series.published]
+        others = {a_series.name: published for a_series in series if not a_series.published}
     for ours, theirs in others.items():
         grids = [versus(comparison, metric, ours, theirs) for metric in METRICS]
         grids = [grid for grid in grids if grid.rows]
@@ -249,12 +253,15 @@ def beside_sections(own: Sequence[Series], others: Sequence[Series]) -> Iterator
     """Yield tables that compare a sweep's targets with other series, then the definitions that differ."""
     if not others:
         return
-    taken = {one.name for one in own}
-    others = [replace(one, name=f"{one.name} ({one.source})") if one.name in taken else one for one in others]
+    taken = {own_series.name for own_series in own}
+    others = [
+        replace(other, name=f"{other.name} ({other.source})") if other.name in taken else other
+        for other in others
+    ]
     found = compare([*own, *others])
-    names, theirs = [one.name for one in own], [one.name for one in others]
+    names, theirs = [own_series.name for own_series in own], [other.name for other in others]
     grids = [grid for metric in _BESIDE if (grid := all_versus(found, metric, names, theirs)).rows]
-    sources = ", ".join(code(name) for name in dict.fromkeys(one.source for one in others))
+    sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
     none = () if grids else ("No level has the same load as one of this sweep.",)
     yield Section(f"Beside {sources}", paragraphs=none, rank=2)
     yield from (Section(table=grid) for grid in grids)
@@ -270,7 +277,7 @@ def fact_sections(facts: Facts) -> Iterator[Section]:
 
 
 def _lone_notes(series: Sequence[Series]) -> Iterator[Section]:
-    notes = tuple(f"{code(one.name)}: {code(note)}" for one in series for note in one.notes)
+    notes = tuple(f"{code(a_series.name)}: {code(note)}" for a_series in series for note in a_series.notes)
     if notes:
         yield Section("Notes", items=notes)
 
@@ -321,9 +328,14 @@ def _figure(figure: Value) -> dict[str, Any]:
 
 def _sources(series: Sequence[Series]) -> Iterator[str]:
     by_source: dict[tuple[str, ...], list[str]] = {}
-    for one in series:
-        parts = (one.source, one.tool, one.model or "", one.shape.value if one.shape else "")
-        by_source.setdefault(parts, []).append(one.name)
+    for a_series in series:
+        parts = (
+            a_series.source,
+            a_series.tool,
+            a_series.model or "",
+            a_series.shape.value if a_series.shape else "",
+        )
+        by_source.setdefault(parts, []).append(a_series.name)
     for about, names in by_source.items():
         who = ", ".join(code(name) for name in names)
         yield f"{who}: {' · '.join(code(part) for part in about if part)}"
@@ -334,7 +346,12 @@ def _definitions(
 ) -> Iterator[Section]:
     if not metrics:
         return
-    own = {name: one.definitions[name] for one in series for name in metrics if name in one.definitions}
+    own = {
+        name: a_series.definitions[name]
+        for a_series in series
+        for name in metrics
+        if name in a_series.definitions
+    }
     apart = {name for name in metrics if name not in comparison.definitions and name in own}
     found = lines([name for name in metrics if name not in comparison.definitions and name not in apart])
     found += [
@@ -401,7 +418,7 @@ def sections(
     parts += [Section(paragraphs=tuple(_about(result))), Section(plots=tuple(plots))]
     grids = _several(result, series) if len(series) > 1 else _single(result, series)
     tables = [*(Section(table=grid) for grid in grids), *_target_tables(result)]
-    tables = [one for one in tables if one.table is None or one.table.rows]
+    tables = [section for section in tables if section.table is None or section.table.rows]
     parts += tables
     if len(series) > 1:
         comparison = comparison_of(result.comparison, series)
@@ -426,7 +443,11 @@ def sections(
     marks = tuple(mark_details(result))
     parts += [Section("Warnings, and why levels are slow", items=marks)] if marks else []
     parts += evidence_sections(result)
-    return [*parts, *more, _meanings(result, series, [one.table for one in tables if one.table is not None])]
+    return [
+        *parts,
+        *more,
+        _meanings(result, series, [section.table for section in tables if section.table is not None]),
+    ]
 
 
 def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Grid]) -> Section:
@@ -435,7 +456,9 @@ def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Gri
     shown = set().union(*(table.metrics(targets) for table in TABLES))
     if not shown:
         return Section(paragraphs=() if result.status == "failed" else ("Nothing was measured.",))
-    load = f"{_LOADS[result.plan.load]}{_LENGTHS if any(one.has_lengths for one in series) else ''}."
+    load = (
+        f"{_LOADS[result.plan.load]}{_LENGTHS if any(a_series.has_lengths for a_series in series) else ''}."
+    )
     if any(level.depth for target in targets for level in target.levels):
         load += f" {_DEPTH}"
     return Section(MEANINGS, items=(load, *lines(shown), *term_lines(_terms(grids))), folded=True)
@@ -553,16 +576,16 @@ def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
 
 def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
     """Yield the tables of a sweep with one target, in the layout of published tables that fits the levels."""
-    for one in series:
+    for a_series in series:
         if result.plan.preset == "batch-scaling":
-            yield batch_scaling(one)
-        alone = [level for level in one.levels if level.load.point.concurrency == 1]
-        if any(level.load.depth or level.load.point.text for level in one.levels):
+            yield batch_scaling(a_series)
+        alone = [level for level in a_series.levels if level.load.point.concurrency == 1]
+        if any(level.load.depth or level.load.point.text for level in a_series.levels):
             continue
         if len(alone) > 1:
-            yield contexts(one)
-        elif len(one.levels) == len(alone):
-            yield interactive(one)
+            yield contexts(a_series)
+        elif len(a_series.levels) == len(alone):
+            yield interactive(a_series)
 
 
 def _target_tables(result: SweepResult) -> Iterator[Section]:
@@ -581,18 +604,22 @@ def _target_tables(result: SweepResult) -> Iterator[Section]:
     yield Section(table=hardware_grid(result))
 
 
-def answer(result: SweepResult, found: SweepView) -> list[str]:
+def answer(result: SweepResult, view: SweepView) -> list[str]:
     """Return the first sentences of a report as Markdown, the most important first; the list may be empty."""
     searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
     if searched:
         sentences = searched
     else:
-        first = headline(result, found.topologies, code)
+        first = headline(result, view.topologies, code)
         sentences = [first] if first is not None else []
-        sentences += judgements(result, found.rows, found.topologies, code)
+        sentences += judgements(result, view.rows, view.topologies, code)
     first, *others = map(_capital, sentences) if sentences else ("",)
     # The headline may say the same with fewer words.
-    return [*filter(None, [first]), *(one for one in others if not first.startswith(one)), *_refusals(result)]
+    return [
+        *filter(None, [first]),
+        *(other for other in others if not first.startswith(other)),
+        *_refusals(result),
+    ]
 
 
 def _refusals(result: SweepResult) -> Iterator[str]:
@@ -630,7 +657,7 @@ def mark_summary(result: SweepResult, *, why_slow: bool = True) -> str | None:
     ]
     sentences = []
     for title, doubt in (("Warnings", True), ("Why levels are slow", False))[: 2 if why_slow else 1]:
-        chosen = [one for one in marks if one[2].doubt is doubt]
+        chosen = [mark for mark in marks if mark[2].doubt is doubt]
         words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
         parts = [_mark_part(word, chosen, len(levels)) for word in words]
         sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
@@ -651,7 +678,7 @@ def _mark_part(word: str, marks: Sequence[_Placed], count: int) -> str:
     A mark is a reason to doubt a level, or why it is slow. `marks` are all marks of all levels, `count` is
     the number of levels. Reasons why levels are slow, and doubts of most levels, have the count alone.
     """
-    having = [one for one in marks if _mark_kind(one[2]) == word]
+    having = [mark for mark in marks if _mark_kind(mark[2]) == word]
     where = f"all {count} levels" if len(having) == count > 1 else f"{len(having)} of {count} levels"
     if count == 1:
         where = "the only level"
@@ -798,7 +825,9 @@ _WHOLE = 100.0
 
 def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
     """Yield one or two sentences of Markdown for each router that was measured: its loss, and the cause."""
-    known = {} if comparison is None else {one.routed: one for one in comparison.independent_engines}
+    known = (
+        {} if comparison is None else {engines.routed: engines for engines in comparison.independent_engines}
+    )
     for target in result.targets:
         levels = [level for level in target.in_order() if level.error is None]
         if target.kind is TargetKind.ROUTER and levels:
@@ -807,30 +836,32 @@ def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> It
             yield f"{words}{_latency(levels)}."
 
 
-def _of_engines(target: TargetResult, levels: Sequence[LevelResult], found: IndependentEngines) -> str:
+def _of_engines(target: TargetResult, levels: Sequence[LevelResult], engines: IndependentEngines) -> str:
     """Return how much a router makes of what its engines make alone, and why it is less."""
-    reached = [(one.percent, one) for one in found.levels if one.percent is not None]
-    alone, rate = _independent(found), f"{in_sentence(METRICS[found.metric].title)} rate"
+    reached = [(level.percent, level) for level in engines.levels if level.percent is not None]
+    alone, rate = _independent(engines), f"{in_sentence(METRICS[engines.metric].title)} rate"
     if not reached:
         return f"What {router_words(target)} costs is not known: no level has its {rate}"
     percents = sorted(round(percent) for percent, _ in reached)
     share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
-    places = [f"c{one.concurrency}" for _, one in reached]
+    places = [f"c{level.concurrency}" for _, level in reached]
     where = places[0] if len(places) == 1 else f"{places[0]} to {places[-1]}"
     words = f"At {where}, {router_words(target)} reaches {share} of the {rate} of {alone}: {_sure(reached)}"
-    lossy = [(percent, one) for percent, one in reached if one.significant is not False and percent < _WHOLE]
+    lossy = [
+        (percent, level) for percent, level in reached if level.significant is not False and percent < _WHOLE
+    ]
     if not lossy:
         return words
-    _, worst = min(lossy, key=lambda one: one[0])
-    level = next((one for one in levels if one.concurrency == worst.concurrency), None)
+    _, worst = min(lossy, key=lambda level: level[0])
+    level = next((level for level in levels if level.concurrency == worst.concurrency), None)
     causes = [] if level is None else list(_causes(level))
     why = ", ".join(causes) or "the cause is not known"
     return f"{words}. Where most is lost, at c{worst.concurrency}: {why}"
 
 
-def _independent(found: IndependentEngines) -> str:
+def _independent(engines: IndependentEngines) -> str:
     """Return in words which servers without a router a router is compared with, and their load."""
-    names, count = list(dict.fromkeys(found.alone)), len(found.alone)
+    names, count = list(dict.fromkeys(engines.alone)), len(engines.alone)
     servers = names_in_words([code(name) for name in names])
     if len(names) < count:
         servers = f"{count} independent servers like {servers}"
@@ -844,10 +875,10 @@ def _part(count: int) -> str:
 
 def _sure(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
     """Return where a router loses tokens beyond chance, such as "it loses 12 % at c4 and 24 % at c8"."""
-    lost = [(percent, one) for percent, one in reached if one.significant and percent < _WHOLE]
+    lost = [(percent, level) for percent, level in reached if level.significant and percent < _WHOLE]
     if lost:
         return f"it loses {names_in_words([f'{_WHOLE - p:.0f} % at c{one.concurrency}' for p, one in lost])}"
-    if all(one.significant is None for _, one in reached):
+    if all(level.significant is None for _, level in reached):
         return "single runs, no test possible"
     if min(percent for percent, _ in reached) < _WHOLE - NOISE_FLOOR_PERCENT:
         return "whether that is a loss is not certain, because the runs differ too much"

@@ -43,16 +43,16 @@ from sparktop.sweep.terms.statistics import ranged
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 
 
-def figure(known: Value | None, metric: Metric) -> str:
+def figure(value: Value | None, metric: Metric) -> str:
     """Return a value without its unit, a range as "low to high"; "–" for None."""
-    if known is not None and known.span is not None:
-        return " to ".join(metric.text(end) for end in known.span)
-    return metric.text(known.mean if known else None)
+    if value is not None and value.span is not None:
+        return " to ".join(metric.text(end) for end in value.span)
+    return metric.text(value.mean if value else None)
 
 
-def with_unit(known: Value | None, metric: Metric) -> str:
+def with_unit(value: Value | None, metric: Metric) -> str:
     """Return a value with its unit, a range as "low to high"; "–" for None."""
-    return UNKNOWN if known is None else f"{figure(known, metric)} {metric.unit}"
+    return UNKNOWN if value is None else f"{figure(value, metric)} {metric.unit}"
 
 
 def tokens(count: int | None) -> str:
@@ -202,24 +202,24 @@ def all_versus(
     return Grid(f"{meaning.title}: theirs and ours", tuple(heads), _named_once(rows))
 
 
-def at_best(found: Sequence[IndependentEngines]) -> Grid:
+def at_best(engines: Sequence[IndependentEngines]) -> Grid:
     """Return a table of routers in front of the same engines, with their values against an upper bound.
 
     The bound is the sum of the values of N engines, each measured alone at 1/N of the concurrency. The
     columns are: Concurrency | upper bound | each router's value and its percentage of the bound | targets
     that exceed the bound.
     """
-    metric = METRICS[found[0].metric]
-    by_concurrency = {level.concurrency: level for one in found for level in one.levels}
+    metric = METRICS[engines[0].metric]
+    by_concurrency = {level.concurrency: level for one in engines for level in one.levels}
     rows: list[tuple[Cell, ...]] = []
     for concurrency, level in sorted(by_concurrency.items()):
-        reached = [next((of for of in one.levels if of.concurrency == concurrency), None) for one in found]
+        reached = [next((of for of in one.levels if of.concurrency == concurrency), None) for one in engines]
         beyond: Cell = Outside(", ".join(level.beyond)) if level.beyond else UNKNOWN
-        cells = (_of_bound(one, metric) for one in reached)
+        cells = (_of_bound(level, metric) for level in reached)
         rows.append((f"c{concurrency}", metric.text(level.bound), *cells, beyond))
-    routed = [Outside(one.routed, " (of it)") for one in found]
-    heads: tuple[Cell, ...] = ("Concurrency", Outside(made_of(found[0])), *routed, "Beyond any routing")
-    title = f"{metric.title} ({metric.unit}): {len(found[0].alone)} independent engines at best"
+    routed = [Outside(one.routed, " (of it)") for one in engines]
+    heads: tuple[Cell, ...] = ("Concurrency", Outside(made_of(engines[0])), *routed, "Beyond any routing")
+    title = f"{metric.title} ({metric.unit}): {len(engines[0].alone)} independent engines at best"
     return Grid(title, heads, tuple(rows), frozenset({0, len(heads) - 1}))
 
 
@@ -350,7 +350,7 @@ def _alone(series: Series) -> list[SeriesLevel]:
 
 
 def _find(series: Sequence[Series], load: Load, metric: str) -> Value | None:
-    found = (level.figures.get(metric) for one in series if (level := one.at(load)) is not None)
+    found = (level.figures.get(metric) for a_series in series if (level := a_series.at(load)) is not None)
     return next((figure for figure in found if figure is not None), None)
 
 
@@ -359,14 +359,14 @@ REFUSED_SIGN = "❌"
 
 def winners_and_refused(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
     """Return the table of `layouts.winners`, with a row added for each load that a target refused."""
-    grid = winners(comparison, metric, [one.name for one in series])
+    grid = winners(comparison, metric, [a_series.name for a_series in series])
     names = {cell.name for cell in grid.heads if isinstance(cell, Outside)}
-    columns = [one for one in series if one.name in names]
+    columns = [a_series for a_series in series if a_series.name in names]
     if not columns:
         return grid
     measured = [load_of(row) for row in comparison.rows if row.metric == metric]
     rows = [(load, _with_signs(row, load, columns)) for load, row in zip(measured, grid.rows, strict=True)]
-    for load in dict.fromkeys(load for one in columns for load in one.refused):
+    for load in dict.fromkeys(load for column in columns for load in column.refused):
         if not any(same_row(load, known) for known, _ in rows):
             rows.append((load, _refused_row(load, metric, columns)))
     return replace(grid, rows=_sorted(rows))
@@ -396,8 +396,8 @@ def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) ->
 def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
     """Return the table row of a load that cannot be compared, because too few targets accepted it."""
     figures = [
-        next((level.figures.get(metric) for level in one.levels if same_row(load, level.load)), None)
-        for one in columns
+        next((level.figures.get(metric) for level in column.levels if same_row(load, level.load)), None)
+        for column in columns
     ]
     cells = [
         REFUSED_SIGN if _is_refused(one, load) else figure(known, METRICS[metric])
@@ -477,7 +477,7 @@ class Columns(Struct, frozen=True):
 
 def level_words(level: LevelResult, target: TargetResult) -> str:
     """Return a level's load as text such as "c16"; with its lengths if the concurrency alone is ambiguous."""
-    several = len({(one.point, one.depth) for one in target.levels}) < len(target.levels)
+    several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
     return load_words(load_of(level), lengths=several)
 
 
@@ -512,13 +512,18 @@ def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
 
 def _share_of(level: LevelResult, name: str) -> float | None:
     """Return a level's decode rate in percent of the yardstick `name`."""
-    return next((one.percent for one in level.yardsticks if one.name == name), None)
+    return next((yardstick.percent for yardstick in level.yardsticks if yardstick.name == name), None)
 
 
 def _sources(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield a line for each source of published rates and limits, as far as it is the same for levels."""
     for name in (PUBLISHED, LIMIT):
-        known = [one for level in levels for one in level.yardsticks if one.name == name and one.tps]
+        known = [
+            yardstick
+            for level in levels
+            for yardstick in level.yardsticks
+            if yardstick.name == name and yardstick.tps
+        ]
         if sources := dict.fromkeys(code(one.source) for one in known):
             yield f"Of {YARDSTICK_WORDS[name]}: {', '.join(sources)}"
 

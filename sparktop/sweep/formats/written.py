@@ -52,7 +52,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         return ""
     if result.capacity is not None and (not result.capacity.stored or result.plan.preset == NAME):
         return _capacity_command(result, result.capacity, addresses=addresses)
-    targets = (f"{one.name}={one.url}" if addresses else one.name for one in result.targets)
+    targets = (f"{target.name}={target.url}" if addresses else target.name for target in result.targets)
     words = ["sparktop", "sweep", *targets]
     plan, slo = result.plan, result.slo
     words += ["--preset", plan.preset] if plan.beside is not None and plan.preset is not None else []
@@ -80,7 +80,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         "--api": plan.api.value,
         "--seed": plan.seed,
         # Stored as "ttft_p90_ms ≤ 2000".
-        "--slo": ",".join("=".join(one.split()[::2]) for one in conditions or plan.depth_slo),
+        "--slo": ",".join("=".join(condition.split()[::2]) for condition in conditions or plan.depth_slo),
         **_request_options(result),
     }
     if plan.trace is not None:
@@ -93,20 +93,22 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     return shlex.join([*words, *([] if plan.warmup or agents else ["--no-warm-up"])])
 
 
-def _capacity_command(result: SweepResult, found: CapacityResult, *, addresses: bool) -> str:
+def _capacity_command(result: SweepResult, search: CapacityResult, *, addresses: bool) -> str:
     """Return the command that searches again; lengths that the search chose itself are left out."""
     plan = result.plan
-    agents, rate = found.load is LoadKind.AGENTS, found.load is LoadKind.RATE
-    words = ["sparktop", "capacity", *(one.url if addresses else one.name for one in result.targets)]
-    chosen = plan.duration_s is not None and plan.duration_s != default_seconds(found.load)
+    agents, rate = search.load is LoadKind.AGENTS, search.load is LoadKind.RATE
+    words = ["sparktop", "capacity", *(target.url if addresses else target.name for target in result.targets)]
+    chosen = plan.duration_s is not None and plan.duration_s != default_seconds(search.load)
     options = {
-        "--preset": found.limits,
-        "--slo": ",".join("=".join(one.split()[::2]) for one in found.conditions if found.limits is None),
+        "--preset": search.limits,
+        "--slo": ",".join(
+            "=".join(condition.split()[::2]) for condition in search.conditions if search.limits is None
+        ),
         "--workload": _agent_options(plan)["--workload"] if agents else None,
         "--arrivals": plan.arrivals if rate else None,
         "--pp": None if agents else ",".join(map(str, result.prompt_lengths())),
         "--tg": None if agents else plan.tg,
-        "--most": None if found.most is None else f"{found.most:g}",
+        "--most": None if search.most is None else f"{search.most:g}",
         "--duration": f"{plan.duration_s:g}" if chosen else None,
         "--api": plan.api.value,
         "--seed": plan.seed,
@@ -114,7 +116,7 @@ def _capacity_command(result: SweepResult, found: CapacityResult, *, addresses: 
     }
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
-    return shlex.join([*words, *_headers(plan), f"--{found.load.value}"])
+    return shlex.join([*words, *_headers(plan), f"--{search.load.value}"])
 
 
 def _request_options(result: SweepResult) -> dict[str, str | None]:
@@ -182,16 +184,16 @@ def _lines(result: SweepResult) -> Iterator[str]:
             continue
         first, *others = answer_words(found, answer)
         yield f"{target.name}: {first}"
-        yield from (f"  {one}" for one in others)
+        yield from (f"  {other}" for other in others)
         reason = target.error or (None if answer.complete else result.stop_reason)
         if reason is not None:
             yield f"  {reason}"
         yield from _levels(found, answer)
 
 
-def _levels(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+def _levels(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     for one in sorted(answer.probes, key=lambda probe: probe.value):
-        yield f"  {sign(one)} {amount(found.load, one.value)}: {_figures(one)}"
+        yield f"  {sign(one)} {amount(search.load, one.value)}: {_figures(one)}"
 
 
 def sign(probe: ProbeResult) -> str:
@@ -199,19 +201,19 @@ def sign(probe: ProbeResult) -> str:
     return ("✓" if probe.holds else "✗") if probe.certain else "?"
 
 
-def _figures(one: ProbeResult) -> str:
-    parts = [] if one.trouble is None else [one.trouble]
-    parts += [condition_words(part) for part in one.conditions if part.figure is not None]
-    together = next((part for part in one.conditions if part.figure is None), None)
+def _figures(probe: ProbeResult) -> str:
+    parts = [] if probe.trouble is None else [probe.trouble]
+    parts += [condition_words(part) for part in probe.conditions if part.figure is not None]
+    together = next((part for part in probe.conditions if part.figure is None), None)
     if together is not None and together.met_percent is not None:
         parts.append(f"{together.met_percent:.1f} % met all")
-    runs = "" if one.runs == 1 else f", {one.runs} runs"
-    verdict, fails = "holds" if one.holds else "fails", one.fails_percent
+    runs = "" if probe.runs == 1 else f", {probe.runs} runs"
+    verdict, fails = "holds" if probe.holds else "fails", probe.fails_percent
     chance = "but not certain"
     if fails is not None:
-        chance = f"with a probability of {100 - fails if one.holds else fails:.0f} %"
-    unsure = "" if one.certain else f", {verdict} {chance}"
-    return f"{'; '.join(parts)} ({one.requests} requests{runs}{unsure})"
+        chance = f"with a probability of {100 - fails if probe.holds else fails:.0f} %"
+    unsure = "" if probe.certain else f", {verdict} {chance}"
+    return f"{'; '.join(parts)} ({probe.requests} requests{runs}{unsure})"
 
 
 # Removes from a sweep's result what a report must not show: secrets, addresses, and on request names.
@@ -243,25 +245,25 @@ class SweepPrivacy(Privacy):
 
     def of_series(self, series: Sequence[Series]) -> list[Series]:
         """Return copies of series that have only what the report may show; published tables stay as is."""
-        own = [one for one in series if not one.published]
-        self.know([(one.name, BACKEND) for one in own], [])
+        own = [a_series for a_series in series if not a_series.published]
+        self.know([(own_series.name, BACKEND) for own_series in own], [])
         files = {
             name: f"file-{number}" for number, name in enumerate(dict.fromkeys(s.source for s in own), 1)
         }
-        return [one if one.published else self._series(one, files) for one in series]
+        return [a_series if a_series.published else self._series(a_series, files) for a_series in series]
 
-    def _series(self, one: Series, files: Mapping[str, str]) -> Series:
+    def _series(self, a_series: Series, files: Mapping[str, str]) -> Series:
         return replace(
-            one,
-            name=self.name(one.name),
-            source=files[one.source] if self.anonymous else one.source,
-            model=None if one.model is None else self.model(one.model),
-            notes=tuple(map(self.text, one.notes)),
-            refused={load: self.text(words) for load, words in one.refused.items()},
-            engines=tuple(map(self.name, one.engines)),
-            levels=tuple(replace(level, label=None) for level in one.levels)
+            a_series,
+            name=self.name(a_series.name),
+            source=files[a_series.source] if self.anonymous else a_series.source,
+            model=None if a_series.model is None else self.model(a_series.model),
+            notes=tuple(map(self.text, a_series.notes)),
+            refused={load: self.text(words) for load, words in a_series.refused.items()},
+            engines=tuple(map(self.name, a_series.engines)),
+            levels=tuple(replace(level, label=None) for level in a_series.levels)
             if self.anonymous
-            else one.levels,
+            else a_series.levels,
         )
 
     def _tree(self, value: Any, key: str, *, by_name: bool) -> Any:  # noqa: ANN401 - any JSON value
@@ -337,18 +339,20 @@ def sweep_report(
     others = shown.of_series(beside)
     if form == "post":
         parts = {} if shown.anonymous else made_of or {"last": result}
-        commands = [repeat_command(shown.of_result(one), addresses=shown.addresses) for one in parts.values()]
+        commands = [
+            repeat_command(shown.of_result(part), addresses=shown.addresses) for part in parts.values()
+        ]
         return post.render(result, others, list(filter(None, commands)), list(parts))
     if form == "md":
         return report.sweep_markdown(result, others, _more(result, shown))
     own = {target.name for target in result.targets}
-    named = [replace(one, name=f"{one.name} (ref)") if one.name in own else one for one in others]
+    named = [replace(other, name=f"{other.name} (ref)") if other.name in own else other for other in others]
     drawings = [*curve_drawings(series_of(result), named, sweep_plots(result)), *request_drawings(result)]
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
     if form == "svg":
         return _drawn(drawings, f"{report.TITLE}, {about}")
-    plots = [one.element() for one in drawings]
+    plots = [drawing.element() for drawing in drawings]
     sections = report.sections(result, others, plots, _more(result, shown))
     return to_page(report.TITLE, about, sections, simulated=result.simulated)
 
@@ -358,7 +362,7 @@ def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
 
     An anonymous report has no command, and neither has a report on several sweeps.
     """
-    known = [f"{code(one.name)}: {code(one.url)}" for one in result.targets if one.url]
+    known = [f"{code(target.name)}: {code(target.url)}" for target in result.targets if target.url]
     more = [Section("Addresses", items=tuple(known))] if known else []
     command = (
         "" if privacy.anonymous or result.joined_from else repeat_command(result, addresses=privacy.addresses)
@@ -367,7 +371,7 @@ def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
 
 
 def comparison_report(
-    found: ComparisonResult, series: Sequence[Series], form: str, facts: report.Facts | None = None
+    comparison: ComparisonResult, series: Sequence[Series], form: str, facts: report.Facts | None = None
 ) -> str:
     """Return the report on compared series, or on a single series, in the format `form`.
 
@@ -377,22 +381,22 @@ def comparison_report(
         UsageError: the format is only for sweeps, or there is nothing to draw.
     """
     if form == "json":
-        return report.comparison_json(found, series, facts)
+        return report.comparison_json(comparison, series, facts)
     if form == "md":
-        return report.comparison_markdown(found, series, facts)
+        return report.comparison_markdown(comparison, series, facts)
     if form == "csv":
         return exports.series_to_csv(series)
     if form in {"llama-benchy", "post"}:
         raise UsageError(f"--format {form} is for results of sparktop sweep")
-    own = [one for one in series if not one.published]
-    published = [one for one in series if one.published]
+    own = [a_series for a_series in series if not a_series.published]
+    published = [a_series for a_series in series if a_series.published]
     drawings = list(curve_drawings(own or published, published if own else (), ()))
-    names = ", ".join(dict.fromkeys(one.source for one in series))
+    names = ", ".join(dict.fromkeys(a_series.source for a_series in series))
     if form == "svg":
         return _drawn(drawings, f"sparktop report, {names}")
-    first, *others = report.comparison_sections(found, series, facts)
-    parts = [first, Section(plots=tuple(one.element() for one in drawings)), *others]
-    return to_page("sparktop report", names, parts, simulated=any(one.simulated for one in series))
+    first, *others = report.comparison_sections(comparison, series, facts)
+    parts = [first, Section(plots=tuple(drawing.element() for drawing in drawings)), *others]
+    return to_page("sparktop report", names, parts, simulated=any(a_series.simulated for a_series in series))
 
 
 def _drawn(drawings: Sequence[Drawing], title: str) -> str:

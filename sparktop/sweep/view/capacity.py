@@ -75,10 +75,10 @@ def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) ->
         yield f"read off stored levels, nothing was sent: {stored_words(found)}"
 
 
-def stored_words(found: CapacityResult) -> str:
+def stored_words(search: CapacityResult) -> str:
     """Return the conditions of answers that are read off stored levels, in plain words."""
-    words = " and ".join(map(plain_words, found.conditions))
-    share = found.share_percent if found.load is LoadKind.RATE else None
+    words = " and ".join(map(plain_words, search.conditions))
+    share = search.share_percent if search.load is LoadKind.RATE else None
     return words if share is None else f"{share:g} % of the requests meet {words}"
 
 
@@ -103,102 +103,102 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
     return f"{', '.join(parts)}: {verdict}"
 
 
-def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+def answer_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield the parts of an answer: what holds and fails, its certainty, what ran out first."""
-    yield _held(found, answer)
+    yield _held(search, answer)
     if not answer.holds and answer.fails is None:
-        yield from _reached(found, answer) if found.stored else ()
+        yield from _reached(search, answer) if search.stored else ()
         return
     if answer.drift is not None:
-        yield drift_words(found, answer.drift)
-    elif (certainty := certainty_words(found, answer)) is not None:
+        yield drift_words(search, answer.drift)
+    elif (certainty := certainty_words(search, answer)) is not None:
         yield certainty
     if answer.moved_from is not None and answer.drift is None:
-        yield f"{amount(found.load, answer.moved_from)} held at first, but not in a later run"
+        yield f"{amount(search.load, answer.moved_from)} held at first, but not in a later run"
     if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
-        yield ran_out_words(found, answer)
-    if found.stored:
-        yield from _reached(found, answer)
+        yield ran_out_words(search, answer)
+    if search.stored:
+        yield from _reached(search, answer)
     elif not answer.complete:
         yield "the search was not completed"
 
 
-def _reached(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+def _reached(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield how far stored levels reach: between which the answer lies, and what was left out."""
     holds, fails = answer.holds, answer.fails
     if answer.at_least:
         yield "more is unknown: no stored level fails"
     elif (
-        holds and fails is not None and fails > (holds * RATIO if found.load is LoadKind.RATE else holds + 1)
+        holds and fails is not None and fails > (holds * RATIO if search.load is LoadKind.RATE else holds + 1)
     ):
-        ends = (amount(found.load, one, bare=True) for one in (holds, fails))
+        ends = (amount(search.load, one, bare=True) for one in (holds, fails))
         yield f"unknown between {' and '.join(ends)}: no stored level lies there"
     yield from (f"left out {one}" for one in answer.left_out)
 
 
-def drift_words(found: CapacityResult, drift: Drift) -> str:
+def drift_words(search: CapacityResult, drift: Drift) -> str:
     """Return how the server changed: "the server got slower while it was measured: at 7 agents …"."""
     first, last = drift.condition, drift.later
     slower = (last.met_percent or 0.0) < (first.met_percent or 0.0)
     (name, *before), (_, *after) = condition_parts(first), condition_parts(last)
     times = times_apart(drift.first_at, drift.last_at)
     what = f"{name} {before[0]} at {times[0]}, {after[0]} at {times[1]}"
-    where = amount(found.load, drift.value)
+    where = amount(search.load, drift.value)
     return f"not certain: {changed_words(slower=slower)}: with {where}, {what}"
 
 
-def capacity_title(found: CapacityResult) -> str:
+def capacity_title(search: CapacityResult) -> str:
     """Return the answers in a few words: "capacity: 9 agents hold", or "capacity: 9 and 14 agents"."""
-    known = [one.holds for one in found.answers.values() if one.holds is not None]
+    known = [answer.holds for answer in search.answers.values() if answer.holds is not None]
     if not known:
         return "capacity"
     if len(known) > 1:
         *first, last = known
-        names = [*(amount(found.load, one, bare=True) for one in first), amount(found.load, last)]
+        names = [*(amount(search.load, one, bare=True) for one in first), amount(search.load, last)]
         return f"capacity: {names_in_words(names)}"
-    (answer,) = (one for one in found.answers.values() if one.holds is not None)
+    (answer,) = (answer for answer in search.answers.values() if answer.holds is not None)
     if not answer.holds:
         return "capacity: none hold"
-    return f"capacity: {_holding(found, answer, answer.holds)}"
+    return f"capacity: {_holding(search, answer, answer.holds)}"
 
 
-def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
+def _held(search: CapacityResult, answer: CapacityAnswer) -> str:
     """Return what holds, and what fails with its reason."""
-    kind, fails = found.load, answer.probe(answer.fails)
+    kind, fails = search.load, answer.probe(answer.fails)
     if not answer.holds:
-        if fails is not None and answer.holds is None and found.stored:
-            failing = _failing(found, fails, amount(kind, fails.value))
+        if fails is not None and answer.holds is None and search.stored:
+            failing = _failing(search, fails, amount(kind, fails.value))
             return f"unknown below {amount(kind, fails.value, bare=True)}, the smallest level: {failing}"
         if fails is not None:
-            return f"none hold: {_failing(found, fails, amount(kind, fails.value))}"
-        if found.stored:
+            return f"none hold: {_failing(search, fails, amount(kind, fails.value))}"
+        if search.stored:
             return "unknown: no stored level can be judged"
         return f"unknown: no {'request' if answer.probes else 'level'} was completed before the search ended"
-    held = _holding(found, answer, answer.holds)
+    held = _holding(search, answer, answer.holds)
     return (
-        held if fails is None else f"{held}; {_failing(found, fails, amount(kind, fails.value, bare=True))}"
+        held if fails is None else f"{held}; {_failing(search, fails, amount(kind, fails.value, bare=True))}"
     )
 
 
-def _holding(found: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
+def _holding(search: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
     """Return how much holds: "9 agents hold", or "best estimate 9 agents" where fewer are certain to hold."""
-    load = amount(found.load, holds)
+    load = amount(search.load, holds)
     if answer.interval != (None, None) and (answer.interval[0] or 0.0) < holds:
         so_far = "" if answer.complete else " so far"
         return f"best estimate{so_far} {load}{' or more' if answer.at_least else ''}"
     how = "at least " if answer.at_least else "" if answer.complete else "so far "
-    return how + _verb(found.load, holds, "hold", load)
+    return how + _verb(search.load, holds, "hold", load)
 
 
-def _failing(found: CapacityResult, probe: ProbeResult, subject: str) -> str:
+def _failing(search: CapacityResult, probe: ProbeResult, subject: str) -> str:
     """Return that the level `subject` fails, or probably does where that is not certain, and why."""
-    fail = "fails" if probe.value == 1 and found.load is not LoadKind.RATE else "fail"
+    fail = "fails" if probe.value == 1 and search.load is not LoadKind.RATE else "fail"
     is_met, chance = _is_met(probe), ""
     if _is_unsure(probe):
         fail = f"probably {fail}"
     if probe.fails_percent is not None and (is_met or _is_unsure(probe)):
         chance = f" ({probe.fails_percent:.0f} % by all levels)"
-    return f"{subject} {fail}{chance}{', though within limits' if is_met else ''}: {why_words(found, probe)}"
+    return f"{subject} {fail}{chance}{', though within limits' if is_met else ''}: {why_words(search, probe)}"
 
 
 def _is_unsure(probe: ProbeResult) -> bool:
@@ -210,8 +210,8 @@ def _is_unsure(probe: ProbeResult) -> bool:
 
 def _is_met(probe: ProbeResult) -> bool:
     """Return whether a level met all conditions, so that only the levels beside it say that it fails."""
-    deciding = [one for one in probe.conditions if one.met_percent is not None]
-    together = [one for one in deciding if one.figure is None] or deciding
+    deciding = [condition for condition in probe.conditions if condition.met_percent is not None]
+    together = [condition for condition in deciding if condition.figure is None] or deciding
     return probe.trouble is None and all(
         (one.met_percent or 0.0) >= (one.needed_percent or 0.0) for one in together
     )
@@ -233,14 +233,18 @@ def amount(kind: LoadKind, value: float, *, bare: bool = False) -> str:
     return f"{value:.0f} {unit}"
 
 
-def why_words(found: CapacityResult, probe: ProbeResult) -> str:
+def why_words(search: CapacityResult, probe: ProbeResult) -> str:
     """Return why a level fails, as text: the condition that is farthest from being met."""
     if probe.trouble is not None:
         return probe.trouble
-    single = [one for one in probe.conditions if one.figure is not None and one.met_percent is not None]
-    if found.load is LoadKind.RATE:
-        together = next((one for one in probe.conditions if one.figure is None), None)
-        worst = min(single, key=lambda one: one.met_percent or 0.0, default=None)
+    single = [
+        condition
+        for condition in probe.conditions
+        if condition.figure is not None and condition.met_percent is not None
+    ]
+    if search.load is LoadKind.RATE:
+        together = next((condition for condition in probe.conditions if condition.figure is None), None)
+        worst = min(single, key=lambda condition: condition.met_percent or 0.0, default=None)
         if together is None or together.met_percent is None:
             return "no request was measured"
         low = together.interval_percent[0] if together.interval_percent else None
@@ -250,49 +254,53 @@ def why_words(found: CapacityResult, probe: ProbeResult) -> str:
         if beside := ", ".join(filter(None, (surely, needs))):
             share = f"{share} ({beside})"
         return share if worst is None else f"{share}; {condition_words(worst)}"
-    short = [one for one in single if (one.met_percent or 0.0) < (one.needed_percent or 0.0)]
+    short = [
+        condition
+        for condition in single
+        if (condition.met_percent or 0.0) < (condition.needed_percent or 0.0)
+    ]
     worst = min(short or single, key=room_of, default=None)
     if worst is None:
         return "no request was measured"
     return condition_words(worst) + ("" if short and not _is_unsure(probe) else met_words(worst))
 
 
-def met_words(one: ConditionResult) -> str:
+def met_words(condition: ConditionResult) -> str:
     """Return how many requests met a condition: ", 91 % of 67 requests met it (needs 90 %)"."""
-    if one.met_percent is None or one.needed_percent is None:
+    if condition.met_percent is None or condition.needed_percent is None:
         return ""
-    many = f" of {one.requests} requests" if one.requests else " of the requests"
-    return f", {one.met_percent:.0f} %{many} met it (needs {one.needed_percent:g} %)"
+    many = f" of {condition.requests} requests" if condition.requests else " of the requests"
+    return f", {condition.met_percent:.0f} %{many} met it (needs {condition.needed_percent:g} %)"
 
 
-def room_of(one: ConditionResult) -> float:
+def room_of(condition: ConditionResult) -> float:
     """Return how far a condition is from being missed: the ratio of the missed share that it allows."""
-    missed = 100.0 - (one.met_percent or 0.0)
-    allowed = 100.0 - (one.needed_percent or 0.0)
+    missed = 100.0 - (condition.met_percent or 0.0)
+    allowed = 100.0 - (condition.needed_percent or 0.0)
     return -missed / allowed if allowed > 0 else -missed
 
 
-def condition_words(one: ConditionResult) -> str:
+def condition_words(condition: ConditionResult) -> str:
     """Return a condition with its value: "p90 TTFT 3.6 s (limit 2 s)", "p10 stream 14.2 tok/s (limit 15)"."""
-    name, value, limit = condition_parts(one)
-    if one.at_least and one.value is not None:
+    name, value, limit = condition_parts(condition)
+    if condition.at_least and condition.value is not None:
         limit = limit.removesuffix(_TPS)  # as the value has it
     return f"{name} {value} (limit {limit.removeprefix(_MINIMUM)})"
 
 
-def condition_parts(one: ConditionResult) -> tuple[str, str, str]:
+def condition_parts(condition: ConditionResult) -> tuple[str, str, str]:
     """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3.6 s", "2 s")."""
-    if one.at_least:
-        value = "–" if one.value is None else f"{one.value:.1f}{_TPS}"
-        return f"{_quantile(one)} stream", value, f"{_MINIMUM}{one.limit:g}{_TPS}"
-    name, _, _ = (one.figure or "all").removesuffix("_ms").rpartition("_")
-    value = "unknown: many unanswered" if one.value is None else time_words(one.value)
-    return f"{_quantile(one)} {_NAMES.get(name, name)}", value, time_words(one.limit or 0.0)
+    if condition.at_least:
+        value = "–" if condition.value is None else f"{condition.value:.1f}{_TPS}"
+        return f"{_quantile(condition)} stream", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
+    name, _, _ = (condition.figure or "all").removesuffix("_ms").rpartition("_")
+    value = "unknown: many unanswered" if condition.value is None else time_words(condition.value)
+    return f"{_quantile(condition)} {_NAMES.get(name, name)}", value, time_words(condition.limit or 0.0)
 
 
-def _quantile(one: ConditionResult) -> str:
-    needed = one.needed_percent or 0.0
-    return f"p{100 - needed if one.at_least else needed:.0f}"
+def _quantile(condition: ConditionResult) -> str:
+    needed = condition.needed_percent or 0.0
+    return f"p{100 - needed if condition.at_least else needed:.0f}"
 
 
 def time_words(ms: float) -> str:
@@ -300,38 +308,38 @@ def time_words(ms: float) -> str:
     return f"{ms / _MS:.3g} s" if ms >= _SECONDS_FROM else f"{ms:.0f} ms"
 
 
-def certainty_words(found: CapacityResult, answer: CapacityAnswer) -> str | None:
+def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str | None:
     """Return between which loads the answer lies for certain; None if nothing is certain."""
     low, high = answer.interval
     if not answer.holds and answer.fails is not None and high == answer.fails:
         return "95 % sure"
-    if found.load is not LoadKind.RATE and low is not None and high is not None and high - low <= 1:
+    if search.load is not LoadKind.RATE and low is not None and high is not None and high - low <= 1:
         return "95 % sure"
     if low is None and high is None:
         return "not certain: too few requests"
-    held = None if low is None else _verb(found.load, low, "hold", amount(found.load, low, bare=True))
+    held = None if low is None else _verb(search.load, low, "hold", amount(search.load, low, bare=True))
     if high is None:
         return None if held is None else f"95 % sure: {held}"
-    does = "does" if high == 1 and found.load is not LoadKind.RATE else "do"
-    failed = f"{amount(found.load, high, bare=True)} {does} not"
+    does = "does" if high == 1 and search.load is not LoadKind.RATE else "do"
+    failed = f"{amount(search.load, high, bare=True)} {does} not"
     return "95 % sure: " + ", ".join(filter(None, (held, failed)))
 
 
-def ran_out_words(found: CapacityResult, answer: CapacityAnswer) -> str:
+def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     """Return what ran out first as text, with its evidence and the load at which it was seen."""
     ran = answer.ran_out
     if ran is None:
         return "what ran out first is unknown"
-    at = "" if ran.value is None else f" (at {amount(found.load, ran.value, bare=True)})"
+    at = "" if ran.value is None else f" (at {amount(search.load, ran.value, bare=True)})"
     if ran.kind is None:
         return f"what ran out first is unknown: {ran.evidence}{at}"
     where = "" if ran.server is None else f" of {ran.server}"
     if ran.elsewhere and ran.value is not None:
         others = [
-            f"by {kind} at {names_in_words([amount(found.load, value, bare=True) for value in values])}"
+            f"by {kind} at {names_in_words([amount(search.load, value, bare=True) for value in values])}"
             for kind, values in ran.elsewhere.items()
         ]
-        first = f"{ran.kind}{where} at {amount(found.load, ran.value, bare=True)} ({ran.evidence})"
+        first = f"{ran.kind}{where} at {amount(search.load, ran.value, bare=True)} ({ran.evidence})"
         return ", ".join([f"limited by {first}", *others])
     if ran.kind not in _RUN_OUT:
         return f"limited by {ran.kind}{where}: {ran.evidence}{at}"
@@ -404,7 +412,7 @@ class CapacityLedger(Struct, eq=False):
         ended = [one for one in self._traces.values() if one.ended is not None]
         if len(ended) != self._judged[0]:
             shares = judge(capacity, ended, max_error_share=1.0).shares
-            self._judged = len(ended), tuple(condition_result(one) for one in shares if one.condition)
+            self._judged = len(ended), tuple(condition_result(share) for share in shares if share.condition)
         return self._judged
 
 
@@ -415,12 +423,12 @@ def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
         return ()
     # One order of the conditions for all targets: their columns have one heading.
     deciding = next(filter(None, map(_deciding_first, found.answers.values())), ())
-    return tuple(_search(name, found, one, None, None, deciding) for name, one in found.answers.items())
+    return tuple(_search(name, found, answer, None, None, deciding) for name, answer in found.answers.items())
 
 
 def _search(
     target: str,
-    found: CapacityResult,
+    search: CapacityResult,
     answer: CapacityAnswer,
     now: float | None,
     most: float | None,
@@ -430,15 +438,15 @@ def _search(
 
     `deciding` is the order of the conditions; empty for the one that decides first at this target first.
     """
-    probes = {one.value: one for one in answer.probes}
+    probes = {probe.value: probe for probe in answer.probes}
     values = sorted({*probes, *([] if now is None else [now])})
     deciding = deciding or _deciding_first(answer)
     tried = tuple(
         TriedLoad(
-            amount(found.load, value, bare=True),
+            amount(search.load, value, bare=True),
             probes[value].holds if value in probes else None,
             probes[value].certain if value in probes else False,
-            found.point(value),
+            search.point(value),
             value == now,
             *_judged(probes.get(value), deciding),
         )
@@ -449,24 +457,28 @@ def _search(
     return SearchView(
         target,
         tried,
-        "" if most is None else _ahead(found, answer, now, most),
-        () if last is None else tuple(_bar(one) for one in last.conditions if one.figure is not None),
-        "" if last is None else f"{amount(found.load, last.value)}, {last.requests} requests",
-        tuple(answer_words(found, answer)) if over else (),
+        "" if most is None else _ahead(search, answer, now, most),
+        ()
+        if last is None
+        else tuple(_bar(condition) for condition in last.conditions if condition.figure is not None),
+        "" if last is None else f"{amount(search.load, last.value)}, {last.requests} requests",
+        tuple(answer_words(search, answer)) if over else (),
         answer.ran_out.hint or "" if over and answer.ran_out is not None else "",
     )
 
 
 def _shown(answer: CapacityAnswer) -> ProbeResult | None:
     """Return the level whose values say most: the one that fails, else the largest."""
-    return answer.probe(answer.fails) or max(answer.probes, key=lambda one: one.value, default=None)
+    return answer.probe(answer.fails) or max(answer.probes, key=lambda probe: probe.value, default=None)
 
 
 def _judged(probe: ProbeResult | None, order: Sequence[str]) -> tuple[float | None, tuple[ConditionBar, ...]]:
     """Return (probability that a level holds in percent, its conditions in `order`)."""
     if probe is None:
         return None, ()
-    bars = tuple(_bar(one) for name in order for one in probe.conditions if one.condition == name)
+    bars = tuple(
+        _bar(condition) for name in order for condition in probe.conditions if condition.condition == name
+    )
     return None if probe.fails_percent is None else 100 - probe.fails_percent, bars
 
 
@@ -478,19 +490,19 @@ def _deciding_first(answer: CapacityAnswer) -> tuple[str, ...]:
     last = _shown(answer)
     if last is None:
         return ()
-    together = [one.condition for one in last.conditions if one.figure is None]
-    single = sorted((one for one in last.conditions if one.figure is not None), key=room_of)
-    return (*together, *(one.condition for one in single))
+    together = [condition.condition for condition in last.conditions if condition.figure is None]
+    single = sorted((condition for condition in last.conditions if condition.figure is not None), key=room_of)
+    return (*together, *(condition.condition for condition in single))
 
 
-def condition_plots(found: CapacityResult) -> Iterator[CurvePlot]:
+def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
     """Yield a plot of each condition of a capacity search over the load, first of the one that decides."""
-    answers = {name: one for name, one in found.answers.items() if one.probes}
-    for condition in next((_deciding_first(one) for one in answers.values()), ()):
+    answers = {name: answer for name, answer in search.answers.items() if answer.probes}
+    for condition in next((_deciding_first(answer) for answer in answers.values()), ()):
         seen = {name: _seen(answer, condition) for name, answer in answers.items()}
-        lines = tuple(line for name, parts in seen.items() if (line := _line(found, name, parts)).points)
+        lines = tuple(line for name, parts in seen.items() if (line := _line(search, name, parts)).points)
         if lines:
-            yield _plot(next(one for parts in seen.values() for _, one in parts), lines)
+            yield _plot(next(part for parts in seen.values() for _, part in parts), lines)
 
 
 _Seen = list[tuple[float, ConditionResult]]
@@ -498,83 +510,93 @@ _Seen = list[tuple[float, ConditionResult]]
 
 
 def _seen(answer: CapacityAnswer, condition: str) -> _Seen:
-    probes = sorted(answer.probes, key=lambda one: one.value)
+    probes = sorted(answer.probes, key=lambda probe: probe.value)
     return [(probe.value, one) for probe in probes for one in probe.conditions if one.condition == condition]
 
 
-def _line(found: CapacityResult, name: str, seen: _Seen) -> CurveLine:
+def _line(search: CapacityResult, name: str, seen: _Seen) -> CurveLine:
     points = []
     for load, one in seen:
         if (known := _measured(one)) is not None:
             missed = one.met_percent is not None and one.met_percent < (one.needed_percent or 0.0)
-            points.append(CurvePoint(found.point(load), known, missed=missed))
+            points.append(CurvePoint(search.point(load), known, missed=missed))
     return CurveLine(name, tuple(points))
 
 
-def _measured(one: ConditionResult) -> Value | None:
+def _measured(condition: ConditionResult) -> Value | None:
     """Return the value of a condition; of all together the share of the requests that met them."""
-    if one.figure is not None:
-        return None if one.value is None else Value(one.value)
-    low, high = one.interval_percent or (None, None)
-    return None if one.met_percent is None else Value(one.met_percent, low, high)
+    if condition.figure is not None:
+        return None if condition.value is None else Value(condition.value)
+    low, high = condition.interval_percent or (None, None)
+    return None if condition.met_percent is None else Value(condition.met_percent, low, high)
 
 
-def _plot(one: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
+def _plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
     """Return the plot of a condition with its limit."""
-    needed = f"{one.needed_percent or 0.0:g} %"
-    if one.figure is None:
+    needed = f"{condition.needed_percent or 0.0:g} %"
+    if condition.figure is None:
         limit, title, unit, more, short = (
-            one.needed_percent or 0.0,
+            condition.needed_percent or 0.0,
             "Requests that met all limits",
             "%",
             True,
             needed,
         )
     else:
-        title, _, short = condition_parts(one)
-        limit, unit, more = one.limit or 0.0, "tok/s" if one.at_least else "ms", one.at_least
-    metric = f"condition {one.condition}"
+        title, _, short = condition_parts(condition)
+        limit, unit, more = (
+            condition.limit or 0.0,
+            "tok/s" if condition.at_least else "ms",
+            condition.at_least,
+        )
+    metric = f"condition {condition.condition}"
     drawn = LimitLine(metric, f"limit for {needed} of the requests", limit, short=f"limit: {short}")
     return CurvePlot(
         metric, title, unit, "", more_is_better=more, lines=lines, limits=(drawn,), is_condition=True
     )
 
 
-def _ahead(found: CapacityResult, answer: CapacityAnswer, now: float | None, most: float) -> str:
+def _ahead(search: CapacityResult, answer: CapacityAnswer, now: float | None, most: float) -> str:
     if answer.fails is None:
-        top = max([*(one.value for one in answer.probes), now or 0.0])
+        top = max([*(probe.value for probe in answer.probes), now or 0.0])
         if top >= most:
             return "the end, if it holds"
-        following = amount(found.load, min(2 * top, most), bare=True) if top else "twice as many"
-        return f"{following} if it holds, and so on up to {amount(found.load, most, bare=True)}"
+        following = amount(search.load, min(2 * top, most), bare=True) if top else "twice as many"
+        return f"{following} if it holds, and so on up to {amount(search.load, most, bare=True)}"
     low, high = answer.interval
-    least, limit = amount(found.load, low or 0.0, bare=True), "more"
+    least, limit = amount(search.load, low or 0.0, bare=True), "more"
     if high is not None:
-        limit = amount(found.load, high if high != int(high) else high - 1, bare=True)
+        limit = amount(search.load, high if high != int(high) else high - 1, bare=True)
     if least == limit:
         return f"last checks of {least}, likely the answer"
     return f"between {least} and {limit}, where the answer likely lies"
 
 
-def _bar(one: ConditionResult) -> ConditionBar:
-    name, value, limit = condition_parts(one)
-    if one.figure is None:
-        met = "–" if one.met_percent is None else f"{one.met_percent:.0f} %"
-        name, value, limit = "met all", met, f"at least {one.needed_percent or 0.0:g} %"
+def _bar(condition: ConditionResult) -> ConditionBar:
+    name, value, limit = condition_parts(condition)
+    if condition.figure is None:
+        met = "–" if condition.met_percent is None else f"{condition.met_percent:.0f} %"
+        name, value, limit = "met all", met, f"at least {condition.needed_percent or 0.0:g} %"
     return ConditionBar(
         name,
         value,
         limit,
-        _ratio(one),
-        at_least=one.at_least,
-        met_percent=one.met_percent,
-        needed_percent=one.needed_percent,
+        _ratio(condition),
+        at_least=condition.at_least,
+        met_percent=condition.met_percent,
+        needed_percent=condition.needed_percent,
     )
 
 
-def _ratio(one: ConditionResult) -> float | None:
-    if one.limit is None or one.met_percent is None:
+def _ratio(condition: ConditionResult) -> float | None:
+    if condition.limit is None or condition.met_percent is None:
         return None
-    if one.value is None or one.value == 0:  # too many have no answer
-        return None if one.met_percent == 100 else 2.0  # noqa: PLR2004 - all of them
-    return one.limit / one.value if one.at_least else one.value / one.limit if one.limit else None
+    if condition.value is None or condition.value == 0:  # too many have no answer
+        return None if condition.met_percent == 100 else 2.0  # noqa: PLR2004 - all of them
+    return (
+        condition.limit / condition.value
+        if condition.at_least
+        else condition.value / condition.limit
+        if condition.limit
+        else None
+    )

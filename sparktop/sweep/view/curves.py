@@ -49,16 +49,24 @@ def curve_plots(
     If no series has a decode rate, a plot of "output_tps" comes first. Each plot also has the curves of
     `references` (published tables) and of `beside` (other series), and the `limits` for its metric.
     """
-    kinds = {level.load.point.kind for one in series for level in one.levels}
-    others = [_of_kinds(one, kinds) for reference in references for one in reference.series]
-    others += [_of_kinds(one, kinds) for one in beside]
+    kinds = {level.load.point.kind for a_series in series for level in a_series.levels}
+    others = [_of_kinds(a_series, kinds) for reference in references for a_series in reference.series]
+    others += [_of_kinds(a_series, kinds) for a_series in beside]
     plots = []
-    known = {name for one in series for name in one.metrics()}
+    known = {name for a_series in series for name in a_series.metrics()}
     for name in _curves_of(kinds, known):
-        lines = [line for one in by_depth(series) if (line := _line(one, name, reference=False)) is not None]
+        lines = [
+            line
+            for a_series in by_depth(series)
+            if (line := _line(a_series, name, reference=False)) is not None
+        ]
         if not lines:
             continue
-        lines += [line for one in by_depth(others) if (line := _line(one, name, reference=True)) is not None]
+        lines += [
+            line
+            for a_series in by_depth(others)
+            if (line := _line(a_series, name, reference=True)) is not None
+        ]
         metric = METRICS[name]
         plots.append(
             CurvePlot(
@@ -89,17 +97,19 @@ def _closed_curves(known: set[str]) -> tuple[str, ...]:
 
 def _of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
     """Return a copy of a series with the levels on the axes `kinds`."""
-    return replace(series, levels=tuple(one for one in series.levels if one.load.point.kind in kinds))
+    return replace(series, levels=tuple(level for level in series.levels if level.load.point.kind in kinds))
 
 
 def by_depth(series: Iterable[Series]) -> Iterator[Series]:
     """Yield a series for each depth and kind of text of each of `series`, which never share a curve."""
-    for one in (part for whole in series for part in by_text(whole)):
-        depths = sorted({level.load.depth for level in one.levels})
+    for a_series in (part for whole in series for part in by_text(whole)):
+        depths = sorted({level.load.depth for level in a_series.levels})
         for depth in depths:
-            levels = tuple(level for level in one.levels if level.load.depth == depth)
+            levels = tuple(level for level in a_series.levels if level.load.depth == depth)
             yield replace(
-                one, name=f"{one.name} @{short_tokens(depth)}" if len(depths) > 1 else one.name, levels=levels
+                a_series,
+                name=f"{a_series.name} @{short_tokens(depth)}" if len(depths) > 1 else a_series.name,
+                levels=levels,
             )
 
 

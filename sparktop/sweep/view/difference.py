@@ -63,11 +63,13 @@ def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tupl
     Each series belongs to a target. Pairs of targets with equal names come first. Then every remaining
     series of `before` is paired with every remaining series of `after`.
     """
-    names = {one.name for one in before} & {one.name for one in after}
-    by_name = {one.name: one for one in after}
-    pairs = [(one, by_name[one.name]) for one in before if one.name in names]
-    others = [one for one in after if one.name not in names]
-    return pairs + [(one, other) for one in before if one.name not in names for other in others]
+    names = {a_series.name for a_series in before} & {a_series.name for a_series in after}
+    by_name = {a_series.name: a_series for a_series in after}
+    pairs = [(a_series, by_name[a_series.name]) for a_series in before if a_series.name in names]
+    others = [a_series for a_series in after if a_series.name not in names]
+    return pairs + [
+        (a_series, other) for a_series in before if a_series.name not in names for other in others
+    ]
 
 
 def difference(before: Series, after: Series, *, labels: tuple[str, str] | None = None) -> Difference:
@@ -107,7 +109,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
 
 def _unlike(rows: Sequence[DifferenceRow], notes: Sequence[str]) -> str:
     """Return the note that two results have other lengths, if that leaves no row to compare; else ""."""
-    note = next((one for one in notes if one.startswith(UNLIKE_LENGTHS)), "")
+    note = next((note for note in notes if note.startswith(UNLIKE_LENGTHS)), "")
     return note if all(row.percent is None for row in rows) else ""
 
 

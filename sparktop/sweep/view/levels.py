@@ -141,7 +141,9 @@ class PlanLedger:
         """
         key = level.key
         alike = [
-            one for one in self._levels if (one.target, one.prompt_tokens) == (key.target, key.prompt_tokens)
+            level
+            for level in self._levels
+            if (level.target, level.prompt_tokens) == (key.target, key.prompt_tokens)
         ]
         if key in self._levels or not alike:
             self._levels[key] = level
@@ -421,7 +423,7 @@ class BarLedger(Struct, eq=False):
         """
         runs = self._runs.get(key, {})
         # The names of all runs are used, so that each server has the same letter in all timelines.
-        served = {one.backend for bars in runs.values() for one in bars.values() if one.backend is not None}
+        served = {bar.backend for bars in runs.values() for bar in bars.values() if bar.backend is not None}
         named = tuple(sorted(served | set(prefill_s)))
         return tuple(
             _timeline(key, run, list(bars.values()), now, prefill_s, named)
@@ -438,12 +440,12 @@ def _timeline(
     prefill_s: Mapping[str, float],
     named: tuple[str, ...],
 ) -> Timeline:
-    requests.sort(key=lambda one: one.start)
+    requests.sort(key=lambda request: request.start)
     began = requests[0].start
-    running = any(one.end is None for one in requests)
-    ends = [one.end for one in requests if one.end is not None]
+    running = any(request.end is None for request in requests)
+    ends = [request.end for request in requests if request.end is not None]
     until = now if running and now is not None else max(ends, default=requests[-1].start)
-    bars = tuple(_bar(one, began, prefill_s) for one in requests)
+    bars = tuple(_bar(request, began, prefill_s) for request in requests)
     notes = []
     if prefill_s:
         means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
@@ -458,18 +460,18 @@ def _timeline(
     return Timeline(key, run, bars, max(0.0, until - began), named, tuple(notes))
 
 
-def _bar(one: _Open, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
-    prefill = prefill_s.get(one.backend) if one.backend is not None else None
+def _bar(request: _Open, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
+    prefill = prefill_s.get(request.backend) if request.backend is not None else None
     queue = None
-    if prefill is not None and one.first_token is not None:
-        queue = max(0.0, one.first_token - one.start - prefill)
+    if prefill is not None and request.first_token is not None:
+        queue = max(0.0, request.first_token - request.start - prefill)
     return RequestBar(
-        start_s=one.start - began,
-        first_token_s=None if one.first_token is None else one.first_token - began,
-        end_s=None if one.end is None else one.end - began,
+        start_s=request.start - began,
+        first_token_s=None if request.first_token is None else request.first_token - began,
+        end_s=None if request.end is None else request.end - began,
         queue_s=queue,
-        backend=one.backend,
-        ok=one.ok,
+        backend=request.backend,
+        ok=request.ok,
     )
 
 
@@ -495,7 +497,9 @@ def stored_timelines(
     if not runs:
         return _bursts(key, level.each) if burst and level.each is not None else ()
     prefill_s = stored_prefill_s(level)
-    served = {one.backend for requests in runs.values() for one in requests if one.backend is not None}
+    served = {
+        request.backend for requests in runs.values() for request in requests if request.backend is not None
+    }
     named = tuple(sorted(served | set(prefill_s)))
     return tuple(
         _timeline(key, run, requests, None, prefill_s, named) for run, requests in sorted(runs.items())
@@ -545,7 +549,7 @@ def level_of(result: SweepResult, key: LevelKey) -> LevelResult | None:
     """Return the level of `result` with the key `key`; None if there is no such level."""
     target = result.target(key.target)
     levels = () if target is None else target.levels
-    return next((one for one in levels if result_key(key.target, one, result.plan.pp) == key), None)
+    return next((level for level in levels if result_key(key.target, level, result.plan.pp) == key), None)
 
 
 def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
@@ -553,7 +557,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
     level = level_of(result, key)
     if level is None:
         return None
-    row = next(one for one in result_rows(result) if one.key == key)
+    row = next(row for row in result_rows(result) if row.key == key)
     timelines = stored_timelines(
         key, level, only=_only(result, key, level), burst=result.plan.mode is LoadMode.BURST
     )
@@ -621,7 +625,9 @@ def level_balance(level: LevelResult) -> Balance | None:
         group=group if isinstance(group, str) else "",
         # The balance of a sweep's level exists only if its target was a router.
         router=group if isinstance(group, str) else "",
-        backends=tuple(one for one in backends if isinstance(one, str)) if isinstance(backends, list) else (),
+        backends=tuple(backend for backend in backends if isinstance(backend, str))
+        if isinstance(backends, list)
+        else (),
         word=word,
         word_now=word,
         reasons=balance_reasons(level),
@@ -656,44 +662,44 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 def _share_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of the rates that the level's is compared with, and of its padding."""
-    yield from (("Compared", _yardstick_words(one)) for one in level.yardsticks)
+    yield from (("Compared", _yardstick_words(yardstick)) for yardstick in level.yardsticks)
     if not level.yardsticks and level.roofline_percent is not None:
         yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
     if level.padding_percent is not None:
         yield "Padding", f"{level.padding_percent:.1f} % of the batch"
 
 
-def _yardstick_words(one: YardstickSide) -> str:
+def _yardstick_words(yardstick: YardstickSide) -> str:
     """Return a yardstick in words: "62 % of its own best (150 tok/s: 8 running, 2026-11-03)"."""
-    name = YARDSTICK_WORDS.get(one.name, one.name)
-    if one.percent is None or one.tps is None:
-        return f"{name}: {one.source}"
-    return f"{one.percent:.0f} % of {name} ({one.tps:.1f} tok/s: {one.source})"
+    name = YARDSTICK_WORDS.get(yardstick.name, yardstick.name)
+    if yardstick.percent is None or yardstick.tps is None:
+        return f"{name}: {yardstick.source}"
+    return f"{yardstick.percent:.0f} % of {name} ({yardstick.tps:.1f} tok/s: {yardstick.source})"
 
 
-def _arrivals_words(found: OpenLoopResult) -> str:
+def _arrivals_words(open_loop: OpenLoopResult) -> str:
     """Return the rates of an open-loop level, its requests in flight, and how its TTFT grows."""
     figures = (
-        (found.arrived_per_s, "{:.2f} /s arrived"),
-        (found.completed_per_s, "{:.2f} /s completed"),
-        (found.in_flight_mean, "in flight {:.1f}"),
-        (found.in_flight_max, "at most {:.0f} in flight"),
-        (found.unanswered or None, "{:.0f} unanswered"),
+        (open_loop.arrived_per_s, "{:.2f} /s arrived"),
+        (open_loop.completed_per_s, "{:.2f} /s completed"),
+        (open_loop.in_flight_mean, "in flight {:.1f}"),
+        (open_loop.in_flight_max, "at most {:.0f} in flight"),
+        (open_loop.unanswered or None, "{:.0f} unanswered"),
     )
     parts = [words.format(value) for value, words in figures if value is not None]
-    return "; ".join([*parts, found.growth_words] if found.unstable else parts)
+    return "; ".join([*parts, open_loop.growth_words] if open_loop.unstable else parts)
 
 
-def _replay_words(name: str | None, found: ReplayResult) -> str:
+def _replay_words(name: str | None, replay: ReplayResult) -> str:
     """Return what a replay of recorded traffic shows: its cache hits, and requests that were not served."""
     parts = [name or "recorded traffic"]
-    if (cached := found.cached_percent) is not None:
-        of = "" if found.repeated_percent is None else f" ({found.repeated_percent:.0f} % are repeated)"
+    if (cached := replay.cached_percent) is not None:
+        of = "" if replay.repeated_percent is None else f" ({replay.repeated_percent:.0f} % are repeated)"
         parts.append(f"{cached:.0f} % of the prompt tokens cached{of}")
-    if found.beyond_context:
-        parts.append(f"{found.beyond_context:,} requests beyond the context")
-    if found.not_due:
-        parts.append(f"{found.not_due:,} turns not due")
+    if replay.beyond_context:
+        parts.append(f"{replay.beyond_context:,} requests beyond the context")
+    if replay.not_due:
+        parts.append(f"{replay.not_due:,} turns not due")
     return ", ".join(parts)
 
 
@@ -734,7 +740,7 @@ def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     if (words := split_words(level)) is not None:
         runs = level_split(level)
         names = level.known_servers
-        each = ", ".join(":".join(str(one.get(name, 0)) for name in names) for one in runs[:_MOST_RUNS])
+        each = ", ".join(":".join(str(run.get(name, 0)) for name in names) for run in runs[:_MOST_RUNS])
         more = f" and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
         yield "Run by run", f"{words}; {':'.join(names)} = {each}{more}"
 

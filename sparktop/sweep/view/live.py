@@ -88,7 +88,7 @@ def countdown_of(
     return Countdown(
         title=plan.preset or "sweep",
         plan_words=plan_words,
-        targets=tuple(f"{one.name} ({one.kind.value})" for one in plan.targets),
+        targets=tuple(f"{target.name} ({target.kind.value})" for target in plan.targets),
         levels=plan.axis,
         climb_to=expected.most_concurrency,
         requests=expected.requests,
@@ -121,7 +121,7 @@ class SweepProgress(Struct, eq=False):
         if plan.climb_to is None or not levels or len(known) < len(levels):
             return None
         series = {(level.key.target, level.key.prompt_tokens) for level in levels}
-        more = sum(_levels_to_come(plan, levels, *one, present, result) for one in series)
+        more = sum(_levels_to_come(plan, levels, *a_series, present, result) for a_series in series)
         self._shown = max(self._shown, sum(known) / (len(levels) + more))
         return self._shown
 
@@ -135,9 +135,9 @@ def may_go_on_to(
     most = _most(plan, present.target, result)
     among = _concurrencies(levels, present.target, present.prompt_tokens)
     mine = [
-        one
-        for one in levels
-        if (one.key.target, one.key.prompt_tokens) == (present.target, present.prompt_tokens)
+        level
+        for level in levels
+        if (level.key.target, level.key.prompt_tokens) == (present.target, present.prompt_tokens)
     ]
     # Below a level that is done, the sweep only looks for the best one between others.
     grows = most is not None and among and max(among) < most and not _is_between(present.point, mine)
@@ -157,9 +157,11 @@ def _levels_to_come(
     among = _concurrencies(levels, target, prompt_tokens)
     if most is None or not among or max(among) >= most:
         return 0
-    mine = [one for one in levels if (one.key.target, one.key.prompt_tokens) == (target, prompt_tokens)]
+    mine = [
+        level for level in levels if (level.key.target, level.key.prompt_tokens) == (target, prompt_tokens)
+    ]
     elsewhere = present is not None and (present.target, present.prompt_tokens) != (target, prompt_tokens)
-    if all(one.share == 1.0 for one in mine) and elsewhere:
+    if all(level.share == 1.0 for level in mine) and elsewhere:
         return 0
     if not elsewhere and present is not None and _is_between(present.point, mine):
         return 0
@@ -168,7 +170,7 @@ def _levels_to_come(
 
 def _is_between(point: LoadPoint, levels: Sequence[PlannedLevel]) -> bool:
     """Return whether a level beyond `point` is done already."""
-    return any(one.key.point > point and one.share == 1.0 for one in levels)
+    return any(level.key.point > point and level.share == 1.0 for level in levels)
 
 
 def _most(plan: Plan, target: str, result: SweepResult | None) -> int | None:
@@ -232,7 +234,7 @@ class LevelLooks(Struct, eq=False):
             if view.name in names:
                 self._seen.setdefault(view.name, _Seen()).take(view)
         if len(names) > 1:
-            found = (one for one in snapshot.balance if set(names) <= set(one.backends))
+            found = (balance for balance in snapshot.balance if set(names) <= set(balance.backends))
             self.balance = next(found, self.balance)
 
     def shares(self, level: LevelResult | None = None) -> tuple[BackendShare, ...]:
@@ -363,7 +365,7 @@ class LiveView:
         """The error message of a sweep that raised an exception."""
         self._ahead: TimeRange | None = None
         """Range of the sweep's duration before anything is measured; None before the first snapshot."""
-        targets = tuple(SweptTarget(one.name, one.kind.value, one.model) for one in plan.targets)
+        targets = tuple(SweptTarget(target.name, target.kind.value, target.model) for target in plan.targets)
         self._found = SweepView(plan.preset or "sweep", SweepStatus.STARTING, "", targets=targets)
         """What the measured levels show; computed anew after each level."""
 
@@ -460,7 +462,7 @@ class LiveView:
         timelines = self._bars.timelines(key, self._clock() if now is None else now, prefill_s)
         if level is None and not timelines and key != self._present.key:
             return None
-        row = next((one for one in self._found.rows if one.key == key), ResultRow(key, {}, complete=False))
+        row = next((row for row in self._found.rows if row.key == key), ResultRow(key, {}, complete=False))
         # A snapshot's balance covers time before this level, so a complete level uses its own counts.
         runs = level is None or (key == self._present.key and self._present.measuring)
         judged = None if runs else level
@@ -499,9 +501,9 @@ class LiveView:
                     present.ended += 1
                     present.ended_in_run += 1
                     present.failed += event.error is not None
-        for one in batch.bins:
-            self._curves.tokens(one, only)
-            present.tokens += 0 if batch.warm_up else one.tokens
+        for token_bin in batch.bins:
+            self._curves.tokens(token_bin, only)
+            present.tokens += 0 if batch.warm_up else token_bin.tokens
         if batch.at is not None:
             present.in_flight = batch.in_flight
             self._curves.load(batch.at, batch.in_flight, None if batch.warm_up else present.p50_ms)
@@ -543,9 +545,9 @@ class LiveView:
         self._digests += 1
         number = self._digests
 
-        def adopt(found: SweepView) -> None:
+        def adopt(view: SweepView) -> None:
             if number == self._digests:
-                self._found = found
+                self._found = view
 
         return adopt
 

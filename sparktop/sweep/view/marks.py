@@ -39,7 +39,7 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
         return (Mark(REFUSED, "refused", level.error),)
     order = list(WARNINGS)
     found = sorted(
-        level.validity, key=lambda one: order.index(one.code) if one.code in WARNINGS else len(order)
+        level.validity, key=lambda mark: order.index(mark.code) if mark.code in WARNINGS else len(order)
     )
     words = [(one, *_words(one.code, level)) for one in found]
     doubts = [Mark(one.code, word, one.message, brief=brief) for one, word, brief in words]
@@ -95,7 +95,7 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
 
 def drift_words(target: TargetResult) -> str:
     """Return that the answer of a search is not certain, as its last clause; "" if no change was seen."""
-    changes = (one.message for level in target.levels for one in level.validity if one.code == DRIFT)
+    changes = (mark.message for level in target.levels for mark in level.validity if mark.code == DRIFT)
     return "".join(f"; not certain: {change}" for change in changes)
 
 
@@ -136,7 +136,7 @@ def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     """Return the sentences that explain a level's balance verdict, then the sentence of its runs test."""
     kept = level.balance or {}
     reasons = kept.get("reasons")
-    sentences = [one for one in reasons if isinstance(one, str)] if isinstance(reasons, list) else []
+    sentences = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
     test = kept.get("runs_test")
     if isinstance(test, dict) and isinstance(sentence := test.get("sentence"), str):
         sentences.append(f"order of choices: {sentence}")

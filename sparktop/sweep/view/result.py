@@ -71,12 +71,12 @@ def topologies(
         for name, rows in groupby(compared.rows, lambda row: row.metric)
     )
     return Topologies(
-        columns=tuple(one.name for one in series),
+        columns=tuple(a_series.name for a_series in series),
         metrics=metrics,
         crossovers=tuple(
-            f"{METRICS[one.metric].title}: {one.from_} → {one.to} between {one.words}"
-            f"{'' if one.significant else ' (as published)'}"
-            for one in compared.crossovers
+            f"{METRICS[crossover.metric].title}: {crossover.from_} → {crossover.to} between {crossover.words}"
+            f"{'' if crossover.significant else ' (as published)'}"
+            for crossover in compared.crossovers
         ),
         splits=tuple(_splits(result)),
         deviations=tuple(_deviations(metrics, series)),
@@ -118,7 +118,7 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> 
     load = load_of(row)
     return ComparedLevel(
         point=row.point,
-        values=tuple(_value(one.get(load), metric.name) for one in levels),
+        values=tuple(_value(level.get(load), metric.name) for level in levels),
         winner=row.winner,
         ahead=row.ahead,
         beats=row.beats,
@@ -172,7 +172,7 @@ def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> 
     Only targets with at least `LEAST_RUNS` runs are compared. Levels with fewer than two such targets are
     left out.
     """
-    names = [one.name for one in series]
+    names = [a_series.name for a_series in series]
     for metric in metrics:
         if metric.metric not in _DEVIATIONS_OF:
             continue
@@ -239,7 +239,8 @@ def result_view(
         elapsed_s=None if finished is None else (finished - result.started_at).total_seconds(),
         simulated=result.simulated,
         targets=tuple(
-            SweptTarget(one.name, one.kind.value, one.model, one.engine, one.error) for one in result.targets
+            SweptTarget(target.name, target.kind.value, target.model, target.engine, target.error)
+            for target in result.targets
         ),
         levels=stored_levels(result),
         rows=rows,
@@ -377,13 +378,13 @@ class ForeignView:
         """Show `series`; `started_at` is when they were measured, None where that is not known."""
         self.series, self.title, self.started_at = series, title, started_at
         self._levels: dict[LevelKey, tuple[Series, SeriesLevel]] = {}
-        for one in self.series:
-            for level in one.levels:
+        for a_series in self.series:
+            for level in a_series.levels:
                 # The table has one row per concurrency and prompt length. If the levels of such a row differ
                 # in output length, the first one is shown.
                 load = level.load
-                key = LevelKey(one.name, load.point, load.pp, load.depth)
-                self._levels.setdefault(key, (one, level))
+                key = LevelKey(a_series.name, load.point, load.pp, load.depth)
+                self._levels.setdefault(key, (a_series, level))
         self._compared = compare(self.series) if len(self.series) >= _PAIR else None
         self._view = self._made()
 
@@ -398,7 +399,7 @@ class ForeignView:
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
         """Return the details of the level `key`; None if the result has no such level."""
-        row = next((one for one in self._view.rows if one.key == key), None)
+        row = next((row for row in self._view.rows if row.key == key), None)
         if row is None:
             return None
         return LevelEvidence(row=row, facts=tuple(self._facts(key)), why_no_timeline=_NO_TIMELINE)
@@ -409,7 +410,7 @@ class ForeignView:
 
     def _made(self) -> SweepView:
         rows = self._rows()
-        tools = " and ".join(dict.fromkeys(one.tool for one in self.series))
+        tools = " and ".join(dict.fromkeys(a_series.tool for a_series in self.series))
         many = len(self._levels)
         return SweepView(
             title=self.title or tools,
@@ -417,8 +418,8 @@ class ForeignView:
             words=f"imported from {tools}{self._when()}: {many} level{'' if many == 1 else 's'}",
             plan_words=", ".join(_plan_words(self.series)),
             started_at=self.started_at,
-            simulated=any(one.simulated for one in self.series),
-            targets=tuple(SweptTarget(one.name, "imported", one.model) for one in self.series),
+            simulated=any(a_series.simulated for a_series in self.series),
+            targets=tuple(SweptTarget(a_series.name, "imported", a_series.model) for a_series in self.series),
             levels=tuple(
                 PlannedLevel(key, LevelState.DONE, level.runs or 0, level.runs, 1.0)
                 for key, (_, level) in self._levels.items()
@@ -468,7 +469,7 @@ class ForeignView:
             yield f"{where}: {', '.join(_words(name, shown[name]) for name in METRICS if name in shown)}"
         if len(listed) > _MOST_LISTED:
             yield f"{len(listed) - _MOST_LISTED} more levels: enter on a level shows its figures"
-        yield from dict.fromkeys(note for one in self.series for note in one.notes)
+        yield from dict.fromkeys(note for a_series in self.series for note in a_series.notes)
 
     def _facts(self, key: LevelKey) -> Iterator[tuple[str, str]]:
         series, level = self._levels[key]
@@ -488,12 +489,14 @@ class ForeignView:
 
 
 def _plan_words(series: Sequence[Series]) -> Iterator[str]:
-    loads = {(level.load.pp, level.load.tg) for one in series for level in one.levels}
+    loads = {(level.load.pp, level.load.tg) for a_series in series for level in a_series.levels}
     if len(loads) == 1:
         prompt, output = loads.pop()
         if prompt is not None or output is not None:
             yield f"{_count(prompt)} → {_count(output)} tokens"
-    shapes = dict.fromkeys(one.shape.value.partition(":")[0] for one in series if one.shape is not None)
+    shapes = dict.fromkeys(
+        a_series.shape.value.partition(":")[0] for a_series in series if a_series.shape is not None
+    )
     yield from shapes
 
 

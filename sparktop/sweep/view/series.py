@@ -514,8 +514,8 @@ class SweepCurves:
             ttft_p50_ms=self._p50.slots(count),
             backends=tuple(self._backend(name, count, held[0]) for name in self._served),
             nodes=tuple(
-                NodeLine(name, *(column.slots(count, held[1]) for column in one.columns))
-                for name, one in self._nodes.items()
+                NodeLine(name, *(column.slots(count, held[1]) for column in node.columns))
+                for name, node in self._nodes.items()
             ),
             spans=tuple(self.spans),
             activities=self._activity.activities(now),

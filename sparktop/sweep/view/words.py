@@ -65,11 +65,11 @@ def depth_curves(result: SweepResult) -> tuple[DepthCurve, ...]:
 
 
 def _of_target(target: TargetResult) -> Iterator[DepthCurve]:
-    measured = [one for one in target.levels if one.error is None and one.requests.ok]
-    if not any(one.depth for one in measured):
+    measured = [level for level in target.levels if level.error is None and level.requests.ok]
+    if not any(level.depth for level in measured):
         return
     groups: dict[tuple[LoadPoint, int | None], list[LevelResult]] = {}
-    for level in sorted(measured, key=lambda one: (one.point, one.depth)):
+    for level in sorted(measured, key=lambda level: (level.point, level.depth)):
         groups.setdefault((level.point, level.pp), []).append(level)
     for (point, pp), levels in groups.items():
         if len(levels) > 1:
@@ -78,7 +78,7 @@ def _of_target(target: TargetResult) -> Iterator[DepthCurve]:
 
 def _added_ms(levels: Sequence[LevelResult]) -> float | None:
     """Return the slope of the TPOT over depth in milliseconds for `PER_TOKENS` tokens."""
-    points = [(one.depth, one.tpot_ms.mean) for one in levels if one.tpot_ms is not None]
+    points = [(level.depth, level.tpot_ms.mean) for level in levels if level.tpot_ms is not None]
     if len(points) < 2:  # noqa: PLR2004 - a line has two ends
         return None
     at, value = fmean(x for x, _ in points), fmean(y for _, y in points)
@@ -115,7 +115,7 @@ def _holds_to(curve: DepthCurve, condition: str) -> str:
     if found is None:
         return "cannot be judged"
     limit, at_least = float(found["limit"]), found["sign"] == "≥"
-    values = [(one.depth, _value(one, found["figure"])) for one in curve.levels]
+    values = [(level.depth, _value(level, found["figure"])) for level in curve.levels]
     points = [(depth, value) for depth, value in values if value is not None]
     if not points:
         return "cannot be judged: the figure is unknown"
@@ -162,7 +162,9 @@ def conversation_sentence(target: TargetResult) -> str | None:
     For example "4 agents: TTFT p90 0.52 s after a tool, 1.1 s after a person, 92 % of the prompts from the
     cache; 8 agents: TTFT p90 after a tool over 2 s (3.4 s)".
     """
-    levels = [one for one in target.in_order() if one.error is None and one.agents and one.requests.ok]
+    levels = [
+        level for level in target.in_order() if level.error is None and level.agents and level.requests.ok
+    ]
     if not levels:
         return None
     waits = [_wait(level) for level in levels]
@@ -236,9 +238,9 @@ def conversation_figures(level: LevelResult) -> dict[str, float]:
             ("human", agents.after_human_ms),
             ("request", agents.request_ms),
         )
-        for name, one in groups:
-            found[f"{name}_p50_ms"] = None if one is None else one.p50
-            found[f"{name}_p90_ms"] = None if one is None else one.p90
+        for name, group in groups:
+            found[f"{name}_p50_ms"] = None if group is None else group.p50
+            found[f"{name}_p90_ms"] = None if group is None else group.p90
         share = agents.cached_percent
         found["cached_percent"] = agents.server_cached_percent if share is None else share
         found |= {"fit": agents.fit, "calls": agents.calls, "interactivity_tps": agents.interactivity_tps}
@@ -251,36 +253,36 @@ def conversation_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         yield from _agent_facts(level.agents)
 
 
-def _agent_facts(found: AgentsResult) -> Iterator[tuple[str, str]]:
-    calls = f"{found.calls:,} of {found.conversations:,} conversations"
-    calls += f"; {found.unanswered} unanswered" if found.unanswered else ""
-    calls += f"; {found.calls_per_request:.1f} for a person's request" if found.calls_per_request else ""
+def _agent_facts(agents: AgentsResult) -> Iterator[tuple[str, str]]:
+    calls = f"{agents.calls:,} of {agents.conversations:,} conversations"
+    calls += f"; {agents.unanswered} unanswered" if agents.unanswered else ""
+    calls += f"; {agents.calls_per_request:.1f} for a person's request" if agents.calls_per_request else ""
     yield "Calls", calls
-    for name, latency in (("First calls", found.first_ms), ("Compacted", found.compacted_ms)):
+    for name, latency in (("First calls", agents.first_ms), ("Compacted", agents.compacted_ms)):
         if latency is not None:
             yield (
                 name,
                 f"TTFT {METRICS['ttft_ms'].text(latency.p50 or latency.mean)} ms, {latency.count} calls",
             )
-    medians = [(one.name, None if one.ttft_ms is None else one.ttft_ms.p50) for one in found.turns]
+    medians = [(turn.name, None if turn.ttft_ms is None else turn.ttft_ms.p50) for turn in agents.turns]
     turns = [f"{name}: {p50:.0f}" for name, p50 in medians if p50 is not None]
     if turns:
         yield "TTFT by turn", f"{', '.join(turns)} ms (p50)"
-    shares = ((found.cached_percent, "as answers report"), (found.server_cached_percent, "by counters"))
+    shares = ((agents.cached_percent, "as answers report"), (agents.server_cached_percent, "by counters"))
     cache = [f"{share:.1f} % of the prompts {words}" for share, words in shares if share is not None]
-    if found.amplification is not None:
-        cache.append(f"{found.amplification:.1f} × the new tokens computed")
+    if agents.amplification is not None:
+        cache.append(f"{agents.amplification:.1f} × the new tokens computed")
     if cache:
         yield "From cache", ", ".join(cache)
-    yield "Compactions", f"{found.compactions:,}"
-    if found.ended_early:
-        yield "Ended early", f"{found.early_words}: {found.early_message or ''}".removesuffix(": ")
-    if found.context_tokens is not None:
-        fit = "" if found.fit is None else f"; {found.fit:.0f} such conversations fit the KV cache"
-        yield "Context", f"{found.context_tokens:,.0f} tokens on average{fit}"
-    if found.interactivity_tps is not None:
-        yield "Interactivity", f"{found.interactivity_tps:.1f} tok/s, E2E-normalised, 90th percentile"
-    if (time := found.shares) is not None:
+    yield "Compactions", f"{agents.compactions:,}"
+    if agents.ended_early:
+        yield "Ended early", f"{agents.early_words}: {agents.early_message or ''}".removesuffix(": ")
+    if agents.context_tokens is not None:
+        fit = "" if agents.fit is None else f"; {agents.fit:.0f} such conversations fit the KV cache"
+        yield "Context", f"{agents.context_tokens:,.0f} tokens on average{fit}"
+    if agents.interactivity_tps is not None:
+        yield "Interactivity", f"{agents.interactivity_tps:.1f} tok/s, E2E-normalised, 90th percentile"
+    if (time := agents.shares) is not None:
         parts = (
             (time.first_token, "first token"),
             (time.generation, "answer"),
@@ -315,11 +317,11 @@ def rate_sentence(target: TargetResult) -> str | None:
     For example "keeps up with 2 /s (237 tok/s, TTFT p90 840 ms from due time), not with 4 /s: TTFT grows 0.43
     s per s".
     """
-    levels = [one for one in target.in_order() if one.error is None and one.open_loop is not None]
+    levels = [level for level in target.in_order() if level.error is None and level.open_loop is not None]
     if not levels:
         return None
-    lengths = list(dict.fromkeys(one.pp for one in levels))
-    parts = (_of_length([one for one in levels if one.pp == length]) for length in lengths)
+    lengths = list(dict.fromkeys(level.pp for level in levels))
+    parts = (_of_length([level for level in levels if level.pp == length]) for length in lengths)
     if len(lengths) == 1:
         return next(parts) + drift_words(target)
     named = zip(lengths, parts, strict=True)
@@ -328,10 +330,12 @@ def rate_sentence(target: TargetResult) -> str | None:
 
 def _of_length(levels: list[LevelResult]) -> str:
     """Return the sentence for the levels of one prompt length, in ascending order of rates."""
-    cut = next((one for one in levels if _is_cut(one)), None)
-    levels = [one for one in levels if not _is_cut(one)]
-    failing = next((one for one in levels if _fails(one)), None)
-    kept = [one for one in levels if not _fails(one) and (failing is None or one.point < failing.point)]
+    cut = next((level for level in levels if _is_cut(level)), None)
+    levels = [level for level in levels if not _is_cut(level)]
+    failing = next((level for level in levels if _fails(level)), None)
+    kept = [
+        level for level in levels if not _fails(level) and (failing is None or level.point < failing.point)
+    ]
     if cut is not None:
         before = _of_length(levels) if levels else ""
         words = f"{cut.point.label} was cut short" + (f": {_why(cut)}" if _fails(cut) else "")
@@ -419,7 +423,7 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
     """
     if result.slo is None:
         return
-    wanted = " and ".join(_plain(one, name) for one in result.slo.conditions)
+    wanted = " and ".join(_plain(condition, name) for condition in result.slo.conditions)
     for target, holds in result.slo.holds_to.items():
         found = result.target(target)
         if holds.from_interval is not None:
@@ -510,7 +514,7 @@ def main_metrics(metrics: Sequence[ComparedMetric]) -> list[ComparedMetric]:
 
     Requests at a rate are judged by their latencies from the due time: token rates follow from the rate.
     """
-    known = {one.metric: one for one in metrics if one.levels}
+    known = {metric.metric: metric for metric in metrics if metric.levels}
     if due := [known[name] for name in _JUDGE_RATES if name in known]:
         return due
     counts = {name: len(known[name].levels) for name in MAIN_RATES if name in known}
@@ -524,9 +528,9 @@ def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[
     `name` escapes the names of targets for the output format.
     """
     main = main_metrics(metrics)
-    if main and all(_is_even(level) for one in main for level in one.levels):
-        return [alike_words([in_sentence(one.title) for one in main])]
-    return [metric_sentence(one.title, one.levels, name) for one in main]
+    if main and all(_is_even(level) for metric in main for level in metric.levels):
+        return [alike_words([in_sentence(metric.title) for metric in main])]
+    return [metric_sentence(metric.title, metric.levels, name) for metric in main]
 
 
 def _is_even(level: ComparedLevel) -> bool:
@@ -570,7 +574,9 @@ def beside_sentence(target: TargetResult) -> str | None:
 
     For example "at c = 1 ITL p95 of short requests 31 → 84 ms while 32k prompts arrive (+152 to +189 %)".
     """
-    found = [(one.point.label, beside_words(one)) for one in target.in_order() if one.beside is not None]
+    found = [
+        (level.point.label, beside_words(level)) for level in target.in_order() if level.beside is not None
+    ]
     return "; ".join(f"at {label} {words}" for label, words in found) or None
 
 
@@ -615,15 +621,15 @@ def text_sentence(target: TargetResult) -> str | None:
     For example "code 81 % of drafts accepted, 96 tok/s; prose 44 %, 61 tok/s", at the lowest concurrency.
     Where no level has a share, the token rates are the answer.
     """
-    levels = [one for one in target.in_order() if one.error is None and one.requests.ok]
+    levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
-    levels = [one for one in levels if metric is not None and one.rate(metric) is not None]
+    levels = [level for level in levels if metric is not None and level.rate(metric) is not None]
     if metric is None or not levels:
         return None
-    levels = [one for one in levels if one.concurrency == levels[0].concurrency]
-    shares = [(one.server.spec_accept_percent if one.server else None, one) for one in levels]
+    levels = [level for level in levels if level.concurrency == levels[0].concurrency]
+    shares = [(level.server.spec_accept_percent if level.server else None, level) for level in levels]
     known = sorted(((share, one) for share, one in shares if share is not None), key=lambda pair: -pair[0])
-    parts = [f"{one.text} {_rate(one, metric)}{_warning(one)}" for one in levels if not known]
+    parts = [f"{level.text} {_rate(level, metric)}{_warning(level)}" for level in levels if not known]
     for share, one in known[:1] + known[1:][-1:]:
         of = " of drafts accepted" if not parts else ""
         parts.append(f"{one.text} {share:.0f} %{of}, {_rate(one, metric)}{_warning(one)}")
@@ -640,7 +646,7 @@ def headline(
     `compared` is the comparison of several targets; `name` escapes their names for the output format.
     """
     said = (left_sentence, beside_sentence)
-    left = [(name(one.name), words) for one in result.targets for say in said if (words := say(one))]
+    left = [(name(target.name), words) for target in result.targets for say in said if (words := say(target))]
     if left:
         return "; ".join(
             words if len(result.targets) == 1 else f"{target}: {words}" for target, words in left
@@ -650,7 +656,7 @@ def headline(
         return found
     if found := next(depth_sentences(result, name), ""):
         return found
-    targets = [one for one in result.targets if any(level.error is None for level in one.levels)]
+    targets = [target for target in result.targets if any(level.error is None for level in target.levels)]
     if len(targets) == 1:
         return _headline_of_target(result, targets[0], "best: ")
     over_rates = any(map(is_over_rates, targets)) and not is_one_trace(targets)
@@ -658,7 +664,7 @@ def headline(
         compared = None  # how much each one takes is the answer
     if compared is not None and (found := _of_comparison(result, compared, name)):
         return found
-    answers = ((one.name, _headline_of_target(result, one, "at most ")) for one in targets)
+    answers = ((target.name, _headline_of_target(result, target, "at most ")) for target in targets)
     found = "; ".join(f"{name(target)}: {words}" for target, words in answers if words)
     return found or None
 
@@ -726,26 +732,26 @@ def _warnings(level: LevelResult, but: str | None = None) -> list[str]:
     return [mark.word for mark in marks_of(level) if mark.doubt and mark.code != but]
 
 
-def _certainty(found: BestLevel) -> Iterator[str]:
+def _certainty(highest: BestLevel) -> Iterator[str]:
     """Yield which levels are not clearly below the best, and whether some could not be tested."""
-    if found.alike:
-        others = names_in_words([f"c = {one.concurrency}" for one in found.alike])
+    if highest.alike:
+        others = names_in_words([f"c = {one.concurrency}" for one in highest.alike])
         yield f"not clearly more than {others}"
-    if found.untested:
+    if highest.untested:
         yield NOT_TESTED
 
 
-def _end(result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], found: BestLevel) -> str:
+def _end(result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], highest: BestLevel) -> str:
     """Return what is known of loads above the best: ", still rising: try c = 64"; "" if nothing."""
-    best, top, metric = found.level, levels[-1], found.metric
+    best, top, metric = highest.level, levels[-1], highest.metric
     if top is not best:
-        ratio = None if top in found.alike else rate_ratio(top, best, metric)
+        ratio = None if top in highest.alike else rate_ratio(top, best, metric)
         return "" if ratio is None else f"; {top.point.label} gives {signed(ratio.percent)}{_warning(top)}"
     if target.slots is not None and best.concurrency >= target.slots:
         many = "as many" if best.concurrency == target.slots else "more"
         return f"; {many} requests at once {'as' if many == 'as many' else 'than'} slots ({target.slots})"
     ratio = rate_ratio(best, levels[-2], metric)
-    if ratio is None or not ratio.beyond(NOISE_FLOOR_PERCENT) or levels[-2] in found.alike:
+    if ratio is None or not ratio.beyond(NOISE_FLOOR_PERCENT) or levels[-2] in highest.alike:
         return ""
     if best.concurrency == result.plan.climb_to:
         return f"; still rising at the limit of {best.concurrency}"
@@ -766,12 +772,12 @@ def _of_comparison(result: SweepResult, compared: Topologies, name: Callable[[st
     if not metrics:
         return ""
     if metrics[0].metric in DUE_LATENCIES:  # neither of them decides alone
-        metrics.sort(key=lambda one: all(level.winner is None for level in one.levels))
+        metrics.sort(key=lambda metric: all(level.winner is None for level in metric.levels))
     first = metrics[0]
     winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
     if not winners:
         return _without_winner(result, metrics, compared, name)
-    beside = [one for one in metrics[1:] if one.metric in {"ttft_ms", "e2e_due_ms"}]
+    beside = [metric for metric in metrics[1:] if metric.metric in {"ttft_ms", "e2e_due_ms"}]
     return "; ".join(
         _win(winner, first, beside, compared, name)
         + _level_warnings(result, winner, [level for level in first.levels if level.winner == winner], name)
@@ -820,7 +826,7 @@ def _win(
     wanted = {(level.point, level.prompt_tokens) for level in won}
     leads = [(first, won)]
     for metric in beside:
-        alike = [one for one in metric.levels if (one.point, one.prompt_tokens) in wanted]
+        alike = [level for level in metric.levels if (level.point, level.prompt_tokens) in wanted]
         if alike and all(one.winner == winner for one in alike):
             leads.append((metric, alike))
     against = [rivals(levels, name) for _, levels in leads]
@@ -850,7 +856,7 @@ def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compar
 def _place(level: ComparedLevel, compared: Topologies) -> str:
     """Return the name of a level: its concurrency, its prompt length where levels differ in it, or both."""
     length = f"{level.prompt_tokens or 0:,} tokens in" if compared.several_lengths else ""
-    alone = len({one.point for metric in compared.metrics for one in metric.levels}) == 1
+    alone = len({level.point for metric in compared.metrics for level in metric.levels}) == 1
     return length if length and alone else " of ".join(filter(None, (level.point.label, length)))
 
 
@@ -863,15 +869,15 @@ def _without_winner(
     """
     first = metrics[0]
     ahead = [level for level in first.levels if outcome(level) is Outcome.AHEAD]
-    level = max(ahead, key=lambda one: abs(one.percent or 0.0), default=None)
+    level = max(ahead, key=lambda level: abs(level.percent or 0.0), default=None)
     if level is not None and abs(level.percent or 0.0) > first.noise_floor_percent:
         lead = f"{percents([level])} {_title(first)} {rivals([level], name)}"
         where = f"at {_place(level, compared)} ({NOT_TESTED})"
         warning = _level_warnings(result, level.ahead or "", [level], name)
         return f"{name(level.ahead or '')} {lead} {where}{warning}"
-    even = [one for one in metrics if all(level.winner is None for level in one.levels)]
-    levels = [level for one in even for level in one.levels]
-    return alike_words([_title(one) for one in even], levels) + largest_lead(first.levels, name)
+    even = [metric for metric in metrics if all(level.winner is None for level in metric.levels)]
+    levels = [level for metric in even for level in metric.levels]
+    return alike_words([_title(metric) for metric in even], levels) + largest_lead(first.levels, name)
 
 
 def _title(metric: ComparedMetric) -> str:

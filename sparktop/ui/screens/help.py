@@ -118,7 +118,8 @@ class Section(Struct, frozen=True):
         if _contains(self.title, words):
             return self
         return replace(
-            self, entries=tuple(one for one in self.entries if _contains(f"{one.head} {one.text}", words))
+            self,
+            entries=tuple(entry for entry in self.entries if _contains(f"{entry.head} {entry.text}", words)),
         )
 
 

@@ -165,7 +165,7 @@ class MenuScreen(Dialog[None]):
     def _fill(self, index: int = 0) -> None:
         """Show the settings of the present page, with the setting `index` marked."""
         self._list.clear_options()
-        self._list.add_options([Option(self._line(one)) for one in self._tabs[self._page].settings])
+        self._list.add_options([Option(self._line(setting)) for setting in self._tabs[self._page].settings])
         self._list.highlighted = index
         self._list.focus()
         self._draw()

@@ -467,7 +467,7 @@ class OverviewScreen(CanvasScreen):
         if not self._is_wall:
             return frozenset(view.name for view in filtered_backends(snapshot.backends, words))
         groups = wall_of(snapshot, words).groups
-        return frozenset(one.server.name for group in groups for one in group.servers)
+        return frozenset(server.server.name for group in groups for server in group.servers)
 
     def _wall_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first on a wall."""
@@ -633,7 +633,7 @@ class OverviewScreen(CanvasScreen):
     def _group_of(self, server: str) -> str | None:
         """Return the group of a server that a Prometheus scrapes; None if there is no such server."""
         fleets = [view.fleet for view in self.shown.fleets] if self.shown is not None else []
-        servers = (one for fleet in fleets if fleet is not None for one in fleet.servers)
+        servers = (server for fleet in fleets if fleet is not None for server in fleet.servers)
         return next((one.group for one in servers if one.name == server), None)
 
     def _read_closely(self, group: str | None) -> None:
@@ -711,7 +711,7 @@ class OverviewScreen(CanvasScreen):
             self.notify("no group of two or more backends to compare", timeout=2)
             return None
         name = (self.zoomed or self.selected or PanelKey("", "")).name
-        chosen = [one for one in groups if name in {one.group, one.lanes_of, *one.backends}]
+        chosen = [group for group in groups if name in {group.group, group.lanes_of, *group.backends}]
         first = leading(chosen or groups) or chosen
         return min(first, key=lambda one: _GRAVITY.index(one.word)).group
 
@@ -719,7 +719,7 @@ class OverviewScreen(CanvasScreen):
         """Return the group that is shown alone, if it is judged by samples too seldom to see a swing."""
         name = "" if self.zoomed is None else self.zoomed.name
         groups = self.shown.balance if self.shown is not None else ()
-        slow = (one.group for one in groups if one.group == name and one.is_slow)
+        slow = (group.group for group in groups if group.group == name and group.is_slow)
         return next(slow, None)
 
     def action_ranks(self) -> None:
@@ -738,13 +738,13 @@ class OverviewScreen(CanvasScreen):
     def _asked_backend(self) -> str | None:
         """Return the name of the backend that the key means; None if that is not clear."""
         backends: tuple[BackendView, ...] = () if self.shown is None else self.shown.backends
-        names = {one.name for one in backends}
+        names = {backend.name for backend in backends}
         drawn = [panel.key for panel in self._drawn if panel.key.kind == "backend"]
         keys: list[PanelKey | None] = [self.zoomed, self.selected, *(drawn if len(drawn) == 1 else ())]
         for key in keys:
             if key is not None and key.kind == "backend" and key.name in names:
                 return key.name
-        several = [one.name for one in backends if len(one.nodes) > 1] or sorted(names)
+        several = [backend.name for backend in backends if len(backend.nodes) > 1] or sorted(names)
         return several[0] if len(several) == 1 else None
 
     # The filter and the line of a time

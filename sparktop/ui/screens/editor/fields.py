@@ -222,15 +222,15 @@ class TargetList(OptionList):
     def __init__(self, targets: Sequence[SweepTarget], marked: Sequence[str]) -> None:
         """List `targets`; those named in `marked` are marked."""
         self._targets = list(targets)
-        self.marked = {name for name in marked if name in {one.name for one in targets}}
-        names = (cell_width(clean(one.name, _MOST_NAME)) for one in targets)
+        self.marked = {name for name in marked if name in {target.name for target in targets}}
+        names = (cell_width(clean(target.name, _MOST_NAME)) for target in targets)
         self._name_width = min(_MOST_NAME, max(_NAME, *names, 0))
-        super().__init__(*(Option(self._line(one)) for one in self._targets), id="field-targets")
+        super().__init__(*(Option(self._line(target)) for target in self._targets), id="field-targets")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the marked targets, in the order of the list."""
-        return tuple(one.name for one in self._targets if one.name in self.marked)
+        return tuple(target.name for target in self._targets if target.name in self.marked)
 
     def _line(self, target: SweepTarget) -> Text:
         mark, style = (MARKED, "bold") if target.name in self.marked else (UNMARKED, "")
@@ -248,7 +248,7 @@ class TargetList(OptionList):
 
     def show(self, marked: Sequence[str]) -> None:
         """Mark the targets named in `marked` and no others, without posting a change."""
-        self.marked = {name for name in marked if name in {one.name for one in self._targets}}
+        self.marked = {name for name in marked if name in {target.name for target in self._targets}}
         for index, target in enumerate(self._targets):
             self.replace_option_prompt_at_index(index, self._line(target))
 

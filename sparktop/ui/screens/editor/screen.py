@@ -179,7 +179,7 @@ class SweepEditor(Dialog[Draft]):
         """
         super().__init__()
         self._targets = tuple(targets)
-        self._draft = still_there(draft, presets, {one.name for one in targets})
+        self._draft = still_there(draft, presets, {target.name for target in targets})
         self._presets = presets
         self._guard = guard
         self._known = tuple(known)
@@ -283,7 +283,7 @@ class SweepEditor(Dialog[Draft]):
     def change(self, name: str, value: object) -> None:
         """Set the field `name` of the draft and the fields that depend on it, and show the result."""
         if name == "preset":
-            names = {one.name for one in self._targets}
+            names = {target.name for target in self._targets}
             self._draft = with_preset(self._draft, self._presets[str(value)], self._guard, names)
         elif name == "kind":
             self._draft = with_kind(self._draft, str(value))
