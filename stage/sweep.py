@@ -127,7 +127,7 @@ class RehearsedSweep:
     def look(self) -> None:
         """Update the view with the newest samples of servers and machines."""
         self._looked_s = self.rehearsal.now_s
-        self._played().look(self.snapshot())
+        self._played().sample(self.snapshot())
 
     def look_again(self) -> None:
         """Update the view if the last update was half a virtual second ago or more."""

@@ -205,7 +205,7 @@ class Sweeping:
     def look(self, snapshot: Snapshot) -> None:
         """Add the samples of servers and machines in a new snapshot to the running sweep's view."""
         if self.stage is Stage.RUNNING and self._source is not None:
-            self._source.look(snapshot)
+            self._source.sample(snapshot)
 
     async def finish(self, reason: str) -> None:
         """Stop the sweep and wait until its result is saved, for at most `LEAVE_S` seconds."""
@@ -224,7 +224,7 @@ class Sweeping:
         now = datetime.now(UTC)
         self.path, self._saved = self._reserve(plan, now), False
         self._what = f"{plan.preset or 'sweep'} of {now.astimezone():%H:%M:%S}"
-        source = LiveView(plan, clock=self._clock, digest=self._background)
+        source = LiveView(plan, clock=self._clock, compute=self._background)
         self._source = source
         runner = self._make_runner(plan, self._store, self._models, self._keep if self.path else None)
         runner.listen(self._take)

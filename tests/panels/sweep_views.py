@@ -36,7 +36,7 @@ def running() -> SweepView:
     played = PlayedSweep(result())
     played.level("spark-a", 1)
     played.level("spark-a", 2)
-    played.view.look(played.snapshot())
+    played.view.sample(played.snapshot())
     played.run("spark-a", Load(100, 4), 0)
     played.run("spark-a", Load(100, 4), 1, upto_s=1.5)
     return played.view.view()

@@ -148,7 +148,7 @@ class PlayedSweep:
             told = LoadTold(target, load, tuple(first), bins, len(names), warm_up, self.clock.now)
             self.view.take(told)
             if abs(since - 1.0) < 0.01:
-                self.view.look(self.snapshot(running=float(load.concurrency)))
+                self.view.sample(self.snapshot(running=float(load.concurrency)))
         if upto_s < E2E_S:
             return
         server = BACKENDS[run % 2] if target == "proxy" else None
@@ -161,7 +161,7 @@ class PlayedSweep:
         load = Load(self.plan.pp, concurrency)
         asked = next(one for one in self.plan.targets if one.name == target)
         level = self.plan.level(asked, concurrency)
-        self.view.look(self.snapshot())
+        self.view.sample(self.snapshot())
         self.view.take(LoadTold(target, load, (LevelStarted(self.clock.now, level),)))
         for run in range(self.plan.runs if runs is None else runs):
             self.run(target, load, run)

@@ -183,7 +183,8 @@ def _published(
             has_like_lengths(mine.load, level.load) for mine in own.levels for level in a_series.levels
         ):
             left_out.append(
-                f"{code(a_series.name)} of {_titled(a_series)} left out: other load, {_length_words(a_series)}."
+                f"{code(a_series.name)} of {_titled(a_series)} left out: other load, "
+                f"{_length_words(a_series)}."
             )
             continue
         theirs = f"{a_series.name} ({a_series.source})"

@@ -115,15 +115,21 @@ _NAMES = {
 _SECOND_MS = 1000.0
 
 
+def stored_condition(text: str) -> SloCondition | None:
+    """Return the condition that `words_of` wrote as `text`; None for another text."""
+    match = _CONDITION.fullmatch(text)
+    return None if match is None else SloCondition(match[1], float(match[3]), at_least=match[2] == "≥")
+
+
 def plain_words(text: str) -> str:
     """Return a condition as `words_of` writes it in plain words: `first token p90 ≤ 2 s`, `≥ 15 tok/s each`.
 
     A text that is no such condition is returned as it is.
     """
-    found = _CONDITION.fullmatch(text)
-    if found is None:
+    condition = stored_condition(text)
+    if condition is None:
         return text
-    name, sign, limit = found[1], found[2], float(found[3])
+    name, sign, limit = condition.figure, "≥" if condition.at_least else "≤", condition.limit
     if name.startswith(STREAM):
         part = name.removeprefix(STREAM).strip("_")
         return f"{sign} {limit:,.6g} tok/s each{f' ({part})' if part else ''}"

@@ -105,9 +105,9 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
 
 def answer_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield the parts of an answer: what holds and fails, its certainty, what ran out first."""
-    yield _held(search, answer)
+    yield _held_words(search, answer)
     if not answer.holds and answer.fails is None:
-        yield from _reached(search, answer) if search.stored else ()
+        yield from _stored_range_words(search, answer) if search.stored else ()
         return
     if answer.drift is not None:
         yield drift_words(search, answer.drift)
@@ -118,12 +118,12 @@ def answer_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str
     if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
         yield ran_out_words(search, answer)
     if search.stored:
-        yield from _reached(search, answer)
+        yield from _stored_range_words(search, answer)
     elif not answer.complete:
         yield "the search was not completed"
 
 
-def _reached(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+def _stored_range_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield how far stored levels reach: between which the answer lies, and what was left out."""
     holds, fails = answer.holds, answer.fails
     if answer.at_least:
@@ -159,38 +159,40 @@ def capacity_title(search: CapacityResult) -> str:
     (answer,) = (answer for answer in search.answers.values() if answer.holds is not None)
     if not answer.holds:
         return "capacity: none hold"
-    return f"capacity: {_holding(search, answer, answer.holds)}"
+    return f"capacity: {_holds_words(search, answer, answer.holds)}"
 
 
-def _held(search: CapacityResult, answer: CapacityAnswer) -> str:
+def _held_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     """Return what holds, and what fails with its reason."""
     kind, fails = search.load, answer.probe(answer.fails)
     if not answer.holds:
         if fails is not None and answer.holds is None and search.stored:
-            failing = _failing(search, fails, amount(kind, fails.value))
+            failing = _fails_words(search, fails, amount(kind, fails.value))
             return f"unknown below {amount(kind, fails.value, bare=True)}, the smallest level: {failing}"
         if fails is not None:
-            return f"none hold: {_failing(search, fails, amount(kind, fails.value))}"
+            return f"none hold: {_fails_words(search, fails, amount(kind, fails.value))}"
         if search.stored:
             return "unknown: no stored level can be judged"
         return f"unknown: no {'request' if answer.probes else 'level'} was completed before the search ended"
-    held = _holding(search, answer, answer.holds)
+    held = _holds_words(search, answer, answer.holds)
     return (
-        held if fails is None else f"{held}; {_failing(search, fails, amount(kind, fails.value, bare=True))}"
+        held
+        if fails is None
+        else f"{held}; {_fails_words(search, fails, amount(kind, fails.value, bare=True))}"
     )
 
 
-def _holding(search: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
+def _holds_words(search: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
     """Return how much holds: "9 agents hold", or "best estimate 9 agents" where fewer are certain to hold."""
     load = amount(search.load, holds)
     if answer.interval != (None, None) and (answer.interval[0] or 0.0) < holds:
         so_far = "" if answer.complete else " so far"
         return f"best estimate{so_far} {load}{' or more' if answer.at_least else ''}"
     how = "at least " if answer.at_least else "" if answer.complete else "so far "
-    return how + _verb(search.load, holds, "hold", load)
+    return how + _with_verb(search.load, holds, "hold", load)
 
 
-def _failing(search: CapacityResult, probe: ProbeResult, subject: str) -> str:
+def _fails_words(search: CapacityResult, probe: ProbeResult, subject: str) -> str:
     """Return that the level `subject` fails, or probably does where that is not certain, and why."""
     fail = "fails" if probe.value == 1 and search.load is not LoadKind.RATE else "fail"
     is_met, chance = _is_met(probe), ""
@@ -217,7 +219,7 @@ def _is_met(probe: ProbeResult) -> bool:
     )
 
 
-def _verb(kind: LoadKind, value: float, verb: str, subject: str) -> str:
+def _with_verb(kind: LoadKind, value: float, verb: str, subject: str) -> str:
     return f"{subject} {verb}{'s' if value == 1 and kind is not LoadKind.RATE else ''}"
 
 
@@ -259,7 +261,7 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         for condition in single
         if (condition.met_percent or 0.0) < (condition.needed_percent or 0.0)
     ]
-    worst = min(short or single, key=room_of, default=None)
+    worst = min(short or single, key=margin_to_limit, default=None)
     if worst is None:
         return "no request was measured"
     return condition_words(worst) + ("" if short and not _is_unsure(probe) else met_words(worst))
@@ -273,7 +275,7 @@ def met_words(condition: ConditionResult) -> str:
     return f", {condition.met_percent:.0f} %{many} met it (needs {condition.needed_percent:g} %)"
 
 
-def room_of(condition: ConditionResult) -> float:
+def margin_to_limit(condition: ConditionResult) -> float:
     """Return how far a condition is from being missed: the ratio of the missed share that it allows."""
     missed = 100.0 - (condition.met_percent or 0.0)
     allowed = 100.0 - (condition.needed_percent or 0.0)
@@ -292,13 +294,13 @@ def condition_parts(condition: ConditionResult) -> tuple[str, str, str]:
     """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3.6 s", "2 s")."""
     if condition.at_least:
         value = "–" if condition.value is None else f"{condition.value:.1f}{_TPS}"
-        return f"{_quantile(condition)} stream", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
+        return f"{_quantile_name(condition)} stream", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
     name, _, _ = (condition.figure or "all").removesuffix("_ms").rpartition("_")
     value = "unknown: many unanswered" if condition.value is None else time_words(condition.value)
-    return f"{_quantile(condition)} {_NAMES.get(name, name)}", value, time_words(condition.limit or 0.0)
+    return f"{_quantile_name(condition)} {_NAMES.get(name, name)}", value, time_words(condition.limit or 0.0)
 
 
-def _quantile(condition: ConditionResult) -> str:
+def _quantile_name(condition: ConditionResult) -> str:
     needed = condition.needed_percent or 0.0
     return f"p{100 - needed if condition.at_least else needed:.0f}"
 
@@ -317,7 +319,7 @@ def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str | Non
         return "95 % sure"
     if low is None and high is None:
         return "not certain: too few requests"
-    held = None if low is None else _verb(search.load, low, "hold", amount(search.load, low, bare=True))
+    held = None if low is None else _with_verb(search.load, low, "hold", amount(search.load, low, bare=True))
     if high is None:
         return None if held is None else f"95 % sure: {held}"
     does = "does" if high == 1 and search.load is not LoadKind.RATE else "do"
@@ -349,20 +351,20 @@ def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:
 # The view of a capacity search: from the events of a running one, or from a stored result.
 
 
-_LEAST = 5
+_LEAST_REQUESTS = 5
 """Requests of a run from which on its values are shown before its end."""
 
 
-class CapacityLedger(Struct, eq=False):
-    """What the screen shows of a running search; `take` gets each event of the sweep."""
+class RunningSearch(Struct, eq=False):
+    """A running capacity search as the screen shows it; `take` gets each event of the sweep."""
 
     capacity: Capacity | None
-    _found: CapacityResult | None = None
+    _result: CapacityResult | None = None
     _target: str | None = None
     _now: float | None = None
     """The load of the run that is being made."""
     _traces: dict[str, RequestTrace] = field(default_factory=dict)
-    _judged: tuple[int, tuple[ConditionResult, ...]] = (0, ())
+    _so_far: tuple[int, tuple[ConditionResult, ...]] = (0, ())
     """(Number of requests, conditions) of the run so far."""
 
     def take(self, event: SweepEvent) -> None:
@@ -371,19 +373,19 @@ class CapacityLedger(Struct, eq=False):
             return
         match event:
             case CapacityTold():
-                self._found = event.found
+                self._result = event.found
             case PhaseChanged(target=target, load=load):
                 if event.phase is not Phase.SETTLING:
-                    self._traces, self._judged = {}, (0, ())
+                    self._traces, self._so_far = {}, (0, ())
                 self._target = target or self._target
                 self._now = None if load is None else load.point.value
             case LoadTold(warm_up=False):
                 for one in event.events:
-                    self._request(one)
+                    self._add_request(one)
             case _:
                 pass
 
-    def _request(self, event: LoadEvent) -> None:
+    def _add_request(self, event: LoadEvent) -> None:
         collect_into(self._traces, event)
         if not isinstance(event, RequestEnded) or (trace := self._traces.get(event.request_id)) is None:
             return
@@ -395,25 +397,25 @@ class CapacityLedger(Struct, eq=False):
         """Return the search on the target that is being measured; nothing if there is none."""
         if self.capacity is None or self._target is None:
             return ()
-        found = self._found
+        found = self._result
         answer = None if found is None else found.answers.get(self._target)
         if found is None or answer is None:
             found, answer = CapacityResult(load=self.capacity.kind, conditions=()), CapacityAnswer()
-        count, conditions = self._present(self.capacity)
+        count, conditions = self._conditions_so_far(self.capacity)
         bars: tuple[ConditionBar, ...] = ()
         at = ""
-        if self._now is not None and count >= _LEAST:
-            bars = tuple(map(_bar, conditions))
+        if self._now is not None and count >= _LEAST_REQUESTS:
+            bars = tuple(map(_condition_bar, conditions))
             at = f"{amount(found.load, self._now)}, {count} requests so far"
-        view = _search(self._target, found, answer, self._now, self.capacity.most)
+        view = _search_view(self._target, found, answer, self._now, self.capacity.most)
         return (SearchView(view.target, view.tried, view.ahead, bars, at) if bars else view,)
 
-    def _present(self, capacity: Capacity) -> tuple[int, tuple[ConditionResult, ...]]:
+    def _conditions_so_far(self, capacity: Capacity) -> tuple[int, tuple[ConditionResult, ...]]:
         ended = [one for one in self._traces.values() if one.ended is not None]
-        if len(ended) != self._judged[0]:
+        if len(ended) != self._so_far[0]:
             shares = judge(capacity, ended, max_error_share=1.0).shares
-            self._judged = len(ended), tuple(condition_result(share) for share in shares if share.condition)
-        return self._judged
+            self._so_far = len(ended), tuple(condition_result(share) for share in shares if share.condition)
+        return self._so_far
 
 
 def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
@@ -422,11 +424,13 @@ def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
     if found is None:
         return ()
     # One order of the conditions for all targets: their columns have one heading.
-    deciding = next(filter(None, map(_deciding_first, found.answers.values())), ())
-    return tuple(_search(name, found, answer, None, None, deciding) for name, answer in found.answers.items())
+    deciding = next(filter(None, map(_conditions_by_weight, found.answers.values())), ())
+    return tuple(
+        _search_view(name, found, answer, None, None, deciding) for name, answer in found.answers.items()
+    )
 
 
-def _search(
+def _search_view(
     target: str,
     search: CapacityResult,
     answer: CapacityAnswer,
@@ -440,7 +444,7 @@ def _search(
     """
     probes = {probe.value: probe for probe in answer.probes}
     values = sorted({*probes, *([] if now is None else [now])})
-    deciding = deciding or _deciding_first(answer)
+    deciding = deciding or _conditions_by_weight(answer)
     tried = tuple(
         TriedLoad(
             amount(search.load, value, bare=True),
@@ -448,82 +452,93 @@ def _search(
             probes[value].certain if value in probes else False,
             search.point(value),
             value == now,
-            *_judged(probes.get(value), deciding),
+            *_chance_and_bars(probes.get(value), deciding),
         )
         for value in values
     )
     over = most is None
-    last = _shown(answer)
+    last = _deciding_probe(answer)
     return SearchView(
         target,
         tried,
-        "" if most is None else _ahead(search, answer, now, most),
+        "" if most is None else _next_loads_words(search, answer, now, most),
         ()
         if last is None
-        else tuple(_bar(condition) for condition in last.conditions if condition.figure is not None),
+        else tuple(
+            _condition_bar(condition) for condition in last.conditions if condition.figure is not None
+        ),
         "" if last is None else f"{amount(search.load, last.value)}, {last.requests} requests",
         tuple(answer_words(search, answer)) if over else (),
         answer.ran_out.hint or "" if over and answer.ran_out is not None else "",
     )
 
 
-def _shown(answer: CapacityAnswer) -> ProbeResult | None:
+def _deciding_probe(answer: CapacityAnswer) -> ProbeResult | None:
     """Return the level whose values say most: the one that fails, else the largest."""
     return answer.probe(answer.fails) or max(answer.probes, key=lambda probe: probe.value, default=None)
 
 
-def _judged(probe: ProbeResult | None, order: Sequence[str]) -> tuple[float | None, tuple[ConditionBar, ...]]:
+def _chance_and_bars(
+    probe: ProbeResult | None, order: Sequence[str]
+) -> tuple[float | None, tuple[ConditionBar, ...]]:
     """Return (probability that a level holds in percent, its conditions in `order`)."""
     if probe is None:
         return None, ()
     bars = tuple(
-        _bar(condition) for name in order for condition in probe.conditions if condition.condition == name
+        _condition_bar(condition)
+        for name in order
+        for condition in probe.conditions
+        if condition.condition == name
     )
     return None if probe.fails_percent is None else 100 - probe.fails_percent, bars
 
 
-def _deciding_first(answer: CapacityAnswer) -> tuple[str, ...]:
+def _conditions_by_weight(answer: CapacityAnswer) -> tuple[str, ...]:
     """Return the conditions of a search, the one that decides first: of a rate all of them together.
 
     Of other loads it is the one that is missed most, or met with the least room, where the search ended.
     """
-    last = _shown(answer)
+    last = _deciding_probe(answer)
     if last is None:
         return ()
     together = [condition.condition for condition in last.conditions if condition.figure is None]
-    single = sorted((condition for condition in last.conditions if condition.figure is not None), key=room_of)
+    single = sorted(
+        (condition for condition in last.conditions if condition.figure is not None), key=margin_to_limit
+    )
     return (*together, *(condition.condition for condition in single))
 
 
 def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
     """Yield a plot of each condition of a capacity search over the load, first of the one that decides."""
     answers = {name: answer for name, answer in search.answers.items() if answer.probes}
-    for condition in next((_deciding_first(answer) for answer in answers.values()), ()):
-        seen = {name: _seen(answer, condition) for name, answer in answers.items()}
-        lines = tuple(line for name, parts in seen.items() if (line := _line(search, name, parts)).points)
+    for condition in next((_conditions_by_weight(answer) for answer in answers.values()), ()):
+        seen = {name: _results_of(answer, condition) for name, answer in answers.items()}
+        lines = tuple(
+            line for name, parts in seen.items() if (line := _condition_line(search, name, parts)).points
+        )
         if lines:
-            yield _plot(next(part for parts in seen.values() for _, part in parts), lines)
+            yield _condition_plot(next(part for parts in seen.values() for _, part in parts), lines)
 
 
-_Seen = list[tuple[float, ConditionResult]]
+_ConditionResults = list[tuple[float, ConditionResult]]
 """(load, how a condition was met there), ascending."""
 
 
-def _seen(answer: CapacityAnswer, condition: str) -> _Seen:
+def _results_of(answer: CapacityAnswer, condition: str) -> _ConditionResults:
     probes = sorted(answer.probes, key=lambda probe: probe.value)
     return [(probe.value, one) for probe in probes for one in probe.conditions if one.condition == condition]
 
 
-def _line(search: CapacityResult, name: str, seen: _Seen) -> CurveLine:
+def _condition_line(search: CapacityResult, name: str, seen: _ConditionResults) -> CurveLine:
     points = []
     for load, one in seen:
-        if (known := _measured(one)) is not None:
+        if (known := _condition_value(one)) is not None:
             missed = one.met_percent is not None and one.met_percent < (one.needed_percent or 0.0)
             points.append(CurvePoint(search.point(load), known, missed=missed))
     return CurveLine(name, tuple(points))
 
 
-def _measured(condition: ConditionResult) -> Value | None:
+def _condition_value(condition: ConditionResult) -> Value | None:
     """Return the value of a condition; of all together the share of the requests that met them."""
     if condition.figure is not None:
         return None if condition.value is None else Value(condition.value)
@@ -531,7 +546,7 @@ def _measured(condition: ConditionResult) -> Value | None:
     return None if condition.met_percent is None else Value(condition.met_percent, low, high)
 
 
-def _plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
+def _condition_plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
     """Return the plot of a condition with its limit."""
     needed = f"{condition.needed_percent or 0.0:g} %"
     if condition.figure is None:
@@ -556,7 +571,7 @@ def _plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot
     )
 
 
-def _ahead(search: CapacityResult, answer: CapacityAnswer, now: float | None, most: float) -> str:
+def _next_loads_words(search: CapacityResult, answer: CapacityAnswer, now: float | None, most: float) -> str:
     if answer.fails is None:
         top = max([*(probe.value for probe in answer.probes), now or 0.0])
         if top >= most:
@@ -572,7 +587,7 @@ def _ahead(search: CapacityResult, answer: CapacityAnswer, now: float | None, mo
     return f"between {least} and {limit}, where the answer likely lies"
 
 
-def _bar(condition: ConditionResult) -> ConditionBar:
+def _condition_bar(condition: ConditionResult) -> ConditionBar:
     name, value, limit = condition_parts(condition)
     if condition.figure is None:
         met = "–" if condition.met_percent is None else f"{condition.met_percent:.0f} %"
@@ -581,14 +596,14 @@ def _bar(condition: ConditionResult) -> ConditionBar:
         name,
         value,
         limit,
-        _ratio(condition),
+        _share_of_limit(condition),
         at_least=condition.at_least,
         met_percent=condition.met_percent,
         needed_percent=condition.needed_percent,
     )
 
 
-def _ratio(condition: ConditionResult) -> float | None:
+def _share_of_limit(condition: ConditionResult) -> float | None:
     if condition.limit is None or condition.met_percent is None:
         return None
     if condition.value is None or condition.value == 0:  # too many have no answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from sparktop.model.sweep import (
     short_tokens,
 )
 from sparktop.sweep.compare.series import Reference, Series, SeriesLevel, series_of
-from sparktop.sweep.plan.slo import plain_words
+from sparktop.sweep.plan.slo import plain_words, stored_condition
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import FEW_RUNS, METRICS, TOO_SHORT
 from sparktop.sweep.view.capacity import condition_plots
@@ -34,7 +33,6 @@ _ROOFLINE_AT = 1
 weights for each token."""
 _MILD = frozenset({FEW_RUNS, TOO_SHORT})
 """Doubts that do not make a point doubtful: the confidence interval, or its absence, shows them already."""
-_CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0-9.e+]+)")
 
 
 def curve_plots(
@@ -50,22 +48,22 @@ def curve_plots(
     `references` (published tables) and of `beside` (other series), and the `limits` for its metric.
     """
     kinds = {level.load.point.kind for a_series in series for level in a_series.levels}
-    others = [_of_kinds(a_series, kinds) for reference in references for a_series in reference.series]
-    others += [_of_kinds(a_series, kinds) for a_series in beside]
+    others = [_levels_of_kinds(a_series, kinds) for reference in references for a_series in reference.series]
+    others += [_levels_of_kinds(a_series, kinds) for a_series in beside]
     plots = []
     known = {name for a_series in series for name in a_series.metrics()}
-    for name in _curves_of(kinds, known):
+    for name in _metrics_over(kinds, known):
         lines = [
             line
             for a_series in by_depth(series)
-            if (line := _line(a_series, name, reference=False)) is not None
+            if (line := _curve_line(a_series, name, reference=False)) is not None
         ]
         if not lines:
             continue
         lines += [
             line
             for a_series in by_depth(others)
-            if (line := _line(a_series, name, reference=True)) is not None
+            if (line := _curve_line(a_series, name, reference=True)) is not None
         ]
         metric = METRICS[name]
         plots.append(
@@ -82,20 +80,16 @@ def curve_plots(
     return tuple(plots)
 
 
-def _curves_of(kinds: set[LoadKind], known: set[str]) -> tuple[str, ...]:
+def _metrics_over(kinds: set[LoadKind], known: set[str]) -> tuple[str, ...]:
     """Return the metrics to draw over an axis, of the `known` ones."""
     for kind, names in ((LoadKind.RATE, RATE_CURVES), (LoadKind.AGENTS, AGENT_CURVES)):
         if kind in kinds:
             return names
-    return _closed_curves(known)
-
-
-def _closed_curves(known: set[str]) -> tuple[str, ...]:
-    """Return the metrics to draw over concurrency; some tools report no other rate of generated tokens."""
+    # Some tools report no other rate of generated tokens.
     return CURVES if known & _DECODES else ("output_tps", *CURVES)
 
 
-def _of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
+def _levels_of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
     """Return a copy of a series with the levels on the axes `kinds`."""
     return replace(series, levels=tuple(level for level in series.levels if level.load.point.kind in kinds))
 
@@ -120,7 +114,7 @@ def by_text(series: Series) -> Iterator[Series]:
         yield series if text is None else replace(series, name=f"{series.name} {text}", levels=levels)
 
 
-def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:
+def _curve_line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:
     points: dict[LoadPoint, CurvePoint] = {}
     for level in series.levels:
         figure = level.figures.get(metric)
@@ -146,7 +140,7 @@ def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:
     highest concurrencies at which these conditions hold, and the conversations of agents that fit the KV
     cache.
     """
-    return (*_roofline(result), *_conditions(result), *_conversation_limits(result))
+    return (*_roofline(result), *_slo_limits(result), *_conversation_limits(result))
 
 
 def _roofline(result: SweepResult) -> Iterable[LimitLine]:
@@ -169,18 +163,17 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
                 yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, short=short)
 
 
-def _conditions(result: SweepResult) -> Iterable[LimitLine]:
+def _slo_limits(result: SweepResult) -> Iterable[LimitLine]:
     slo = result.slo
     if slo is None:
         return
     for text in slo.conditions:
-        found = _CONDITION.fullmatch(text)
-        if found is not None and found["figure"].startswith("ttft"):
-            yield LimitLine("ttft_ms", f"wanted: {plain_words(text)}", float(found["limit"]), short="wanted")
-        elif found is not None and found["figure"] in METRICS:
-            yield LimitLine(
-                found["figure"], f"wanted: {plain_words(text)}", float(found["limit"]), short="wanted"
-            )
+        condition = stored_condition(text)
+        metric = None if condition is None else condition.figure
+        if metric is not None and metric.startswith("ttft"):
+            metric = "ttft_ms"
+        if condition is not None and metric in METRICS:
+            yield LimitLine(metric, f"wanted: {plain_words(text)}", condition.limit, short="wanted")
     for name, holds in slo.holds_to.items():
         for word, concurrency in (("from", holds.from_concurrency), ("to", holds.concurrency)):
             if concurrency is not None:

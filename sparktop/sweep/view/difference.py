@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE, signed
@@ -31,30 +30,12 @@ from sparktop.sweep.result.results import Change, ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.capacity import compared_words
 
-SHOWN = (
+COMPARED = (
     *("decode_tps", "sustained_tps", "prefill_tps", "peak_tps"),
     *("ttft_due_ms", "e2e_due_ms", "ttft_ms", "itl_ms", "e2e_ms"),
 )
 """Names of the metrics that are compared."""
 _DECIDING = ("sustained_tps", "decode_tps", "ttft_due_ms", "e2e_due_ms")
-
-
-class Compared(Struct, frozen=True):
-    """One of two results that are compared: its title, and its series."""
-
-    title: str
-    """Name and time of the result."""
-    series: tuple[Series, ...]
-    """One series per target of the result, at least one."""
-
-
-def labelled(before: Compared, first: Series, after: Compared, second: Series) -> Difference:
-    """Return the change from the series `first` of the result `before` to the series `second` of `after`.
-
-    The series are labelled "target, title of the result".
-    """
-    labels = (f"{first.name}, {before.title}", f"{second.name}, {after.title}")
-    return difference(first, second, labels=labels)
 
 
 def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tuple[Series, Series]]:
@@ -78,21 +59,21 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
     `labels` replace the names of the two series. If both names are equal (the same target at two times),
     "before" and "after" are appended to them.
     """
-    names = _apart(*(labels or (before.name, after.name)))
-    pair = [_renamed(one, name) for one, name in zip((before, after), names, strict=True)]
+    names = _distinct_names(*(labels or (before.name, after.name)))
+    pair = [_prepared_series(one, name) for one, name in zip((before, after), names, strict=True)]
     compared = compare(pair, baseline=names[0])
     changes = {(row.metric, load_of(row)): row.changes.get(names[1]) for row in compared.rows}
     first, second = aligned(pair)
     rows = []
-    for name in SHOWN:
+    for name in COMPARED:
         for load in sorted(first.keys() | second.keys(), key=lambda load: load.order):
-            one, other = (_figure(levels, load, name) for levels in (first, second))
+            one, other = (_value_at(levels, load, name) for levels in (first, second))
             if one is not None or other is not None:
                 alike = not (load in first and load in second) or has_like_lengths(
                     first[load].load, second[load].load
                 )
                 change = (changes.get((name, load)) if alike else None) or Change()
-                row = _row(name, load, one, other, change)
+                row = _difference_row(name, load, one, other, change)
                 floor = compared.noise_floor_percent.get(name, 0.0)
                 rows.append(replace(row, noise_floor_percent=floor))
     return Difference(
@@ -101,19 +82,19 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         rows=tuple(rows),
         verdict=compared_words(compared.capacity)
         if compared.capacity is not None
-        else _unlike(rows, compared.notes) or _verdict(rows),
-        why=_why(rows, compared),
+        else _unlike_lengths_note(rows, compared.notes) or _verdict(rows),
+        why=_uncertainty_words(rows, compared),
         notes=compared.notes,
     )
 
 
-def _unlike(rows: Sequence[DifferenceRow], notes: Sequence[str]) -> str:
+def _unlike_lengths_note(rows: Sequence[DifferenceRow], notes: Sequence[str]) -> str:
     """Return the note that two results have other lengths, if that leaves no row to compare; else ""."""
     note = next((note for note in notes if note.startswith(UNLIKE_LENGTHS)), "")
     return note if all(row.percent is None for row in rows) else ""
 
 
-def _why(rows: Sequence[DifferenceRow], compared: ComparisonResult) -> str:
+def _uncertainty_words(rows: Sequence[DifferenceRow], compared: ComparisonResult) -> str:
     """Return why changes are not certain although the interval of their row excludes 0; "" without such."""
     if compared.error_rate_percent is None or not any(row.undecided == NOT_CERTAIN for row in rows):
         return ""
@@ -124,25 +105,27 @@ def _why(rows: Sequence[DifferenceRow], compared: ComparisonResult) -> str:
     )
 
 
-def _renamed(series: Series, name: str) -> Series:
+def _prepared_series(series: Series, name: str) -> Series:
     """Return a copy of a series that is named `name`, has no address, and has only the metrics to compare."""
     levels = tuple(
-        replace(level, figures={one: level.figures[one] for one in SHOWN if one in level.figures})
+        replace(level, figures={one: level.figures[one] for one in COMPARED if one in level.figures})
         for level in series.levels
     )
     return replace(series, name=name, levels=levels, address=None)
 
 
-def _figure(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Value | None:
+def _value_at(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Value | None:
     level = levels.get(load)
     return None if level is None else level.figures.get(metric)
 
 
-def _apart(before: str, after: str) -> tuple[str, str]:
+def _distinct_names(before: str, after: str) -> tuple[str, str]:
     return (before, after) if before != after else (f"{before} before", f"{after} after")
 
 
-def _row(name: str, load: Load, before: Value | None, after: Value | None, change: Change) -> DifferenceRow:
+def _difference_row(
+    name: str, load: Load, before: Value | None, after: Value | None, change: Change
+) -> DifferenceRow:
     metric = METRICS[name]
     low, high = change.ratio_ci95 or (None, None)
     return DifferenceRow(
@@ -171,39 +154,41 @@ def _verdict(rows: Sequence[DifferenceRow]) -> str:
     titles = [*(METRICS[name].title for name in _DECIDING), both[0].title]
     chosen = next(one for title in titles if (one := [row for row in both if row.title == title]))
     if all(row.significant is None for row in chosen):
-        spans = _span([row.percent or 0.0 for row in chosen])
+        spans = _percent_range(chosen)
         return f"{in_sentence(chosen[0].title)} {spans}: single runs, no test possible"
     better = [row for row in chosen if row.better is True]
     worse = [row for row in chosen if row.better is False]
     parts = [
-        f"{word} at {_where(found, lengths=lengths)} ({_span([row.percent or 0.0 for row in found])})"
-        for word, found in (("faster", better), ("slower", worse))
-        if found
+        f"{word} at {_level_names(rows_of_word, lengths=lengths)} ({_percent_range(rows_of_word)})"
+        for word, rows_of_word in (("faster", better), ("slower", worse))
+        if rows_of_word
     ]
     rest = Counter(row.undecided for row in chosen if row.undecided is not None)
     if not parts:
         elsewhere = [row for row in both if row.better is not None]
         also = (
-            f"; but {elsewhere[0].title} changed at {_where(elsewhere, lengths=lengths)}" if elsewhere else ""
+            f"; but {elsewhere[0].title} changed at {_level_names(elsewhere, lengths=lengths)}"
+            if elsewhere
+            else ""
         )
-        return f"{in_sentence(chosen[0].title)}: {_rest_words(rest, 'level')}{also}"
-    words = [*parts, *([_rest_words(rest, "more")] if rest else [])]
-    also = _of_first_token(both, lengths=lengths) if chosen[0].more_is_better else ""
+        return f"{in_sentence(chosen[0].title)}: {_undecided_words(rest, 'level')}{also}"
+    words = [*parts, *([_undecided_words(rest, "more")] if rest else [])]
+    also = _first_token_words(both, lengths=lengths) if chosen[0].more_is_better else ""
     return f"{in_sentence(chosen[0].title)}: {', '.join(words)}{also}"
 
 
-def _of_first_token(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
+def _first_token_words(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
     """Return where the time to the first token changed, as the end of a sentence; "" without such a level."""
     parts = []
     for word, better in (("better", True), ("worse", False)):
         found = [row for row in rows if row.title == METRICS["ttft_ms"].title and row.better is better]
         if found:
-            span = _span([row.percent or 0.0 for row in found])
-            parts.append(f"{word} at {_where(found, lengths=lengths)} ({span})")
+            span = _percent_range(found)
+            parts.append(f"{word} at {_level_names(found, lengths=lengths)} ({span})")
     return f"; {METRICS['ttft_ms'].title}: {', '.join(parts)}" if parts else ""
 
 
-def _rest_words(rest: Mapping[str, int], what: str) -> str:
+def _undecided_words(rest: Mapping[str, int], what: str) -> str:
     """Return at how many levels a change is not decided, by its words; `what` is "more" or "level"."""
     order = (NOT_CERTAIN, WITHIN_NOISE, NO_DIFFERENCE)
     counts = [(words, rest[words]) for words in order if rest.get(words)]
@@ -212,11 +197,13 @@ def _rest_words(rest: Mapping[str, int], what: str) -> str:
     )
 
 
-def _where(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
+def _level_names(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
     names = (level_name(row.point, row.prompt_tokens, lengths=lengths, depth=row.depth) for row in rows)
     return ", ".join(dict.fromkeys(names))
 
 
-def _span(percents: Sequence[float]) -> str:
+def _percent_range(rows: Sequence[DifferenceRow]) -> str:
+    """Return the least and the largest change of `rows`, by size: "+2 % to +5 %"."""
+    percents = [row.percent or 0.0 for row in rows]
     low, high = sorted((min(percents), max(percents)), key=abs)
     return signed(low) if round(low) == round(high) else f"{signed(low)} to {signed(high)}"

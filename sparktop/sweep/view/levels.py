@@ -85,7 +85,7 @@ def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> Le
     return LevelKey(target, level.point, length, level.depth)
 
 
-def planned(plan: Plan) -> list[LevelKey]:
+def planned_keys(plan: Plan) -> list[LevelKey]:
     """Return the keys of a plan's levels in the order in which they begin.
 
     Return an empty list for a search, whose levels are not known in advance.
@@ -98,7 +98,7 @@ def planned(plan: Plan) -> list[LevelKey]:
     return [key_of(name, load) for load in loads(plan) for name in names]
 
 
-class PlanLedger:
+class LevelProgress:
     """The progress of each level of a running sweep, updated from its events."""
 
     def __init__(self, plan: Plan) -> None:
@@ -108,17 +108,17 @@ class PlanLedger:
         """The level that is being measured; None before the first and between levels."""
         self._began_at: float | None = None
         """Time in monotonic seconds when the current run began; None between runs."""
-        self._levels = {key: self._new(key) for key in planned(plan)}
+        self._levels = {key: self._new_level(key) for key in planned_keys(plan)}
 
     def levels(self, now: float, ended: int) -> tuple[PlannedLevel, ...]:
         """Return all levels with their progress at the time `now`, in the order of the plan.
 
         `ended` is the number of requests of the current run that have ended.
         """
-        self._advance(now, ended)
+        self._update_share(now, ended)
         return tuple(self._levels.values())
 
-    def change(self, event: PhaseChanged, now: float) -> None:
+    def enter_phase(self, event: PhaseChanged, now: float) -> None:
         """Record that the sweep entered another phase, such as warming up or running a level, at `now`."""
         if event.target is None or event.load is None:
             return
@@ -126,15 +126,15 @@ class PlanLedger:
         state = _STATES.get(event.phase)
         if state is None:
             return
-        before = self._levels.get(key) or self._new(key)
+        before = self._levels.get(key) or self._new_level(key)
         if self.present not in {None, key}:
-            self._leave()
+            self._leave_level()
         self.present = key
         self._began_at = now if event.phase is Phase.RUNNING else None
-        self._enter(replace(before, state=state, runs=event.runs or before.runs))
+        self._store_level(replace(before, state=state, runs=event.runs or before.runs))
 
-    def _enter(self, level: PlannedLevel) -> None:
-        """Store the new state of a level; insert a level that was not planned in order of concurrency.
+    def _store_level(self, level: PlannedLevel) -> None:
+        """Store the new state of a level; insert a level that was not planned_keys in order of concurrency.
 
         The order is that among the levels of the same target and prompt length; without these, the level
         comes last.
@@ -154,7 +154,7 @@ class PlanLedger:
         found.insert(place, (key, level))
         self._levels = dict(found)
 
-    def run_over(self, event: RunTold) -> None:
+    def end_run(self, event: RunTold) -> None:
         """Record that a run of a level has ended; warm-up runs are ignored."""
         key = key_of(event.target, event.load)
         level = self._levels.get(key)
@@ -165,10 +165,10 @@ class PlanLedger:
         self._levels[key] = replace(level, runs_done=done, share=share)
         self._began_at = None
 
-    def measured(self, event: LevelMeasured) -> None:
+    def store_result(self, event: LevelMeasured) -> None:
         """Record the result of a level, which is complete or was cut short."""
         key = result_key(event.target, event.level, event.result.plan.pp)
-        level = self._levels.get(key) or self._new(key)
+        level = self._levels.get(key) or self._new_level(key)
         cut = any(mark.code == CUT_SHORT for mark in event.level.validity)
         state = _measured_state(event.level, cut=cut)
         share = level.share if cut else 1.0
@@ -176,42 +176,42 @@ class PlanLedger:
         if self.present == key:
             self.present = None
 
-    def ended(self, result: SweepResult) -> None:
+    def end_sweep(self, result: SweepResult) -> None:
         """Record the end of the sweep: give each unfinished level its final state.
 
         The state is `LEFT_OUT` if the level's target failed, else `CUT_SHORT` if the level had begun, else
         `NOT_MADE`.
         """
         self.present = None
-        self._levels = {key: _at_end(level, result) for key, level in self._levels.items()}
+        self._levels = {key: _level_at_end(level, result) for key, level in self._levels.items()}
 
-    def left_out(self, target: str) -> None:
+    def leave_out(self, target: str) -> None:
         """Mark the unfinished levels of `target` as left out: the sweep continues without this target."""
         for key, level in self._levels.items():
             if key.target == target and level.state not in _OVER:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
 
-    def _new(self, key: LevelKey) -> PlannedLevel:
+    def _new_level(self, key: LevelKey) -> PlannedLevel:
         return PlannedLevel(key, runs=self.plan.runs_of(self.plan.concurrency_at(key.point)), share=0.0)
 
-    def _leave(self) -> None:
+    def _leave_level(self) -> None:
         """Mark the current level as partly done unless it is complete, because another level begins."""
         level = None if self.present is None else self._levels.get(self.present)
         if level is not None and level.state in _GOING_ON:
             self._levels[level.key] = replace(level, state=LevelState.PART)
 
-    def _advance(self, now: float, ended: int) -> None:
+    def _update_share(self, now: float, ended: int) -> None:
         level = self._levels.get(self.present) if self.present is not None else None
         if level is None or level.state is not LevelState.RUNNING or self._began_at is None:
             return
-        inside = self._inside_run(self.plan.concurrency_at(level.key.point), now - self._began_at, ended)
+        inside = self._share_of_run(self.plan.concurrency_at(level.key.point), now - self._began_at, ended)
         if level.runs is None:
             # Without a fixed number of runs, the completed share is unknown.
             return
         share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
         self._levels[level.key] = replace(level, share=share)
 
-    def _inside_run(self, concurrency: int, since_s: float, ended: int) -> float | None:
+    def _share_of_run(self, concurrency: int, since_s: float, ended: int) -> float | None:
         """Return the completed part (0 to 1) of the current run; None if unknown.
 
         `since_s` is the time in seconds since the run began, `ended` the number of its requests that have
@@ -230,7 +230,7 @@ def _measured_state(level: LevelResult, *, cut: bool) -> LevelState:
     return LevelState.CUT_SHORT if cut else LevelState.DONE
 
 
-def _at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
+def _level_at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
     if level.state in _OVER:
         return level
     target = result.target(level.key.target)
@@ -241,7 +241,7 @@ def _at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
 
 
 def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
-    """Return the levels of a stored result with their state, also those planned but not measured."""
+    """Return the levels of a stored result with their state, also those planned_keys but not measured."""
     plan = result.plan
     searched = result.slo is not None or result.capacity is not None
     made: dict[LevelKey, PlannedLevel] = {}
@@ -258,7 +258,9 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     keys = [LevelKey(name, point, plan.pp) for name in names for point in plan.axis]
     if plan.order is Order.ABBA:
         keys.sort(key=lambda key: key.point)
-    ahead = [_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made]
+    ahead = [
+        _level_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made
+    ]
     known = {level.key: level for level in (*made.values(), *ahead)}
     return (*(known[key] for key in keys), *(level for key, level in made.items() if key not in set(keys)))
 
@@ -286,11 +288,11 @@ def result_rows(
     ranks = ranks_of({key: level.figures for key, level in levels.items()}, comparison)
     rate = main_rate([level for level in levels.values() if level.error is None])
     return tuple(
-        replace(_row(key, level, more), ranks=ranks[key], rate=rate) for key, level in levels.items()
+        replace(_result_row(key, level, more), ranks=ranks[key], rate=rate) for key, level in levels.items()
     )
 
 
-def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
+def _result_row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
     loop, requests = level.open_loop, level.requests
     ttft = level.ttft_ms if loop is None else level.ttft_due_ms
     return ResultRow(
@@ -334,12 +336,12 @@ def ranks_of(
             for key in known:
                 if key == best:
                     ranks[key][metric] = Rank.BEST
-                elif _is_clear(key, best, metric, figures, comparison) is False:
+                elif _is_clearly_worse(key, best, metric, figures, comparison) is False:
                     ranks[key][metric] = Rank.LEVEL
     return ranks
 
 
-def _is_clear(
+def _is_clearly_worse(
     key: LevelKey,
     best: LevelKey,
     metric: str,
@@ -364,7 +366,7 @@ MOST_BARS = 5000
 """Maximum number of bars of a run: more would not be legible."""
 
 
-class _Open(Struct, eq=False):
+class _RequestTimes(Struct, eq=False):
     """The known part of a request; times in seconds: monotonic in a live sweep, else from the run's start."""
 
     start: float
@@ -376,10 +378,10 @@ class _Open(Struct, eq=False):
     """Open loop: when the request was due."""
 
 
-class BarLedger(Struct, eq=False):
+class RequestBars(Struct, eq=False):
     """The requests of a running sweep, collected from the events of measured runs, by level and run."""
 
-    _runs: dict[LevelKey, dict[int, dict[str, _Open]]] = field(default_factory=dict)
+    _runs: dict[LevelKey, dict[int, dict[str, _RequestTimes]]] = field(default_factory=dict)
 
     def take(self, key: LevelKey, event: LoadEvent, only: str | None) -> float | None:
         """Add a load event of the level `key`; return the TTFT in ms if it is a first token, else None.
@@ -392,14 +394,14 @@ class BarLedger(Struct, eq=False):
             case RequestStarted():
                 bars = runs.setdefault(event.run, {})
                 if len(bars) < MOST_BARS:
-                    bars[event.request_id] = _Open(event.at, backend=only, due=event.due)
+                    bars[event.request_id] = _RequestTimes(event.at, backend=only, due=event.due)
             case FirstToken():
-                bar = self._find(runs, event.request_id)
+                bar = self._request_of(runs, event.request_id)
                 if bar is not None and bar.first_token is None:
                     bar.first_token = event.at
                     return 1000 * (event.at - (bar.start if bar.due is None else bar.due))
             case RequestEnded():
-                bar = self._find(runs, event.request_id)
+                bar = self._request_of(runs, event.request_id)
                 if bar is not None:
                     bar.end, bar.ok = event.at, event.ok
                     bar.backend = event.served_by or bar.backend
@@ -407,7 +409,7 @@ class BarLedger(Struct, eq=False):
                 pass
         return None
 
-    def _find(self, runs: dict[int, dict[str, _Open]], request_id: str) -> _Open | None:
+    def _request_of(self, runs: dict[int, dict[str, _RequestTimes]], request_id: str) -> _RequestTimes | None:
         for bars in reversed(runs.values()):  # newest first: most requests in progress belong to that run
             if request_id in bars:
                 return bars[request_id]
@@ -435,7 +437,7 @@ class BarLedger(Struct, eq=False):
 def _timeline(
     key: LevelKey,
     run: int,
-    requests: list[_Open],
+    requests: list[_RequestTimes],
     now: float | None,
     prefill_s: Mapping[str, float],
     named: tuple[str, ...],
@@ -445,7 +447,7 @@ def _timeline(
     running = any(request.end is None for request in requests)
     ends = [request.end for request in requests if request.end is not None]
     until = now if running and now is not None else max(ends, default=requests[-1].start)
-    bars = tuple(_bar(request, began, prefill_s) for request in requests)
+    bars = tuple(_request_bar(request, began, prefill_s) for request in requests)
     notes = []
     if prefill_s:
         means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
@@ -460,7 +462,7 @@ def _timeline(
     return Timeline(key, run, bars, max(0.0, until - began), named, tuple(notes))
 
 
-def _bar(request: _Open, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
+def _request_bar(request: _RequestTimes, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
     prefill = prefill_s.get(request.backend) if request.backend is not None else None
     queue = None
     if prefill is not None and request.first_token is not None:
@@ -490,12 +492,12 @@ def stored_timelines(
     has no start times, all requests of a burst begin with the run; without a burst (`burst` is False) the
     result is then empty.
     """
-    runs: dict[int, list[_Open]] = {}
+    runs: dict[int, list[_RequestTimes]] = {}
     for part in (level.each, level.uncounted):
-        for run, one in () if part is None else _stored(part, only):
+        for run, one in () if part is None else _stored_requests(part, only):
             runs.setdefault(run, []).append(one)
     if not runs:
-        return _bursts(key, level.each) if burst and level.each is not None else ()
+        return _burst_timelines(key, level.each) if burst and level.each is not None else ()
     prefill_s = stored_prefill_s(level)
     served = {
         request.backend for requests in runs.values() for request in requests if request.backend is not None
@@ -506,7 +508,9 @@ def stored_timelines(
     )
 
 
-def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator[tuple[int, _Open]]:
+def _stored_requests(
+    part: EachRequest | UncountedRequests, only: str | None
+) -> Iterator[tuple[int, _RequestTimes]]:
     """Yield (run number, request) for each stored request; times are in seconds from the start of its run.
 
     `only` is the only backend that can have answered, used if the file names none.
@@ -520,10 +524,10 @@ def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator
         start = start_ms / 1000
         named = part.backends[place] if place is not None and 0 <= place < len(part.backends) else only
         first = None if ttft_ms is None else start + ttft_ms / 1000
-        yield run, _Open(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
+        yield run, _RequestTimes(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
 
 
-def _bursts(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
+def _burst_timelines(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
     """Return the timelines of a level's runs, all bursts, from a file without start times and backends."""
     note = "the file keeps no starts: every request is drawn from the burst's beginning"
     runs: dict[int, list[RequestBar]] = {}
@@ -559,7 +563,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
         return None
     row = next(row for row in result_rows(result) if row.key == key)
     timelines = stored_timelines(
-        key, level, only=_only(result, key, level), burst=result.plan.mode is LoadMode.BURST
+        key, level, only=_only_server(result, key, level), burst=result.plan.mode is LoadMode.BURST
     )
     why = None
     if level.error is not None:
@@ -573,7 +577,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
     return LevelEvidence(
         row=row,
         facts=tuple(level_facts(level)),
-        shares=_shares(level),
+        shares=_stored_shares(level),
         balance=level_balance(level),
         balance_word=balance_word(level),
         balance_reasons=balance_reasons(level),
@@ -582,7 +586,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
     )
 
 
-def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
+def _only_server(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
     """Return the name of the only server that received load at a level; None for several, or if unknown."""
     if level.backends:
         return next(iter(level.backends)) if len(level.backends) == 1 else None
@@ -590,7 +594,7 @@ def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
     return key.target if target is not None and target.kind is TargetKind.ENGINE else None
 
 
-def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
+def _stored_shares(level: LevelResult) -> tuple[BackendShare, ...]:
     """Return the stored activity of each server behind the target: requests, batch, queue, KV cache.
 
     The servers are sorted by name; unknown values are None.
@@ -648,7 +652,7 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     if level.replay is not None:
         yield "Trace", _replay_words(level.trace, level.replay)
     yield from conversation_facts(level)
-    yield from _own_facts(level)
+    yield from _client_facts(level)
     if (overhead := overhead_words(level)) is not None:
         yield "Router adds", overhead
     if (server := _server_words(level)) is not None:
@@ -713,7 +717,7 @@ def overhead_words(level: LevelResult) -> str | None:
     return f"{round(added_ms):+d} ms to the median TTFT".replace("-", "−")
 
 
-def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+def _client_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """Yield (name, text) for the metrics measured by the load generator, and for the requests by backend."""
     for name in _RATES:
         if (rate := level.rate(name)) is not None:

@@ -1,7 +1,7 @@
 """The screen's view of a running sweep, updated from the sweep's events and from the monitor's snapshots.
 
-Nothing in this module waits or reads files. The cost of an event does not depend on the sweep's duration.
-SweepView (tables, plots and comparisons over all levels) are computed only when a level is complete.
+Nothing in this module waits or reads files. The cost of an event does not depend on the sweep's duration:
+tables, plots and comparisons over all levels are computed only when a level is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sparktop.graphics.numbers import range_words
 from sparktop.model.balance import Balance
 from sparktop.model.countdown import Countdown
 from sparktop.model.instant import TimeRange
-from sparktop.model.load import LevelEnded, LoadKind, LoadPoint, RequestEnded
+from sparktop.model.load import LevelEnded, LoadKind, RequestEnded
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep import (
     BackendShare,
@@ -52,10 +52,10 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.result_book import plan_result
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watched_sums
-from sparktop.sweep.view.capacity import CapacityLedger
+from sparktop.sweep.view.capacity import RunningSearch
 from sparktop.sweep.view.levels import (
-    BarLedger,
-    PlanLedger,
+    LevelProgress,
+    RequestBars,
     key_of,
     level_balance,
     level_facts,
@@ -67,13 +67,13 @@ from sparktop.sweep.view.result import end_words, plan_words, result_view, statu
 from sparktop.sweep.view.series import MOST_SLOTS, SweepCurves, TimeGrid
 
 
-def expected_of(plan: Plan, snapshot: Snapshot, known: Sequence[SweepResult] = ()) -> Forecast:
+def plan_forecast(plan: Plan, snapshot: Snapshot, earlier: Sequence[SweepResult] = ()) -> Forecast:
     """Return the forecast of a plan from the slots and KV caches of the watched servers.
 
-    `known` are results of earlier sweeps.
+    `earlier` are results of other sweeps.
     """
     slots = watched_sums(plan, snapshot, lambda view: view.slots)
-    return forecast(plan, known, slots)
+    return forecast(plan, earlier, slots)
 
 
 def countdown_of(
@@ -83,7 +83,7 @@ def countdown_of(
 
     `plan_words` describes the plan's requests, as the running sweep does.
     """
-    expected = expected_of(plan, snapshot)
+    expected = plan_forecast(plan, snapshot)
     time = expected.time
     return Countdown(
         title=plan.preset or "sweep",
@@ -101,47 +101,35 @@ def countdown_of(
     )
 
 
-# The progress of a running sweep as one share that never falls, even if the sweep adds levels as it goes.
+def completed_share(
+    plan: Plan,
+    levels: Sequence[PlannedLevel],
+    current: LevelKey | None,
+    result: SweepResult | None,
+    before: float = 0.0,
+) -> float | None:
+    """Return the completed share (0 to 1) of all levels, including those that the sweep may still add.
 
-
-class SweepProgress(Struct, eq=False):
-    """The share of a sweep that is done, and the concurrency that it may still go on to."""
-
-    _shown: float = 0.0
-    """The largest share so far."""
-
-    def share(
-        self, plan: Plan, levels: Sequence[PlannedLevel], present: LevelKey | None, result: SweepResult | None
-    ) -> float | None:
-        """Return the completed share (0 to 1) of all levels, including those that may still be added.
-
-        It never falls. Return None if the share of a level is unknown, or if the sweep adds no levels.
-        """
-        known = [level.share for level in levels if level.share is not None]
-        if plan.climb_to is None or not levels or len(known) < len(levels):
-            return None
-        series = {(level.key.target, level.key.prompt_tokens) for level in levels}
-        more = sum(_levels_to_come(plan, levels, *a_series, present, result) for a_series in series)
-        self._shown = max(self._shown, sum(known) / (len(levels) + more))
-        return self._shown
+    It never falls below `before`, the share that was shown last. Return None if the share of a level is
+    unknown, or if the sweep adds no levels.
+    """
+    shares = [level.share for level in levels if level.share is not None]
+    if plan.climb_to is None or not levels or len(shares) < len(levels):
+        return None
+    series = {(level.key.target, level.key.prompt_tokens) for level in levels}
+    more = sum(_levels_to_come(plan, levels, target, length, current, result) for target, length in series)
+    return max(before, sum(shares) / (len(levels) + more))
 
 
 def may_go_on_to(
-    plan: Plan, levels: Sequence[PlannedLevel], present: LevelKey | None, result: SweepResult | None
+    plan: Plan, levels: Sequence[PlannedLevel], current: LevelKey | None, result: SweepResult | None
 ) -> int | None:
-    """Return the highest concurrency to which the sweep may go on from its present level; None if to none."""
-    if present is None:
+    """Return the highest concurrency to which the sweep may go on from its current level; None if to none."""
+    if current is None:
         return None
-    most = _most(plan, present.target, result)
-    among = _concurrencies(levels, present.target, present.prompt_tokens)
-    mine = [
-        level
-        for level in levels
-        if (level.key.target, level.key.prompt_tokens) == (present.target, present.prompt_tokens)
-    ]
-    # Below a level that is done, the sweep only looks for the best one between others.
-    grows = most is not None and among and max(among) < most and not _is_between(present.point, mine)
-    return most if grows else None
+    most = _most_concurrency(plan, current.target, result)
+    highest = _highest_so_far(_levels_alike(levels, current.target, current.prompt_tokens), current)
+    return most if most is not None and highest is not None and highest < most else None
 
 
 def _levels_to_come(
@@ -149,93 +137,91 @@ def _levels_to_come(
     levels: Sequence[PlannedLevel],
     target: str,
     prompt_tokens: int | None,
-    present: LevelKey | None,
+    current: LevelKey | None,
     result: SweepResult | None,
 ) -> int:
     """Return how often the highest concurrency of a target can still be doubled; 0 once it grows no more."""
-    most = _most(plan, target, result)
-    among = _concurrencies(levels, target, prompt_tokens)
-    if most is None or not among or max(among) >= most:
+    most, alike = _most_concurrency(plan, target, result), _levels_alike(levels, target, prompt_tokens)
+    is_elsewhere = current is not None and (current.target, current.prompt_tokens) != (target, prompt_tokens)
+    if is_elsewhere and all(level.share == 1.0 for level in alike):
         return 0
-    mine = [
+    highest = _highest_so_far(alike, None if is_elsewhere else current)
+    if most is None or highest is None or highest >= most:
+        return 0
+    return math.ceil(math.log2(most / highest))
+
+
+def _levels_alike(
+    levels: Sequence[PlannedLevel], target: str, prompt_tokens: int | None
+) -> list[PlannedLevel]:
+    """Return the levels of a target that have the same prompt length."""
+    return [
         level for level in levels if (level.key.target, level.key.prompt_tokens) == (target, prompt_tokens)
     ]
-    elsewhere = present is not None and (present.target, present.prompt_tokens) != (target, prompt_tokens)
-    if all(level.share == 1.0 for level in mine) and elsewhere:
-        return 0
-    if not elsewhere and present is not None and _is_between(present.point, mine):
-        return 0
-    return math.ceil(math.log2(most / max(among)))
 
 
-def _is_between(point: LoadPoint, levels: Sequence[PlannedLevel]) -> bool:
-    """Return whether a level beyond `point` is done already."""
-    return any(level.key.point > point and level.share == 1.0 for level in levels)
+def _highest_so_far(levels: Sequence[PlannedLevel], current: LevelKey | None) -> int | None:
+    """Return the highest concurrency of `levels`, from which a sweep may go on; None if it grows no more.
+
+    Below a level that is done, it only looks for the best one between others.
+    """
+    if current is not None and any(
+        level.key.point > current.point and level.share == 1.0 for level in levels
+    ):
+        return None
+    return max((int(level.key.point.value) for level in levels), default=None)
 
 
-def _most(plan: Plan, target: str, result: SweepResult | None) -> int | None:
+def _most_concurrency(plan: Plan, target: str, result: SweepResult | None) -> int | None:
     """Return the highest concurrency that a plan allows on a target, at most the slots of its servers."""
-    found = None if result is None else result.target(target)
-    slots = None if found is None else found.slots
+    measured = None if result is None else result.target(target)
+    slots = None if measured is None else measured.slots
     return None if plan.climb_to is None else min(plan.climb_to, slots or plan.climb_to)
 
 
-def _concurrencies(levels: Sequence[PlannedLevel], target: str, prompt_tokens: int | None) -> list[int]:
-    return [
-        int(level.key.point.value)
-        for level in levels
-        if (level.key.target, level.key.prompt_tokens) == (target, prompt_tokens)
-    ]
-
-
-# Collects samples of the servers during a level: batch sizes, queues, KV caches, and load balance.
-
-
-_NOT_YET = -1.0
-
-
-class _Seen(Struct, eq=False):
+class _ServerSamples(Struct, eq=False):
     """Samples of one server during one level."""
 
     running: list[float | None] = field(default_factory=list)
-    newest: float = _NOT_YET
+    newest_at: float = -math.inf
+    """Monotonic seconds of the newest sample."""
     waiting_max: float | None = None
     kv_max: float | None = None
     prefill_s: float | None = None
     """Mean prefill time in seconds over the server's last minute, at the newest sample."""
 
-    def take(self, view: BackendView) -> None:
+    def add(self, view: BackendView) -> None:
         """Add the newest sample of the server's view, unless it is the sample that was added last."""
         last_at = view.history.running.last_at
-        if last_at is None or last_at <= self.newest:
+        if last_at is None or last_at <= self.newest_at:
             return
-        self.newest = last_at
+        self.newest_at = last_at
         if len(self.running) < MOST_SLOTS:
             self.running.append(view.history.running.last)
-        self.waiting_max = _larger(self.waiting_max, view.waiting)
-        self.kv_max = _larger(self.kv_max, view.kv_cache_percent)
+        self.waiting_max = _larger_known(self.waiting_max, view.waiting)
+        self.kv_max = _larger_known(self.kv_max, view.kv_cache_percent)
         if view.prefill.mean_s is not None:
             self.prefill_s = view.prefill.mean_s
 
 
-class LevelLooks(Struct, eq=False):
+class _LevelSamples(Struct, eq=False):
     """The samples of all servers that received load at one level."""
 
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    servers: dict[str, _ServerSamples] = field(default_factory=dict)
     balance: Balance | None = None
     """How evenly the servers are loaded as of the newest snapshot; None if unknown, or for one server."""
     slot_s: float | None = None
     """Seconds between two samples."""
 
-    def look(self, snapshot: Snapshot, names: Collection[str]) -> None:
+    def add(self, snapshot: Snapshot, names: Collection[str]) -> None:
         """Add the samples in `snapshot` of the servers named in `names`, and how evenly these are loaded."""
         self.slot_s = snapshot.interval_s
         for view in snapshot.backends:
             if view.name in names:
-                self._seen.setdefault(view.name, _Seen()).take(view)
+                self.servers.setdefault(view.name, _ServerSamples()).add(view)
         if len(names) > 1:
-            found = (balance for balance in snapshot.balance if set(names) <= set(balance.backends))
-            self.balance = next(found, self.balance)
+            groups = (balance for balance in snapshot.balance if set(names) <= set(balance.backends))
+            self.balance = next(groups, self.balance)
 
     def shares(self, level: LevelResult | None = None) -> tuple[BackendShare, ...]:
         """Return the activity of each server during the level, sorted by name.
@@ -244,23 +230,23 @@ class LevelLooks(Struct, eq=False):
         sizes.
         """
         served, batches = ({}, {}) if level is None else (level.served_by, level.busy_batch)
-        names = sorted({*self._seen, *served})
+        names = sorted({*self.servers, *served})
         return tuple(self._share(name, served.get(name), batches.get(name)) for name in names)
 
     def _share(self, name: str, requests: int | None, batch: float | None) -> BackendShare:
-        seen = self._seen.get(name)
-        if seen is None:
+        samples = self.servers.get(name)
+        if samples is None:
             return BackendShare(name, requests, batch)
-        known = [value for value in seen.running if value is not None]
+        known = [value for value in samples.running if value is not None]
         busy = [value for value in known if value > 0]
         return BackendShare(
             name=name,
             requests=requests,
             busy_batch=batch if batch is not None or not busy else sum(busy) / len(busy),
             running_max=max(known, default=None),
-            waiting_max=seen.waiting_max,
-            kv_cache_max_percent=seen.kv_max,
-            running=tuple(seen.running),
+            waiting_max=samples.waiting_max,
+            kv_cache_max_percent=samples.kv_max,
+            running=tuple(samples.running),
         )
 
     def balance_of(self, target: str) -> Balance | None:
@@ -275,18 +261,19 @@ class LevelLooks(Struct, eq=False):
 
     def prefill_s(self) -> dict[str, float]:
         """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
-        return {name: seen.prefill_s for name, seen in self._seen.items() if seen.prefill_s is not None}
+        means = ((name, samples.prefill_s) for name, samples in self.servers.items())
+        return {name: mean_s for name, mean_s in means if mean_s is not None}
 
 
-def _larger(one: float | None, other: float | None) -> float | None:
-    known = [value for value in (one, other) if value is not None]
-    return max(known, default=None)
+def _larger_known(first: float | None, second: float | None) -> float | None:
+    return max((value for value in (first, second) if value is not None), default=None)
 
 
-MOST_NOTICES = 200
+_MOST_NOTICES = 200
+"""Newest messages that are kept."""
 
 
-class _Present(Struct, eq=False):
+class _CurrentLevel(Struct, eq=False):
     """Counts of requests and tokens at the current level, since its start or since the end of its warm-up."""
 
     key: LevelKey | None = None
@@ -303,26 +290,26 @@ class _Present(Struct, eq=False):
     @property
     def p50_ms(self) -> float | None:
         """Median TTFT of the level so far, in milliseconds; None before the first token."""
-        known, half = self.ttfts_ms, len(self.ttfts_ms) // 2
-        if not known:
+        times, half = self.ttfts_ms, len(self.ttfts_ms) // 2
+        if not times:
             return None
-        return known[half] if len(known) % 2 else (known[half - 1] + known[half]) / 2
+        return times[half] if len(times) % 2 else (times[half - 1] + times[half]) / 2
 
 
-Digest = Callable[[Callable[[], SweepView], Callable[[SweepView], None]], None]
-"""Calls its first argument to compute findings, possibly in the background, then passes the findings to its
-second argument."""
+Compute = Callable[[Callable[[], SweepView], Callable[[SweepView], None]], None]
+"""Calls its first argument to compute the view of a result, possibly in the background, then passes the view
+to its second argument."""
 
 
-def at_once(make: Callable[[], SweepView], adopt: Callable[[SweepView], None]) -> None:
-    """Compute findings with `make` and pass them to `adopt` before returning, not in the background."""
+def compute_now(make: Callable[[], SweepView], adopt: Callable[[SweepView], None]) -> None:
+    """Compute a view with `make` and pass it to `adopt` before returning, not in the background."""
     adopt(make())
 
 
 class LiveView:
     """The screen's view of a running sweep.
 
-    `take` (for an event) and `look` (for a snapshot) update the view; `view` and `evidence` return what to
+    `take` (for an event) and `sample` (for a snapshot) update the view; `view` and `evidence` return what to
     draw.
     """
 
@@ -332,29 +319,31 @@ class LiveView:
         *,
         references: Sequence[Reference] = (),
         clock: Callable[[], float] = monotonic,
-        digest: Digest = at_once,
+        compute: Compute = compute_now,
     ) -> None:
         """Start the view of a sweep that begins now.
 
         `clock` is the monotonic clock of events and snapshots. `references` are published tables to draw
-        beside the curves. `digest` computes findings over all levels, possibly in the background.
+        beside the curves. `compute` computes what spans all levels, possibly in the
+        background.
         """
         self._plan = plan
         self._references = references
         self._clock = clock
-        self._digest = digest
-        self._digests = 0
+        self._compute = compute
+        self._computations = 0
         self._began = clock()
         self._ended_at: float | None = None
         self._curves = SweepCurves(TimeGrid(self._began))
-        self._bars = BarLedger()
-        self._ledger = PlanLedger(plan)
-        self._progress = SweepProgress()
-        self._capacity = CapacityLedger(plan.capacity)
-        self._looks: dict[LevelKey, LevelLooks] = {}
+        self._bars = RequestBars()
+        self._levels = LevelProgress(plan)
+        self._share = 0.0
+        """The completed share that was shown last."""
+        self._capacity = RunningSearch(plan.capacity)
+        self._samples: dict[LevelKey, _LevelSamples] = {}
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
-        self._present = _Present()
+        self._current = _CurrentLevel()
         self._rates = RecentRates()
         self._phase = PhaseChanged(Phase.STARTING)
         self._phase_at = self._began
@@ -363,11 +352,11 @@ class LiveView:
         self._result: SweepResult | None = None
         self.failure: str | None = None
         """The error message of a sweep that raised an exception."""
-        self._ahead: TimeRange | None = None
+        self._expected: TimeRange | None = None
         """Range of the sweep's duration before anything is measured; None before the first snapshot."""
         targets = tuple(SweptTarget(target.name, target.kind.value, target.model) for target in plan.targets)
-        self._found = SweepView(plan.preset or "sweep", SweepStatus.STARTING, "", targets=targets)
-        """What the measured levels show; computed anew after each level."""
+        self._results_view = SweepView(plan.preset or "sweep", SweepStatus.STARTING, "", targets=targets)
+        """The view of the measured levels; computed anew after each level."""
 
     @property
     def result(self) -> SweepResult | None:
@@ -379,37 +368,37 @@ class LiveView:
         self._capacity.take(event)
         match event:
             case LoadTold():
-                self._load(event)
+                self._add_load(event)
             case PhaseChanged():
-                self._change(event)
+                self._enter_phase(event)
             case RunTold():
-                self._ledger.run_over(event)
+                self._levels.end_run(event)
             case LevelMeasured():
-                self._ledger.measured(event)
-                self._find(event.result)
+                self._levels.store_result(event)
+                self._adopt_result(event.result)
             case Notice():
                 self._notices.append(event.message)
-                del self._notices[:-MOST_NOTICES]
+                del self._notices[:-_MOST_NOTICES]
             case PlanFitted():
-                self._plan = self._ledger.plan = event.plan
+                self._plan = self._levels.plan = event.plan
             case GuardSet():
                 self._guard = event.words
             case SweepEnded():
-                self._end(event.result)
+                self._end_sweep(event.result)
 
-    def look(self, snapshot: Snapshot) -> None:
+    def sample(self, snapshot: Snapshot) -> None:
         """Update the view from a snapshot of the monitor: add new samples of the servers and machines."""
-        if self._ahead is None:
-            self._ahead = expected_of(self._plan, snapshot).time
+        if self._expected is None:
+            self._expected = plan_forecast(self._plan, snapshot).time
         for target in self._plan.targets:
             names = watched_backends(target, snapshot)
             self._backends[target.name] = names
             self._curves.watch(names, watched_nodes(target, snapshot))
-        self._curves.look(snapshot)
-        present = self._present
+        self._curves.sample(snapshot)
+        present = self._current
         if present.key is not None and present.measuring and present.in_flight:
-            looks = self._looks.setdefault(present.key, LevelLooks())
-            looks.look(snapshot, self._backends.get(present.key.target, ()))
+            samples = self._samples.setdefault(present.key, _LevelSamples())
+            samples.add(snapshot, self._backends.get(present.key.target, ()))
 
     def view(self, now: float | None = None) -> SweepView:
         """Return the view of the sweep at `now`, in monotonic seconds; by default the current time.
@@ -420,20 +409,22 @@ class LiveView:
         if self._ended_at is not None:
             at = self._ended_at
         result = self._result
-        current = self.now(at)
-        status = current.status
+        present = self.now(at)
+        status = present.status
         over = status.over and result is not None
-        levels, present = self._ledger.levels(at, self._present.ended_in_run), self._present.key
+        levels, current = self._levels.levels(at, self._current.ended_in_run), self._current.key
+        share = completed_share(self._plan, levels, current, result, self._share)
+        self._share = share or self._share
         view = replace(
-            current,
+            present,
             plan_words=self._plan_words(),
             guard=self._guard if result is None else result.guard,
-            progress=None if over else self._progress.share(self._plan, levels, present, result),
+            progress=None if over else share,
             # Before the first result it is not known how many slots the servers have.
-            may_go_on_to=None if over or not result else may_go_on_to(self._plan, levels, present, result),
+            may_go_on_to=None if over or not result else may_go_on_to(self._plan, levels, current, result),
             levels=levels,
             live=self._curves.series(at),
-            searches=current.searches if over else self._capacity.views(),
+            searches=present.searches if over else self._capacity.views(),
             notices=tuple(self._notices),
         )
         if self.failure is None or status.over:
@@ -445,48 +436,50 @@ class LiveView:
         at, result, status = self._clock() if at is None else at, self._result, self._status()
         over = status.over and result is not None
         return replace(
-            self._found,
+            self._results_view,
             status=status,
-            words=end_words(status, result) if over and result is not None else self._words(),
+            words=end_words(status, result) if over and result is not None else self._phase_words(),
             elapsed_s=max(0.0, at - self._began),
-            left=self._left(at),
+            left=self._time_left(at),
             moment=None if over else self._moment(at),
         )
 
     def evidence(self, key: LevelKey, now: float | None = None) -> LevelEvidence | None:
         """Return the details of the level `key`, running or complete; None if it has not begun."""
-        looks = self._looks.get(key, LevelLooks())
+        samples = self._samples.get(key, _LevelSamples())
         level = None if self._result is None else level_of(self._result, key)
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
-        prefill_s = looks.prefill_s() if level is None else stored_prefill_s(level) or looks.prefill_s()
+        prefill_s = samples.prefill_s() if level is None else stored_prefill_s(level) or samples.prefill_s()
         timelines = self._bars.timelines(key, self._clock() if now is None else now, prefill_s)
-        if level is None and not timelines and key != self._present.key:
+        if level is None and not timelines and key != self._current.key:
             return None
-        row = next((row for row in self._found.rows if row.key == key), ResultRow(key, {}, complete=False))
+        row = next(
+            (row for row in self._results_view.rows if row.key == key), ResultRow(key, {}, complete=False)
+        )
         # A snapshot's balance covers time before this level, so a complete level uses its own counts.
-        runs = level is None or (key == self._present.key and self._present.measuring)
+        runs = level is None or (key == self._current.key and self._current.measuring)
         judged = None if runs else level
         return LevelEvidence(
             row=row,
             facts=tuple(level_facts(level)) if level is not None else (),
-            shares=looks.shares(level),
-            balance=looks.balance_of(key.target) if judged is None else level_balance(judged),
+            shares=samples.shares(level),
+            balance=samples.balance_of(key.target) if judged is None else level_balance(judged),
             balance_word=None if judged is None else balance_word(judged),
             balance_reasons=() if judged is None else balance_reasons(judged),
             timelines=timelines,
             why_no_timeline=None if timelines else "no request of it has begun",
-            slot_s=looks.slot_s,
+            slot_s=samples.slot_s,
         )
 
     def refer(self, references: Sequence[Reference]) -> None:
         """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         self._references = references
         if self._result is not None:
-            self._adopter()(self._making(self._result)())
+            self._view_setter()(self._view_maker(self._result)())
 
-    def _load(self, batch: LoadTold) -> None:
-        key, present = key_of(batch.target, batch.load), self._present
-        only = self._only(batch.target)
+    def _add_load(self, batch: LoadTold) -> None:
+        key, present = key_of(batch.target, batch.load), self._current
+        only = self._only_server(batch.target)
         for event in batch.events:
             self._rates.take(event)
             self._curves.take(event, key)
@@ -508,51 +501,51 @@ class LiveView:
             present.in_flight = batch.in_flight
             self._curves.load(batch.at, batch.in_flight, None if batch.warm_up else present.p50_ms)
 
-    def _only(self, target: str) -> str | None:
+    def _only_server(self, target: str) -> str | None:
         """Return the name of the only server that `target` sends its load to; None if several or unknown."""
         names = self._backends.get(target, ())
         if names:
             return names[0] if len(names) == 1 else None
-        found = next((one for one in self._plan.targets if one.name == target), None)
-        return target if found is not None and found.kind is TargetKind.ENGINE else None
+        engines = {planned.name for planned in self._plan.targets if planned.kind is TargetKind.ENGINE}
+        return target if target in engines else None
 
-    def _change(self, event: PhaseChanged) -> None:
+    def _enter_phase(self, event: PhaseChanged) -> None:
         now = self._clock()
         key = None if event.target is None or event.load is None else key_of(event.target, event.load)
         measuring = event.phase is Phase.RUNNING
-        began = key != self._present.key or (measuring and not self._present.measuring and event.run == 0)
+        began = key != self._current.key or (measuring and not self._current.measuring and event.run == 0)
         if began:
-            self._present = _Present(key)
-        self._present.measuring = measuring
+            self._current = _CurrentLevel(key)
+        self._current.measuring = measuring
         if measuring:
-            self._present.ended_in_run = 0
+            self._current.ended_in_run = 0
         self._phase, self._phase_at = event, now
-        self._ledger.change(event, now)
+        self._levels.enter_phase(event, now)
 
-    def _find(self, result: SweepResult) -> None:
-        """Store the newest result, recompute the findings, and mark levels of failed targets as left out."""
+    def _adopt_result(self, result: SweepResult) -> None:
+        """Store the newest result, recompute its view, and mark levels of failed targets as left out."""
         self._result = result
-        self._digest(self._making(result), self._adopter())
+        self._compute(self._view_maker(result), self._view_setter())
         for target in result.targets:
             if target.error is not None:
-                self._ledger.left_out(target.name)
+                self._levels.leave_out(target.name)
 
-    def _adopter(self) -> Callable[[SweepView], None]:
-        """Return a function that stores findings; only the newest function that was returned has an effect.
+    def _view_setter(self) -> Callable[[SweepView], None]:
+        """Return a function that stores a result's view; only the newest such function has an effect.
 
-        So findings that were computed late never replace newer ones.
+        So a view that was computed late never replaces a newer one.
         """
-        self._digests += 1
-        number = self._digests
+        self._computations += 1
+        number = self._computations
 
         def adopt(view: SweepView) -> None:
-            if number == self._digests:
-                self._found = view
+            if number == self._computations:
+                self._results_view = view
 
         return adopt
 
-    def _making(self, result: SweepResult) -> Callable[[], SweepView]:
-        unfinished = [level.key for level in self._ledger.levels(self._phase_at, 0) if level.share != 1.0]
+    def _view_maker(self, result: SweepResult) -> Callable[[], SweepView]:
+        unfinished = [level.key for level in self._levels.levels(self._phase_at, 0) if level.share != 1.0]
         return partial(
             result_view,
             result,
@@ -560,20 +553,20 @@ class LiveView:
             unfinished=() if result.status is not None else unfinished,
         )
 
-    def _end(self, result: SweepResult) -> None:
+    def _end_sweep(self, result: SweepResult) -> None:
         self._ended_at = self._clock()
         self._phase = PhaseChanged(Phase.ENDED)
-        self._present = _Present()
-        self._ledger.ended(result)
-        self._find(result)
+        self._current = _CurrentLevel()
+        self._levels.end_sweep(result)
+        self._adopt_result(result)
 
     def _status(self) -> SweepStatus:
         if self._ended_at is not None and self._result is not None:
             return status_of(self._result)
-        early = self._phase.phase in {Phase.STARTING, Phase.PREPARING} or self._present.key is None
+        early = self._phase.phase in {Phase.STARTING, Phase.PREPARING} or self._current.key is None
         return SweepStatus.STARTING if early and self._result is None else SweepStatus.RUNNING
 
-    def _words(self) -> str:
+    def _phase_words(self) -> str:
         phase = self._phase
         if phase.target is None:
             return phase.phase.value
@@ -597,15 +590,15 @@ class LiveView:
             return plan_words(self._result.plan, self._result.prompt_lengths())
         return plan_words(plan_result(plan), () if plan.guesses_length else plan.lengths)
 
-    def _left(self, now: float) -> TimeRange | None:
+    def _time_left(self, now: float) -> TimeRange | None:
         """Return the range of the seconds left at `now`, from the plan's forecast before the first run."""
         if self._phase.left is not None:
             return self._phase.left.after(now - self._phase_at)
         is_early = self._result is None
-        return None if self._ahead is None or not is_early else self._ahead.after(now - self._began)
+        return None if self._expected is None or not is_early else self._expected.after(now - self._began)
 
     def _moment(self, now: float) -> Moment:
-        phase, present = self._phase, self._present
+        phase, present = self._phase, self._current
         opens = present.measuring and self._plan.kind is LoadKind.RATE
         trace_s = None if self._plan.trace is None or not opens else self._plan.trace.measured_s
         return Moment(

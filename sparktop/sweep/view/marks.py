@@ -41,12 +41,12 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     found = sorted(
         level.validity, key=lambda mark: order.index(mark.code) if mark.code in WARNINGS else len(order)
     )
-    words = [(one, *_words(one.code, level)) for one in found]
+    words = [(one, *_mark_words(one.code, level)) for one in found]
     doubts = [Mark(one.code, word, one.message, brief=brief) for one, word, brief in words]
-    return (*doubts, *_slow(level))
+    return (*doubts, *_slowness_marks(level))
 
 
-def _words(code: str, level: LevelResult) -> tuple[str, str]:
+def _mark_words(code: str, level: LevelResult) -> tuple[str, str]:
     """Return (label, label in one word) of a doubt.
 
     That of requests that waited says what for, that of prompts has their length.
@@ -61,7 +61,7 @@ def _words(code: str, level: LevelResult) -> tuple[str, str]:
     return (code.replace("_", " "), "") if known is None else (known.word, known.brief)
 
 
-def _slow(level: LevelResult) -> Iterator[Mark]:
+def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
     server = level.server
     fullest = None if server is None else server.kv_fullest_percent or server.kv_cache_max_percent
     if (fullest or 0.0) >= FULL_PERCENT:
@@ -88,7 +88,7 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
         reasons = balance_reasons(level)
         message = f"the load between backends was {word}{': ' + reasons[0] if reasons else ''}"
         yield Mark(UNBALANCED, word, message, doubt=False)
-    elif (sentence := _bunched(level)) is not None:
+    elif (sentence := _bunched_sentence(level)) is not None:
         message = f"requests went to one backend after the other in bunches: {sentence}"
         yield Mark(UNBALANCED, "one server at a time", message, doubt=False, brief="in turns")
 
@@ -114,7 +114,7 @@ def _limit_reason(limit: LimitSide) -> str:
     return "; ".join(filter(None, (limit.reason, limit.hint)))
 
 
-def _bunched(level: LevelResult) -> str | None:
+def _bunched_sentence(level: LevelResult) -> str | None:
     """Return a sentence if a router chose the same backend too often in a row, else None.
 
     The sentence is that of the runs test, which checks the order of the chosen backends for randomness.

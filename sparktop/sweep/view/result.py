@@ -67,7 +67,7 @@ def topologies(
     If `result` is given, it adds which backends answered the requests of routers, and their batch sizes.
     """
     metrics = tuple(
-        _metric(name, list(rows), compared, series)
+        _compared_metric(name, list(rows), compared, series)
         for name, rows in groupby(compared.rows, lambda row: row.metric)
     )
     return Topologies(
@@ -78,8 +78,8 @@ def topologies(
             f"{'' if crossover.significant else ' (as published)'}"
             for crossover in compared.crossovers
         ),
-        splits=tuple(_splits(result)),
-        deviations=tuple(_deviations(metrics, series)),
+        splits=tuple(_split_rows(result)),
+        deviations=tuple(_deviation_rows(metrics, series)),
         engines=tuple(engines_sentences(compared.independent_engines)),
         sentences=tuple(main_sentences(metrics)),
         notes=compared.notes,
@@ -95,7 +95,7 @@ def _definitions(compared: ComparisonResult) -> Iterator[str]:
         yield f"{METRICS[metric].title}{whose}: {text}"
 
 
-def _metric(
+def _compared_metric(
     name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[Series]
 ) -> ComparedMetric:
     metric = METRICS[name]
@@ -106,7 +106,8 @@ def _metric(
         unit=metric.unit,
         more_is_better=metric.more_is_better,
         levels=tuple(
-            _level(row, metric, placed, words) for row, words in zip(rows, _names(rows), strict=True)
+            _compared_level(row, metric, placed, words)
+            for row, words in zip(rows, _level_names(rows), strict=True)
         ),
         winner_vs=next((vs for vs in _GIVEN if any(row.winner_vs == vs for row in rows)), "runner-up"),
         decimals=metric.decimals,
@@ -114,7 +115,7 @@ def _metric(
     )
 
 
-def _level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> ComparedLevel:
+def _compared_level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> ComparedLevel:
     load = load_of(row)
     return ComparedLevel(
         point=row.point,
@@ -131,7 +132,7 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> 
     )
 
 
-def _names(rows: Sequence[ComparisonRow]) -> list[str]:
+def _level_names(rows: Sequence[ComparisonRow]) -> list[str]:
     """Return the levels' names within a sentence: "c16", "5,000 in" where only lengths differ, or both."""
     lengths = {row.pp for row in rows}
     names = [row.point.short + (f" @ {row.depth:,}" if row.depth else "") for row in rows]
@@ -147,7 +148,7 @@ def _value(level: SeriesLevel | None, metric: str) -> Value | None:
     return None if level is None else level.figures.get(metric)
 
 
-def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
+def _split_rows(result: SweepResult | None) -> Iterator[SplitRow]:
     if result is None:
         return
     for target in result.targets:
@@ -166,7 +167,7 @@ def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
                 )
 
 
-def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> Iterator[DeviationRow]:
+def _deviation_rows(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> Iterator[DeviationRow]:
     """Yield for each level which targets have the smallest and the largest standard deviation over runs.
 
     Only targets with at least `LEAST_RUNS` runs are compared. Levels with fewer than two such targets are
@@ -386,7 +387,7 @@ class ForeignView:
                 key = LevelKey(a_series.name, load.point, load.pp, load.depth)
                 self._levels.setdefault(key, (a_series, level))
         self._compared = compare(self.series) if len(self.series) >= _PAIR else None
-        self._view = self._made()
+        self._view = self._build_view()
 
     @property
     def result(self) -> SweepResult | None:
@@ -408,7 +409,7 @@ class ForeignView:
         """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         self._view = replace(self._view, plots=curve_plots(self.series, references))
 
-    def _made(self) -> SweepView:
+    def _build_view(self) -> SweepView:
         rows = self._rows()
         tools = " and ".join(dict.fromkeys(a_series.tool for a_series in self.series))
         many = len(self._levels)
@@ -466,7 +467,8 @@ class ForeignView:
             level = self._levels[key][1]
             shown = {**figures, **{name: one for name, one in level.figures.items() if name == "ttft_ms"}}
             where = f"{key.target} {key.point.short}" if several else key.point.short
-            yield f"{where}: {', '.join(_words(name, shown[name]) for name in METRICS if name in shown)}"
+            words = (_figure_words(name, shown[name]) for name in METRICS if name in shown)
+            yield f"{where}: {', '.join(words)}"
         if len(listed) > _MOST_LISTED:
             yield f"{len(listed) - _MOST_LISTED} more levels: enter on a level shows its figures"
         yield from dict.fromkeys(note for a_series in self.series for note in a_series.notes)
@@ -476,7 +478,7 @@ class ForeignView:
         for name, metric in METRICS.items():
             if name not in level.figures:
                 continue
-            words = _words(name, level.figures[name]).removeprefix(f"{metric.title} ")
+            words = _figure_words(name, level.figures[name]).removeprefix(f"{metric.title} ")
             meant = series.definitions.get(name)
             yield metric.title, words if meant is None else f"{words}: {meant}"
         load = level.load
@@ -504,7 +506,7 @@ def _count(value: int | None) -> str:
     return "?" if value is None else str(value)
 
 
-def _words(name: str, value: Value) -> str:
+def _figure_words(name: str, value: Value) -> str:
     metric = METRICS[name]
     words = f"{metric.title} {metric.text(value.mean)} {metric.unit}"
     if value.low is None or value.high is None:

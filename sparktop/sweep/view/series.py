@@ -39,6 +39,7 @@ from sparktop.sweep.generator.wire import TokenBin
 
 
 FIRST_STEP_S = 0.1
+"""Length of a slot in seconds, until the grid is full for the first time."""
 MOST_SLOTS = 1024
 MOST_POINTS = 6
 """Number of values that a crowded slot is reduced to: more would not look denser on the screen."""
@@ -77,15 +78,15 @@ class TimeGrid:
         If `at` is after the end of the grid, neighbouring slots are merged in pairs until the grid
         contains it.
         """
-        place = self._place(at)
+        place = self._slot_index(at)
         while place >= self._most:
             self.step_s *= 2
             for column in self._columns:
-                column.fold()
-            place = self._place(at)
+                column.merge_pairs()
+            place = self._slot_index(at)
         return place
 
-    def _place(self, at: float) -> int:
+    def _slot_index(self, at: float) -> int:
         return max(0, math.floor((at - self.start_at) / self.step_s + _HAIR))
 
 
@@ -111,7 +112,7 @@ class Amounts:
         sums = self._sums[:count]
         return (*(amount / step_s for amount in sums), *([0.0] * (count - len(sums))))
 
-    def fold(self) -> None:
+    def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
         sums = self._sums
         self._sums = [sum(sums[index : index + 2]) for index in range(0, len(sums), 2)]
@@ -155,7 +156,7 @@ class Readings:
         last = values[-1] if values else None
         return (*values, *([last] * held), *([None] * (missing - held)))
 
-    def fold(self) -> None:
+    def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
         values, hits = self._values, self._hits
         self._values = [_mean(values[index : index + 2]) for index in range(0, len(values), 2)]
@@ -168,7 +169,7 @@ class States:
     def __init__(self) -> None:
         """Start without a value."""
         self._values: list[float | None] = []
-        self._now: float | None = None
+        self._doing_now: float | None = None
 
     def put(self, slot: int, value: float | None) -> None:
         """Set the value that is valid from the slot with the index `slot` on; None for no value.
@@ -177,16 +178,16 @@ class States:
         """
         values = self._values
         if slot >= len(values):
-            values.extend([self._now] * (slot + 1 - len(values)))
+            values.extend([self._doing_now] * (slot + 1 - len(values)))
         values[slot] = value
-        self._now = value
+        self._doing_now = value
 
     def slots(self, count: int) -> Slots:
         """Return the value that is valid in each of the first `count` slots; None where no value is."""
         values = self._values[:count]
-        return (*values, *([self._now] * (count - len(values))))
+        return (*values, *([self._doing_now] * (count - len(values))))
 
-    def fold(self) -> None:
+    def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
         values = self._values
         self._values = [
@@ -209,23 +210,23 @@ class Points:
         slots = self._slots
         if slot >= len(slots):
             slots.extend([()] * (slot + 1 - len(slots)))
-        slots[slot] = _thinned((*slots[slot], value))
+        slots[slot] = _evenly_selected((*slots[slot], value))
 
     def slots(self, count: int) -> tuple[tuple[float, ...], ...]:
         """Return the values in each of the first `count` slots; an empty tuple for slots without values."""
         known = self._slots[:count]
         return (*known, *([()] * (count - len(known))))
 
-    def fold(self) -> None:
+    def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
         slots = self._slots
         self._slots = [
-            _thinned(tuple(value for one in slots[index : index + 2] for value in one))
+            _evenly_selected(tuple(value for slot in slots[index : index + 2] for value in slot))
             for index in range(0, len(slots), 2)
         ]
 
 
-def _thinned(values: tuple[float, ...]) -> tuple[float, ...]:
+def _evenly_selected(values: tuple[float, ...]) -> tuple[float, ...]:
     """Reduce more than 2 x `MOST_POINTS` values to `MOST_POINTS` of them; return fewer values unchanged.
 
     The values that remain are at equal distances in sorted order, including minimum and maximum.
@@ -248,13 +249,14 @@ def _mean(values: Sequence[float | None]) -> float | None:
 ACTIVITY_STEP_S = 0.25
 """Length of a time slot in seconds."""
 MOST_ACTIVITY_SLOTS = 1200
+"""Newest slots that are kept: five minutes."""
 MOST_EACH = 60
 """Agents up to which each has a text of its own."""
-_CODES = {one: ord(letter) for one, letter in LETTERS.items()}
-_ORDER = {one: index for index, one in enumerate(Doing)}
+_CODES = {doing: ord(letter) for doing, letter in LETTERS.items()}
+"""The byte of each activity in the text of an agent."""
 
 
-class ActivityLedger:
+class AgentActivities:
     """What each agent of the current level did, slot by slot."""
 
     def __init__(self) -> None:
@@ -302,7 +304,7 @@ class ActivityLedger:
             case _:
                 pass
 
-    def look(self, waiting: float | None) -> None:
+    def set_waiting(self, waiting: float | None) -> None:
         """Record how many requests wait at the servers of the level; None if unknown."""
         self._waiting = None if waiting is None else round(waiting)
 
@@ -323,19 +325,16 @@ class ActivityLedger:
         if behind <= 0:
             return
         self._slots = int((at - self._begin) / ACTIVITY_STEP_S)
-        doing = self._now()
-        counts = [0] * len(Doing)
-        for one in doing:
-            counts[_ORDER[one]] += 1
-        self._counts += [tuple(counts)] * behind
-        for text, one in zip(self._texts, doing, strict=False):
-            text.extend(bytes([_CODES[one]]) * behind)
+        each = self._doing_now()
+        self._counts += [tuple(map(each.count, Doing))] * behind
+        for text, doing in zip(self._texts, each, strict=False):
+            text.extend(bytes([_CODES[doing]]) * behind)
         if len(self._counts) > 2 * MOST_ACTIVITY_SLOTS:
             del self._counts[:-MOST_ACTIVITY_SLOTS]
             for text in self._texts:
                 del text[:-MOST_ACTIVITY_SLOTS]
 
-    def _now(self) -> list[Doing]:
+    def _doing_now(self) -> list[Doing]:
         """Return what everybody does now.
 
         Servers admit requests in the order of their arrival, so of the requests without a token those that
@@ -343,10 +342,10 @@ class ActivityLedger:
         """
         if not self._waiting or not self._sent:
             return self._doing
-        found = self._doing.copy()
+        doing = self._doing.copy()
         for lane in sorted(self._sent, key=self._sent.__getitem__)[-self._waiting :]:
-            found[lane] = Doing.WAITING
-        return found
+            doing[lane] = Doing.WAITING
+        return doing
 
 
 # Collects the curves of a running sweep over time, from its events and from the monitor's snapshots.
@@ -354,11 +353,11 @@ class ActivityLedger:
 
 UNNAMED = "not named"
 """Name of the curve of tokens whose server is unknown."""
-TOLD_LATE_S = 0.15
+REPORT_DELAY_S = 0.15
 """Delay in seconds with which slots are shown: tokens are reported up to a bin and a batch late."""
 
 
-class _Readings(Struct, eq=False):
+class _CopiedHistories(Struct, eq=False):
     """The curves of one backend or machine, copied from its time series in the monitor as these grow."""
 
     columns: tuple[Readings, ...]
@@ -401,9 +400,9 @@ class SweepCurves:
         self._ttft = grid.column(Points)
         self._p50 = grid.column(States)
         self._served: dict[str, Amounts] = {}
-        self._backends: dict[str, _Readings] = {}
-        self._nodes: dict[str, _Readings] = {}
-        self._activity = ActivityLedger()
+        self._backends: dict[str, _CopiedHistories] = {}
+        self._nodes: dict[str, _CopiedHistories] = {}
+        self._activity = AgentActivities()
         self._apart_s = (1.0, 2.0)
         """Seconds between samples of servers, and of machines."""
 
@@ -411,11 +410,11 @@ class SweepCurves:
         """Draw curves of the backends and machines with these names from now on."""
         for name in backends:
             if name not in self._backends:
-                self._backends[name] = _Readings(self._columns())
+                self._backends[name] = _CopiedHistories(self._columns())
                 self._served.setdefault(name, self.grid.column(Amounts))
         for name in nodes:
             if name not in self._nodes:
-                self._nodes[name] = _Readings(self._columns())
+                self._nodes[name] = _CopiedHistories(self._columns())
 
     def _columns(self) -> tuple[Readings, ...]:
         return tuple(self.grid.column(Readings) for _ in range(3))
@@ -470,7 +469,7 @@ class SweepCurves:
             column = self._served[name] = self.grid.column(Amounts)
         column.add(slot, received.tokens)
 
-    def look(self, snapshot: Snapshot) -> None:
+    def sample(self, snapshot: Snapshot) -> None:
         """Copy the samples of watched backends and machines that arrived since the previous snapshot."""
         # Older points than the grid's start would all be added to the first slot.
         floor = self.grid.start_at
@@ -480,27 +479,26 @@ class SweepCurves:
         waiting = None
         for view in snapshot.backends:
             if (known := self._backends.get(view.name)) is not None:
-                known.take(self.grid, _of_backend(view), apart_s, floor)
+                known.take(self.grid, _backend_histories(view), apart_s, floor)
                 if view.waiting is not None:
                     waiting = (waiting or 0.0) + view.waiting
-        self._activity.look(waiting)
+        self._activity.set_waiting(waiting)
         for node in snapshot.nodes:
             if (known := self._nodes.get(node.name)) is not None:
-                known.take(self.grid, _of_node(node), nodes_s, floor)
+                known.take(self.grid, _node_histories(node), nodes_s, floor)
 
     def newest_tps(self, now: float, window_s: float) -> float | None:
         """Return the mean tokens/s over the last `window_s` seconds; None before the first full time slot."""
         grid = self.grid
-        count = grid.slot(now - TOLD_LATE_S)
+        count = grid.slot(now - REPORT_DELAY_S)
         slots = max(1, min(count, round(window_s / grid.step_s)))
         rates = self._tps.rates(count, grid.step_s)[-slots:]
-        known = [rate for rate in rates if rate is not None]
-        return sum(known) / len(known) if known else None
+        return _mean(rates)
 
     def series(self, now: float) -> LiveSeries:
         """Return all curves up to `now`, without the time slot that is still incomplete."""
         grid = self.grid
-        count = grid.slot(now - TOLD_LATE_S)
+        count = grid.slot(now - REPORT_DELAY_S)
         held = [max(1, math.ceil(LATE * apart / grid.step_s)) for apart in self._apart_s]
         return LiveSeries(
             start_at=grid.start_at,
@@ -527,11 +525,11 @@ class SweepCurves:
         return BackendLine(name, self._served[name].rates(count, self.grid.step_s), *sampled)
 
 
-def _of_backend(view: BackendView) -> tuple[Series, ...]:
+def _backend_histories(view: BackendView) -> tuple[Series, ...]:
     kept = view.history
     return kept.running, kept.waiting, kept.kv_cache_percent
 
 
-def _of_node(view: NodeView) -> tuple[Series, ...]:
+def _node_histories(view: NodeView) -> tuple[Series, ...]:
     kept = view.history
     return kept.power_w, kept.temperature_c, kept.sm_clock_mhz

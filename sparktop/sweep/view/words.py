@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from statistics import fmean
-
-from msgspec import Struct
+from collections.abc import Callable, Collection, Iterator, Sequence
+from statistics import fmean, linear_regression
 
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
@@ -25,7 +22,7 @@ from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import ComparedLevel, ComparedMetric, Rank, ResultRow, Topologies, short_tokens
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, BestLevel, best_level, main_rate, rate_ratio
-from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words
+from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words, stored_condition
 from sparktop.sweep.result.results import AgentsResult, Holds, Latency, LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import (
     CUT_SHORT,
@@ -41,81 +38,65 @@ from sparktop.sweep.terms.definitions import (
 from sparktop.sweep.view.capacity import capacity_sentences
 from sparktop.sweep.view.marks import drift_words, marks_of
 
+_PAIR = 2
 PER_TOKENS = 10_000
 """The time that context adds to an output token is stated for this many tokens of context."""
-_CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0-9.e+]+)")
 
 
-class DepthCurve(Struct, frozen=True):
-    """The levels of a target that differ in depth alone."""
-
-    target: str
-    point: LoadPoint
-    prompt_tokens: int | None
-    levels: tuple[LevelResult, ...]
-    """At least two, ascending by depth."""
-    added_ms: float | None
-    """Milliseconds that `PER_TOKENS` tokens of context add to an output token (a straight line through all
-    depths); None if unknown."""
-
-
-def depth_curves(result: SweepResult) -> tuple[DepthCurve, ...]:
-    """Return the curves over depth of all targets; empty for a sweep without depth."""
-    return tuple(curve for target in result.targets for curve in _of_target(target))
-
-
-def _of_target(target: TargetResult) -> Iterator[DepthCurve]:
+def _depth_curves(target: TargetResult) -> Iterator[tuple[LevelResult, ...]]:
+    """Yield the levels of a target that differ in depth alone, two or more, ascending by depth."""
     measured = [level for level in target.levels if level.error is None and level.requests.ok]
     if not any(level.depth for level in measured):
         return
     groups: dict[tuple[LoadPoint, int | None], list[LevelResult]] = {}
     for level in sorted(measured, key=lambda level: (level.point, level.depth)):
         groups.setdefault((level.point, level.pp), []).append(level)
-    for (point, pp), levels in groups.items():
-        if len(levels) > 1:
-            yield DepthCurve(target.name, point, pp, tuple(levels), _added_ms(levels))
+    yield from (tuple(levels) for levels in groups.values() if len(levels) > 1)
 
 
 def _added_ms(levels: Sequence[LevelResult]) -> float | None:
-    """Return the slope of the TPOT over depth in milliseconds for `PER_TOKENS` tokens."""
+    """Return the milliseconds that `PER_TOKENS` tokens of context add to an output token.
+
+    It is the slope of the TPOT over depth by least squares; None with fewer than two known values.
+    """
     points = [(level.depth, level.tpot_ms.mean) for level in levels if level.tpot_ms is not None]
-    if len(points) < 2:  # noqa: PLR2004 - a line has two ends
-        return None
-    at, value = fmean(x for x, _ in points), fmean(y for _, y in points)
-    spread = sum((x - at) ** 2 for x, _ in points)
-    return PER_TOKENS * sum((x - at) * (y - value) for x, y in points) / spread
+    return (
+        None
+        if len({depth for depth, _ in points}) < _PAIR
+        else PER_TOKENS * linear_regression(*zip(*points, strict=True)).slope
+    )
 
 
 def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
     """Yield sentences on what context costs, the most important first; `name` escapes targets' names."""
-    curves = depth_curves(result)
-    several = len({curve.target for curve in curves}) > 1
-    for curve in curves:
-        where = (f"{name(curve.target)} " if several else "") + f"at {curve.point.label}"
-        first, last = curve.levels[0], curve.levels[-1]
-        if curve.added_ms is not None and first.tpot_ms is not None and last.tpot_ms is not None:
+    curves = [(target.name, levels) for target in result.targets for levels in _depth_curves(target)]
+    several = len({target for target, _ in curves}) > 1
+    for target, levels in curves:
+        where = (f"{name(target)} " if several else "") + f"at {levels[0].point.label}"
+        first, last, added_ms = levels[0], levels[-1], _added_ms(levels)
+        if added_ms is not None and first.tpot_ms is not None and last.tpot_ms is not None:
             ends = (
                 f"({first.tpot_ms.mean:.3g} ms at a depth of {first.depth:,}, {last.tpot_ms.mean:.3g} ms at "
                 f"{last.depth:,})"
             )
-            if curve.added_ms > 0:
+            if added_ms > 0:
                 yield (
-                    f"{where}, {PER_TOKENS:,} tokens of context add {curve.added_ms:.3g} ms to each output "
+                    f"{where}, {PER_TOKENS:,} tokens of context add {added_ms:.3g} ms to each output "
                     f"token {ends}"
                 )
             else:
                 yield f"{where}, context adds nothing measurable to an output token {ends}"
         for condition in result.plan.depth_slo:
-            yield f"{where}, {plain_words(condition)} {_holds_to(curve, condition)}"
+            yield f"{where}, {plain_words(condition)} {_depth_words(levels, condition)}"
 
 
-def _holds_to(curve: DepthCurve, condition: str) -> str:
+def _depth_words(levels: Sequence[LevelResult], condition: str) -> str:
     """Return up to which depth a condition such as "stream_tps ≥ 15" holds, as the end of a sentence."""
-    found = _CONDITION.fullmatch(condition)
-    if found is None:
+    stored = stored_condition(condition)
+    if stored is None:
         return "cannot be judged"
-    limit, at_least = float(found["limit"]), found["sign"] == "≥"
-    values = [(level.depth, _value(level, found["figure"])) for level in curve.levels]
+    limit, at_least = stored.limit, stored.at_least
+    values = [(level.depth, _figure_value(level, stored.figure)) for level in levels]
     points = [(depth, value) for depth, value in values if value is not None]
     if not points:
         return "cannot be judged: the figure is unknown"
@@ -132,7 +113,7 @@ def _holds_to(curve: DepthCurve, condition: str) -> str:
     return f"holds to a depth of {points[-1][0]:,} at least ({points[-1][1]:.4g})"
 
 
-def _value(level: LevelResult, figure: str) -> float | None:
+def _figure_value(level: LevelResult, figure: str) -> float | None:
     quantity, part = parts_of(figure)
     if quantity in RATES:
         rate = level.rate(quantity)
@@ -167,19 +148,23 @@ def conversation_sentence(target: TargetResult) -> str | None:
     ]
     if not levels:
         return None
-    waits = [_wait(level) for level in levels]
+    waits = [_judged_wait(level) for level in levels]
     slow = next((at for at, wait in enumerate(waits) if wait is not None and wait[1] > LIMIT_MS), None)
     kept = levels[:slow]
-    parts = [f"{kept[-1].point.label}: {conversation_words(kept[-1])}{_doubt(kept[-1])}"] if kept else []
+    parts = (
+        [f"{kept[-1].point.label}: {conversation_words(kept[-1])}{_warning(kept[-1], but=())}"]
+        if kept
+        else []
+    )
     if slow is not None and (wait := waits[slow]) is not None:
         over = f"TTFT after a tool {wait[0]} over {LIMIT_MS / 1000:g} s ({_seconds(wait[1])})"
-        parts.append(f"{levels[slow].point.label}: {over}{_doubt(levels[slow])}")
+        parts.append(f"{levels[slow].point.label}: {over}{_warning(levels[slow], but=())}")
     elif len(levels) > 1:
         parts[0] += ", the most measured"
     return "; ".join(parts)
 
 
-def _wait(level: LevelResult) -> tuple[str, float] | None:
+def _judged_wait(level: LevelResult) -> tuple[str, float] | None:
     """Return (name of the quantile, milliseconds) of the wait by which a level is judged."""
     agents = level.agents
     found = (
@@ -203,29 +188,30 @@ def conversation_words(level: LevelResult) -> str:
             (agents.after_human_ms, "after a person"),
             (None if agents.after_tool_ms or agents.after_human_ms else agents.first_ms, "of first calls"),
         )
-        parts = [f"TTFT {_words(one)} {name}" for one, name in waits if one is not None and _quantile(one)]
+        parts = [
+            f"TTFT {_latency_words(one)} {name}" for one, name in waits if one is not None and _quantile(one)
+        ]
         share = agents.cached_percent
         share = agents.server_cached_percent if share is None else share
         parts += [] if share is None else [f"{share:.0f} % of the prompts from the cache"]
         if agents.ended_early:
             parts.append(f"{agents.early_words} ended early")
         return ", ".join(parts) or "no answered call"
-    parts = [] if level.ttft_ms is None or not _quantile(level.ttft_ms) else [f"TTFT {_words(level.ttft_ms)}"]
+    parts = (
+        []
+        if level.ttft_ms is None or not _quantile(level.ttft_ms)
+        else [f"TTFT {_latency_words(level.ttft_ms)}"]
+    )
     return ", ".join(parts) or "no answered request"
 
 
-def _words(latency: Latency) -> str:
+def _latency_words(latency: Latency) -> str:
     found = _quantile(latency)
     return "" if found is None else f"{found[0]} {_seconds(found[1])}"
 
 
 def _seconds(value_ms: float) -> str:
     return f"{value_ms / 1000:.2f} s" if value_ms < _WHOLE_FROM_MS else f"{value_ms / 1000:.0f} s"
-
-
-def _doubt(level: LevelResult) -> str:
-    doubts = [mark.word for mark in marks_of(level) if mark.doubt]
-    return f" (warning: {doubts[0]})" if doubts else ""
 
 
 def conversation_figures(level: LevelResult) -> dict[str, float]:
@@ -307,7 +293,7 @@ def is_one_trace(targets: Sequence[TargetResult]) -> bool:
     """
     levels = [level for target in targets for level in target.levels]
     points = {level.point for level in levels}
-    whole = not any(_fails(level) or _too_long(level) for level in levels)
+    whole = not any(_is_overloaded(level) or _too_long(level) for level in levels)
     return len(points) == 1 and levels[0].trace is not None and whole
 
 
@@ -321,31 +307,39 @@ def rate_sentence(target: TargetResult) -> str | None:
     if not levels:
         return None
     lengths = list(dict.fromkeys(level.pp for level in levels))
-    parts = (_of_length([level for level in levels if level.pp == length]) for length in lengths)
+    parts = (_rates_sentence([level for level in levels if level.pp == length]) for length in lengths)
     if len(lengths) == 1:
         return next(parts) + drift_words(target)
     named = zip(lengths, parts, strict=True)
     return "; ".join(f"{length or 0:,} tokens in: {words}" for length, words in named) + drift_words(target)
 
 
-def _of_length(levels: list[LevelResult]) -> str:
+def _rates_sentence(levels: list[LevelResult]) -> str:
     """Return the sentence for the levels of one prompt length, in ascending order of rates."""
     cut = next((level for level in levels if _is_cut(level)), None)
     levels = [level for level in levels if not _is_cut(level)]
-    failing = next((level for level in levels if _fails(level)), None)
+    failing = next((level for level in levels if _is_overloaded(level)), None)
     kept = [
-        level for level in levels if not _fails(level) and (failing is None or level.point < failing.point)
+        level
+        for level in levels
+        if not _is_overloaded(level) and (failing is None or level.point < failing.point)
     ]
     if cut is not None:
-        before = _of_length(levels) if levels else ""
-        words = f"{cut.point.label} was cut short" + (f": {_why(cut)}" if _fails(cut) else "")
+        before = _rates_sentence(levels) if levels else ""
+        words = f"{cut.point.label} was cut short" + (
+            f": {_overload_words(cut)}" if _is_overloaded(cut) else ""
+        )
         return f"{before}; {words}" if before else words
     if not kept:
-        return "" if failing is None else f"does not keep up with {failing.point.label}: {_why(failing)}"
+        return (
+            ""
+            if failing is None
+            else f"does not keep up with {failing.point.label}: {_overload_words(failing)}"
+        )
     best = kept[-1]
-    words = f"keeps up with {best.point.label}{_figures(best)}{_rates_doubt(best)}"
+    words = f"keeps up with {best.point.label}{_rate_figures(best)}{_warning(best, but=(FEW_RUNS, DRIFT))}"
     if failing is not None:
-        return f"{words}, not with {failing.point.label}: {_why(failing)}"
+        return f"{words}, not with {failing.point.label}: {_overload_words(failing)}"
     return f"{words}, the highest rate measured" if len(levels) > 1 else words
 
 
@@ -354,7 +348,7 @@ def _is_cut(level: LevelResult) -> bool:
     return any(mark.code == CUT_SHORT for mark in level.validity)
 
 
-def _fails(level: LevelResult) -> bool:
+def _is_overloaded(level: LevelResult) -> bool:
     found = level.open_loop
     return found is not None and (found.unstable or found.overloaded or _many_failed(level))
 
@@ -373,7 +367,7 @@ def _too_long(level: LevelResult) -> int:
     return (level.replay.beyond_context or 0) * max(1, level.runs) if level.replay is not None else 0
 
 
-def _why(level: LevelResult) -> str:
+def _overload_words(level: LevelResult) -> str:
     found = level.open_loop
     if found is None:
         return ""
@@ -384,7 +378,7 @@ def _why(level: LevelResult) -> str:
     return f"{level.requests.failed} of {level.requests.ok + level.requests.failed} requests failed"
 
 
-def _figures(level: LevelResult) -> str:
+def _rate_figures(level: LevelResult) -> str:
     parts = []
     if level.output_tps is not None:
         parts.append(f"{METRICS['output_tps'].text(level.output_tps.mean)} tok/s")
@@ -397,15 +391,6 @@ def _figures(level: LevelResult) -> str:
         ended = level.requests.ok + level.requests.failed
         parts.append(f"{too_long} of {ended} requests beyond its context")
     return f" ({', '.join(parts)})" if parts else ""
-
-
-def _rates_doubt(level: LevelResult) -> str:
-    """Return the first reason to doubt a level, in brackets; "" if there is none.
-
-    That it had few runs is none: the sentence states no interval. A change of the server is its last clause.
-    """
-    marks = [mark.word for mark in marks_of(level) if mark.doubt and mark.code not in {FEW_RUNS, DRIFT}]
-    return f" (warning: {marks[0]})" if marks else ""
 
 
 # Sentences on a search for SLO limits: at which concurrencies a target meets the SLO conditions.
@@ -423,15 +408,15 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
     """
     if result.slo is None:
         return
-    wanted = " and ".join(_plain(condition, name) for condition in result.slo.conditions)
+    wanted = " and ".join(_condition_words(condition, name) for condition in result.slo.conditions)
     for target, holds in result.slo.holds_to.items():
         found = result.target(target)
         if holds.from_interval is not None:
-            answer = _range(holds, *holds.from_interval)
+            answer = _range_words(holds, *holds.from_interval)
             if holds.concurrency is None and found is not None:
-                answer += "".join(_most(found, result.slo.conditions))
+                answer += "".join(_highest_rates(found, result.slo.conditions))
         else:
-            answer = _up_to(holds)
+            answer = _highest_words(holds)
         verb = "hold" if len(result.slo.conditions) > 1 else "holds"
         drift = drift_words(found) if found is not None else ""
         if drift:
@@ -439,13 +424,13 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
         yield f"{name(target)}: {wanted} {verb} {answer}{drift}"
 
 
-def _plain(condition: str, name: Callable[[str], str]) -> str:
+def _condition_words(condition: str, name: Callable[[str], str]) -> str:
     """Return a condition in plain words; one that is not known is escaped by `name`."""
     words = plain_words(condition)
     return name(words) if words == condition else words
 
 
-def _up_to(holds: Holds) -> str:
+def _highest_words(holds: Holds) -> str:
     """Return the end of a sentence on the highest concurrency that meets the SLO conditions.
 
     An example is "to c = 16 and no further". Used if no condition requires a minimum concurrency.
@@ -463,7 +448,7 @@ def _up_to(holds: Holds) -> str:
     return f"to c = {surely}, surely not beyond {most} ({_MORE_RUNS})"
 
 
-def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
+def _range_words(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
     """Return the end of a sentence on the range of concurrencies that meet all SLO conditions.
 
     An example is "from c = 4 to 16". Used if some conditions require a minimum concurrency: `may_from` is the
@@ -485,7 +470,7 @@ def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
     return f"at no concurrency for sure: it takes {takes}{bound}"
 
 
-def _most(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
+def _highest_rates(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
     """Yield, for each rate that an SLO condition limits, a text with the highest mean rate of all levels.
 
     The text also names the concurrency of the level that reached this mean.
@@ -629,10 +614,10 @@ def text_sentence(target: TargetResult) -> str | None:
     levels = [level for level in levels if level.concurrency == levels[0].concurrency]
     shares = [(level.server.spec_accept_percent if level.server else None, level) for level in levels]
     known = sorted(((share, one) for share, one in shares if share is not None), key=lambda pair: -pair[0])
-    parts = [f"{level.text} {_rate(level, metric)}{_warning(level)}" for level in levels if not known]
+    parts = [f"{level.text} {_rate_words(level, metric)}{_warning(level)}" for level in levels if not known]
     for share, one in known[:1] + known[1:][-1:]:
         of = " of drafts accepted" if not parts else ""
-        parts.append(f"{one.text} {share:.0f} %{of}, {_rate(one, metric)}{_warning(one)}")
+        parts.append(f"{one.text} {share:.0f} %{of}, {_rate_words(one, metric)}{_warning(one)}")
     if known and (unknown := [one.text or "" for share, one in shares if share is None]):
         parts.append(f"unknown for {names_in_words(unknown)}")
     return "; ".join(parts) + drift_words(target)
@@ -662,7 +647,7 @@ def headline(
     over_rates = any(map(is_over_rates, targets)) and not is_one_trace(targets)
     if over_rates or any(map(has_conversations, targets)) or all(map(has_texts, targets)):
         compared = None  # how much each one takes is the answer
-    if compared is not None and (found := _of_comparison(result, compared, name)):
+    if compared is not None and (found := _comparison_headline(result, compared, name)):
         return found
     answers = ((target.name, _headline_of_target(result, target, "at most ")) for target in targets)
     found = "; ".join(f"{name(target)}: {words}" for target, words in answers if words)
@@ -690,7 +675,8 @@ def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -
     if len(lengths) > 1 and len({level.point for level in known}) == 1:
         ends = (known[0], known[-1])
         parts = (
-            f"{_rate(level, metric)} with {level.pp or 0:,} tokens in{_warning(level)}" for level in ends
+            f"{_rate_words(level, metric)} with {level.pp or 0:,} tokens in{_warning(level)}"
+            for level in ends
         )
         return f"{METRICS[metric].title.lower()} at {known[0].point.label}: {', '.join(parts)}"
     among = [(length, [level for level in known if level.pp == length]) for length in lengths]
@@ -707,32 +693,35 @@ def _headline_of_length(
     """Return the headline of one target's levels with the same prompt length, in ascending order."""
     found = best_level(levels, metric)
     best = found.level
-    words = f"{best.point.label}, {_rate(best, metric)}"
+    words = f"{best.point.label}, {_rate_words(best, metric)}"
     if len(levels) > 1:
         ended = result.status in {"done", None}
         begin = start if ended else f"{start.strip(': ')} of what was measured: "
         words = f"{begin}{words}"
-    parts = [words + _warning(best), *_ttft(best), *_certainty(found)]
-    return "; ".join(parts) + ("" if len(levels) == 1 else _end(result, target, levels, found))
+    parts = [words + _warning(best), *_ttft_words(best), *_certainty_words(found)]
+    return "; ".join(parts) + ("" if len(levels) == 1 else _beyond_best_words(result, target, levels, found))
 
 
-def _ttft(level: LevelResult) -> Iterator[str]:
+def _ttft_words(level: LevelResult) -> Iterator[str]:
     """Yield the mean TTFT of a level, which the table of levels shows, too."""
     if level.ttft_ms is not None:
         yield f"mean TTFT {METRICS['ttft_ms'].text(level.ttft_ms.mean)} ms"
 
 
-def _warning(level: LevelResult) -> str:
-    """Return the gravest warning of a level in brackets; "" if there is none."""
-    words = _warnings(level, but=DRIFT)
+def _warning(level: LevelResult, but: Collection[str] = (DRIFT,)) -> str:
+    """Return the gravest warning of a level in brackets, "" if there is none.
+
+    Those with the codes `but` are left out: the sentence says them elsewhere, or states no interval.
+    """
+    words = _warnings(level, but)
     return f" (warning: {words[0]})" if words else ""
 
 
-def _warnings(level: LevelResult, but: str | None = None) -> list[str]:
-    return [mark.word for mark in marks_of(level) if mark.doubt and mark.code != but]
+def _warnings(level: LevelResult, but: Collection[str]) -> list[str]:
+    return [mark.word for mark in marks_of(level) if mark.doubt and mark.code not in but]
 
 
-def _certainty(highest: BestLevel) -> Iterator[str]:
+def _certainty_words(highest: BestLevel) -> Iterator[str]:
     """Yield which levels are not clearly below the best, and whether some could not be tested."""
     if highest.alike:
         others = names_in_words([f"c = {one.concurrency}" for one in highest.alike])
@@ -741,7 +730,9 @@ def _certainty(highest: BestLevel) -> Iterator[str]:
         yield NOT_TESTED
 
 
-def _end(result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], highest: BestLevel) -> str:
+def _beyond_best_words(
+    result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], highest: BestLevel
+) -> str:
     """Return what is known of loads above the best: ", still rising: try c = 64"; "" if nothing."""
     best, top, metric = highest.level, levels[-1], highest.metric
     if top is not best:
@@ -758,12 +749,12 @@ def _end(result: SweepResult, target: TargetResult, levels: Sequence[LevelResult
     return f"; still rising: try c = {2 * best.concurrency}"
 
 
-def _rate(level: LevelResult, metric: str) -> str:
+def _rate_words(level: LevelResult, metric: str) -> str:
     rate = level.rate(metric)
     return f"{METRICS[metric].text(None if rate is None else rate.mean)} tok/s"
 
 
-def _of_comparison(result: SweepResult, compared: Topologies, name: Callable[[str], str]) -> str:
+def _comparison_headline(result: SweepResult, compared: Topologies, name: Callable[[str], str]) -> str:
     """Return which target wins at which levels, by how much; or the largest lead, which is not clear.
 
     Return "" if the targets have no level in common.
@@ -776,10 +767,10 @@ def _of_comparison(result: SweepResult, compared: Topologies, name: Callable[[st
     first = metrics[0]
     winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
     if not winners:
-        return _without_winner(result, metrics, compared, name)
+        return _even_headline(result, metrics, compared, name)
     beside = [metric for metric in metrics[1:] if metric.metric in {"ttft_ms", "e2e_due_ms"}]
     return "; ".join(
-        _win(winner, first, beside, compared, name)
+        _win_words(winner, first, beside, compared, name)
         + _level_warnings(result, winner, [level for level in first.levels if level.winner == winner], name)
         for winner in winners
     )
@@ -803,7 +794,7 @@ def _level_warnings(
     for one in won:
         for target in dict.fromkeys((winner, one.against)):
             level = levels.get((target or "", one.point, one.depth))
-            for word in [] if level is None else _warnings(level, but=FEW_RUNS)[:1]:
+            for word in [] if level is None else _warnings(level, {FEW_RUNS})[:1]:
                 whose = "" if target == winner else f" of {name(target or '')}"
                 places.setdefault(f"{word}{whose}", []).append(one.point.label)
     if not places:
@@ -814,7 +805,7 @@ def _level_warnings(
     return f" (warning{where}: {', '.join(places)})"
 
 
-def _win(
+def _win_words(
     winner: str,
     first: ComparedMetric,
     beside: Sequence[ComparedMetric],
@@ -836,16 +827,18 @@ def _win(
         " ".join(filter(None, (percents(levels), _title(metric), whom)))
         for (metric, levels), whom in zip(leads, against, strict=True)
     ]
-    return f"{name(winner)} wins {_where(won, first.levels, compared)}: {', '.join(words)}"
+    return f"{name(winner)} wins {_won_levels_words(won, first.levels, compared)}: {', '.join(words)}"
 
 
-def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compared: Topologies) -> str:
+def _won_levels_words(
+    won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compared: Topologies
+) -> str:
     if len(levels) == 1 and levels[0].point.trace is not None:
         return f"at {levels[0].point.label}"
     if len(won) == len(levels):
         return "at every level"
     places = [index for index, level in enumerate(levels) if level in won]
-    names = [_place(level, compared) for level in won]
+    names = [_level_words(level, compared) for level in won]
     if len(won) > 1 and places == list(range(places[0], len(levels))):
         return f"from {names[0]} up"
     if len(won) > 1 and places == list(range(places[0], places[-1] + 1)):
@@ -853,14 +846,14 @@ def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compar
     return f"at {', '.join(names)}"
 
 
-def _place(level: ComparedLevel, compared: Topologies) -> str:
+def _level_words(level: ComparedLevel, compared: Topologies) -> str:
     """Return the name of a level: its concurrency, its prompt length where levels differ in it, or both."""
     length = f"{level.prompt_tokens or 0:,} tokens in" if compared.several_lengths else ""
     alone = len({level.point for metric in compared.metrics for level in metric.levels}) == 1
     return length if length and alone else " of ".join(filter(None, (level.point.label, length)))
 
 
-def _without_winner(
+def _even_headline(
     result: SweepResult, metrics: Sequence[ComparedMetric], compared: Topologies, name: Callable[[str], str]
 ) -> str:
     """Return the headline where no target wins in the first of `metrics`, the main token rate.
@@ -872,7 +865,7 @@ def _without_winner(
     level = max(ahead, key=lambda level: abs(level.percent or 0.0), default=None)
     if level is not None and abs(level.percent or 0.0) > first.noise_floor_percent:
         lead = f"{percents([level])} {_title(first)} {rivals([level], name)}"
-        where = f"at {_place(level, compared)} ({NOT_TESTED})"
+        where = f"at {_level_words(level, compared)} ({NOT_TESTED})"
         warning = _level_warnings(result, level.ahead or "", [level], name)
         return f"{name(level.ahead or '')} {lead} {where}{warning}"
     even = [metric for metric in metrics if all(level.winner is None for level in metric.levels)]
@@ -939,10 +932,10 @@ def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
             also = f"; not clearly more than {names_in_words(others)}" if others else ""
             among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
             title = in_sentence(METRICS[key].title)
-            yield f"most {title}{among} at {best.key.point.short}: {_sure(best, key)}{also}"
+            yield f"most {title}{among} at {best.key.point.short}: {_best_value_words(best, key)}{also}"
 
 
-def _sure(row: ResultRow, key: str) -> str:
+def _best_value_words(row: ResultRow, key: str) -> str:
     """Return the value of the metric `key` as text, with its unit and 95 % confidence interval if known."""
     metric, figure = METRICS[key], row.figures[key]
     words = f"{metric.text(figure.mean)} {metric.unit}"

@@ -21,8 +21,9 @@ from sparktop.model.text import clean
 from sparktop.panels.parts.text import Row
 from sparktop.panels.sweep.history import TOP, first_in_sight, history_screen, room_of
 from sparktop.panels.sweep.topology import difference_rows, difference_screen
+from sparktop.sweep.compare.series import Series
 from sparktop.sweep.history import History, found_rows, title_of
-from sparktop.sweep.view.difference import Compared, labelled, series_pairs
+from sparktop.sweep.view.difference import difference, series_pairs
 from sparktop.sweep.view.result import SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.report import saved_report
@@ -66,19 +67,22 @@ class DifferenceScreen(CanvasScreen):
 
     DEFAULT_CSS = "DifferenceScreen { background: $background; }"
 
-    def __init__(self, styles: RoleStyles, before: Compared, after: Compared) -> None:
-        """Show the changes from `before` to `after`."""
+    def __init__(
+        self, styles: RoleStyles, titles: tuple[str, str], before: Sequence[Series], after: Sequence[Series]
+    ) -> None:
+        """Show the changes from the series `before` to `after` of two results with these titles."""
         super().__init__(styles, DIFFERENCE_KEYS)
-        self._before, self._after = before, after
+        self._titles, self._before, self._after = titles, before, after
         self._at = 0
         self._scroll = 0
         self._make()
 
     def _make(self) -> None:
         """Compute the changes of the metrics for the selected pair of targets."""
-        self._pairs = series_pairs(self._before.series, self._after.series)
+        self._pairs = series_pairs(self._before, self._after)
         first, second = self._pairs[self._at]
-        self._shown = labelled(self._before, first, self._after, second)
+        labels = (f"{first.name}, {self._titles[0]}", f"{second.name}, {self._titles[1]}")
+        self._shown = difference(first, second, labels=labels)
         self._simulated = first.simulated or second.simulated
 
     def _rows(self, width: int, height: int) -> list[Row]:
@@ -96,8 +100,9 @@ class DifferenceScreen(CanvasScreen):
         """Swap the results before and after; the pair of targets stays."""
         first, second = self._pairs[self._at]
         self._before, self._after = self._after, self._before
+        self._titles = self._titles[::-1]
         # The same pair as before the swap, at whatever index it has now.
-        pairs = series_pairs(self._before.series, self._after.series)
+        pairs = series_pairs(self._before, self._after)
         self._at = next((at for at, pair in enumerate(pairs) if pair[0] is second and pair[1] is first), 0)
         self._make()
         self._paint()
@@ -409,15 +414,13 @@ class HistoryScreen(CanvasScreen):
 
     async def _compare(self, before: HistoryRow, after: HistoryRow) -> None:
         try:
-            sides = [
-                Compared(title_of(row), tuple(await asyncio.to_thread(self._history.series, row.key)))
-                for row in (before, after)
-            ]
+            series = [await asyncio.to_thread(self._history.series, row.key) for row in (before, after)]
         except SparktopError as error:
             self._notify(self._history.short(error))
             return
         if self.is_active:
-            self.app.push_screen(DifferenceScreen(self.canvas.role_styles, sides[0], sides[1]))
+            titles = (title_of(before), title_of(after))
+            self.app.push_screen(DifferenceScreen(self.canvas.role_styles, titles, series[0], series[1]))
 
     def action_delete(self) -> None:
         """Delete the marked results, or else the one under the cursor, if the user confirms it."""

@@ -59,9 +59,9 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
 from sparktop.sweep.view.levels import stored_evidence, stored_levels
-from sparktop.sweep.view.live import LiveView, SweepProgress
+from sparktop.sweep.view.live import LiveView, completed_share
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.series import MOST_SLOTS, ActivityLedger
+from sparktop.sweep.view.series import MOST_SLOTS, AgentActivities
 from tests.sweep.made_results import made_level, made_sweep, request
 from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep
 
@@ -140,7 +140,7 @@ def test_servers_and_machines_lie_on_the_same_axis(played: PlayedSweep) -> None:
 
 def test_a_warm_up_is_no_part_of_the_figures(played: PlayedSweep) -> None:
     """Times to first token and ends of a warm-up are not counted; its tokens are on the axis."""
-    played.view.look(played.snapshot())
+    played.view.sample(played.snapshot())
     played.run("spark-a", Load(100, 2), 0, warm_up=True)
     view = played.view.view(played.clock.now + 1)
     assert view.moment is not None
@@ -203,7 +203,7 @@ def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
 
 def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
     """After ten hours the axis has a thousand slots at most, and holds all of it."""
-    played.view.look(played.snapshot())
+    played.view.sample(played.snapshot())
     began = played.clock.now
     for hour in range(10):
         played.clock.now = began + 3600.0 * (hour + 1)
@@ -277,7 +277,7 @@ def started(lane: int, at: float, then: CallStart | None = CallStart.TOOL) -> Re
 
 def test_a_call_is_computed_decoded_and_followed_by_its_tool() -> None:
     """A second of prefill, two of decode, then a tool; another agent thinks all the time."""
-    ledger = ActivityLedger()
+    ledger = AgentActivities()
     ledger.begin_level(10.0, key_of(2))
     ledger.take(started(0, 11.0))
     ledger.take(FirstToken("0", 12.0))
@@ -291,11 +291,11 @@ def test_a_call_is_computed_decoded_and_followed_by_its_tool() -> None:
 
 def test_the_newest_requests_wait() -> None:
     """The servers report one waiting request: it is the one that was sent last."""
-    ledger = ActivityLedger()
+    ledger = AgentActivities()
     ledger.begin_level(0.0, key_of(3))
     for lane in range(3):
         ledger.take(started(lane, 0.1 * lane))
-    ledger.look(1.0)
+    ledger.set_waiting(1.0)
     found = ledger.activities(1.0)
     assert found is not None
     assert [text[-1] for text in found.each] == ["p", "p", "w"]
@@ -317,7 +317,6 @@ def key(concurrency: int) -> LevelKey:
 
 def test_the_share_never_falls_while_levels_are_added() -> None:
     """Each doubling was counted before; halving the gap at the end adds a level that was not."""
-    progress = SweepProgress()
     course = (
         (levels((1, 1.0), (4, 1.0), (16, 0.9)), 16),
         (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 0.0)), 32),
@@ -325,9 +324,12 @@ def test_the_share_never_falls_while_levels_are_added() -> None:
         (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 0.1)), 45),
         (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 1.0)), 45),
     )
-    shares = [progress.share(PLAN, planned, key(at), None) for planned, at in course]
-    known = [share for share in shares if share is not None]
-    assert len(known) == len(course)
+    known: list[float] = [0.0]
+    for planned, at in course:
+        share = completed_share(PLAN, planned, key(at), None, known[-1])
+        assert share is not None
+        known.append(share)
+    del known[0]
     assert known == sorted(known)
     assert known[0] < 0.5, "four more levels may follow"
     assert known[-1] == 1.0

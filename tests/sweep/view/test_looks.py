@@ -47,9 +47,9 @@ def played() -> PlayedSweep:
 
 def halfway(played: PlayedSweep, group: Balance, concurrency: int = 2) -> None:
     """Play half of a level's first run, under whose load the board says this of the group."""
-    played.view.look(played.snapshot())
+    played.view.sample(played.snapshot())
     played.run("proxy", Load(100, concurrency), 0, upto_s=1.2)
-    played.view.look(replace(played.snapshot(running=2.0), balance=(group,)))
+    played.view.sample(replace(played.snapshot(running=2.0), balance=(group,)))
 
 
 def told(evidence: LevelEvidence | None) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.view.difference import Compared
 from sparktop.ui.screens.sweep_history import DifferenceScreen
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.themes import chosen_palette
@@ -19,10 +18,7 @@ class Difference(Driven):
 
     def __init__(self, before: list[Series], after: list[Series], titles: tuple[str, str]) -> None:
         """Compare two results with these titles."""
-        results = (
-            Compared(title, tuple(series)) for title, series in zip(titles, (before, after), strict=True)
-        )
-        self.screen = DifferenceScreen(RoleStyles(chosen_palette("spark-dark")), *results)
+        self.screen = DifferenceScreen(RoleStyles(chosen_palette("spark-dark")), titles, before, after)
         self.app = Alone(self.screen)
 
 

@@ -37,7 +37,7 @@ from sparktop.sweep.plan.presets import replay_of
 from sparktop.sweep.plan.traces import Replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import Forecast, forecast, pieces, requests_words
-from sparktop.sweep.view.live import expected_of
+from sparktop.sweep.view.live import plan_forecast
 from sparktop.ui.in_thread import read_in_thread
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.base import Dialog
@@ -344,7 +344,7 @@ class SweepEditor(Dialog[Draft]):
         """Return the forecast of a plan, from the watched servers too if there is a snapshot of them."""
         if self._snapshot is None:
             return forecast(plan, self._known)
-        return expected_of(plan, self._snapshot, self._known)
+        return plan_forecast(plan, self._snapshot, self._known)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Start the sweep, or close the editor without starting a sweep, depending on the button."""
