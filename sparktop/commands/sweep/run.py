@@ -143,7 +143,7 @@ REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"
 
 
-def _without_digest(_make: Callable[[], SweepView], _adopt: Callable[[SweepView], None]) -> None:
+def _without_results(_make: Callable[[], SweepView], _adopt: Callable[[SweepView], None]) -> None:
     """Compute no findings over all levels: the live line shows none."""
 
 
@@ -161,7 +161,7 @@ class SweepLine:
     ) -> None:
         """Print to `stream`, by default standard error; `live` on a terminal that understands escapes."""
         self.stream = sys.stderr if stream is None else stream
-        self._live = LiveView(plan, clock=clock, digest=_without_digest) if live else None
+        self._live = LiveView(plan, clock=clock, compute=_without_results) if live else None
         self._width = width
         self._clock = clock
         self._drawn_at: float | None = None
