@@ -6,7 +6,7 @@ A number that does not fit is shown in a coarser unit, never cut.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -186,6 +186,12 @@ def data_rate(bytes_per_s: float | None, width: int = 9) -> str:
     The number has one decimal if there is space for it.
     """
     return _figure(bytes_per_s, width, _BYTES_PER_S)
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of those values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def duration(seconds: float | None, width: int = 7) -> str:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance
@@ -185,14 +184,11 @@ _WIDE_ROWS = 3
 _View = TypeVar("_View", NodeView, BackendView)
 
 
-class Listed(Struct, frozen=True):
-    """A drawn list: its rows with the frame, and the place of each visible entry."""
-
-    rows: list[Row]
-    entries: list[Place]
+DrawnList = tuple[list[Row], list[Place]]
+"""A drawn list: its rows with the frame, and the place of each visible entry."""
 
 
-def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selected: str | None) -> Listed:
+def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selected: str | None) -> DrawnList:
     """Draw the list of nodes; `selected` is the name of the selected node."""
     each, heading = entry_rows(place, len(views))
     width, title = place.width, name_tab("node", "", "nodes")
@@ -216,7 +212,7 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
     )
 
 
-def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed:
+def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> DrawnList:
     """Draw the list of groups with their verdicts; `selected` is the name of the selected group."""
     from sparktop.panels.group.panel import group_entry  # late: no first picture has a balance
 
@@ -256,7 +252,7 @@ def backend_list(
     verdict: bool = False,
     selected: str | None = None,
     columns: ColumnOrder = ColumnOrder.LOAD,
-) -> Listed:
+) -> DrawnList:
     """Draw the list of backends from the backend with the index `first` on; further ones may not fit.
 
     `order` names the sort order, "" for the configured one. With `wide`, values matter more than graphs.
@@ -277,7 +273,7 @@ def backend_list(
         rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
     some: Row = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
     some = some if len(shown) < len(views) else []
-    listed = _in_frame(
+    drawn, places = _in_frame(
         place,
         len(shown),
         rows,
@@ -288,11 +284,10 @@ def backend_list(
         status=_worst(snapshot, place.width - 24) if verdict else [],
         footnote=some,
     )
-    entries = [Place("row", first + at.index, at.x, at.y, at.width, at.height) for at in listed.entries]
+    entries = [replace(entry, index=first + entry.index) for entry in places]
     if wide or place.columns > 1:
-        return Listed(listed.rows, entries)
-    rows = with_time_axis(listed.rows, place.width, window, frame_role("backend"), some)
-    return Listed(rows, entries)
+        return drawn, entries
+    return with_time_axis(drawn, place.width, window, frame_role("backend"), some), entries
 
 
 def _short_entries(
@@ -342,7 +337,7 @@ def _in_frame(
     title: Row,
     status: Sequence[Run] = (),
     footnote: Sequence[Run] = (),
-) -> Listed:
+) -> DrawnList:
     """Return a list of `count` entries in its frame; `rows` has `each` rows of text for every entry."""
     inside = [*([] if heading is None else [heading]), *rows]
     framed_rows = framed(
@@ -361,7 +356,7 @@ def _in_frame(
     for index in range(count):
         line, column = divmod(index, place.columns)
         entries.append(Place("row", index, place.x + 1 + column * cells, first + line * each, cells, each))
-    return Listed([merged(row) for row in framed_rows], entries)
+    return [merged(row) for row in framed_rows], entries
 
 
 GROUP_KINDS = frozenset({"balance", "evidence"})
@@ -671,12 +666,14 @@ class Scene:
 
     def _list(self, place: Place) -> list[Drawn]:
         """Draw a list as one panel, and add a selectable place without rows for each visible entry."""
-        listed = self._listed(place)
+        rows, entries = self._drawn_list(place)
         keys = self._list_keys(place)
-        spots = [Drawn(keys[spot.index], spot, []) for spot in listed.entries]
-        return [Drawn(PanelKey(place.kind, ""), place, listed.rows), *spots]
+        return [
+            Drawn(PanelKey(place.kind, ""), place, rows),
+            *(Drawn(keys[at.index], at, []) for at in entries),
+        ]
 
-    def _listed(self, place: Place) -> Listed:
+    def _drawn_list(self, place: Place) -> DrawnList:
         selected = self.selected.name if self.selected is not None else None
         kind = self.selected.kind if self.selected is not None else ""
         if place.kind == "nodes":

@@ -34,7 +34,6 @@ from sparktop.panels.board.view import HeldOrder, View
 from sparktop.panels.board.wall_lines import (
     KEY,
     WELL,
-    Trend,
     group_columns,
     group_line,
     group_name,
@@ -44,13 +43,14 @@ from sparktop.panels.board.wall_lines import (
     server_columns,
     top_keys,
     top_rows,
-    trend_until,
+    trend_axis,
     wrong_machines,
     wrong_servers,
 )
 from sparktop.panels.group.panel import edge_verdict
 from sparktop.panels.group.verdict import samples_apart
 from sparktop.panels.parts.figures import LIVE, figure, label, sum_run
+from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.text import (
     Row,
     fit_row,
@@ -92,8 +92,8 @@ class Look(Struct):
     opened: str | None = None
     """The group whose servers are shown, or `MACHINES` with `of_machines`."""
     of_machines: bool = False
-    trend: Trend | None = None
-    """Draws a graph of each group; None where servers have no histories."""
+    trend: TimeAxis | None = None
+    """Time axis of a graph of each group; None where servers have no histories."""
 
 
 class DrawnWall(Struct):
@@ -531,7 +531,7 @@ def draw_place(
     else:
         look = _direct_look(snapshot, kind, name, view, place.width)
         wall = wall_of(snapshot, view.filter)
-        look.trend = trend_until(snapshot.at, snapshot.interval_s)
+        look.trend = trend_axis(snapshot.at, snapshot.interval_s)
     look.marked, look.is_selected, look.first = selected, selected == key, first
     return draw_wall(wall if orders is None else orders.of(wall, snapshot.at, look), place, look)
 

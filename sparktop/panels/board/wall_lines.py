@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -17,8 +16,19 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.group.verdict import verdict_line, word_role
 from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role, sum_run
-from sparktop.panels.parts.graph import area_rows
-from sparktop.panels.parts.text import Row, Run, are_distinct, fit_row, fitted_names, in_role, mark, row_width
+from sparktop.panels.parts.graph import TimeAxis, area_rows
+from sparktop.panels.parts.text import (
+    Column,
+    Row,
+    Run,
+    are_distinct,
+    fit_row,
+    fit_rows,
+    fitted_names,
+    in_role,
+    mark,
+    row_width,
+)
 
 _CELLS: Mapping[str, Run] = {
     "unreachable": ("✖", "bad"),
@@ -106,34 +116,27 @@ _LEAST_STEP_S, _POLLS = 4.0, 2.0
 """Least length of a slot in seconds and in intervals between polls: each server has a sample in each."""
 
 
-def trend_until(at: float, interval_s: float) -> Trend:
-    """Return how graphs are drawn at the time `at` of a board that polls every `interval_s` seconds."""
+def trend_axis(at: float, interval_s: float) -> TimeAxis:
+    """Return the time axis of the groups' graphs at `at` of a board with polls `interval_s` apart."""
     step = max(_LEAST_STEP_S, _POLLS * interval_s)
     # The newest slot is not over yet, and of the one before the last answers may still arrive.
-    return Trend(int((at - interval_s) // step) - 1, step)
+    end_slot = int((at - interval_s) // step) - 1
+    return TimeAxis((end_slot + 0.5) * step, step)
 
 
-class Trend(Struct, frozen=True):
-    """The time axis of the graphs of a wall's groups."""
+def trend_heading(axis: TimeAxis) -> str:
+    """Return the words above the groups' graphs."""
+    return f"tok/s, {numbers.age(axis.span_s(CELLS))}"
 
-    end_slot: int
-    """Number of the newest slot that is drawn; slot 0 begins at time 0 of the monotonic clock."""
-    step: float
-    """Seconds of a slot."""
 
-    @property
-    def heading(self) -> str:
-        """The words above the graphs."""
-        return f"tok/s, {numbers.age(2 * CELLS * self.step)}"
-
-    def row(self, group: WallGroup) -> Row:
-        """Return the graph of a group in `CELLS` cells; the largest sum in it is as high as the row."""
-        count = 2 * CELLS - (1 - self.end_slot % 2)
-        slots = range(self.end_slot - count + 1, self.end_slot + 1)
-        views = [server.server for server in group.servers if isinstance(server.server, BackendView)]
-        sums = slot_sums([view.history.generation_tps for view in views], slots, self.step)
-        top = max((value for value in sums if value is not None), default=0.0)
-        return area_rows(sums, CELLS, 1, top or 1.0, "generation", end_slot=self.end_slot)[0]
+def trend_row(group: WallGroup, axis: TimeAxis) -> Row:
+    """Return the token rate of a group over time in `CELLS` cells; its largest sum is as high as the row."""
+    count = 2 * CELLS - (1 - axis.end_slot % 2)
+    slots = range(axis.end_slot - count + 1, axis.end_slot + 1)
+    views = [stated.server for stated in group.servers if isinstance(stated.server, BackendView)]
+    sums = slot_sums([view.history.generation_tps for view in views], slots, axis.step)
+    top = max((value for value in sums if value is not None), default=0.0)
+    return area_rows(sums, CELLS, 1, top or 1.0, "generation", end_slot=axis.end_slot)[0]
 
 
 def slot_sums(histories: Sequence[Series], slots: range, step: float) -> list[float | None]:
@@ -161,15 +164,6 @@ def slot_sums(histories: Sequence[Series], slots: range, step: float) -> list[fl
 _LEAST_NAME, _LONGEST_NAME = 8, 56
 _STATE = 11
 _SERVERS = "servers"
-
-
-class Column(Struct, frozen=True):
-    """A column of figures: heading, width in cells with the blank before it, and cell; None if unknown."""
-
-    heading: str
-    width: int
-    cell: Callable[[Any], Run | None]
-    align: Literal["left", "right"] = "right"
 
 
 class Lines(Struct, frozen=True):
@@ -223,7 +217,7 @@ class Lines(Struct, frozen=True):
     def _figures(self, one: FleetNode | Stated, *, is_current: bool = True) -> Row:
         figures: Row = []
         for column in self.shown:
-            text, role = column.cell(one) or (numbers.UNKNOWN, "muted")
+            text, role = column.cell(one)
             if column.align == "right":
                 text = text.strip() if is_current else numbers.UNKNOWN
             figures.append((f" {fit(text, column.width - 1, column.align)}", role))
@@ -237,18 +231,20 @@ def watts(power: float | None) -> str:
     return f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
 
 
-def _some(value: float | None, form: Callable[[float], str]) -> Run | None:
-    """Return a value as text; None where it is unknown."""
-    return None if value is None else (form(value), "text")
+def _figure_run(value: float | None, form: Callable[[float], str]) -> Run:
+    """Return a value as text; "–" where it is unknown."""
+    return (numbers.UNKNOWN, "muted") if value is None else (form(value), "text")
 
 
 _MACHINE_COLUMNS = (
-    Column("GPU", 6, lambda node: _some(node.gpu_percent, numbers.percent)),
-    Column("power", 8, lambda node: _some(node.power_w, watts)),
-    Column("temp", 7, lambda node: _some(node.temperature_c, "{:.0f} °C".format)),
-    Column("SM clock", 10, lambda node: _some(node.sm_clock_mhz, "{:.0f} MHz".format)),
-    Column("headroom", 11, lambda node: _some(node.headroom_bytes, lambda value: numbers.data(value, 9))),
-    Column("load", 7, lambda node: _some(node.load1, lambda value: numbers.rate(value, 5))),
+    Column("GPU", 6, lambda node: _figure_run(node.gpu_percent, numbers.percent)),
+    Column("power", 8, lambda node: _figure_run(node.power_w, watts)),
+    Column("temp", 7, lambda node: _figure_run(node.temperature_c, "{:.0f} °C".format)),
+    Column("SM clock", 10, lambda node: _figure_run(node.sm_clock_mhz, "{:.0f} MHz".format)),
+    Column(
+        "headroom", 11, lambda node: _figure_run(node.headroom_bytes, lambda value: numbers.data(value, 9))
+    ),
+    Column("load", 7, lambda node: _figure_run(node.load1, lambda value: numbers.rate(value, 5))),
 )
 """The columns of machines, the most important first."""
 
@@ -260,7 +256,11 @@ def machine_columns(nodes: Sequence[FleetNode], width: int) -> Lines:
     """
     names = tuple(sorted([node.name for node in nodes]))  # in an order that does not change with the load
     longest = min(_LONGEST_NAME, max(map(cell_width, names), default=_LEAST_NAME))
-    shown = [column for column in _MACHINE_COLUMNS if any(column.cell(node) is not None for node in nodes)]
+    shown = [
+        column
+        for column in _MACHINE_COLUMNS
+        if any(column.cell(node)[0] != numbers.UNKNOWN for node in nodes)
+    ]
 
     def name() -> int:
         """Return the cells of a name beside the columns that are shown."""
@@ -301,21 +301,21 @@ class GroupColumns(Struct, frozen=True):
     """Of the strip with a cell for each server."""
     verdict: int
     """0 where no group is judged, or there is no room."""
-    trend: Trend | None = None
-    """Draws a graph of each group; None where there is no room."""
+    trend: TimeAxis | None = None
+    """Time axis of a graph of each group; None where there is no room."""
 
     @property
     def heading(self) -> Row:
         """The row above the groups."""
         state = "state of each" if self.cells + _COUNT > len("state of each") else "state"
         words = f" {fit('group', self.name)} {fit(state, self.cells + _COUNT)}"
-        words += f"{fit(self.trend.heading, CELLS)} " if self.trend else ""
+        words += f"{fit(trend_heading(self.trend), CELLS)} " if self.trend else ""
         words += f"{'run':>6}{'wait':>6}{'KV':>6}{'tok/s':>8}{'TTFT p95':>9}"
         return fit_row([label(f"{words}  balance" if self.verdict else words)], self.width)
 
 
-def group_columns(wall: Wall, width: int, trend: Trend | None = None) -> GroupColumns:
-    """Return the columns of the groups of a wall in lines of `width` cells; `trend` draws their graphs."""
+def group_columns(wall: Wall, width: int, trend: TimeAxis | None = None) -> GroupColumns:
+    """Return the columns of a wall's groups in `width` cells; `trend` is the axis of their graphs."""
     judged = any(group.balance is not None for group in wall.groups)
     verdict = 0 if not judged or width < _NARROW else _WORD if width < _WIDE else _VERDICT
     trend = trend if width >= _TREND_FROM else None
@@ -340,7 +340,7 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
         label(f"{len(group.servers):>{_COUNT - 1},} "),
         *strip(group.states, columns.cells),
         label(ELLIPSIS if len(group.servers) > columns.cells else " "),
-        *([*columns.trend.row(group), label(" ")] if columns.trend else []),
+        *([*trend_row(group, columns.trend), label(" ")] if columns.trend else []),
         sum_run(group.running, numbers.count, 6, LIVE),
         sum_run(group.waiting, numbers.count, 6, "warn" if group.waiting.value else "text"),
         (f"{numbers.percent(group.kv_percent, 5):>6}", share_role(group.kv_percent, 90, 98)),
@@ -566,7 +566,7 @@ def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | N
     if len(rows) == 1:
         said = ("no machine is watched",) if top is Top.CLOCK and not wall.nodes else _NONE[top]
         rows.append([label(f" {next((words for words in said if cell_width(words) < width), said[-1])}")])
-    return [fit_row(rows[at] if at < len(rows) else (), width) for at in range(height)]
+    return fit_rows(rows, width, height)
 
 
 def _count(wall: Wall, top: Top) -> Row:

@@ -166,8 +166,7 @@ class GroupSlots(Struct, frozen=True, eq=False):
 
     def rate(self, values: Slots) -> float | None:
         """Return the mean of the token rates `values` of the last 10 s; None if the newest is not known."""
-        known = [value for value in values[-self.rate_slots :] if value is not None]
-        return sum(known) / len(known) if known and newest(values) is not None else None
+        return None if newest(values) is None else numbers.mean(values[-self.rate_slots :])
 
     def loads(self, width: int) -> list[Slots]:
         """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
@@ -236,8 +235,8 @@ def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
     lost = balance.lost_percent
     if not balance.word.bad or balance.in_sweep or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
-    known = [value for value in group[-max(1, round(balance.window_s / axis.step)) :] if value is not None]
-    return sum(known) / len(known) / (1 - lost / 100) if known else None
+    mean_tps = numbers.mean(group[-max(1, round(balance.window_s / axis.step)) :])
+    return None if mean_tps is None else mean_tps / (1 - lost / 100)
 
 
 def newest(values: Slots) -> float | None:

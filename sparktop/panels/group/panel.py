@@ -46,6 +46,7 @@ from sparktop.panels.parts.text import (
     Run,
     figures_width,
     fit_row,
+    fit_rows,
     frame_role,
     framed,
     graph_columns,
@@ -57,6 +58,7 @@ from sparktop.panels.parts.text import (
     panel_row,
     row_width,
     short_names,
+    side_by_side,
     spread_row,
     tab,
 )
@@ -162,7 +164,7 @@ def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> lis
         pieces = verdict_pieces(balance, snapshot.routers, short=True)
     rows = flowed(pieces, width)
     rows += reason_rows(balance, width, height - len(rows))
-    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+    return fit_rows(rows, width, height)
 
 
 def _graphs(
@@ -503,12 +505,12 @@ def evidence_screen(
         right = answer_rows(balance, inner - _PLOTS_WIDTH - 2, room)
         tall = max(_PLOT, min(16, room // 2))
         left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
-        body = _side_by_side(left, right, _PLOTS_WIDTH)
+        body = side_by_side([left, right], [_PLOTS_WIDTH, inner - _PLOTS_WIDTH - 2])
     else:
         body = answer_rows(balance, inner)
         if inner >= 2 * _PLOT_WIDTH + 2:
             each = (inner - 2) // 2
-            body += _side_by_side(*plots(balance, each, _PLOT), each)
+            body += side_by_side(plots(balance, each, _PLOT), [each, each])
         else:
             body += [row for plot in plots(balance, inner, _PLOT) for row in plot]
     rows = [*words, *body]
@@ -566,16 +568,3 @@ def group_picture(
     else:
         rows, rest = many_rows(shown, width, height - 1)
     return [fit_row(row, width) for row in (*rows, below, *rest)]
-
-
-def _side_by_side(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
-    """Join each row of `left`, cut or padded to `width` cells, with the row of `right` beside it."""
-    tall = max(len(left), len(right))
-    return [
-        [
-            *fit_row(left[index] if index < len(left) else (), width),
-            ("  ", "text"),
-            *(right[index] if index < len(right) else ()),
-        ]
-        for index in range(tall)
-    ]

@@ -41,6 +41,7 @@ from sparktop.panels.machine.panel import (
     energy_text,
     fleet_name,
     footnote,
+    gpu_totals,
     lost_rows,
     lost_run,
     margin_of,
@@ -136,17 +137,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     return [
         percent_bar("GPU", use, "gpu", percent_run(use, 5), width, TAIL),
         bar_row("temp", share(heat, limit), "load", after, width, TAIL),
-        bar_row(
-            "clock",
-            share(clock, fastest),
-            "cpu",
-            [
-                figure(numbers.clock(clock, 5), clock_role(view.speed)),
-                label(of_total(fastest, " MHz")),
-            ],
-            width,
-            TAIL,
-        ),
+        _clock_row(clock, fastest, 5, view, width),
         [label("power", width - TAIL), figure(numbers.count(power, 5)), label(" W")],
         bar_row(
             "memory",
@@ -164,6 +155,15 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
             *([label("no port")] if not ports else _in_out(rx, tx)),
         ],
     ]
+
+
+def _clock_row(clock: float | None, fastest: int | None, cells: int, view: NodeView, width: int) -> Row:
+    """Return a row with a GPU's clock in MHz in `cells` cells, and a bar up to its fastest clock."""
+    after: Row = [
+        figure(numbers.clock(clock, cells), clock_role(view.speed)),
+        label(of_total(fastest, " MHz")),
+    ]
+    return bar_row("clock", share(clock, fastest), "cpu", after, width, TAIL)
 
 
 def _in_out(rx: float | None, tx: float | None) -> Row:
@@ -249,18 +249,15 @@ def _totals(gpus: Sequence[GpuReading], width: int) -> Row:
 
     If not all GPUs report their power, the number of those that do stands behind the power.
     """
-    power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
-    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
-    energy = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
-    mean = sum(use) / len(use) if use else None
-    row: Row = [label("all "), figure(numbers.percent(mean).strip())]
-    row.append(label(" mean, "))
-    watts = sum(power) if power else None
+    use, watts, _ = gpu_totals(gpus)
+    count = sum(gpu.power_w is not None for gpu in gpus)
+    row: Row = [label("all "), figure(numbers.percent(use).strip()), label(" mean, ")]
     row += [figure(numbers.count(watts, 6).strip()), label(" W")]
-    if len(power) < len(gpus) and power:
-        row.append(label(f" of {len(power)}"))
-    if energy:
-        words = f", {energy_text(sum(energy))}"
+    if 0 < count < len(gpus):
+        row.append(label(f" of {count}"))
+    energy_j = known_total(gpu.energy_j for gpu in gpus)
+    if energy_j is not None:
+        words = f", {energy_text(energy_j)}"
         row.append(label(f"{words} so far" if row_width(row) + len(f"{words} so far") <= width else words))
     return row
 
@@ -320,17 +317,7 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     rows = [
         percent_bar("load", use, "gpu", percent_run(use, 6), width, TAIL),
         _temperature(gpu, width),
-        bar_row(
-            "clock",
-            share(clock, fastest),
-            "cpu",
-            [
-                figure(numbers.clock(clock, 6), clock_role(view.speed)),
-                label(of_total(fastest, " MHz")),
-            ],
-            width,
-            TAIL,
-        ),
+        _clock_row(clock, fastest, 6, view, width),
         _power(gpu, width),
     ]
     if gpu.memory_total_bytes is not None or gpu.memory_used_bytes is not None:
@@ -798,12 +785,6 @@ def _rail(rail: PowerRail, width: int) -> Row:
     ]
 
 
-def identity_words(view: NodeView) -> str:
-    """Return manufacturer and CPU of the machine as text; empty if both are unknown."""
-    identity = view.identity
-    return " · ".join(part for part in (identity.maker, identity.cpu) if part)
-
-
 def node_detail(
     view: NodeView,
     backends: Sequence[BackendView],
@@ -892,7 +873,7 @@ def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
     Manufacturer and CPU of the machine stand at the right end if they fit.
     """
     row = _backends(view, backends)
-    words = identity_words(view)
+    words = " · ".join(part for part in (view.identity.maker, view.identity.cpu) if part)
     if words and row_width(row) + len(words) + 2 <= width:
         return spread_row(row, [label(words)], width)
     return row

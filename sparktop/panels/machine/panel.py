@@ -359,13 +359,13 @@ def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> li
 
 def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, GpuReading | None]:
     """Return (mean use in percent, power in watts of all together, the hottest GPU); None where unknown."""
-    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
-    hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
-    return sum(use) / len(use) if use else None, known_total(gpu.power_w for gpu in gpus), hottest
-
-
-def _heat(gpu: GpuReading) -> float:
-    return gpu.temperature_c or 0.0
+    hottest = max(
+        (gpu for gpu in gpus if gpu.temperature_c is not None),
+        key=lambda gpu: gpu.temperature_c or 0.0,
+        default=None,
+    )
+    use = numbers.mean(gpu.utilization_percent for gpu in gpus)
+    return use, known_total(gpu.power_w for gpu in gpus), hottest
 
 
 def _unit(value: float | None, width: int, unit: str, role: str = "text") -> Row:

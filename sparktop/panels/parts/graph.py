@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from itertools import pairwise, product, zip_longest
+from itertools import pairwise, product
 
 from msgspec import Struct
 
@@ -26,6 +26,7 @@ from sparktop.panels.parts.text import (
     merged,
     row_width,
     shortened,
+    side_by_side,
     spread_row,
 )
 
@@ -442,16 +443,10 @@ def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) 
     for band in range(bands):
         tall = each + (1 if band < low else 0)
         drawn = [graph.rows(cells, tall, axis) for graph in graphs[band * columns : (band + 1) * columns]]
-        rows += [_beside([column[row] for column in drawn], width) for row in range(tall)]
-    rows.append(_beside([[label(time_axis(cells, axis.step))] for _ in range(columns)], width))
-    return rows
-
-
-def _beside(cells: Sequence[Row], width: int) -> Row:
-    row: Row = []
-    for index, cell in enumerate(cells):
-        row += [(" ", "text"), *cell] if index else cell
-    return fit_row(row, width)
+        rows += side_by_side(drawn, [cells] * len(drawn), 1)
+    labels: list[Row] = [[label(time_axis(cells, axis.step))]]
+    rows += side_by_side([labels] * columns, [cells] * columns, 1)
+    return [fit_row(row, width) for row in rows]
 
 
 NARROW_COLUMN = 46
@@ -516,12 +511,7 @@ def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
     columns = _aside_columns(beside, len(sections))
     each = (beside - 2 * (columns - 1)) // columns
     stacks = [stack(sections[start::columns], each, 0) for start in range(columns)]
-    blank = fit_row((), each)
-    rows: list[Row] = []
-    for cells in zip_longest(*stacks, fillvalue=blank):
-        row: Row = [run for cell in cells for run in (("  ", "text"), *cell)][1:]
-        rows.append(fit_row(row, beside))
-    return rows
+    return [fit_row(row, beside) for row in side_by_side(stacks, [each] * columns)]
 
 
 def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list[Row]:
@@ -554,6 +544,5 @@ def _two_columns(detail: Detail, column: int, beside: int, room: int, axis: Time
     aside = _aside_rows(detail.aside, beside) if below else []
     left = stack([*detail.sections, *(() if below else detail.aside)], column, room)
     tall = max(room, len(left), len(aside) + _LEAST_GRAPHS)
-    left += [fit_row((), column) for _ in range(tall - len(left))]
     right = [*grid_rows(detail.graphs, beside, tall - len(aside), axis), *aside]
-    return [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
+    return side_by_side([left, right], [column, beside])

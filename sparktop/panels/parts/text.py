@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from sparktop.colors.palette import KINDS
 from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
@@ -15,6 +18,17 @@ Row = list[Run]
 """A row of text: its runs from left to right."""
 
 BLANK = "text"
+
+
+class Column(Struct, frozen=True):
+    """A column of a table: its heading, its width in cells, and its cell for an entry of the table."""
+
+    heading: str
+    """May be wider than the column where the heading before it leaves room."""
+    width: int
+    cell: Callable[[Any], Run]
+    """Returns the text and role of an entry's cell."""
+    align: Literal["left", "right"] = "right"
 
 
 def row_width(row: Iterable[Run]) -> int:
@@ -44,6 +58,25 @@ def fit_row(runs: Iterable[Run], width: int) -> Row:
     if left:
         row.append((" " * left, BLANK))
     return row
+
+
+def fit_rows(rows: Sequence[Row], width: int, height: int) -> list[Row]:
+    """Return exactly `height` rows of `width` cells: `rows`, cut and padded, then blank rows."""
+    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+
+
+def side_by_side(columns: Sequence[Sequence[Row]], widths: Sequence[int], gap: int = 2) -> list[Row]:
+    """Return rows with `columns`, cut or padded to `widths` cells, beside one another, `gap` cells apart.
+
+    Columns that are shorter than the highest one get blank rows.
+    """
+    tall = max(map(len, columns), default=0)
+    fitted = [fit_rows(rows, width, tall) for rows, width in zip(columns, widths, strict=True)]
+    space: Row = [(" " * gap, BLANK)]
+    return [
+        [run for index, cell in enumerate(cells) for run in (*(space if index else ()), *cell)]
+        for cells in zip(*fitted, strict=True)
+    ]
 
 
 def spread_row(left: Sequence[Run], right: Sequence[Run], width: int) -> Row:

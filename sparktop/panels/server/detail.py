@@ -58,7 +58,7 @@ from sparktop.panels.parts.graph import (
     column_width,
     detail_rows,
 )
-from sparktop.panels.parts.text import Row, Run, frame_role, framed, in_role
+from sparktop.panels.parts.text import Row, Run, frame_role, framed, in_role, side_by_side
 from sparktop.panels.server.panel import (
     about,
     footnote,
@@ -347,9 +347,8 @@ def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     tiles = [node_tile(name, nodes.get(name), each) for name in view.nodes]
     rows: list[Row] = []
     for start in range(0, len(tiles), columns):
-        for cells in zip(*tiles[start : start + columns], strict=True):
-            row: Row = [run for cell in cells for run in (("  ", "text"), *cell)]
-            rows.append(row[1:])
+        abreast = tiles[start : start + columns]
+        rows += side_by_side(abreast, [each] * len(abreast))
     return [Section("nodes", rows, f"{len(view.nodes)} machines, one engine")]
 
 

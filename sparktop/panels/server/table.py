@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.text import (
+    Column,
     Row,
     Run,
     figures_width,
@@ -61,17 +61,6 @@ _BELOW = {"TTFT p95": 2, "ITL p95": 3, "KV": 4}
 
 RATE = "10 s tok/s"
 """Heading of the token rate with its window: a graph beside it shows single seconds."""
-
-
-class Column(Struct, frozen=True):
-    """One column of the table: heading, width in cells, and the function that returns a backend's cell."""
-
-    heading: str
-    """May be wider than the column where the heading before it leaves room."""
-    width: int
-    cell: Callable[[BackendView], tuple[str, str]]
-    """Return (text, role) of a backend's cell."""
-    align: Literal["left", "right"] = "right"
 
 
 def _known(text: str, value: float | None, role: str = "text") -> tuple[str, str]:

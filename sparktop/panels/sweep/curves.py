@@ -29,7 +29,7 @@ from sparktop.panels.parts.figures import (
     part_role,
     wrapped,
 )
-from sparktop.panels.parts.text import Row, fit_row, merged, spread_row
+from sparktop.panels.parts.text import Row, fit_row, fit_rows, merged, side_by_side, spread_row
 
 
 def better_words(*, more: bool, mean: bool = True) -> str:
@@ -118,8 +118,7 @@ def level_bars(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
             break
         blocks.append(block)
     gap = 1 if sum(map(len, blocks)) + len(blocks) <= height else 0
-    rows = [row for block in blocks for row in [*block, *([[]] * gap)]][:height]
-    return [fit_row(row, width) for row in [*rows, *([[]] * (height - len(rows)))]]
+    return fit_rows([row for block in blocks for row in [*block, *([[]] * gap)]], width, height)
 
 
 def _block(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
@@ -488,8 +487,7 @@ def _draw_met_ends(place: _Place, plot: CurvePlot, met: Mapping[int, str]) -> No
 def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
     """Draw as many of `plots` as fit side by side and below each other, in `height` rows of `width` cells."""
     if not plots:
-        said: list[Row] = [[label("no curves: nothing was measured yet")], *([[]] * height)]
-        return [fit_row(row, width) for row in said[: max(0, height)]]
+        return fit_rows([[label("no curves: nothing was measured yet")]], width, height)
     if has_one_level(plots):
         return level_bars(plots, width, height)
     beside = min(len(plots), max(1, (width + 2) // (_WIDE + 2)))
@@ -502,13 +500,8 @@ def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
         tall = each + (1 if band < over else 0)
         part = shown[band * beside : (band + 1) * beside]
         cells = (width - 2 * (len(part) - 1)) // len(part)
-        drawn = [curve_rows(plot, cells, tall) for plot in part]
-        for lines in zip(*drawn, strict=True):
-            row: Row = []
-            for index, line in enumerate(lines):
-                row += [("  ", "text"), *line] if index else line
-            rows.append(fit_row(row, width))
-    return rows
+        rows += side_by_side([curve_rows(plot, cells, tall) for plot in part], [cells] * len(part))
+    return [fit_row(row, width) for row in rows]
 
 
 def least_plots_height(plots: Sequence[CurvePlot], width: int) -> int:

@@ -18,7 +18,7 @@ from sparktop.panels.parts.figures import (
     wrapped,
 )
 from sparktop.panels.parts.graph import area_rows
-from sparktop.panels.parts.text import Row, fit_row
+from sparktop.panels.parts.text import Row, fit_row, side_by_side
 from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.table import DOUBT, SLOW, framed_sweep, page_title
 
@@ -52,11 +52,7 @@ def evidence_screen(
     if width >= _WIDE and (evidence.shares or evidence.balance is not None or evidence.balance_word):
         each = (inner - 2) // 2
         left, right = _facts(evidence, each), [*_shares(evidence, each), *_balance(evidence, each)]
-        blank = fit_row((), each)
-        for index in range(max(len(left), len(right))):
-            left_row = left[index] if index < len(left) else blank
-            right_row = right[index] if index < len(right) else blank
-            rows.append([*left_row, ("  ", "text"), *right_row])
+        rows += side_by_side([left, right], [each, each])
     else:
         rows += [*_facts(evidence, inner), *_shares(evidence, inner), *_balance(evidence, inner)]
     rows += _timelines(evidence, inner, run, height - 2 - len(rows))
@@ -100,11 +96,7 @@ def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
         return []
     known = [value for share in shares for value in share.running if value is not None]
     top = nice_ceiling(max(known, default=0.0), 4.0)
-    slot = (
-        ""
-        if evidence.slot_s is None
-        else f"running, up to {numbers.tick(top)}: a bar is {evidence.slot_s:g} s"
-    )
+    slot = f"running, up to {numbers.tick(top)}: a bar is {evidence.slot_s:g} s" if evidence.slot_s else ""
     rows = [heading("load on each server", slot if known else "", width)]
     names = min(16, max(7, *(len(share.name) for share in shares)))
     head = [label(fit("server", names)), label(fit("requests", _FIGURE, "right"))]
@@ -129,7 +121,7 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
         stripped = text.strip()
         row.append((fit(stripped, _FIGURE, "right"), "text" if stripped != numbers.UNKNOWN else "muted"))
     if share.running and room >= 8:
-        row += [(" ", "text"), (sparkrow(_fitted(share.running, room), room, top), part_role(index))]
+        row += [(" ", "text"), (sparkrow(_group_means(share.running, room), room, top), part_role(index))]
     return row
 
 
@@ -155,18 +147,13 @@ def _running(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
     return [fit_row(row, width) for row in rows]
 
 
-def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Reduce `values` to at most `width` values, each the mean of a group of consecutive values.
+def _group_means(values: Sequence[float | None], width: int) -> list[float | None]:
+    """Return at most `width` means of groups of consecutive values; None for a group without a known value.
 
-    All groups have the same size, except that the last may be smaller. Unknown values (None) are ignored; a
-    mean is None if all values of its group are unknown.
+    All groups have the same size, except that the last may be smaller.
     """
     size = max(1, -(-len(values) // width))
-    result: list[float | None] = []
-    for start in range(0, len(values), size):
-        known = [value for value in values[start : start + size] if value is not None]
-        result.append(sum(known) / len(known) if known else None)
-    return result
+    return [numbers.mean(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def _balance(evidence: LevelEvidence, width: int) -> list[Row]:

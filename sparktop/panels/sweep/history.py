@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-
-from msgspec import Struct
+from collections.abc import Collection, Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep import HistoryRow, SweepView
 from sparktop.model.text import clean
 from sparktop.panels.parts.figures import heading, label
-from sparktop.panels.parts.text import Row, fit_row
+from sparktop.panels.parts.text import Column, Row, Run, fit_row
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.screen import STATUS_ROLES, headline_rows, levels_and_findings
-from sparktop.panels.sweep.table import framed_sweep, page_title
+from sparktop.panels.sweep.table import framed_sweep, milliseconds, page_title
 
 TOP = 2
 """Rows above the first result: the frame and the heading."""
@@ -42,27 +40,18 @@ _EMPTY = (
 )
 
 
-class Column(Struct, frozen=True):
-    """One column of the table of results: heading, width in cells, and the function that returns the text."""
-
-    heading: str
-    width: int
-    text: Callable[[HistoryRow], str]
-    right: bool = True
-
-
-def _ms(value: float | None) -> str:
-    return numbers.duration(None if value is None else value / 1000, 7).strip()
+def _cell(text: str) -> Run:
+    return text, "muted" if text in {numbers.UNKNOWN, ""} else "text"
 
 
 _COLUMNS = (
-    Column("best tok/s", 10, lambda row: numbers.rate(row.decode_tps, 6).strip()),
-    Column("targets", 20, lambda row: ", ".join(row.targets), right=False),
-    Column("levels", 6, lambda row: str(row.levels)),
-    Column("best TTFT", 9, lambda row: _ms(row.ttft_ms)),
-    Column("warned", 6, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
-    Column("model", 22, lambda row: row.model or numbers.UNKNOWN, right=False),
-    Column("up to", 8, lambda row: numbers.UNKNOWN if row.most is None else row.most.short),
+    Column("best tok/s", 10, lambda row: _cell(numbers.rate(row.decode_tps, 6).strip())),
+    Column("targets", 20, lambda row: _cell(", ".join(row.targets)), "left"),
+    Column("levels", 6, lambda row: _cell(str(row.levels))),
+    Column("best TTFT", 9, lambda row: _cell(milliseconds(row.ttft_ms))),
+    Column("warned", 6, lambda row: _cell(f"!{row.doubtful}" if row.doubtful else "")),
+    Column("model", 22, lambda row: _cell(row.model or numbers.UNKNOWN), "left"),
+    Column("up to", 8, lambda row: _cell(numbers.UNKNOWN if row.most is None else row.most.short)),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
 
@@ -196,10 +185,7 @@ def _heading(width: int) -> Row:
         label(fit("name", _name_width(width) + 1)),
         label(fit("ended", _STATUS)),
     ]
-    row += [
-        label(" " + fit(column.heading, column.width, "right" if column.right else "left"))
-        for column in _columns(width)
-    ]
+    row += [label(" " + fit(column.heading, column.width, column.align)) for column in _columns(width)]
     return fit_row(row, width)
 
 
@@ -228,7 +214,6 @@ def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> 
     if row.problem is not None:
         return fit_row([*result, (f" {row.problem}", "bad")], width)
     for column in _columns(width):
-        text = column.text(row)
-        role = "muted" if text in {numbers.UNKNOWN, ""} else "warn" if column.heading == "doubt" else "text"
-        result += [(" " + fit(text, column.width, "right" if column.right else "left"), role)]
+        text, role = column.cell(row)
+        result += [(" " + fit(text, column.width, column.align), role)]
     return fit_row(result, width)

@@ -38,7 +38,7 @@ from sparktop.panels.parts.figures import (
     sentence_rows,
 )
 from sparktop.panels.parts.graph import area_rows, stacked_rows
-from sparktop.panels.parts.text import Row, Run, fit_row, merged, row_width, short_names, spread_row
+from sparktop.panels.parts.text import Row, Run, fit_row, fit_rows, merged, row_width, short_names, spread_row
 
 # The time axis goes from the sweep's begin until now.
 
@@ -121,17 +121,7 @@ def means(values: Slots, size: int) -> list[float | None]:
     """Return the means of groups of `size` consecutive values; None where a group has no known value."""
     if size == 1:
         return list(values)
-    if None not in values:
-        return [sum(part) / len(part) for part in _parts(values, size)]  # type: ignore[arg-type] # no None among them
-    result: list[float | None] = []
-    for part in _parts(values, size):
-        known = [value for value in part if value is not None]
-        result.append(sum(known) / len(known) if known else None)
-    return result
-
-
-def _parts(values: Slots, size: int) -> list[Slots]:
-    return [values[start : start + size] for start in range(0, len(values), size)]
+    return [numbers.mean(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
@@ -472,8 +462,7 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
         drawn = min(cells, wide * -(-len(activities.counts) // slots))
         ago = time_axis(drawn, slots * activities.step_s / wide / 2)
         rows.append([(" " * (width - drawn), "text"), label(ago)])
-    blank: list[Row] = [[]] * max(0, height - len(rows))
-    return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
+    return [merged(row) for row in fit_rows(rows, width, height)]
 
 
 def _legend(activities: Activities, span_s: float, cells: int) -> Row:
@@ -593,8 +582,7 @@ def live_rows(
         rows += _ttft(axis, ttft)
     rows += [_small(axis, track) for track in small[:lines]]
     rows.append([label(" " * GUTTER), *time_row(axis)])
-    blank: list[Row] = [[]] * max(0, height - len(rows))
-    return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
+    return [merged(row) for row in fit_rows(rows, width, height)]
 
 
 def _share_out(height: int, small: int) -> tuple[int, int, int, int]:
@@ -657,8 +645,7 @@ def _live_key(lines: Sequence[BackendLine], height: int) -> list[Row]:
 
 def _last(values: Slots, step_s: float) -> float | None:
     """Return the mean of the values of the last two seconds; None if all of these are unknown."""
-    known = [value for value in values[-max(1, round(2 / step_s)) :] if value is not None]
-    return sum(known) / len(known) if known else None
+    return numbers.mean(values[-max(1, round(2 / step_s)) :])
 
 
 def _in_flight(axis: SweepAxis, height: int) -> list[Row]:

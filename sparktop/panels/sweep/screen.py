@@ -15,7 +15,7 @@ from sparktop.model.countdown import Countdown
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import LevelKey, SweepStatus, SweepView
 from sparktop.panels.parts.figures import bar_runs, figure, flowed, heading, label, sentence_rows, wrapped
-from sparktop.panels.parts.text import Row, fit_row, name_tab, row_width, tab
+from sparktop.panels.parts.text import Row, fit_row, fit_rows, name_tab, row_width, side_by_side, tab
 from sparktop.panels.sweep.curves import has_one_level, least_plots_height, legend_rows, plots_rows
 from sparktop.panels.sweep.live import conversations_height, conversations_rows, letters, live_rows
 from sparktop.panels.sweep.table import (
@@ -25,6 +25,7 @@ from sparktop.panels.sweep.table import (
     level_row,
     levels_beside,
     marks_key,
+    milliseconds,
     newest_levels,
     page_title,
     shown_levels,
@@ -105,10 +106,7 @@ def moment_pieces(view: SweepView) -> list[Row]:
     pieces: list[Row] = [
         [figure(numbers.rate(now.tps, 6).strip()), label(" tok/s (2 s)")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
-        [
-            label("TTFT p50 "),
-            (_ms(now.ttft_p50_ms), "text" if now.ttft_p50_ms is not None else "muted"),
-        ],
+        [label("TTFT p50 "), figure(milliseconds(now.ttft_p50_ms))],
         [figure(f"{now.ended}"), label(" of this level done")],
     ]
     if now.requests_per_s is not None:
@@ -121,10 +119,6 @@ def moment_pieces(view: SweepView) -> list[Row]:
     if now.failed:
         pieces.append([(f"{now.failed} failed", "bad")])
     return pieces
-
-
-def _ms(value: float | None) -> str:
-    return numbers.duration(None if value is None else value / 1000, 7).strip()
 
 
 def now_rows(view: SweepView, width: int) -> list[Row]:
@@ -351,7 +345,7 @@ def _running(view: SweepView, width: int, height: int) -> list[Row]:
     if view.live is not None and width + 4 >= _BESIDE_FROM and height >= _LEAST_TRACKS:
         cells = max(_WORDS, int(_WORDS_SHARE * width))
         tracks = live_rows(view.live, names, width - cells - 2, height, lengths=view.several_lengths)
-        return _beside(_words(view, cells, height), tracks)
+        return side_by_side([_words(view, cells, height), tracks], [cells, width - cells - 2])
     if view.searches and height > _LEAST_TRACKS:
         rows = capacity_rows(view.searches, width, height - 2, named=len(view.targets) > 1)
         return [*_words(view, width, height - len(rows)), *rows]
@@ -361,16 +355,13 @@ def _running(view: SweepView, width: int, height: int) -> list[Row]:
     return _words(view, width, height)
 
 
-def _beside(left: list[Row], right: list[Row]) -> list[Row]:
-    return [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
-
-
 def _answer(view: SweepView, width: int, height: int) -> list[Row]:
     """Draw a finished sweep as exactly `height` rows: its answer, the table of levels, and curves beside."""
     if view.plots and width + 4 >= _BESIDE_FROM and height >= _LEAST_CURVES:
         cells = max(_TABLE, int(_TABLE_SHARE * width))
         words = levels_and_findings(view, cells, height)
-        return _beside(words, plots_rows(view.plots, width - cells - 2, height))
+        plots = plots_rows(view.plots, width - cells - 2, height)
+        return side_by_side([words, plots], [cells, width - cells - 2])
     return levels_and_findings(view, width, height)
 
 
@@ -387,7 +378,7 @@ def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
     if view.rows and room > 1:
         rows += levels_beside(view, width, room)
     rows += [*end, *_that_fit(found_sentences(view, width), height - len(rows) - len(end))]
-    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+    return fit_rows(rows, width, height)
 
 
 def _that_fit(sentences: Sequence[list[Row]], room: int) -> list[Row]:
@@ -412,7 +403,7 @@ def _words(view: SweepView, width: int, height: int) -> list[Row]:
         rows.append(table_heading(view, width))
         rows += [level_row(view, level, made.get(level.key), width) for level in newest_levels(view, room)]
     rows += _that_fit([guard_rows(view, width), *found_sentences(view, width)], height - len(rows))
-    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+    return fit_rows(rows, width, height)
 
 
 _WIDE = 170
@@ -462,7 +453,7 @@ def drawn_sweep(
         left = _picture(view, left_width, room, curves=curves)
         right, tall = _table_and_words(view, cells, room, chosen)
         first_cell, top = left_width + 2, 0
-        body = [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
+        body = side_by_side([left, right], [left_width, cells])
     else:
         body, top, tall = _stacked(view, inner, room, chosen, curves=curves)
         first_cell = 0
@@ -540,9 +531,7 @@ def _table_and_words(
     levels = len(all_levels(view))
     below = [] if view.topologies is None else words_rows(view.topologies, width)
     table = min(height, levels + 3) if below else height
-    rows = [*table_rows(view, width, table, chosen=chosen), *below][:height]
-    filled = [fit_row(row, width) for row in [*rows, *([[]] * (height - len(rows)))]]
-    return filled, table
+    return fit_rows([*table_rows(view, width, table, chosen=chosen), *below], width, height), table
 
 
 def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:

@@ -31,10 +31,12 @@ from sparktop.panels.parts.text import (
     Row,
     Run,
     fit_row,
+    fit_rows,
     frame_role,
     framed,
     merged,
     row_width,
+    side_by_side,
     spread_row,
     tab,
 )
@@ -166,7 +168,8 @@ def rate_text(value: float | None) -> str:
     return numbers.rate(value, 6).strip()
 
 
-def _ms(value: float | None) -> str:
+def milliseconds(value: float | None) -> str:
+    """Return milliseconds as text with its unit: "840 ms", "3.6 s"; "–" if unknown."""
     return numbers.duration(None if value is None else value / 1000, 7).strip()
 
 
@@ -216,7 +219,7 @@ def _mean_ms(name: str) -> Callable[[ResultRow], str]:
 
     def text(row: ResultRow) -> str:
         known = row.figures.get(name)
-        return _ms(None if known is None else known.mean)
+        return milliseconds(None if known is None else known.mean)
 
     return text
 
@@ -240,11 +243,11 @@ COLUMNS = (
     Column("prefill", 8, "prefill_tps", _rate("prefill_tps")),
     Column("95 %", 7, None, _spread),
     Column("peak", 8, "peak_tps", _rate("peak_tps")),
-    Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
+    Column("p95", 8, None, lambda row: milliseconds(row.ttft_p95_ms)),
     Column("failed", 7, None, _failed),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
-    Column("p50", 8, None, lambda row: _ms(row.ttft_p50_ms)),
+    Column("p50", 8, None, lambda row: milliseconds(row.ttft_p50_ms)),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
 RATE_COLUMNS = (
@@ -252,7 +255,7 @@ RATE_COLUMNS = (
     Column("done /s", 8, None, _per_s),
     Column("output", 8, "output_tps", _rate("output_tps")),
     _ACCEPTED,
-    Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
+    Column("p95", 8, None, lambda row: milliseconds(row.ttft_p95_ms)),
     Column("E2E due", 8, "e2e_due_ms", _mean_ms("e2e_due_ms")),
     Column("failed", 7, None, _failed),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
@@ -260,15 +263,15 @@ RATE_COLUMNS = (
 )
 """The columns for requests at a rate, in order of importance."""
 AGENT_COLUMNS = (
-    Column("tool p50", 8, None, lambda row: _ms(row.conversations.get("tool_p50_ms"))),
-    Column("tool p90", 8, None, lambda row: _ms(row.conversations.get("tool_p90_ms"))),
-    Column("human p50", 9, None, lambda row: _ms(row.conversations.get("human_p50_ms"))),
+    Column("tool p50", 8, None, lambda row: milliseconds(row.conversations.get("tool_p50_ms"))),
+    Column("tool p90", 8, None, lambda row: milliseconds(row.conversations.get("tool_p90_ms"))),
+    Column("human p50", 9, None, lambda row: milliseconds(row.conversations.get("human_p50_ms"))),
     Column("cached", 6, None, _number("cached_percent", 0, " %")),
     Column("output", 8, "output_tps", _rate("output_tps")),
     _ACCEPTED,
     Column("fit KV", 6, None, _number("fit", 0)),
-    Column("human p90", 9, None, lambda row: _ms(row.conversations.get("human_p90_ms"))),
-    Column("answer p50", 10, None, lambda row: _ms(row.conversations.get("request_p50_ms"))),
+    Column("human p90", 9, None, lambda row: milliseconds(row.conversations.get("human_p90_ms"))),
+    Column("answer p50", 10, None, lambda row: milliseconds(row.conversations.get("request_p50_ms"))),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("calls", 6, None, _number("calls", 0)),
     Column("failed", 7, None, _failed),
@@ -516,15 +519,8 @@ def levels_beside(view: SweepView, width: int, height: int) -> list[Row]:
     for first in range(0, len(levels), max(1, tall)):
         part = levels[first : first + tall]
         rows = [table_heading(view, cells), *(level_row(view, one, made.get(one.key), cells) for one in part)]
-        tables.append([*rows, *([fit_row([], cells)] * (tall - len(part)))])
-    return [fit_row(_joined(parts), width) for parts in zip(*tables, strict=True)]
-
-
-def _joined(parts: Sequence[Row]) -> Row:
-    row: Row = []
-    for index, part in enumerate(parts):
-        row += [(" " * _APART, "text"), *part] if index else part
-    return row
+        tables.append(rows)
+    return [fit_row(row, width) for row in side_by_side(tables, [cells] * len(tables), _APART)]
 
 
 def marks_key(view: SweepView, room: int) -> Row:
@@ -574,8 +570,7 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | N
     rows = [level_row(view, level, made.get(level.key), width, chosen=level.key == chosen) for level in shown]
     above = levels.index(shown[0]) if shown else 0
     key = _key(view, above, len(levels) - len(shown) - above, width)
-    blank: list[Row] = [[]] * (room - len(rows))
-    return [fit_row(row, width) for row in [table_heading(view, width), *rows, *blank, key]][:height]
+    return [table_heading(view, width), *fit_rows(rows, width, room), fit_row(key, width)][:height]
 
 
 def all_levels(view: SweepView) -> tuple[PlannedLevel, ...]:

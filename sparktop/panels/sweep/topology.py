@@ -25,7 +25,7 @@ from sparktop.model.sweep import (
     several_lengths,
 )
 from sparktop.panels.parts.figures import flowed, heading, label, part_role, sentence_rows
-from sparktop.panels.parts.text import Row, fit_row, row_width
+from sparktop.panels.parts.text import Row, fit_row, row_width, side_by_side
 from sparktop.panels.sweep.curves import AXES, better_words, legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST, framed_sweep, page_title
 
@@ -87,7 +87,7 @@ def _wide_rows(compared: Topologies, plots: Sequence[CurvePlot], width: int, hei
     if not below:
         tables += _plots_below(plots, cells, height - len(tables))
         words = _spread(words, len(tables), beside)
-    return [*_beside(tables, words, beside), *below]
+    return [*side_by_side([tables, words], [cells, beside]), *below]
 
 
 def _spread(rows: list[Row], height: int, width: int) -> list[Row]:
@@ -112,20 +112,7 @@ def _judgement_and_plot(compared: Topologies, plots: Sequence[CurvePlot], width:
     cells = width // 2 - 1
     words = judgement_rows(compared, cells)
     plot = plots_rows(plots[:1], width - cells - 2, max(_LEAST_PLOT, len(words)))
-    return _beside([fit_row(row, cells) for row in words] or [fit_row((), cells)], plot, width - cells - 2)
-
-
-def _beside(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
-    """Return `left` with `right`, which is `width` cells wide, beside it; the shorter one gets blank rows."""
-    cells = row_width(left[0]) if left else 0
-    return [
-        [*_row_at(left, index, cells), ("  ", "text"), *_row_at(right, index, width)]
-        for index in range(max(len(left), len(right)))
-    ]
-
-
-def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:
-    return fit_row(rows[index] if index < len(rows) else (), width)
+    return side_by_side([words, plot], [cells, width - cells - 2])
 
 
 def words_rows(compared: Topologies, width: int) -> list[Row]:
@@ -207,7 +194,7 @@ def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
 
 
 def _short(name: str, width: int) -> str:
-    return name if cell_width(name) <= width else fit(name, width)
+    return fit(name, min(width, cell_width(name)))
 
 
 def _level_row(

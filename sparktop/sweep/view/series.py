@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from msgspec import Struct
 
+from sparktop.graphics import numbers
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import (
     FirstToken,
@@ -159,7 +160,7 @@ class Readings:
     def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
         values, hits = self._values, self._hits
-        self._values = [_mean(values[index : index + 2]) for index in range(0, len(values), 2)]
+        self._values = [numbers.mean(values[index : index + 2]) for index in range(0, len(values), 2)]
         self._hits = [sum(hits[index : index + 2]) for index in range(0, len(hits), 2)]
 
 
@@ -236,11 +237,6 @@ def _evenly_selected(values: tuple[float, ...]) -> tuple[float, ...]:
     ordered = sorted(values)
     last = len(ordered) - 1
     return tuple(ordered[round(index * last / (MOST_POINTS - 1))] for index in range(MOST_POINTS))
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 # Collects what the agents of a running level do, from the events of their requests.
@@ -493,7 +489,7 @@ class SweepCurves:
         count = grid.slot(now - REPORT_DELAY_S)
         slots = max(1, min(count, round(window_s / grid.step_s)))
         rates = self._tps.rates(count, grid.step_s)[-slots:]
-        return _mean(rates)
+        return numbers.mean(rates)
 
     def series(self, now: float) -> LiveSeries:
         """Return all curves up to `now`, without the time slot that is still incomplete."""
