@@ -271,7 +271,7 @@ class _Fold:
         """Pass an event to the screen's sweep."""
         self._stage.runner.take(event)
 
-    def look(self, snapshot: Snapshot) -> None:
+    def sample(self, snapshot: Snapshot) -> None:
         """Pass a snapshot to the screen's sweep."""
         self._stage.sweeping.look(snapshot)
 
