@@ -38,7 +38,7 @@ HELP = "?"
 """The key that shows the help."""
 
 
-def _verdicts(snapshot: Snapshot) -> list[Row]:
+def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     """Return the worst thing that holds now as alternative rows, the longest first.
 
     Each has the number of alerts if there are several. What to try and the key that shows more are left out
@@ -87,7 +87,7 @@ def header_row(
     rate, prompt, *load = total_pieces(snapshot)
     if sweep is not None:  # beside the sweep's rate, which is that of fewer seconds
         rate = [*rate, label(_RATE_WINDOW)]
-    verdicts, head = _verdicts(snapshot), modes or [name]
+    verdicts, head = _verdict_wordings(snapshot), modes or [name]
     hinted = 2 if verdict(snapshot).hint else 0
     gap = 2 if width >= _WIDE else 1
     # What is left out first, and how much of the verdict's words is worth that.
@@ -105,10 +105,10 @@ def header_row(
     ]
     for pieces, right, wordings in choices:
         for wording in wordings:
-            row = _joined([*pieces, wording], gap)
+            row = _pieces_row([*pieces, wording], gap)
             if row_width(row) + row_width(right) + 1 <= width:
                 return spread_row(row, right, width)
-    return spread_row(_joined([*modes[:1], verdicts[-1]], gap), [], width)
+    return spread_row(_pieces_row([*modes[:1], verdicts[-1]], gap), [], width)
 
 
 def total_pieces(snapshot: Snapshot) -> list[Row]:
@@ -144,7 +144,7 @@ def _wait_role(snapshot: Snapshot) -> str:
     return next((role for view in snapshot.backends if (role := wait_role(view)) != LIVE), LIVE)
 
 
-def _joined(pieces: Sequence[Row], gap: int) -> Row:
+def _pieces_row(pieces: Sequence[Row], gap: int) -> Row:
     """Return the pieces as one row, with `gap` cells between them, and one before the first."""
     row: Row = []
     for index, piece in enumerate(pieces):
@@ -170,7 +170,7 @@ def footer_row(
     """
     pieces = [(key, _key_piece(key, word)) for key, word in keys]
     if sum(row_width(piece) for _, piece in pieces) > width:
-        pieces = _paged(pieces, width, page, more) if more else _fitting(pieces, width)
+        pieces = _keys_on_page(pieces, width, page, more) if more else _keys_that_fit(pieces, width)
     row: Row = []
     spots: list[tuple[int, int, str]] = []
     used = 0
@@ -182,7 +182,9 @@ def footer_row(
     return row, spots
 
 
-def _paged(pieces: Sequence[tuple[str, Row]], width: int, page: int, more: str) -> list[tuple[str, Row]]:
+def _keys_on_page(
+    pieces: Sequence[tuple[str, Row]], width: int, page: int, more: str
+) -> list[tuple[str, Row]]:
     """Return one page of a row of keys: those that fit, the help, and the key `more` with the others' number.
 
     A key that is on no page, as it is too wide for all, counts as another.
@@ -207,7 +209,7 @@ def _key_piece(key: str, word: str) -> Row:
     return [label(" "), *hot(key, word)]
 
 
-def _fitting(pieces: Sequence[tuple[str, Row]], width: int) -> list[tuple[str, Row]]:
+def _keys_that_fit(pieces: Sequence[tuple[str, Row]], width: int) -> list[tuple[str, Row]]:
     """Return the first pieces of a row of keys that fit into `width` cells, and the key of the help if any.
 
     The help's piece comes last, with the number of keys left out: it lists them.
@@ -263,7 +265,7 @@ def time_bar_row(bar: TimeBar, width: int) -> tuple[Row, int, int]:
     if cells < _LEAST_WIDTH:
         left, right, cells = [], [], width
     row: Row = [(sign, "border" if sign == _LINE else "generation") for sign in _load_signs(bar, cells)]
-    for index, severity in _worst(bar, cells).items():
+    for index, severity in _worst_by_cell(bar, cells).items():
         row[index] = _SIGNS[severity]
     row[cell_of(bar, bar.shown, cells)] = ("┃", "accent")
     return fit_row(merged([*left, *row, *right]), width), row_width(left), cells
@@ -280,7 +282,7 @@ def time_of(bar: TimeBar, cell: int, cells: int) -> datetime:
     return bar.first + (bar.last - bar.first) * ((cell + 0.5) / cells)
 
 
-def _worst(bar: TimeBar, cells: int) -> dict[int, Severity]:
+def _worst_by_cell(bar: TimeBar, cells: int) -> dict[int, Severity]:
     """Return {index of a cell: highest severity of the events in the cell}, for cells with events."""
     worst: dict[int, Severity] = {}
     for wall, severity in bar.events:
@@ -299,14 +301,14 @@ def _load_signs(bar: TimeBar, cells: int) -> Iterable[str]:
     for wall, value in bar.load:
         if value is not None:
             values[cell_of(bar, wall, cells)].append(value)
-    means = _held([sum(each) / len(each) if each else None for each in values])
+    means = _with_small_gaps_filled([sum(each) / len(each) if each else None for each in values])
     top = max((mean for mean in means if mean is not None), default=0.0)
     for mean in means:
         level = 0 if not mean or not top else round(mean / top * (len(_BLOCKS) - 1))
         yield _LINE if mean is None else _BLOCKS[level]
 
 
-def _held(means: list[float | None]) -> list[float | None]:
+def _with_small_gaps_filled(means: list[float | None]) -> list[float | None]:
     """Return `means` with each small gap (None) filled with the value before the gap.
 
     Such gaps arise if a cell is shorter than the sampling interval. A gap is small if the values around it

@@ -59,7 +59,7 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
     The values behind a message stand after it, as far as the width allows. Where rows are left over, messages
     that are too long are wrapped, and their values get a row of their own.
     """
-    entries = _entries(snapshot)
+    entries = _alerts_and_events(snapshot)
     rows: list[Row] = []
     spare = height - 2 - len(entries)
     for entry in entries:
@@ -73,7 +73,7 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
 
 def events_screen(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw the alerts and events with every message in full, in at least `height` rows."""
-    rows = [row for entry in _entries(snapshot) for row in entry.rows(width - 2, _MOST_ROWS)]
+    rows = [row for entry in _alerts_and_events(snapshot) for row in entry.rows(width - 2, _MOST_ROWS)]
     return _events_frame(rows, width, max(height, len(rows) + 2), [], selected=selected)
 
 
@@ -84,11 +84,14 @@ def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, select
     return framed(drawn, width, height, role=role, title=title, note=note)
 
 
-def _entries(snapshot: Snapshot) -> list[_Entry]:
+def _alerts_and_events(snapshot: Snapshot) -> list[_Entry]:
     """Return the active alerts, then the events, newest first."""
     return [
-        *(_entry(alert, f"since {_clock(alert.since)} ", "title", active=True) for alert in snapshot.alerts),
-        *(_entry(event, f"      {_clock(event.at)} ", "text") for event in reversed(snapshot.events)),
+        *(
+            _entry(alert, f"since {_time_of_day(alert.since)} ", "title", active=True)
+            for alert in snapshot.alerts
+        ),
+        *(_entry(event, f"      {_time_of_day(event.at)} ", "text") for event in reversed(snapshot.events)),
     ]
 
 
@@ -147,7 +150,7 @@ def _entry(event: Alert | Event, time: str, subject_role: str, *, active: bool =
     return _Entry(head, event.message, role if active else "muted", values)
 
 
-def _clock(time: datetime) -> str:
+def _time_of_day(time: datetime) -> str:
     return f"{time.astimezone():%H:%M:%S}"
 
 
@@ -158,7 +161,7 @@ def value_texts(values: Values, said: str = "") -> Iterator[str]:
     Unknown values, words that `said` has already, a time window of 0 s, and of a verdict its rule and scores
     without a unit are left out: the balance says what a score of this moment means, with its limit.
     """
-    polls = _failed_polls(values)
+    polls = _failed_polls_words(values)
     if polls:
         yield polls
     for name, value in values.items():
@@ -170,33 +173,33 @@ def value_texts(values: Values, said: str = "") -> Iterator[str]:
             continue
         if name.removeprefix("limit_") in values and name.startswith("limit_"):
             continue
-        text, limit = _named(name, value), values.get(f"limit_{name}")
-        if limit is not None and "rule" in values and _amount(name, value)[0] == name:
+        text, limit = _named_value(name, value), values.get(f"limit_{name}")
+        if limit is not None and "rule" in values and _value_with_unit(name, value)[0] == name:
             continue
         word = "from" if "rule" in values else "limit"
-        yield f"{text} ({word} {_amount(name, limit)[1]})" if limit else text
+        yield f"{text} ({word} {_value_with_unit(name, limit)[1]})" if limit else text
 
 
-def _failed_polls(values: Values) -> str:
+def _failed_polls_words(values: Values) -> str:
     """Return how many polls failed in which time, and the limits: either is enough; "" if none failed."""
     count, most, window_s, longest_s = (values.get(name) for name in _OF_POLLS)
     if isinstance(count, str) or not count:
         return ""
     said = f"{count:,.0f} poll{'s' * (count != 1)} failed"
     if window_s:
-        said += f" within {_amount('window_s', window_s)[1]}"
+        said += f" within {_value_with_unit('window_s', window_s)[1]}"
     limits = [f"{most:.0f} polls"] if isinstance(most, int | float) else []
-    limits += [_amount("limit_s", longest_s)[1]] if longest_s else []
+    limits += [_value_with_unit("limit_s", longest_s)[1]] if longest_s else []
     return f"{said} (alert after {' or '.join(limits)})" if limits else said
 
 
-def _named(name: str, value: float | str) -> str:
+def _named_value(name: str, value: float | str) -> str:
     """Return a value as text with its name in words; "over the last 60 s" for the time window."""
-    stem, shown = _amount(name, value)
+    stem, shown = _value_with_unit(name, value)
     return f"{_PLAIN.get(name) or _PLAIN.get(stem, stem.replace('_', ' '))} {shown}"
 
 
-def _amount(name: str, value: float | str) -> tuple[str, str]:
+def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
     """Return (the name of a value without its unit, the value as text with its unit)."""
     stem, unit = next(
         ((name.removesuffix(f"_{end}"), unit) for end, unit in _UNITS.items() if name.endswith(f"_{end}")),

@@ -176,12 +176,12 @@ def arrange(
         "balance": _balance_forms(width, groups, tiling),
         "backends": _backend_forms(width, backends, tiling) if boxes.backends else [[_NONE]],
     }
-    chosen = _choose(ladders, height - low)
+    chosen = _chosen_forms(ladders, height - low)
     counts = {"nodes": nodes, "router": routers, "balance": groups, "backends": max(1, backends)}
     places: list[Place] = []
     y = 0
     for kind, count in counts.items():
-        places += _placed(chosen[kind], count, y, width)
+        places += _places_of_form(chosen[kind], count, y, width)
         y += chosen[kind].height
     if low:
         low = max(low, height - y) if not chosen["backends"].height else low
@@ -210,20 +210,20 @@ _Ladder = list[list[_Form]]
 """The forms of a kind by level; each level has alternatives, the preferred one first."""
 
 
-def _choose(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
+def _chosen_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
     """Return the form of each kind for a board with `room` rows."""
-    chosen = _smallest(ladders, room)
+    chosen = _smallest_forms(ladders, room)
     for kind, level in _STEPS:
         if level >= len(ladders[kind]):
             continue
         left = room - sum(form.height for form in chosen.values()) + chosen[kind].height
         larger = (form for form in ladders[kind][level] if chosen[kind].height <= form.height <= left)
         chosen[kind] = next(larger, chosen[kind])
-    _spend(chosen, room)
+    _spend_left_rows(chosen, room)
     return chosen
 
 
-def _smallest(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
+def _smallest_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
     """Return the first pair of small forms for nodes and backends that fits; the last pair if none fits."""
     chosen = dict.fromkeys(ladders, _NONE)
     chosen["balance"] = ladders["balance"][0][0]
@@ -239,7 +239,7 @@ def _smallest(ladders: dict[str, _Ladder], room: int) -> dict[str, _Form]:
     return chosen
 
 
-def _spend(chosen: dict[str, _Form], room: int) -> None:
+def _spend_left_rows(chosen: dict[str, _Form], room: int) -> None:
     """Grow the forms in `chosen` to fill `room` rows: the backends first, and all panels of a kind alike.
 
     What is less than a row for each panel goes to the balance, the nodes and the router. The frame of a list
@@ -256,18 +256,18 @@ def _spend(chosen: dict[str, _Form], room: int) -> None:
         chosen["backends"] = replace(chosen["backends"], height=chosen["backends"].height + left)
 
 
-def _list(kind: str, count: int, columns: int, each: int = 1, heading: int = 0) -> _Form:
+def _list_form(kind: str, count: int, columns: int, each: int = 1, heading: int = 0) -> _Form:
     """Return the form of a list of `count` entries with `each` rows of text and `heading` rows above them."""
     lines = -(-count // columns)
     return _Form(kind, columns, 2 + heading + lines * each, lines)
 
 
-def _panels(kind: str, count: int, columns: int, each: int) -> _Form:
+def _panels_form(kind: str, count: int, columns: int, each: int) -> _Form:
     rows = -(-count // columns)
     return _Form(kind, columns, rows * each, rows)
 
 
-def _columns(width: int, count: int, least: int) -> int:
+def _entries_abreast(width: int, count: int, least: int) -> int:
     """Return how many entries of at least `least` cells a list of `width` cells has side by side."""
     return max(1, min(count, (width - 2) // least))
 
@@ -276,13 +276,16 @@ def _node_forms(width: int, count: int, height: int) -> _Ladder:
     """Return the forms of the nodes on a board of `height` rows: a higher board has higher panels."""
     if not count:
         return [[_NONE]]
-    small = [_list("nodes", count, columns) for columns in range(1, _columns(width, count, NODE_LEAST) + 1)]
+    small = [
+        _list_form("nodes", count, columns)
+        for columns in range(1, _entries_abreast(width, count, NODE_LEAST) + 1)
+    ]
     abreast = max(1, min(count, width // NODE_WIDTH))
     tallest = 6 if height < _MIDDLE else 8 if height < _TALL else 10
-    panels = [[_panels("node", count, abreast, min(each, tallest))] for each in (5, 6, 8, 10)]
+    panels = [[_panels_form("node", count, abreast, min(each, tallest))] for each in (5, 6, 8, 10)]
     if abreast == count:
         return [small, *panels]
-    lists = [[_list("nodes", count, 1, each, 1)] for each in (1, 2, 3)]
+    lists = [[_list_form("nodes", count, 1, each, 1)] for each in (1, 2, 3)]
     if count % abreast:
         return [small, *lists]
     if count <= _FEW:
@@ -294,15 +297,18 @@ def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
     if not count:
         return [[_Form("empty", 1, _EMPTY_HEIGHT)]]
     if tiling is Tiling.TABLE:
-        return [[_list("table", count, 1, 1, 1)]]
+        return [[_list_form("table", count, 1, 1, 1)]]
     if tiling is Tiling.TILES:
         return _tile_forms(width, count)
-    most = _columns(width, count, BACKEND_LEAST)
-    small = [_list("table", count, 1, 1, 1), *(_list("table", count, each) for each in range(1, most + 1))]
-    lists = [_list("table", count, 1, each, 1) for each in (1, 2, 3)]
-    good = _panels("backend", count, 1, BACKEND_GOOD_HEIGHT)
+    most = _entries_abreast(width, count, BACKEND_LEAST)
+    small = [
+        _list_form("table", count, 1, 1, 1),
+        *(_list_form("table", count, each) for each in range(1, most + 1)),
+    ]
+    lists = [_list_form("table", count, 1, each, 1) for each in (1, 2, 3)]
+    good = _panels_form("backend", count, 1, BACKEND_GOOD_HEIGHT)
     if count <= _FEW:
-        low = _panels("backend", count, 1, _BACKEND_LOW_HEIGHT)
+        low = _panels_form("backend", count, 1, _BACKEND_LOW_HEIGHT)
         return [small, [low, lists[1], lists[0]], [], [good]]
     return [small, [lists[0]], [lists[1]], [good, lists[2]]]
 
@@ -315,15 +321,15 @@ def _tile_forms(width: int, count: int) -> _Ladder:
     most_abreast = (max(1, min(count, width // least)) for least in _TILE_WIDTHS)
     wide, narrow = (-(-count // -(-count // most)) for most in most_abreast)  # rows as full as they can be
     shapes = [(wide, 5), (wide, 4), (narrow, 5), (narrow, 4), (wide, 3), (narrow, 3)]
-    tiles = [_panels("tile", count, columns, each) for columns, each in shapes]
-    most = _columns(width, count, BACKEND_LEAST)
-    return [[*tiles, *(_list("table", count, columns) for columns in range(1, most + 1))]]
+    tiles = [_panels_form("tile", count, columns, each) for columns, each in shapes]
+    most = _entries_abreast(width, count, BACKEND_LEAST)
+    return [[*tiles, *(_list_form("table", count, columns) for columns in range(1, most + 1))]]
 
 
 def _router_forms(width: int, count: int, height: int) -> _Ladder:
     columns = max(1, min(count, width // ROUTER_WIDTH))
     heights = () if not count else (3,) if height < _MIDDLE else (3, 4)
-    return [[_NONE], *([_panels("router", count, columns, each)] for each in heights)]
+    return [[_NONE], *([_panels_form("router", count, columns, each)] for each in heights)]
 
 
 def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
@@ -335,11 +341,11 @@ def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
     if not count:
         return [[_NONE]]
     if count > MOST_GROUPS:
-        few = _list("groups", MOST_GROUPS, 1)
+        few = _list_form("groups", MOST_GROUPS, 1)
         return [[few if tiling is Tiling.TILES else _NONE], [few]]
     columns = max(1, min(count, width // BALANCE_WIDTH))
-    panels = [_panels("balance", count, columns, each) for each in (3, 5, 6, 7, 9)]
-    slim = [panels[0], _list("groups", count, 1)] if count > 1 else [panels[0]]
+    panels = [_panels_form("balance", count, columns, each) for each in (3, 5, 6, 7, 9)]
+    slim = [panels[0], _list_form("groups", count, 1)] if count > 1 else [panels[0]]
     return [
         slim[-1:] if tiling is Tiling.TILES else [_NONE],
         slim,
@@ -348,7 +354,7 @@ def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
     ]
 
 
-def _placed(form: _Form, count: int, y: int, width: int) -> list[Place]:
+def _places_of_form(form: _Form, count: int, y: int, width: int) -> list[Place]:
     """Return the places of `count` panels in the form `form`, or of their list, from row `y` on."""
     if not form.height:
         return []

@@ -194,14 +194,14 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
     width, title = place.width, name_tab("node", "", "nodes")
     if place.columns > 1:
         short = line_shape(views, (place.width - 2) // place.columns - 1)
-        entries = _short(
+        entries = _rows_of_several_columns(
             place, views, lambda view, _: short_node(view, short, selected=view.name == selected)
         )
-        return _in_frame(place, len(views), entries, 1, None, kind="node", title=title)
+        return _list_in_frame(place, len(views), entries, 1, None, kind="node", title=title)
     shape = list_shape(views, width, each)
     drawn = [node_entry(view, shape, width, each, window, selected=view.name == selected) for view in views]
     rows = [row for entry in drawn for row in entry]
-    return _in_frame(
+    return _list_in_frame(
         place,
         len(views),
         rows,
@@ -219,7 +219,7 @@ def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> DrawnL
     groups = listed_groups(place, snapshot)
     rows = [group_entry(group, place.width, selected=group.group == selected) for group in groups]
     count = sum(balance.within is None for balance in snapshot.balance)
-    return _in_frame(
+    return _list_in_frame(
         place,
         len(rows),
         rows,
@@ -273,7 +273,7 @@ def backend_list(
         rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
     some: Row = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
     some = some if len(shown) < len(views) else []
-    drawn, places = _in_frame(
+    drawn, places = _list_in_frame(
         place,
         len(shown),
         rows,
@@ -281,7 +281,7 @@ def backend_list(
         table.heading(order) if heading else None,
         kind="backend",
         title=name_tab("backend", "", "backends"),
-        status=_worst(snapshot, place.width - 24) if verdict else [],
+        status=_worst_verdict(snapshot, place.width - 24) if verdict else [],
         footnote=some,
     )
     entries = [replace(entry, index=first + entry.index) for entry in places]
@@ -295,14 +295,14 @@ def _short_entries(
 ) -> list[Row]:
     """Return the rows of a list of backends with several columns; `names` has those of all backends."""
     fitted = entry_names(names, (place.width - 2) // place.columns)
-    return _short(
+    return _rows_of_several_columns(
         place,
         shown,
         lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
     )
 
 
-def _worst(snapshot: Snapshot, width: int) -> Row:
+def _worst_verdict(snapshot: Snapshot, width: int) -> Row:
     """Return the worst verdict of all groups in `width` cells or fewer; empty without a group."""
     if not snapshot.balance:
         return []
@@ -318,7 +318,9 @@ def visible(place: Place, count: int, *, wide: bool) -> int:
     return max(1, lines * place.columns)
 
 
-def _short(place: Place, views: Sequence[_View], draw: Callable[[_View, int], Row]) -> list[Row]:
+def _rows_of_several_columns(
+    place: Place, views: Sequence[_View], draw: Callable[[_View, int], Row]
+) -> list[Row]:
     """Return the rows of a list with several columns; `draw` returns an entry of a given width in cells."""
     cells = (place.width - 2) // place.columns
     entries = [draw(view, cells) for view in views]
@@ -326,7 +328,7 @@ def _short(place: Place, views: Sequence[_View], draw: Callable[[_View, int], Ro
     return [fit_row([run for entry in line for run in entry], place.width - 2) for line in lines]
 
 
-def _in_frame(
+def _list_in_frame(
     place: Place,
     count: int,
     rows: Sequence[Row],
@@ -483,11 +485,11 @@ class Scene:
         self._detail: list[Row] | None = None
         self._processes_at: int | None = None
         if zoomed is not None and zoomed.kind in _TALL and self.layout.places[0].kind == zoomed.kind:
-            self._show_detail(self.layout.places[0])
+            self._draw_detail(self.layout.places[0])
         if band:
             self.layout = below_band(self.layout, "sweep", width, band)
 
-    def _show_detail(self, place: Place) -> None:
+    def _draw_detail(self, place: Place) -> None:
         """Draw the panel that fills the board, store its rows, and make the board as high as these rows."""
         rows, self._processes_at = draw_alone(
             place,
@@ -500,7 +502,7 @@ class Scene:
         self._detail = rows
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
 
-    def _routed_picture(self, place: Place) -> Callable[[int, int], list[Row]] | None:
+    def _loads_behind_router(self, place: Place) -> Callable[[int, int], list[Row]] | None:
         """Return what draws the loads behind a router that is shown alone; None beside other panels."""
         router = self.snapshot.routers[place.index].name
         behind = [
@@ -750,7 +752,7 @@ class Scene:
     def _router_rows(self, place: Place, *, selected: bool) -> list[Row]:
         width, height, fleet = place.width, place.height, self._fleet_at(place)
         if fleet is None:
-            router, below = self.snapshot.routers[place.index], self._routed_picture(place)
+            router, below = self.snapshot.routers[place.index], self._loads_behind_router(place)
             return router_panel(router, width, height, selected=selected, below=below)
         from sparktop.panels.board.wall import draw_place  # late: most boards have none
 

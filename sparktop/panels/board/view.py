@@ -185,7 +185,7 @@ def backend_order(backends: Sequence[BackendView], sort: Sort) -> list[str]:
     return ordered(backend_numbers(backends, sort), sort)
 
 
-def _matches(words: list[str], texts: Sequence[str | None]) -> bool:
+def _has_all_words(words: list[str], texts: Sequence[str | None]) -> bool:
     haystack = " ".join(text for text in texts if text).casefold()
     return all(word in haystack for word in words)
 
@@ -196,7 +196,7 @@ def filtered_backends(backends: Sequence[BackendView], text: str) -> list[Backen
     return [
         view
         for view in backends
-        if _matches(
+        if _has_all_words(
             words, (view.name, view.model, view.url, view.engine, view.group, view.state.value, *view.nodes)
         )
     ]
@@ -208,7 +208,7 @@ def filtered_nodes(nodes: Sequence[NodeView], text: str) -> list[NodeView]:
     return [
         view
         for view in nodes
-        if _matches(
+        if _has_all_words(
             words,
             (
                 view.name,
@@ -258,7 +258,7 @@ class _Ranking:
         elif at > self._at:
             weight = 1 - math.exp((self._at - at) / _LASTING_S)
             self._means = {
-                name: _mean(self._means.get(name), value, weight) for name, value in numbers.items()
+                name: _moving_mean(self._means.get(name), value, weight) for name, value in numbers.items()
             }
         self._at = at
         known = [name for name in self._order if name in numbers]
@@ -266,22 +266,22 @@ class _Ranking:
         self._order = [*known, *(name for name in numbers if name not in placed)]
         if at - self._ordered_at >= HOLD_S:
             self._ordered_at = at
-            self._order = keeping_place(self._reordered(sort), self._order, held)
+            self._order = keeping_place(self._order_by_means(sort), self._order, held)
         return self._order
 
-    def _reordered(self, sort: Sort) -> list[str]:
+    def _order_by_means(self, sort: Sort) -> list[str]:
         order = list(self._order)
         for last in range(len(order) - 1, 0, -1):
             moved = False
             for place in range(last):
-                if self._clearly_more(order[place + 1], order[place], sort):
+                if self._is_clearly_more(order[place + 1], order[place], sort):
                     order[place], order[place + 1] = order[place + 1], order[place]
                     moved = True
             if not moved:  # usual: hundreds of rows that stay would be compared with each other
                 break
         return order
 
-    def _clearly_more(self, lower: str, upper: str, sort: Sort) -> bool:
+    def _is_clearly_more(self, lower: str, upper: str, sort: Sort) -> bool:
         one, other = self._means.get(lower), self._means.get(upper)
         if one is None or other is None:
             return one is not None
@@ -289,7 +289,7 @@ class _Ranking:
         return one - other > max(_LEAST[sort], share)
 
 
-def _mean(mean: float | None, value: float | None, weight: float) -> float | None:
+def _moving_mean(mean: float | None, value: float | None, weight: float) -> float | None:
     """Return the mean moved towards `value` by the part `weight`; `value` if one of the two is unknown."""
     return value if mean is None or value is None else mean + weight * (value - mean)
 

@@ -164,7 +164,7 @@ class WallOrders:
         chosen, held = (look.words, look.top), None if look.marked is None else look.marked.name
 
         def ordered(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
-            return _ordered(lines, name, order, at, chosen, held)
+            return _in_held_order(lines, name, order, at, chosen, held)
 
         if look.of_machines:
             return replace(wall, nodes=ordered(wall.nodes, lambda node: node.name))
@@ -179,7 +179,7 @@ class WallOrders:
         return replace(wall, groups=tuple(groups))
 
 
-def _ordered(
+def _in_held_order(
     lines: Sequence[Line],
     name: Callable[[Line], str],
     order: HeldOrder,
@@ -214,13 +214,13 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
     inner, inside = place.width - 2, max(1, place.height - 2)
     drawn = DrawnWall(place)
     if not wall.groups and not wall.nodes:
-        drawn.rows = _nothing(look)
+        drawn.rows = _empty_rows(look)
     elif look.opened is not None:
-        _opened(drawn, wall, inner, inside, look)
+        _add_opened_group(drawn, wall, inner, inside, look)
     elif look.top is not None:
-        _top(drawn, wall, inner, inside, look)
+        _add_top_list(drawn, wall, inner, inside, look)
     else:
-        _board(drawn, wall, inner, inside, look)
+        _add_board(drawn, wall, inner, inside, look)
     rows = [fit_row(row, inner) for row in drawn.rows[:inside]]
     if look.is_failed:
         rows = [in_role(row, "stale") for row in rows]
@@ -242,7 +242,7 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
     return drawn
 
 
-def _nothing(look: Look) -> list[Row]:
+def _empty_rows(look: Look) -> list[Row]:
     if not look.words:
         return [[label(" no server yet")]]
     return [
@@ -251,7 +251,7 @@ def _nothing(look: Look) -> list[Row]:
     ]
 
 
-def _totals(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> Row:
+def _totals_row(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> Row:
     """Return the sums over some groups of a wall, as far as they fit into `width` cells.
 
     `total` is the number of servers before the filter.
@@ -282,15 +282,15 @@ def _totals(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> 
     return row
 
 
-def _head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:
+def _add_head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:
     """Add the totals, and the legend where there is room."""
     total = wall.total if len(groups) == len(wall.groups) else 0
-    drawn.add(_totals(wall, groups, total, width))
+    drawn.add(_totals_row(wall, groups, total, width))
     if inside >= _LEGEND_FROM:
-        _legend(drawn, counts_of(groups), width)
+        _add_legend(drawn, counts_of(groups), width)
 
 
-def _legend(drawn: DrawnWall, counts: Mapping[str, int], width: int) -> None:
+def _add_legend(drawn: DrawnWall, counts: Mapping[str, int], width: int) -> None:
     """Add the number of servers or machines in each state; a click on one of them filters by its word."""
     row: Row = [label(" ")]
     for state, piece in legend(counts, width - 2).items():
@@ -304,23 +304,23 @@ def _server_entries(servers: Sequence[Stated], look: Look) -> list[PanelKey]:
     return [PanelKey("backend" if look.is_direct else "server", server.server.name) for server in servers]
 
 
-def _opened(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+def _add_opened_group(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
     """Add the servers of the opened group, or all machines, the worst first."""
     if look.of_machines:
         counts = Counter(node.state for node in wall.nodes)
         ordered = {state: counts[state] for state in sorted(counts, key=node_rank)}
-        _legend(drawn, ordered, width)
-        _machines(drawn, wall, width, inside, look)
+        _add_legend(drawn, ordered, width)
+        _add_machines(drawn, wall, width, inside, look)
         return
     group = wall.group(look.opened or "")
     if group is None:
-        drawn.rows = _nothing(look)
+        drawn.rows = _empty_rows(look)
         return
-    _head(drawn, wall, [group], width, inside)
-    _servers(drawn, group.servers, width, inside, look, grouped=False)
+    _add_head(drawn, wall, [group], width, inside)
+    _add_servers(drawn, group.servers, width, inside, look, grouped=False)
 
 
-def _machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+def _add_machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
     nodes = wall.slow_nodes if look.top is Top.CLOCK else wall.nodes
     if not nodes:
         drawn.rows += top_rows(wall, Top.CLOCK, width, 2)
@@ -337,7 +337,7 @@ def _machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look)
     )
 
 
-def _servers(
+def _add_servers(
     drawn: DrawnWall, servers: Sequence[Stated], width: int, inside: int, look: Look, *, grouped: bool
 ) -> None:
     columns = server_columns(servers, width, grouped=grouped)
@@ -352,45 +352,45 @@ def _servers(
     )
 
 
-def _top(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+def _add_top_list(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
     """Add the list that is shown in full."""
     top = look.top or Top.WAITING
-    _head(drawn, wall, wall.groups, width, inside)
+    _add_head(drawn, wall, wall.groups, width, inside)
     if top is Top.CLOCK:
-        _machines(drawn, wall, width, inside, look)
+        _add_machines(drawn, wall, width, inside, look)
         return
     servers = [stated for stated, _ in wall.tops.get(top, ())]
     if servers:
         drawn.add(
             [label(" "), (top.value, "accent"), label("  "), (KEY, "key"), label(" shows the next list")]
         )
-        _servers(drawn, servers, width, inside, look, grouped=True)
+        _add_servers(drawn, servers, width, inside, look, grouped=True)
     else:
         drawn.rows += top_rows(wall, top, width, 2)
 
 
-def _board(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+def _add_board(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
     """Add the groups and machines, with the lists beside or below them where there is room."""
-    _head(drawn, wall, wall.groups, width, inside)
+    _add_head(drawn, wall, wall.groups, width, inside)
     body, at = inside - len(drawn.rows), len(drawn.rows)
     tops = [top for top in Top if top is not Top.CLOCK or wall.nodes]
     abreast = min(len(tops), 4 if width >= _FOUR_ABREAST else 2)
     lines = -(-len(tops) // abreast)
     if width >= BESIDE_FROM and inside >= _LEGEND_FROM:
         left = width - _LISTS_WIDTH - 1
-        _groups(drawn, wall, left, body, look)
-        _beside(drawn, wall, tops, (left + 1, at, width - left - 1, body), look)
+        _add_groups(drawn, wall, left, body, look)
+        _add_lists_beside(drawn, wall, tops, (left + 1, at, width - left - 1, body), look)
         return
     room = body - len(wall.groups) - 2 - bool(wall.nodes)
     if room < lines * _LEAST_LISTS:
-        _groups(drawn, wall, width, body, look)
+        _add_groups(drawn, wall, width, body, look)
         return
     each = min(room // lines, _MOST_LISTS)
-    _groups(drawn, wall, width, body - 1 - lines * each, look)
-    _below(drawn, wall, tops, (abreast, width, each), look)
+    _add_groups(drawn, wall, width, body - 1 - lines * each, look)
+    _add_lists_below(drawn, wall, tops, (abreast, width, each), look)
 
 
-def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
+def _add_groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
     """Add the groups and machines in exactly `room` rows; where some are left, with what is wrong in each."""
     columns = group_columns(wall, width, look.trend)
     end = len(drawn.rows) + room
@@ -420,11 +420,11 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
     if has_machines:
         line = machines_line(wall.nodes, columns, selected=look.marked == entry)
         drawn.pick(entry, [line, *details(wrong_machines(wall.nodes, width))], width)
-    _wrong(drawn, wall, width, end - len(drawn.rows), look)
+    _add_servers_in_need(drawn, wall, width, end - len(drawn.rows), look)
     drawn.rows += [[]] * (end - len(drawn.rows))
 
 
-def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
+def _add_servers_in_need(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
     """Add the servers that need attention in at most `room` rows, if these are enough for a few."""
     groups = (group for group in wall.groups if not WELL.issuperset(group.counts))
     wrong = [server for group in groups for server in group.servers if server.state not in WELL]
@@ -441,7 +441,7 @@ def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> N
         drawn.pick(entry, [columns.server(stated, selected=look.marked == entry)], width)
 
 
-def _beside(
+def _add_lists_beside(
     drawn: DrawnWall, wall: Wall, tops: Sequence[Top], place: tuple[int, int, int, int], look: Look
 ) -> None:
     """Add the lists one below the other at `place` (x, y, width, height), right of the groups."""
@@ -449,13 +449,15 @@ def _beside(
     rows: list[Row] = []
     for index, top in enumerate(tops):
         first, end = (height * at // len(tops) for at in (index, index + 1))
-        rows += _list(drawn, wall, top, (x, y + first, width, end - first), look)
+        rows += _list_rows(drawn, wall, top, (x, y + first, width, end - first), look)
     left = x - 1
     for at, row in enumerate(rows):
         drawn.rows[y + at] = [*fit_row(drawn.rows[y + at], left), ("│", "border"), *row]
 
 
-def _below(drawn: DrawnWall, wall: Wall, tops: Sequence[Top], form: tuple[int, int, int], look: Look) -> None:
+def _add_lists_below(
+    drawn: DrawnWall, wall: Wall, tops: Sequence[Top], form: tuple[int, int, int], look: Look
+) -> None:
     """Add the lists below the rows that are there; `form` is (lists side by side, width, rows of each)."""
     abreast, width, height = form
     drawn.add([("─" * width, "border")])
@@ -463,13 +465,15 @@ def _below(drawn: DrawnWall, wall: Wall, tops: Sequence[Top], form: tuple[int, i
         y = len(drawn.rows)
         each = width // abreast
         lists = [
-            _list(drawn, wall, top, (index * each, y, each, height), look)
+            _list_rows(drawn, wall, top, (index * each, y, each, height), look)
             for index, top in enumerate(tops[first : first + abreast])
         ]
         drawn.rows += [[run for row in line for run in row] for line in zip(*lists, strict=True)]
 
 
-def _list(drawn: DrawnWall, wall: Wall, top: Top, place: tuple[int, int, int, int], look: Look) -> list[Row]:
+def _list_rows(
+    drawn: DrawnWall, wall: Wall, top: Top, place: tuple[int, int, int, int], look: Look
+) -> list[Row]:
     """Return a list as rows at `place` (x, y, width, height) in the frame; its entries can be selected."""
     x, y, width, height = place
     names = top_keys(wall, top, height - 1)
@@ -486,19 +490,19 @@ BOARD, PROMETHEUS, MEMBERS, SCRAPED = "wall", "prometheus", "members", "scraped"
 _MOST_KEPT = 4
 _WITH_RATES_WIDTH = 80
 
-_kept: list[tuple[Fleet, str, StateThresholds, Wall]] = []
+_newest_walls: list[tuple[Fleet, str, StateThresholds, Wall]] = []
 """The newest walls by what they were made from: a Prometheus answers every 15 s, its wall is drawn each
 second."""
 
 
 def fleet_wall(fleet: Fleet, words: str, thresholds: StateThresholds) -> Wall:
     """Return the wall of a Prometheus, the same for the same answer, filter and thresholds."""
-    for answer, filtered, judged_by, wall in _kept:
+    for answer, filtered, judged_by, wall in _newest_walls:
         if answer is fleet and filtered == words and judged_by == thresholds:
             return wall
     wall = wall_of_fleet(fleet, words, thresholds)
-    _kept.insert(0, (fleet, words, thresholds, wall))
-    del _kept[_MOST_KEPT:]
+    _newest_walls.insert(0, (fleet, words, thresholds, wall))
+    del _newest_walls[_MOST_KEPT:]
     return wall
 
 
@@ -525,11 +529,11 @@ def draw_place(
     kind, name = key.kind, key.name
     shown = _fleet_view(kind, name, snapshot)
     if shown is not None:
-        look = _fleet_look(shown, kind, name, view, place.width)
+        look = _look_of_fleet(shown, kind, name, view, place.width)
         fleet = shown.fleet
         wall = Wall(()) if fleet is None else fleet_wall(fleet, view.filter, snapshot.thresholds)
     else:
-        look = _direct_look(snapshot, kind, name, view, place.width)
+        look = _look_of_polled(snapshot, kind, name, view, place.width)
         wall = wall_of(snapshot, view.filter)
         look.trend = trend_axis(snapshot.at, snapshot.interval_s)
     look.marked, look.is_selected, look.first = selected, selected == key, first
@@ -556,7 +560,7 @@ def _fleet_of_group(snapshot: Snapshot, group: str) -> FleetView | None:
     return next(found, None)
 
 
-def _direct_look(snapshot: Snapshot, kind: str, name: str, view: View, width: int) -> Look:
+def _look_of_polled(snapshot: Snapshot, kind: str, name: str, view: View, width: int) -> Look:
     if kind == MEMBERS:
         balance = next((balance for balance in snapshot.balance if balance.group == name), None)
         status = [] if balance is None else edge_verdict([balance], width - 40)
@@ -570,7 +574,7 @@ def _direct_look(snapshot: Snapshot, kind: str, name: str, view: View, width: in
     return Look(name_tab("backend", "", "servers"), status, words=view.filter, top=view.top)
 
 
-def _fleet_look(view: FleetView, kind: str, name: str, chosen: View, width: int) -> Look:
+def _look_of_fleet(view: FleetView, kind: str, name: str, chosen: View, width: int) -> Look:
     """Return how the wall of a Prometheus is shown: how old its samples are, and what limits it.
 
     Where there is room, over which window its rates are, unless they are those of rows.

@@ -77,12 +77,12 @@ def strip(states: Sequence[str], width: int) -> Row:
     If there are more states than cells, each state gets cells by its share, and at least one.
     """
     if len(states) > width:
-        states = _by_share(Counter(states), width)
+        states = _states_by_share(Counter(states), width)
     cells = [cell_of(state) for state in states]
     return [*cells, (" " * (width - len(cells)), "text")]
 
 
-def _by_share(counts: Mapping[str, int], width: int) -> list[str]:
+def _states_by_share(counts: Mapping[str, int], width: int) -> list[str]:
     """Return `width` states by their shares of `counts`, in the same order, each at least once."""
     kept = dict(list(counts.items())[:width])
     exact = {state: width * count / sum(kept.values()) for state, count in kept.items()}
@@ -347,17 +347,17 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
         sum_run(group.generation_tps, numbers.rate, 8),
         figure(f"{numbers.duration(group.ttft_p95_s, 8):>9}"),
         label("  "),
-        *_verdict(group, columns.verdict),
+        *_verdict_cells(group, columns.verdict),
     ]
     return fit_row(row, columns.width)
 
 
-def _waits(value: float | None) -> Run:
+def _waiting_run(value: float | None) -> Run:
     text = f"{numbers.count(value, 5):>6}"
     return (text, "warn" if value else "muted")
 
 
-def _verdict(group: WallGroup, width: int) -> Row:
+def _verdict_cells(group: WallGroup, width: int) -> Row:
     balance = group.balance
     if not width or balance is None:
         return []
@@ -387,14 +387,14 @@ def wrong_servers(group: WallGroup, width: int) -> Row:
     wrong = group.servers[
         : next((at for at, server in enumerate(group.servers) if server.state in WELL), None)
     ]
-    return _named(
-        [(stated.state, stated.server.name, _why(stated)) for stated in wrong[:_MOST_NAMED]],
+    return _named_in_row(
+        [(stated.state, stated.server.name, _state_figure(stated)) for stated in wrong[:_MOST_NAMED]],
         len(wrong),
         width,
     )
 
 
-def _why(stated: Stated) -> str:
+def _state_figure(stated: Stated) -> str:
     """Return the figure that explains the state of a server, in a few cells; "" for none."""
     if stated.state == "KV-full":
         return numbers.percent(kv_percent(stated.server), 5).strip()
@@ -414,10 +414,10 @@ def wrong_machines(nodes: Sequence[FleetNode], width: int) -> Row:
         (node.state, node.name, reasons[node.state](node) if node.state in reasons else "")
         for node in wrong[:_MOST_NAMED]
     ]
-    return _named(named, len(wrong), width)
+    return _named_in_row(named, len(wrong), width)
 
 
-def _named(found: Sequence[tuple[str, str, str]], count: int, width: int) -> Row:
+def _named_in_row(found: Sequence[tuple[str, str, str]], count: int, width: int) -> Row:
     """Return (state, name, figure) triples side by side, and how many of `count` have no room."""
     row: Row = [label("   ")] if found else []
     used = 3
@@ -452,7 +452,7 @@ def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     return pieces
 
 
-def _known(text: str, value: float | None, role: str = "text") -> Run:
+def _run_of_known(text: str, value: float | None, role: str = "text") -> Run:
     return text, "muted" if value is None else role
 
 
@@ -460,17 +460,17 @@ def ttft_run(stated: Stated) -> Run:
     """Return the 95 % quantile of the time to first token, with its sign where only a bound is known."""
     server = stated.server
     if isinstance(server, FleetServer):
-        return _known(numbers.duration(server.ttft_p95_s, 8), server.ttft_p95_s)
+        return _run_of_known(numbers.duration(server.ttft_p95_s, 8), server.ttft_p95_s)
     quantile = server.ttft.p95
     role = "warn" if server.ttft.slow(quantile) else "text"
-    return _known(quantile_text(quantile), ttft_s(server), role)
+    return _run_of_known(quantile_text(quantile), ttft_s(server), role)
 
 
-def _itl(stated: Stated) -> Run:
+def _itl_run(stated: Stated) -> Run:
     server = stated.server
     if isinstance(server, FleetServer):
-        return _known(numbers.duration(server.itl_p95_s, 8), server.itl_p95_s)
-    return _known(quantile_text(server.itl.p95), server.itl.count)
+        return _run_of_known(numbers.duration(server.itl_p95_s, 8), server.itl_p95_s)
+    return _run_of_known(quantile_text(server.itl.p95), server.itl.count)
 
 
 def _figure_of(stated: Stated, name: str) -> float | None:
@@ -480,9 +480,11 @@ def _figure_of(stated: Stated, name: str) -> float | None:
 
 _SERVER_COLUMNS = (
     Column(
-        "run", 6, lambda stated: _known(numbers.count(stated.server.running, 5), stated.server.running, LIVE)
+        "run",
+        6,
+        lambda stated: _run_of_known(numbers.count(stated.server.running, 5), stated.server.running, LIVE),
     ),
-    Column("wait", 6, lambda stated: _waits(stated.server.waiting)),
+    Column("wait", 6, lambda stated: _waiting_run(stated.server.waiting)),
     Column(
         "KV",
         6,
@@ -494,14 +496,16 @@ _SERVER_COLUMNS = (
     Column(
         "tok/s",
         8,
-        lambda stated: _known(numbers.rate(stated.server.generation_tps, 7), stated.server.generation_tps),
+        lambda stated: _run_of_known(
+            numbers.rate(stated.server.generation_tps, 7), stated.server.generation_tps
+        ),
     ),
     Column("TTFT p95", 9, ttft_run),
-    Column("ITL p95", 9, _itl),
+    Column("ITL p95", 9, _itl_run),
     Column(
         "prompt tok/s",
         13,
-        lambda stated: _known(
+        lambda stated: _run_of_known(
             numbers.rate(_figure_of(stated, "prompt_tps"), 7), _figure_of(stated, "prompt_tps")
         ),
     ),
@@ -551,14 +555,14 @@ def top_keys(wall: Wall, top: Top, count: int) -> list[str]:
 
 def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | None = None) -> list[Row]:
     """Draw a list as exactly `height` rows of `width` cells: its heading, then an entry in each row."""
-    rows: list[Row] = [[label(" "), (top.value, "accent"), *_count(wall, top)]]
+    rows: list[Row] = [[label(" "), (top.value, "accent"), *_count_cells(wall, top)]]
     if top is Top.CLOCK:
-        rows += _nodes(wall.slow_nodes[: height - 1], width, selected)
+        rows += _slow_machine_rows(wall.slow_nodes[: height - 1], width, selected)
     else:
         shown = wall.tops.get(top, ())[: height - 1]
-        names = fitted_names(tuple(stated.server.name for stated, _ in shown), _name_width(width))
+        names = fitted_names(tuple(stated.server.name for stated, _ in shown), _top_name_width(width))
         rows += [
-            _server(
+            _top_server_row(
                 stated, names[stated.server.name], value, top, width, selected=stated.server.name == selected
             )
             for stated, value in shown
@@ -569,12 +573,12 @@ def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | N
     return fit_rows(rows, width, height)
 
 
-def _count(wall: Wall, top: Top) -> Row:
+def _count_cells(wall: Wall, top: Top) -> Row:
     count = len(wall.slow_nodes) if top is Top.CLOCK else 0
     return [label(f"  {count} of {len(wall.nodes)} machines")] if count else []
 
 
-def _server(stated: Stated, name: str, value: float, top: Top, width: int, *, selected: bool) -> Row:
+def _top_server_row(stated: Stated, name: str, value: float, top: Top, width: int, *, selected: bool) -> Row:
     if top is Top.WAITING:
         text = numbers.count(value, 5)
     elif top is Top.KV:
@@ -586,21 +590,25 @@ def _server(stated: Stated, name: str, value: float, top: Top, width: int, *, se
         cell_of(stated.state),
         (f" {name}", "title"),
         (f"{text.strip():>{_FIGURE}}", "text"),
-        label(f"  {fit(group_name(stated.server.group), max(0, width - _name_width(width) - _FIGURE - 6))}"),
+        label(
+            f"  {fit(group_name(stated.server.group), max(0, width - _top_name_width(width) - _FIGURE - 6))}"
+        ),
     ]
 
 
-def _nodes(nodes: Sequence[FleetNode], width: int, selected: str | None) -> list[Row]:
+def _slow_machine_rows(nodes: Sequence[FleetNode], width: int, selected: str | None) -> list[Row]:
     """Return the lines of machines; the clock has a column where it is known of any of them."""
     clock = _FIGURE if any(node.sm_clock_mhz is not None for node in nodes) else 0
     longest = max((cell_width(node.name) for node in nodes), default=0)
     words = max((len(node.state) for node in nodes), default=0)
-    name = max(8, min(max(longest, _name_width(width)), width - 3 - clock - 2 - words))
+    name = max(8, min(max(longest, _top_name_width(width)), width - 3 - clock - 2 - words))
     names = fitted_names(tuple(node.name for node in nodes), name)
-    return [_node(node, names[node.name], clock, selected=node.name == selected) for node in nodes]
+    return [
+        _slow_machine_row(node, names[node.name], clock, selected=node.name == selected) for node in nodes
+    ]
 
 
-def _node(node: FleetNode, name: str, clock: int, *, selected: bool) -> Row:
+def _slow_machine_row(node: FleetNode, name: str, clock: int, *, selected: bool) -> Row:
     text = numbers.UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"
     return [
         mark(selected=selected),
@@ -611,5 +619,5 @@ def _node(node: FleetNode, name: str, clock: int, *, selected: bool) -> Row:
     ]
 
 
-def _name_width(width: int) -> int:
+def _top_name_width(width: int) -> int:
     return max(8, min(24, (width - _FIGURE - 6) * 3 // 5))

@@ -53,12 +53,12 @@ def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[Load
 
     The series of a backend that is not watched here are empty.
     """
-    known = {name: line for view in backends for name, line in _lines(view, balance)}
+    known = {name: line for view in backends for name, line in _lines_of_backend(view, balance)}
     nothing = Series()
     return tuple(known.get(name) or LoadLine(name, nothing, nothing, nothing) for name in balance.backends)
 
 
-def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
+def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
     """Yield (name, time series) of a backend, or of each of its engine cores if `balance` judges these.
 
     The series hold every sample where the store keeps all samples: one point per interval would hide the
@@ -121,7 +121,7 @@ def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | 
     return slots
 
 
-def added(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
+def sums_by_slot(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
     """Return for each time slot the sum over all columns; None where any of the columns is None."""
     return [None if None in row else sum(filter(None, row)) for row in zip(*columns, strict=True)]
 
@@ -181,7 +181,7 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
     read = [line_slots(line, axis, width) for line in lines]
     running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
     loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
-    group = added(speeds)
+    group = sums_by_slot(speeds)
     even = _even_tps(balance, group, axis)
     return GroupSlots(
         names=tuple(line.name for line in lines),
@@ -190,10 +190,10 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
         generation_tps=speeds,
         end_slot=axis.end_slot,
         load=top_without_spikes(loads, MIN_TOP_LOAD),
-        tps_top=nice_ceiling(_peak(speeds), _MIN_TOP_TPS),
+        tps_top=nice_ceiling(_highest(speeds), _MIN_TOP_TPS),
         group_tps=group,
         even_tps=even,
-        group_top=nice_ceiling(max(_peak([group]), even or 0.0), _MIN_TOP_TPS),
+        group_top=nice_ceiling(max(_highest([group]), even or 0.0), _MIN_TOP_TPS),
         rate_slots=max(1, round(_RATE_S / axis.step)),
     )
 
@@ -222,7 +222,7 @@ def load_slots(running: Slots, waiting: Slots) -> Slots:
     return [None if run is None else run + (wait or 0.0) for run, wait in zip(running, waiting, strict=True)]
 
 
-def _peak(columns: Sequence[Slots]) -> float:
+def _highest(columns: Sequence[Slots]) -> float:
     return max([value for column in columns for value in column if value is not None], default=0.0)
 
 
@@ -320,15 +320,15 @@ def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: 
 
     A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share.
     """
-    load, speed, group = _heights(height)
-    rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
+    load, speed, group = _graph_heights(height)
+    rows = [load_heading(shown, width), *_pair_loads(shown, lead_margin, width - GUTTER, load)]
     if speed:
         heading = tps_heading("tok/s of each", shown.tps_top, width)
-        rows += [heading, *_speeds(shown, width - GUTTER, speed)]
+        rows += [heading, *_pair_speeds(shown, width - GUTTER, speed)]
     return [*rows, *group_speed(shown, width, group)]
 
 
-def _heights(height: int) -> tuple[int, int, int]:
+def _graph_heights(height: int) -> tuple[int, int, int]:
     """Return heights in rows: (half the load graph, half the token-rate graph, group's token-rate graph).
 
     The load graph and the token-rate graph have a half for each of two backends. The second height is 0
@@ -350,15 +350,15 @@ def load_heading(shown: GroupSlots, width: int) -> Row:
     return ruled(words, top_words(shown.load), width)
 
 
-def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
+def _pair_loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
     up, down = zip(shown.running, shown.waiting, strict=True)
     above, below = opposed_rows(
         up, down, width, half, shown.load_top, _LOAD_GRADIENTS, end_slot=shown.end_slot
     )
     top = numbers.tick(shown.load_top)
     counts_height = max(0, half - 1)
-    first = [scale_end(_name(UP, shown, 0), top), *_counts(shown, 0)[:counts_height]]
-    last = [*_counts(shown, 1)[:counts_height], scale_end(_name(DOWN, shown, 1), top)]
+    first = [scale_end(_signed_name(UP, shown, 0), top), *_counts_rows(shown, 0)[:counts_height]]
+    last = [*_counts_rows(shown, 1)[:counts_height], scale_end(_signed_name(DOWN, shown, 1), top)]
     empty: list[Row] = [[] for _ in range(half - len(last))]
     one, other = shown.loads(width)
     strip = lead_row(one, other, lead_margin)
@@ -377,12 +377,12 @@ def lead_runs(strip: str) -> Row:
     return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
 
 
-def _name(sign: str, shown: GroupSlots, index: int) -> Row:
+def _signed_name(sign: str, shown: GroupSlots, index: int) -> Row:
     name = fitted_names(shown.names, GUTTER - 6)[shown.names[index]]
     return [(f"{sign} {name.rstrip()}", "title")]
 
 
-def _counts(shown: GroupSlots, index: int) -> list[Row]:
+def _counts_rows(shown: GroupSlots, index: int) -> list[Row]:
     run, wait = newest(shown.running[index]), newest(shown.waiting[index])
     return [
         [label("  run "), figure(numbers.count(run, 5), LIVE)],
@@ -393,7 +393,7 @@ def _counts(shown: GroupSlots, index: int) -> list[Row]:
     ]
 
 
-def _speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
+def _pair_speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
     up, down = shown.generation_tps
     nothing: Slots = [None] * len(up)
     gradients = ("generation", "generation")
@@ -430,35 +430,37 @@ def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], li
     each = max(1, min(_MOST, (room - (count + 1 if inside else 0)) // count))
     loads = [load_heading(shown, width)]
     for index in range(count):
-        loads += _load(shown, index, width - GUTTER, each)
+        loads += _load_row(shown, index, width - GUTTER, each)
     speeds = [tps_heading("tok/s of each", shown.tps_top, width)]
     for index in range(count):
-        speeds += _speed(shown, index, width - GUTTER)
+        speeds += _speed_row(shown, index, width - GUTTER)
     above = [*loads, *(speeds if inside else ())]
     rows = [*above, *group_speed(shown, width, max(_GROUP, height - len(above) - 1))]
     return rows, [] if inside else speeds
 
 
-def _load(shown: GroupSlots, index: int, width: int, height: int) -> list[Row]:
+def _load_row(shown: GroupSlots, index: int, width: int, height: int) -> list[Row]:
     running, waiting = shown.running[index], shown.waiting[index]
     run, wait = newest(running), newest(waiting)
     text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
     graph = stacked_rows(
         running, waiting, width, height, shown.load_top, ("running", "waiting"), end_slot=shown.end_slot
     )
-    gutter = _named(shown, index, (text, "warn" if wait else "title" if run is not None else "muted"))
+    gutter = _name_and_value(
+        shown, index, (text, "warn" if wait else "title" if run is not None else "muted")
+    )
     return in_gutter([gutter], graph)
 
 
-def _speed(shown: GroupSlots, index: int, width: int) -> list[Row]:
+def _speed_row(shown: GroupSlots, index: int, width: int) -> list[Row]:
     values = shown.generation_tps[index]
     now = newest(values)
     graph = area_rows(values, width, 1, shown.tps_top, "generation", end_slot=shown.end_slot)
     text = numbers.rate(now, 5).strip()
-    return in_gutter([_named(shown, index, figure(text))], graph)
+    return in_gutter([_name_and_value(shown, index, figure(text))], graph)
 
 
-def _named(shown: GroupSlots, index: int, value: tuple[str, str]) -> Row:
+def _name_and_value(shown: GroupSlots, index: int, value: tuple[str, str]) -> Row:
     """Return the text left of a backend's graph: its name, and `value` as styled text at the right."""
     cells = GUTTER - 1 - len(value[0])
     return [(fitted_names(shown.names, cells)[shown.names[index]], "text"), value, label(" ")]

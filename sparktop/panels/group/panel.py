@@ -88,16 +88,16 @@ def balance_band(
     inside, starts = height - 2, graph_starts(width)
     lines = group_lines(balance, snapshot.backends)
     if inside >= _GRAPHS_FROM and len(starts) > 1 and len(lines) >= _PAIR:
-        words = _words(balance, snapshot, figures_width(width), inside)
-        graphs = _graphs(balance, lines, graph_columns(width)[1], inside, window)
+        words = _words_rows(balance, snapshot, figures_width(width), inside)
+        graphs = _two_graphs(balance, lines, graph_columns(width)[1], inside, window)
         rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(words)]
     elif len(lines) == _PAIR and width >= _STRIP_FROM:
-        first, *rest = _words(balance, snapshot, starts[-1] - 3, inside)
-        strip = _strip(lines, graph_columns(width)[1], window)
+        first, *rest = _words_rows(balance, snapshot, starts[-1] - 3, inside)
+        strip = _lead_strip(lines, graph_columns(width)[1], window)
         rows = [[(" ", "text"), *first, (" ", "text"), *strip]]
         rows += [[(" ", "text"), *row] for row in rest]
     else:
-        rows = [[(" ", "text"), *row] for row in _words(balance, snapshot, width - 4, inside)]
+        rows = [[(" ", "text"), *row] for row in _words_rows(balance, snapshot, width - 4, inside)]
     return framed(
         rows,
         width,
@@ -155,7 +155,7 @@ def members(balance: Balance) -> Row:
     return [("─ ", "border"), (f"{names} ", "text")]
 
 
-def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
+def _words_rows(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Return exactly `height` rows of text on a group's balance: verdict, values, and reasons if they fit."""
     if height == 1:
         return [fit_row(value_line(balance, width), width)]
@@ -167,7 +167,7 @@ def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> lis
     return fit_rows(rows, width, height)
 
 
-def _graphs(
+def _two_graphs(
     balance: Balance, lines: tuple[LoadLine, ...], width: int, height: int, window: TimeWindow
 ) -> list[list[Row]]:
     """Return two graphs of `width` cells: the group's token rate, and the loads of its backends."""
@@ -178,27 +178,31 @@ def _graphs(
     if shown.even_tps is not None:
         tokens = with_level(tokens, shown.even_tps / shown.group_top)
     words: Row = [("Σ tok/s", "generation")]
-    even = _even(shown)
+    even = _even_words(shown)
     top = f"max {numbers.tick(shown.group_top)}"
     left = [caption([*words, *even], top, width, [*words, *even[:1]], words), *tokens]
-    right = _pair(balance, shown, width, height) if len(lines) == _PAIR else _many(shown, width, height)
+    right = (
+        _pair_graph(balance, shown, width, height)
+        if len(lines) == _PAIR
+        else _many_graph(shown, width, height)
+    )
     return [left, right]
 
 
-def _strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Row:
+def _lead_strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Row:
     """Draw one row of dots that shows over time which of two backends has more load, and by how much.
 
     A dot in the upper half of the row means the first backend, in the lower half the second.
     """
     axis = window.axis(width)
     one, other = (load_slots(*line_slots(line, axis, width)[:2]) for line in lines)
-    ahead = [_ahead(a, b) for a, b in zip(one, other, strict=True)]
+    ahead = [_lead_share(a, b) for a, b in zip(one, other, strict=True)]
     up = [value if value is not None and value >= 0 else None for value in ahead]
     down = [-value if value is not None and value < 0 else None for value in ahead]
     return [(mirrored(up, down, width, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
 
 
-def _ahead(a: float | None, b: float | None) -> float | None:
+def _lead_share(a: float | None, b: float | None) -> float | None:
     """Return (a - b) / (a + b) for the loads a and b of two backends, -1 to 1.
 
     None if a load is unknown or both are 0.
@@ -206,13 +210,13 @@ def _ahead(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None or a + b <= 0 else (a - b) / (a + b)
 
 
-def _even(shown: GroupSlots) -> Row:
+def _even_words(shown: GroupSlots) -> Row:
     if shown.even_tps is None:
         return []
     return [label(f" ┄{numbers.rate(shown.even_tps, 6).strip()}"), label(" if even")]
 
 
-def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
+def _pair_graph(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
     """Draw the load of one backend upwards, and the load of another downwards, from a centre line.
 
     If `height` leaves a row for the centre line, this row shows which backend leads.
@@ -235,7 +239,7 @@ def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[
     return [*rows, *drawn[1]]
 
 
-def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
+def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
     """Draw the highest load of all backends upwards, and the lowest downwards, from a centre line.
 
     Equal halves are an even load, whatever the number of backends.
@@ -301,20 +305,20 @@ def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
     answered = answers(balance)
     if balance.word_now is not BalanceWord.UNKNOWN:
         answered.sort(key=lambda one: (one[0].code == "enough", one[1] is not True))
-    blocks = [[*_head(one, width), *_rule(one[0], width)] for one in answered]
+    blocks = [[*_answer_head(one, width), *_rule_rows(one[0], width)] for one in answered]
     if sum(map(len, blocks)) + len(blocks) <= room:
         blocks = [[*block, fit_row((), width)] for block in blocks]
     return [row for block in blocks for row in block]
 
 
-def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
+def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     """Return a row with the question and the figure that decides on it; two rows where one is too short."""
     check, answer = answered
     left: Row = [_SIGNS[answer], (check.question, "title" if answer else "text")]
     right: Row = [
         label(f"{check.name} "),
         (value_text(check), "text" if check.value is not None else "muted"),
-        label(f", {_limit(check)}"),
+        label(f", {_limit_words(check)}"),
     ]
     gap = width - row_width(left) - row_width(right)
     if gap < 1:
@@ -323,13 +327,13 @@ def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     return [[*left, label(" " * gap), *right]]
 
 
-def _limit(check: Check) -> str:
+def _limit_words(check: Check) -> str:
     """Return the limit as text with what it means: "needs ≥ 45 s", "yes from 75 %"."""
     limit = limit_text(check)
     return f"needs {limit}" if check.code == "enough" else limit.replace("≥", "yes from")
 
 
-def _rule(check: Check, width: int) -> list[Row]:
+def _rule_rows(check: Check, width: int) -> list[Row]:
     why = "unknown" if check.value is None or _is_open(check) else "no"
     words = [*(f"{why}: {one}" for one in (check.but,) if one and check.within is not False), check.rule]
     words += [f"enough without it: {check.instead}"] if check.instead and not check.within else []
@@ -369,17 +373,17 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
         )
         return one, other
     word = _period_word(balance, swing)
-    return _autocorrelation(swing, word, titles[0], width, height), _spectrum(
+    return _autocorrelation_plot(swing, word, titles[0], width, height), _spectrum_plot(
         swing, word, balance.window_s, titles[1], width, height
     )
 
 
-def _heading(title: str, words: str, width: int) -> Row:
+def _plot_heading(title: str, words: str, width: int) -> Row:
     """Return the title row of a plot, with `words` at its right if both fit."""
     return heading(title, words if len(title) + len(words) + 8 <= width else "", width)
 
 
-def _with_scale(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
+def _plot_with_scale(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
     """Return a plot with its scale at the left, and below it the line of text `marks` and the axis.
 
     `edges` maps indexes of rows to their labels on the scale.
@@ -399,7 +403,7 @@ def _period_word(balance: Balance, swing: Swing) -> str:
     return word if balance.period_s is None or word == short_seconds(balance.period_s) else ""
 
 
-def _autocorrelation(swing: Swing, period: str, title: str, width: int, height: int) -> list[Row]:
+def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, height: int) -> list[Row]:
     """Draw the autocorrelation of the load by lag in seconds, on a scale from -1 to 1."""
     curve = swing.autocorrelation
     axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
@@ -421,10 +425,12 @@ def _autocorrelation(swing: Swing, period: str, title: str, width: int, height: 
     if swing.period_s is not None:
         half, whole = swing.period_s / 2, swing.period_s
         marks = pointed([(whole, f"▲ {period}".rstrip()), (half, "△")], axis)
-    return [_heading(title, words, width), *_with_scale(rows, edges, marks, axis)]
+    return [_plot_heading(title, words, width), *_plot_with_scale(rows, edges, marks, axis)]
 
 
-def _spectrum(swing: Swing, period: str, window_s: float, title: str, width: int, height: int) -> list[Row]:
+def _spectrum_plot(
+    swing: Swing, period: str, window_s: float, title: str, width: int, height: int
+) -> list[Row]:
     """Draw the share of the load's variance at each period, and mark the frequency band of the rhythm."""
     curve = swing.spectrum
     axis = PlotAxis(curve.axis[0], curve.axis[-1], width - _EDGE, ratios=True)
@@ -434,8 +440,8 @@ def _spectrum(swing: Swing, period: str, window_s: float, title: str, width: int
     rows = area_rows(values, axis.width, tall, top, "load", end_slot=1)
     edges = {0: f"{numbers.tick(100 * top)} %", tall - 1: "0"}
     return [
-        _heading(title, "period in s", width),
-        *_with_scale(rows, edges, _rhythm_marks(swing, period, window_s, axis), axis),
+        _plot_heading(title, "period in s", width),
+        *_plot_with_scale(rows, edges, _rhythm_marks(swing, period, window_s, axis), axis),
     ]
 
 
@@ -483,11 +489,11 @@ def balance_screen(
     the factor by which the user has stretched the time per dot column of the graphs.
     """
     inner = width - 4
-    words = _all_words(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
+    words = _words_of_screen(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
     room = max(LEAST_PICTURE, height - 2 - len(words))
     rows = [*words, *group_picture(balance, snapshot, inner, room, coarse)]
     more = " w why? " if not place else f" {place} · tab next · w why? "
-    return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="balance", note=more)
+    return _screen_in_frame(rows, balance, width, max(height, len(rows) + 2), title="balance", note=more)
 
 
 def evidence_screen(
@@ -499,7 +505,7 @@ def evidence_screen(
     screen scrolls). `place` is the group's position among several ("group 2 of 3"), "" if there is only one.
     """
     inner = width - 4
-    words = _all_words(balance, snapshot, inner, height)
+    words = _words_of_screen(balance, snapshot, inner, height)
     if width >= _WIDE:
         room = height - 2 - len(words)
         right = answer_rows(balance, inner - _PLOTS_WIDTH - 2, room)
@@ -515,10 +521,10 @@ def evidence_screen(
             body += [row for plot in plots(balance, inner, _PLOT) for row in plot]
     rows = [*words, *body]
     more = f" {place} · tab next ·{_SIGN_WORDS}" if place else _SIGN_WORDS
-    return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
+    return _screen_in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
 
 
-def _in_frame(
+def _screen_in_frame(
     rows: Sequence[Row], balance: Balance, width: int, height: int, *, title: str, note: str
 ) -> list[Row]:
     return [
@@ -536,7 +542,7 @@ def _in_frame(
     ]
 
 
-def _all_words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
+def _words_of_screen(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
     """Return the verdict and its reasons in at most `most` rows; the last row counts rows that do not fit.
 
     No sentence is cut: one that does not fit is left out. What to try has a row in any case.

@@ -29,10 +29,10 @@ def word_run(balance: Balance) -> Run:
     If the newest window has another verdict, which is not confirmed yet, that one follows: "balanced →
     uneven?".
     """
-    return f"{_announced(balance)}{balance.doubt}", word_role(balance)
+    return f"{_announced_words(balance)}{balance.doubt}", word_role(balance)
 
 
-def _announced(balance: Balance) -> str:
+def _announced_words(balance: Balance) -> str:
     sign = "▲ " if balance.bad else ""
     sweep = " (sweep)" if balance.in_sweep and balance.word.bad else ""
     return f"{sign}{balance.title}{sweep}"
@@ -53,7 +53,7 @@ def word_role(balance: Balance) -> str:
     return "warn" if wrong else "text"
 
 
-def _period(balance: Balance) -> float | None:
+def _swing_period_s(balance: Balance) -> float | None:
     """Return the period of the swing in seconds; None if neither verdict, announced or newest, is one."""
     swings = BalanceWord.OSCILLATING in {balance.word, balance.word_now, *balance.also}
     return balance.period_s if swings else None
@@ -73,24 +73,24 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     if balance.since is not None and not short:
         role = word_role(balance)
         since = label(f" since {balance.since.astimezone():%H:%M:%S}")
-        first = [(_announced(balance), role), since, (balance.doubt, role)]
+        first = [(_announced_words(balance), role), since, (balance.doubt, role)]
     pieces: list[Row] = [first]
     if balance.unrouted:
         pieces.append([label(balance.unrouted)])
-    period_s = _period(balance)
+    period_s = _swing_period_s(balance)
     if period_s is not None:
         pieces.append([label("every "), figure(short_seconds(period_s))])
     judged = balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
-    hungry = _starved(balance) if judged else []
+    hungry = _starved_pieces(balance) if judged else []
     for word in balance.also:
         role = "text" if balance.in_sweep else WORD_ROLES[word]
         if word is BalanceWord.STARVED and hungry:
-            pieces += _starved(balance, ("starves ", role))
+            pieces += _starved_pieces(balance, ("starves ", role))
             hungry = []
         else:
             pieces.append([label("also "), (word.value, role)])
     if judged:
-        pieces += [*_lead(balance), *hungry, *_lost(balance)]
+        pieces += [*_lead_changes(balance), *hungry, *_lost_pieces(balance)]
     pieces += _window_pieces(balance)
     strategy, reported = strategy_of(balance, routers)
     if strategy is not None:
@@ -105,15 +105,17 @@ def verdict_line(balance: Balance, width: int) -> Row:
     Values that are unknown or do not fit are left out. Where there is no verdict yet, the row shows how much
     of the data that it needs is there, or why it is not enough.
     """
-    return _joined([[word_run(balance)], *_values(balance)], width)
+    return _pieces_that_fit([[word_run(balance)], *_value_pieces(balance)], width)
 
 
 def value_line(balance: Balance, width: int) -> Row:
     """Return a row as `verdict_line` does, for a frame that has the word already; what to try comes last."""
-    values = _values(balance)
+    values = _value_pieces(balance)
     if balance.in_sweep and balance.word.bad:
         whose: Row = [label("during the sweep: "), (balance.word.value, word_role(balance))]
-        return _joined([[*whose, *(run for value in values[:1] for run in (label(", "), *value))]], width)
+        return _pieces_that_fit(
+            [[*whose, *(run for value in values[:1] for run in (label(", "), *value))]], width
+        )
     if not values:
         since = "" if balance.since is None else f"since {balance.since.astimezone():%H:%M:%S}"
         values = [[label(since or "–")], *_window_pieces(balance)]
@@ -121,29 +123,29 @@ def value_line(balance: Balance, width: int) -> Row:
     for hint in filter(None, (clause, clause.partition(" or ")[0])):
         # What to try is worth more than the share of the backend that starves.
         for known in (values, values[:_BEFORE_HINT]):
-            row = _joined(known, width)
+            row = _pieces_that_fit(known, width)
             if row_width(row) + 3 + cell_width(hint) <= width:
                 return [*row, label(" · "), (hint, "accent")]
-    return _joined(values, width)
+    return _pieces_that_fit(values, width)
 
 
-def _values(balance: Balance) -> list[Row]:
+def _value_pieces(balance: Balance) -> list[Row]:
     """Return the pieces of text of `verdict_line` after the word, the most important first."""
-    period_s = _period(balance)
+    period_s = _swing_period_s(balance)
     values: list[Row] = []
     if period_s is not None:
         values.append([label("every "), figure(short_seconds(period_s))])
     if balance.word.bad and not balance.in_sweep:
-        values += [*(_lost(balance) if balance.lost_words else []), *_starved(balance)]
+        values += [*(_lost_pieces(balance) if balance.lost_words else []), *_starved_pieces(balance)]
     if balance.is_slow and not balance.word.bad:
         return [*values, *([label(reason)] for reason in balance.reasons[:1])]
     if balance.word is BalanceWord.UNKNOWN:
-        values += [[label(reason)] for reason in balance.reasons[:1]] if _complete(balance) else []
+        values += [[label(reason)] for reason in balance.reasons[:1]] if _covers_needed_time(balance) else []
         values += _window_pieces(balance)
     return values
 
 
-def _joined(pieces: Sequence[Row], width: int) -> Row:
+def _pieces_that_fit(pieces: Sequence[Row], width: int) -> Row:
     """Return the first piece, and those of the others that fit into `width` cells, separated by " · "."""
     row = list(pieces[0])
     while row_width(row) > width and (shorter := row[-1][0].rpartition(", ")[0]):
@@ -154,7 +156,7 @@ def _joined(pieces: Sequence[Row], width: int) -> Row:
     return row
 
 
-def _lead(balance: Balance) -> list[Row]:
+def _lead_changes(balance: Balance) -> list[Row]:
     """Return a piece of text on how often another backend gets clearly the highest load; empty if never."""
     flips = balance.lead_changes_per_min
     if not flips:
@@ -162,7 +164,7 @@ def _lead(balance: Balance) -> list[Row]:
     return [[label("the lead changes "), figure(numbers.rate(flips, 5).strip()), label("×/min")]]
 
 
-def _starved(balance: Balance, verb: Run = ("nearly empty ", "muted")) -> list[Row]:
+def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) -> list[Row]:
     """Return a piece of text on the backend that was nearly empty most; empty if none was.
 
     It counts while another backend has more than its share.
@@ -175,7 +177,7 @@ def _starved(balance: Balance, verb: Run = ("nearly empty ", "muted")) -> list[R
     return [[label(f"{name} "), verb, figure(share), label(" of the time")]]
 
 
-def _lost(balance: Balance) -> list[Row]:
+def _lost_pieces(balance: Balance) -> list[Row]:
     """Return a piece of text on the throughput lost against an even split; empty without a router."""
     if balance.router is None or balance.in_sweep:
         return []
@@ -190,7 +192,7 @@ def _lost(balance: Balance) -> list[Row]:
     return [[label("about "), figure(balance.lost_words), label(" of throughput lost")]]
 
 
-def _complete(balance: Balance) -> bool:
+def _covers_needed_time(balance: Balance) -> bool:
     """Whether the verdict covers all the time that it needs."""
     return not balance.needed_s or balance.window_s >= balance.needed_s - 1
 
@@ -201,13 +203,13 @@ def _window_pieces(balance: Balance) -> list[Row]:
     While this time is too short for a verdict, a bar shows which part of the needed time has passed.
     """
     pieces: list[Row] = []
-    if not _complete(balance):
+    if not _covers_needed_time(balance):
         share = balance.window_s / balance.needed_s
         words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
         pieces.append([label("watched "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
     elif balance.window_s:
         pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
-    if balance.sample_hz and _complete(balance):
+    if balance.sample_hz and _covers_needed_time(balance):
         pieces.append([label("polled every "), figure(f"{1 / balance.sample_hz:.2g} s")])
     if apart := samples_apart(balance):
         pieces.append([label(apart)])

@@ -152,7 +152,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
         ),
         [
             label("RDMA", name_width(width)),
-            *([label("no port")] if not ports else _in_out(rx, tx)),
+            *([label("no port")] if not ports else _in_out_row(rx, tx)),
         ],
     ]
 
@@ -166,7 +166,7 @@ def _clock_row(clock: float | None, fastest: int | None, cells: int, view: NodeV
     return bar_row("clock", share(clock, fastest), "cpu", after, width, TAIL)
 
 
-def _in_out(rx: float | None, tx: float | None) -> Row:
+def _in_out_row(rx: float | None, tx: float | None) -> Row:
     return [
         label("in "),
         figure(numbers.data_rate(rx, 9).strip()),
@@ -193,9 +193,9 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     head = f"{'':3}{'use':<{bar + 7}}{memory}{'W':>5}{'°C':>4}{'left' if left else '':>{5 if left else 0}}"
     rows: list[Row] = [[label(f"{head}{'MHz':>5} {'slowed by' if last >= len('slowed by') else 'why'}")]]
     for gpu in gpus:
-        rows.append(_table_row(gpu, bar, last, unified=unified, left=left))
+        rows.append(_gpu_table_row(gpu, bar, last, unified=unified, left=left))
         rows += mig_rows(gpu, width)
-    rows.append(_totals(gpus, width))
+    rows.append(_gpu_totals_row(gpus, width))
     worst = [
         f"{short_reason(name)} {numbers.percent(share).strip()}" for name, share in minute.items() if share
     ]
@@ -209,7 +209,7 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     return rows
 
 
-def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: bool) -> Row:
+def _gpu_table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: bool) -> Row:
     use, margin, reasons = gpu.utilization_percent, margin_of(gpu), gpu.throttle_reasons
     heat, clock, role = gpu.temperature_c, gpu.sm_clock_mhz, margin_role(margin)
     words = "–" if reasons is None else ", ".join(reason.removeprefix("software ") for reason in reasons)
@@ -220,7 +220,7 @@ def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: boo
         (" ", "text"),
     ]
     if not unified:
-        row += [*_used_of(gpu), (" ", "text")]
+        row += [*_used_of_total(gpu), (" ", "text")]
     row += [
         figure(numbers.count(gpu.power_w, 5)),
         figure(numbers.count(heat, 4), role),
@@ -234,7 +234,7 @@ def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: boo
     ]
 
 
-def _used_of(gpu: GpuReading) -> Row:
+def _used_of_total(gpu: GpuReading) -> Row:
     """Return used and total memory of a GPU in GiB, such as "94.6/141", in ten cells."""
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     first = numbers.UNKNOWN if used is None else f"{used / 2**30:.1f}"
@@ -244,7 +244,7 @@ def _used_of(gpu: GpuReading) -> Row:
     return [(fit(text, 10, "right"), "muted" if used is None else share_role(percent, 97, 101))]
 
 
-def _totals(gpus: Sequence[GpuReading], width: int) -> Row:
+def _gpu_totals_row(gpus: Sequence[GpuReading], width: int) -> Row:
     """Return the table's last row in `width` cells: mean use, power and energy of the GPUs that report them.
 
     If not all GPUs report their power, the number of those that do stands behind the power.
@@ -281,7 +281,7 @@ def gpu_sections(view: NodeView, width: int) -> list[Section]:
         rows = [*gpu_table(gpus, view.throttled_percent, width), *lost_rows(view.gpus_lost, width)]
         return [Section(f"GPUs · {fleet_name(gpus)}", rows, NOW)]
     window = "now · throttled of 60 s" if view.throttled_percent else NOW
-    return [Section(f"GPU · {gpus[0].name or '–'}", _gpu(gpus[0], view, width), window)]
+    return [Section(f"GPU · {gpus[0].name or '–'}", _gpu_rows(gpus[0], view, width), window)]
 
 
 def speed_section(view: NodeView, width: int) -> list[Section]:
@@ -290,15 +290,15 @@ def speed_section(view: NodeView, width: int) -> list[Section]:
     if view.sample is not None and not view.sample.gpus:
         return []
     names = name_width(width)
-    rows = _sentence("", [(speed.word, speed_role(speed))], speed.reason, names, width)
+    rows = _sentence_rows("", [(speed.word, speed_role(speed))], speed.reason, names, width)
     if speed.cause:
-        rows += _sentence("likely", [], speed.cause, names, width)
+        rows += _sentence_rows("likely", [], speed.cause, names, width)
     if speed.fix:
-        rows += _sentence("to do", [], speed.fix, names, width)
+        rows += _sentence_rows("to do", [], speed.fix, names, width)
     return [Section("speed", rows, "against its load")]
 
 
-def _sentence(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
+def _sentence_rows(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
     """Return `text` wrapped into rows, behind the styled text `first` or, if this is empty, the label `name`.
 
     `names` is the width of the labels in cells.
@@ -312,13 +312,13 @@ def _sentence(name: str, first: Row, text: str, names: int, width: int) -> list[
     return rows
 
 
-def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
+def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     use, clock, fastest = gpu.utilization_percent, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz
     rows = [
         percent_bar("load", use, "gpu", percent_run(use, 6), width, TAIL),
-        _temperature(gpu, width),
+        _temperature_row(gpu, width),
         _clock_row(clock, fastest, 6, view, width),
-        _power(gpu, width),
+        _power_row(gpu, width),
     ]
     if gpu.memory_total_bytes is not None or gpu.memory_used_bytes is not None:
         used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
@@ -329,13 +329,13 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
         rows.append(bar_row("memory", share(used, total), "memory", after, width, TAIL))
     return [
         *rows,
-        *_energy(gpu, width),
-        *_throttling(gpu, view.throttled_percent, width),
+        *_energy_rows(gpu, width),
+        *_throttling_rows(gpu, view.throttled_percent, width),
         *mig_rows(gpu, width),
     ]
 
 
-def _power(gpu: GpuReading, width: int) -> Row:
+def _power_row(gpu: GpuReading, width: int) -> Row:
     """Return a row with the GPU's power, as a bar up to the power limit if the driver reports a limit."""
     power, limit = gpu.power_w, gpu.power_limit_w
     watts = figure(numbers.rate(power, 6))
@@ -344,7 +344,7 @@ def _power(gpu: GpuReading, width: int) -> Row:
     return bar_row("power", share(power, limit), "load", [watts, label(of_total(limit, " W"))], width, TAIL)
 
 
-def _energy(gpu: GpuReading, width: int) -> list[Row]:
+def _energy_rows(gpu: GpuReading, width: int) -> list[Row]:
     """Return a list with a row for the energy that the GPU used; empty if the driver does not report it."""
     if gpu.energy_j is None:
         return []
@@ -357,7 +357,7 @@ def _energy(gpu: GpuReading, width: int) -> list[Row]:
     ]
 
 
-def _temperature(gpu: GpuReading, width: int) -> Row:
+def _temperature_row(gpu: GpuReading, width: int) -> Row:
     """Return a row with the GPU's temperature as a bar up to its limit (temperature plus thermal margin)."""
     heat, margin = gpu.temperature_c, margin_of(gpu)
     limit = None if heat is None or margin is None else heat + margin
@@ -368,15 +368,15 @@ def _temperature(gpu: GpuReading, width: int) -> Row:
     return bar_row("temp", share(heat, limit or 100.0), "load", after, width, TAIL)
 
 
-def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
+def _throttling_rows(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
     """Return rows with the current throttle reasons, then with each reason's share of the last minute."""
     reasons = gpu.throttle_reasons
     words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
     rows: list[Row] = [[label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]]
-    return rows + _shares(gpu, minute, width)
+    return rows + _throttle_shares(gpu, minute, width)
 
 
-def _shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
+def _throttle_shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
     """Return rows with each throttle reason's percentage of the last minute, two reasons per row.
 
     If the last minute is not known yet, percentages are those of the last sampling interval.
@@ -449,13 +449,13 @@ def memory_section(
     parts = memory_parts(memory, short=width < WIDE_FACTS)
     if total and parts:
         rows += [segmented_bar(parts, total, width), *legend(parts, width)]
-        rows += _holders(holders, width) if memory.unified else []
-    rows += [_headroom(memory, width), _trend(memory, headroom, width), *_swap(memory, width)]
+        rows += _holder_rows(holders, width) if memory.unified else []
+    rows += [_headroom_row(memory, width), _trend_row(memory, headroom, width), *_swap_rows(memory, width)]
     name = "unified memory" if memory.unified else "memory"
-    return Section(name, [*rows, _pressure(memory, width)], _window(memory))
+    return Section(name, [*rows, _pressure_row(memory, width)], _memory_note(memory))
 
 
-def _holders(holders: Sequence[ProcessLine], width: int) -> list[Row]:
+def _holder_rows(holders: Sequence[ProcessLine], width: int) -> list[Row]:
     """Return a row for each of the processes that hold the most GPU memory: size, name, model, container.
 
     The container's ID stands for a name that does not fit.
@@ -472,7 +472,7 @@ def _holders(holders: Sequence[ProcessLine], width: int) -> list[Row]:
     return rows
 
 
-def _window(memory: MemoryReading) -> str:
+def _memory_note(memory: MemoryReading) -> str:
     """Return the text at the right of the memory section's title.
 
     It names overlapping parts or huge pages if there are any, and is "now" if not.
@@ -486,7 +486,7 @@ _HEADROOM_CELLS = 9
 """Most cells of the headroom itself."""
 
 
-def _headroom(memory: MemoryReading, width: int) -> Row:
+def _headroom_row(memory: MemoryReading, width: int) -> Row:
     """Return a row with the headroom: available memory minus free memory that is reserved for CMA.
 
     The kernel counts CMA memory (contiguous memory allocator) as available, but programs cannot use it. Where
@@ -507,14 +507,14 @@ def _headroom(memory: MemoryReading, width: int) -> Row:
     return [*row, label(words + next((end for end in ends if cell_width(end) <= room), ends[-1]))]
 
 
-def _trend(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
+def _trend_row(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
     row: Row = [label("trend", name_width(width))]
     if headroom.slope_bytes_per_s is None:
         return [*row, label("–" if memory.headroom_bytes is None else "headroom has no clear rise or fall")]
     return [*row, *trend_runs(headroom, width - name_width(width))]
 
 
-def _swap(memory: MemoryReading, width: int) -> list[Row]:
+def _swap_rows(memory: MemoryReading, width: int) -> list[Row]:
     total, used = memory.swap_total_bytes, memory.swap_used_bytes
     row: Row = [label("swap", name_width(width))]
     if total == 0:
@@ -524,18 +524,18 @@ def _swap(memory: MemoryReading, width: int) -> list[Row]:
             *row,
             figure(numbers.data(used, 9).strip()),
             label(f" of {numbers.data(total, 9).strip()}" if width >= WIDE_FACTS else ""),
-            *_rate("  in ", memory.swap_in_bytes_per_s, bad=True),
-            *_rate("  out ", memory.swap_out_bytes_per_s),
+            *_rate_cells("  in ", memory.swap_in_bytes_per_s, bad=True),
+            *_rate_cells("  out ", memory.swap_out_bytes_per_s),
         ]
     ]
 
 
-def _rate(name: str, value: float | None, *, bad: bool = False) -> Row:
+def _rate_cells(name: str, value: float | None, *, bad: bool = False) -> Row:
     role = "warn" if bad and value else "text"
     return [label(name), figure(numbers.data_rate(value, 9).strip(), role)]
 
 
-def _pressure(memory: MemoryReading, width: int) -> Row:
+def _pressure_row(memory: MemoryReading, width: int) -> Row:
     waited = memory.pressure_full_avg10
     return [
         label("pressure", name_width(width)),
@@ -551,7 +551,7 @@ left out."""
 _KINDS = {"ethernet": "eth", "wifi": "wifi", "other": "other"}
 
 
-class _Cells(Struct, frozen=True):
+class _ColumnWidths(Struct, frozen=True):
     """Widths in cells of the columns of the table of interfaces; 0 for a column that is left out."""
 
     name: int
@@ -563,11 +563,11 @@ class _Cells(Struct, frozen=True):
     """Whether link, bus and kind have columns of their own."""
 
 
-def _cells(width: int, *, rdma: bool) -> _Cells:
+def _column_widths(width: int, *, rdma: bool) -> _ColumnWidths:
     if width >= _WIDE:
-        return _Cells(width - 2 * 11 - 2 * 9 - 6 - 7, 11, 9, 6, 7, wide=True)
+        return _ColumnWidths(width - 2 * 11 - 2 * 9 - 6 - 7, 11, 9, 6, 7, wide=True)
     speed, use = (9, 6) if width >= _NARROW else (0, 6) if rdma else (9, 0)
-    return _Cells(width - 2 * 10 - speed - use - 4, 10, speed, use, 4, wide=False)
+    return _ColumnWidths(width - 2 * 10 - speed - use - 4, 10, speed, use, 4, wide=False)
 
 
 def used_percent_of(link: NetworkReading) -> float | None:
@@ -586,17 +586,23 @@ def network_sections(links: Sequence[NetworkReading], width: int) -> list[Sectio
     order = sorted(links, key=lambda link: link.up is False)
     ports = [link for link in order if link.kind == RDMA]
     others = [link for link in order if link.kind != RDMA]
-    cells = _cells(width, rdma=False)
-    rows = [_head("interface", "kind", cells), *(row for link in others for row in _link(link, cells, width))]
+    cells = _column_widths(width, rdma=False)
+    rows = [
+        _table_head("interface", "kind", cells),
+        *(row for link in others for row in _interface_rows(link, cells, width)),
+    ]
     sections = [Section("network", rows if others else [[label("no other interface")]], SINCE)]
     if ports:
-        cells = _cells(width, rdma=True)
-        rows = [_head("port", "PCIe", cells), *(row for link in ports for row in _link(link, cells, width))]
+        cells = _column_widths(width, rdma=True)
+        rows = [
+            _table_head("port", "PCIe", cells),
+            *(row for link in ports for row in _interface_rows(link, cells, width)),
+        ]
         sections.append(Section("RDMA", rows, f"beside the network · {SINCE}" if cells.wide else SINCE))
     return sections
 
 
-def _head(name: str, last: str, cells: _Cells) -> Row:
+def _table_head(name: str, last: str, cells: _ColumnWidths) -> Row:
     rates = f"{'in':>{cells.rate}}{'out':>{cells.rate}}"
     if cells.wide:
         tail = f"{'link':>{cells.speed}}{last:>{cells.speed}}{'use':>{cells.use}}{'errors':>{cells.errors}}"
@@ -607,7 +613,7 @@ def _head(name: str, last: str, cells: _Cells) -> Row:
     return [label(f"{name:<{cells.name}}{rates}{tail}")]
 
 
-def _speed(bits_per_s: float | None, width: int) -> str:
+def _speed_text(bits_per_s: float | None, width: int) -> str:
     if bits_per_s is None:
         return UNKNOWN.rjust(width)
     digits = tick(bits_per_s)
@@ -615,7 +621,7 @@ def _speed(bits_per_s: float | None, width: int) -> str:
     return f"{number} {digits[len(number) :]}b/s".rjust(width)
 
 
-def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
+def _interface_rows(link: NetworkReading, cells: _ColumnWidths, width: int) -> list[Row]:
     """Return a row with an interface's values, and below it a row with its rising error counters, if any."""
     shown = link.name
     if link.kind == RDMA and link.netdev and len(link.name) + len(link.netdev) + 3 <= cells.name:
@@ -629,20 +635,20 @@ def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
         text = numbers.data_rate(value, cells.rate - 1).rjust(cells.rate)
         row.append((text, "text" if value is not None else "muted"))
     if cells.wide:
-        row.append(label(_speed(link.link_bits_per_s, cells.speed)))
-        last = _speed(link.bus_bits_per_s, cells.speed)
+        row.append(label(_speed_text(link.link_bits_per_s, cells.speed)))
+        last = _speed_text(link.bus_bits_per_s, cells.speed)
         row.append(
             label(last if link.kind == RDMA else fit(_KINDS.get(link.kind, link.kind), cells.speed, "right"))
         )
     elif cells.speed:
-        row.append(label(_speed(link.capacity_bits_per_s, cells.speed)))
+        row.append(label(_speed_text(link.capacity_bits_per_s, cells.speed)))
     if cells.use:
         row.append((numbers.percent(use, cells.use), share_role(use, 85, 101)))
     row.append(figure(numbers.count(failed, cells.errors), "warn" if failed else "muted"))
-    return [row, *_errors(link, width)]
+    return [row, *_error_rows(link, width)]
 
 
-def _errors(link: NetworkReading, width: int) -> list[Row]:
+def _error_rows(link: NetworkReading, width: int) -> list[Row]:
     """Return a list with a row of the error counters that rise, the fastest first; empty if none rises.
 
     The counters have the driver's names.
@@ -671,30 +677,30 @@ def node_sections(view: NodeView, width: int) -> list[Section]:
         *findings_section(view.findings, width),
         *gpu_sections(view, width),
         memory_section(sample.memory, view.headroom, width, process_lines(view)),
-        Section(processor, _cpu(sample.cpu, width), "since the last poll"),
+        Section(processor, _cpu_rows(sample.cpu, width), "since the last poll"),
     ]
 
 
 def node_aside(view: NodeView, width: int) -> list[Section]:
     """Return the sections that may stand below a node's graphs: network, sensors, RDMA, power, speed."""
     sample = view.sample or _EMPTY
-    rails = two_columns((_rail(rail, width // 2) for rail in sample.rails), width)
-    sensors = two_columns((_sensor(sensor, width // 2) for sensor in sample.sensors), width)
+    rails = two_columns((_rail_cell(rail, width // 2) for rail in sample.rails), width)
+    sensors = two_columns((_sensor_cell(sensor, width // 2) for sensor in sample.sensors), width)
     if not sample.network:
-        network, rdma = Section("network", [_nothing(view, "no interface")]), []
+        network, rdma = Section("network", [_empty_row(view, "no interface")]), []
     else:
         network, *rdma = network_sections(sample.network, width)
     # A wide screen has two columns: the two tall sections first, each with a low one below it.
     return [
         network,
-        Section("sensors", sensors or [_nothing(view, "none")], "now / critical"),
+        Section("sensors", sensors or [_empty_row(view, "none")], "now / critical"),
         *rdma,
         *([Section("power rails", rails, "now / since its counter began")] if rails else []),
         *speed_section(view, width),
     ]
 
 
-def _cpu(cpu: CpuReading, width: int) -> list[Row]:
+def _cpu_rows(cpu: CpuReading, width: int) -> list[Row]:
     percent = cpu.percent
     after: Row = [
         *percent_run(percent, 6),
@@ -704,7 +710,7 @@ def _cpu(cpu: CpuReading, width: int) -> list[Row]:
     rows = [percent_bar("all cores", percent, "cpu", after, width, _TAIL)]
     cores = cpu.core_percent
     if len(cores) > _MOST_CORE_BARS:
-        rows += [_group(group, width) for group in cpu.groups]
+        rows += [_core_group_row(group, width) for group in cpu.groups]
         each = width - 10
         for start in range(0, len(cores), each):
             part = cores[start : start + each]
@@ -713,11 +719,11 @@ def _cpu(cpu: CpuReading, width: int) -> list[Row]:
         return rows
     grouped = {core for group in cpu.groups for core in group.cores}
     for group in cpu.groups:
-        rows += [_group(group, width), *_core_rows(cores, group.cores, width)]
+        rows += [_core_group_row(group, width), *_core_rows(cores, group.cores, width)]
     return rows + _core_rows(cores, [core for core in range(len(cores)) if core not in grouped], width)
 
 
-def _group(group: CoreGroup, width: int) -> Row:
+def _core_group_row(group: CoreGroup, width: int) -> Row:
     """Return a row for a group of CPU cores of the same design: number, mean use and highest frequency."""
     fastest = "" if group.max_mhz is None else f"  max {group.max_mhz / 1000:.1f} GHz"
     name = fit(f"{len(group.cores)} × {group.name}", 19 if width >= WIDE_FACTS else 17)
@@ -742,12 +748,12 @@ def _core_rows(cores: Sequence[float], indices: Sequence[int], width: int) -> li
     for line in range(down):
         row: Row = []
         for core in known[line::down]:
-            row += fit_row(_core(core, cores[core], width // columns), width // columns)
+            row += fit_row(_core_cell(core, cores[core], width // columns), width // columns)
         rows.append(row)
     return rows
 
 
-def _core(index: int, percent: float, width: int) -> Row:
+def _core_cell(index: int, percent: float, width: int) -> Row:
     return [
         label(f"{index:>2} "),
         *bar_runs(percent / 100, width - 9, "cpu"),
@@ -756,7 +762,7 @@ def _core(index: int, percent: float, width: int) -> Row:
     ]
 
 
-def _nothing(view: NodeView, words: str) -> Row:
+def _empty_row(view: NodeView, words: str) -> Row:
     """Return the text `words` (such as "no interface") as a row; "–" where that is not known.
 
     It is not before the node's first sample, nor through a Prometheus.
@@ -764,7 +770,7 @@ def _nothing(view: NodeView, words: str) -> Row:
     return [label("–" if view.sample is None or view.scrape is not None else words)]
 
 
-def _sensor(sensor: SensorReading, width: int) -> Row:
+def _sensor_cell(sensor: SensorReading, width: int) -> Row:
     heat, critical = sensor.temperature_c, sensor.critical_c
     role = "text" if not critical else share_role(100 * heat / critical, 90, 98)
     return [
@@ -774,7 +780,7 @@ def _sensor(sensor: SensorReading, width: int) -> Row:
     ]
 
 
-def _rail(rail: PowerRail, width: int) -> Row:
+def _rail_cell(rail: PowerRail, width: int) -> Row:
     wide = width >= WIDE_FACTS // 2
     energy = "" if rail.energy_j is None or not wide else f" {energy_text(rail.energy_j)}"
     names = max(6, width - (18 if wide else 10))
@@ -815,9 +821,9 @@ def drawn_node_detail(
 
     The rows are those of `node_detail`, with the processes in the given order.
     """
-    trouble = _trouble(view, width - 4)
+    trouble = _failure_rows(view, width - 4)
     detail = Detail(
-        lead=[_serves(view, backends, width - 3), *(trouble or [_detail_speed(view, width - 3)])],
+        lead=[_serves_row(view, backends, width - 3), *(trouble or [_speed_row(view, width - 3)])],
         sections=node_sections(view, column_width(width)),
         graphs=_graphs(view),
         aside=node_aside(view, aside_width(width, 2)),
@@ -846,7 +852,7 @@ def drawn_node_detail(
     return framed_rows, processes_at
 
 
-def _trouble(view: NodeView, width: int) -> list[Row]:
+def _failure_rows(view: NodeView, width: int) -> list[Row]:
     """Return rows with the failure of the newest poll and the values' age; empty without a failure."""
     if view.failure is None:
         return []
@@ -855,7 +861,7 @@ def _trouble(view: NodeView, width: int) -> list[Row]:
     return [[(line, failure_role(view))] for line in wrapped(said, width)]
 
 
-def _detail_speed(view: NodeView, width: int) -> Row:
+def _speed_row(view: NodeView, width: int) -> Row:
     """Return the speed state of the GPUs in `width` cells, and its cause if known, else its reason."""
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
@@ -867,19 +873,19 @@ def _detail_speed(view: NodeView, width: int) -> Row:
     )
 
 
-def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
+def _serves_row(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
     """Return a row with the backends that run on the node, each with its state and token rate.
 
     Manufacturer and CPU of the machine stand at the right end if they fit.
     """
-    row = _backends(view, backends)
+    row = _backends_row(view, backends)
     words = " · ".join(part for part in (view.identity.maker, view.identity.cpu) if part)
     if words and row_width(row) + len(words) + 2 <= width:
         return spread_row(row, [label(words)], width)
     return row
 
 
-def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
+def _backends_row(view: NodeView, backends: Sequence[BackendView]) -> Row:
     row: Row = [label("serves ")]
     for backend in backends:
         if view.name in backend.nodes:
@@ -895,23 +901,23 @@ def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
 def _graphs(view: NodeView) -> list[Graph]:
     """Return graphs of the node's values over time, the most important first."""
     history = view.history
-    cpu = _full("CPU", "cpu", history.cpu_percent)
-    memory = _full("memory", "memory", history.memory_percent)
-    network = _in_and_out("network", history.rx_bytes_per_s, history.tx_bytes_per_s)
-    headroom = _upto("headroom", "memory", history.headroom_gib, " GiB")
+    cpu = _percent_graph("CPU", "cpu", history.cpu_percent)
+    memory = _percent_graph("memory", "memory", history.memory_percent)
+    network = _traffic_graph("network", history.rx_bytes_per_s, history.tx_bytes_per_s)
+    headroom = _value_graph("headroom", "memory", history.headroom_gib, " GiB")
     ports = view.sample.network if view.sample is not None else ()
-    rdma = [_in_and_out("RDMA", history.rdma_rx_bytes_per_s, history.rdma_tx_bytes_per_s)]
+    rdma = [_traffic_graph("RDMA", history.rdma_rx_bytes_per_s, history.rdma_tx_bytes_per_s)]
     rdma = rdma if any(port.kind == RDMA for port in ports) else []
     if view.sample is not None and not view.sample.gpus:
         return [cpu, memory, network, headroom, *rdma]
-    heat = _full("temperature", "load", history.temperature_c, "100 °C")
+    heat = _percent_graph("temperature", "load", history.temperature_c, "100 °C")
     return [
-        _full("GPU", "gpu", history.gpu_percent),
-        _upto("power", "waiting", history.power_w, " W", 10.0),
-        _upto("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
+        _percent_graph("GPU", "gpu", history.gpu_percent),
+        _value_graph("power", "waiting", history.power_w, " W", 10.0),
+        _value_graph("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
         heat,
         headroom,
-        _full("throttled", "waiting", history.throttled_percent),
+        _percent_graph("throttled", "waiting", history.throttled_percent),
         cpu,
         *rdma,
         memory,
@@ -919,7 +925,7 @@ def _graphs(view: NodeView) -> list[Graph]:
     ]
 
 
-def _in_and_out(name: str, rx: Series, tx: Series) -> Graph:
+def _traffic_graph(name: str, rx: Series, tx: Series) -> Graph:
     """Return a graph of bytes per second: received above the centre line, sent below it."""
     return Graph(
         [label(f"{name} "), ("▲in ", "prompt"), ("▼out", "generation")],
@@ -933,12 +939,12 @@ def _in_and_out(name: str, rx: Series, tx: Series) -> Graph:
     )
 
 
-def _full(name: str, gradient: str, series: Series, edge: str = "100 %") -> Graph:
+def _percent_graph(name: str, gradient: str, series: Series, edge: str = "100 %") -> Graph:
     """Return a graph with a fixed scale from 0 to 100; `edge` is the text for its upper edge."""
     return Graph([(name, gradient)], series, gradient, lambda _: edge, 100.0, fixed=True)
 
 
-def _upto(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
+def _value_graph(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
     """Return a graph with a scale from 0 to a round number above its highest value.
 
     `least` is the lowest upper end of the scale, and `unit` is appended to the text of the upper end.

@@ -131,10 +131,10 @@ def mig_rows(gpu: GpuReading, width: int) -> list[Row]:
     if not gpu.mig:
         return []
     rows: list[Row] = [] if gpu.mig_instances else [[label("  └ MIG, no instance")]]
-    return rows + [_instance(instance, width) for instance in gpu.mig_instances]
+    return rows + [_mig_row(instance, width) for instance in gpu.mig_instances]
 
 
-def _instance(instance: MigInstance, width: int) -> Row:
+def _mig_row(instance: MigInstance, width: int) -> Row:
     used, total = instance.memory_used_bytes, instance.memory_total_bytes
     name = f"  └ MIG {instance.index} {instance.name or '–'}"
     room = max(12, width - 26)
@@ -213,16 +213,16 @@ _GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
 """Least heights in rows of a panel's inside for a graph, and for two graphs below each other."""
 
 
-def _percent(percent: float | None, gradient: str, role: str = "text", *, length: int = _BAR) -> Row:
+def _percent_bar(percent: float | None, gradient: str, role: str = "text", *, length: int = _BAR) -> Row:
     return [
         *bar_runs(None if percent is None else percent / 100, length, gradient),
         figure(f" {numbers.percent(percent)}", role),
     ]
 
 
-def _cpu(sample: NodeSample, width: int) -> Row:
+def _cpu_row(sample: NodeSample, width: int) -> Row:
     cpu = sample.cpu
-    row = [label("CPU", 4), *_percent(cpu.percent, "cpu"), label("  load ")]
+    row = [label("CPU", 4), *_percent_bar(cpu.percent, "cpu"), label("  load ")]
     row.append(figure(numbers.rate(cpu.load1, 5)))
     room = width - 32
     cores = cpu.core_percent
@@ -232,17 +232,17 @@ def _cpu(sample: NodeSample, width: int) -> Row:
     return row
 
 
-def _memory(memory: MemoryReading, width: int) -> Row:
+def _memory_row(memory: MemoryReading, width: int) -> Row:
     length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(memory)
     return [
         label("mem", 4),
-        *_percent(used, "memory", share_role(used, 85, 101), length=length),
+        *_percent_bar(used, "memory", share_role(used, 85, 101), length=length),
         (" ", "text"),
-        *_used_of(memory.used_bytes, memory.total_bytes, width - 4 - length - 7),
+        *_used_of_total(memory.used_bytes, memory.total_bytes, width - 4 - length - 7),
     ]
 
 
-def _used_of(used: int | None, total: int | None, width: int) -> Row:
+def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
     """Return used and total memory, both in the unit of the total: "94.6 of 121.6 GiB".
 
     Where `width` cells are too few for that, both are without decimals.
@@ -262,7 +262,7 @@ def _used_of(used: int | None, total: int | None, width: int) -> Row:
     return rows[0] if total < 1000 * step and row_width(rows[0]) <= width else rows[1]
 
 
-def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
+def _headroom_row(view: NodeView, memory: MemoryReading, width: int) -> Row:
     """Return a row with the memory headroom and its trend; with the used swap if there is no clear trend."""
     row = [
         label("headroom "),
@@ -293,14 +293,14 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
         missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
         return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
     if len(sample.gpus) > 1 or view.gpus_lost:
-        return _gpus(sample.gpus, view.gpus_lost, width)
+        return _several_gpus_rows(sample.gpus, view.gpus_lost, width)
     gpu = sample.gpus[0]
     margin = margin_of(gpu)
     first: Row = [
         label("GPU", 4),
-        *_percent(gpu.utilization_percent, "gpu", LIVE),
-        *_unit(gpu.power_w, 5, " W"),
-        *_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
+        *_percent_bar(gpu.utilization_percent, "gpu", LIVE),
+        *_value_with_unit(gpu.power_w, 5, " W"),
+        *_value_with_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
     ]
     if margin is not None and width >= WIDE_FIGURES_WIDTH:
         first += [label(", "), (f"{margin:.0f}", margin_role(margin)), label(" to limit")]
@@ -309,11 +309,11 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
         room = width - row_width(second) - 2
-        second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes, room)]
-    return [first, [*second, ("  ", "text"), _slowed(gpu, view)]]
+        second += [label("  "), *_used_of_total(gpu.memory_used_bytes, gpu.memory_total_bytes, room)]
+    return [first, [*second, ("  ", "text"), _throttle_run(gpu, view)]]
 
 
-def _slowed(gpu: GpuReading, view: NodeView) -> Run:
+def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
     """Return why the GPU is throttled now as a styled text segment, with percentages of the last minute.
 
     If it is not throttled now, return the most frequent reason of the last minute, or "no throttle".
@@ -329,7 +329,7 @@ def _slowed(gpu: GpuReading, view: NodeView) -> Run:
     return ("throttle ?" if reasons is None else "no throttle"), "muted"
 
 
-def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:
+def _several_gpus_rows(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:
     """Return several GPUs as two rows: mean use, total power and hottest GPU; then a small bar per GPU.
 
     Lost GPUs stand before the bars, because they matter most.
@@ -337,9 +337,9 @@ def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> li
     use, watts, hottest = gpu_totals(gpus)
     first: Row = [
         label("GPU", 4),
-        *_percent(use, "gpu", LIVE),
-        *_unit(watts, 5, " W"),
-        *_unit(
+        *_percent_bar(use, "gpu", LIVE),
+        *_value_with_unit(watts, 5, " W"),
+        *_value_with_unit(
             None if hottest is None else hottest.temperature_c,
             4,
             " °C",
@@ -368,37 +368,37 @@ def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, 
     return use, known_total(gpu.power_w for gpu in gpus), hottest
 
 
-def _unit(value: float | None, width: int, unit: str, role: str = "text") -> Row:
+def _value_with_unit(value: float | None, width: int, unit: str, role: str = "text") -> Row:
     return [figure(numbers.count(value, width), role), label(unit)]
 
 
-def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
+def _network_rows(readings: tuple[NetworkReading, ...]) -> list[Row]:
     """Return a row for all RDMA ports together, and a row for each other interface, the busiest first.
 
     Interfaces that are down are left out. The RDMA row is first if it has at least as much traffic as the
     busiest interface, else second.
     """
     up = [reading for reading in readings if reading.up is not False]
-    others = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_traffic(link))
-    rows = [_in_out(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in others]
+    others = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_bytes_per_s(link))
+    rows = [_traffic_row(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in others]
     ports = [link for link in up if link.kind == RDMA]
     if ports:
         rx = known_total(link.rx_bytes_per_s for link in ports)
         tx = known_total(link.tx_bytes_per_s for link in ports)
         failed = known_total(link.errors_per_s for link in ports)
-        row = _in_out(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
+        row = _traffic_row(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
         if failed:
             row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "warn"))
-        busier = not others or sum(map(_traffic, ports)) >= _traffic(others[0])
+        busier = not others or sum(map(_bytes_per_s, ports)) >= _bytes_per_s(others[0])
         rows.insert(0 if busier else 1, row)
     return rows or [[label("no network interface is up")]]
 
 
-def _traffic(reading: NetworkReading) -> float:
+def _bytes_per_s(reading: NetworkReading) -> float:
     return (reading.rx_bytes_per_s or 0.0) + (reading.tx_bytes_per_s or 0.0)
 
 
-def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
+def _traffic_row(rx: float | None, tx: float | None, name: str) -> Row:
     return [
         label("rx "),
         figure(numbers.data_rate(rx, 9)),
@@ -412,9 +412,9 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
     """Return at most `height` rows with the node's values, the most important first."""
     sample = view.sample or _EMPTY
     gpus = _gpu_rows(view, sample, width)
-    network = _network(sample.network) if sample.network or (view.sample and not view.scrape) else []
-    headroom = _headroom(view, sample.memory, width)
-    memory, cpu = _memory(sample.memory, width), _cpu(sample, width)
+    network = _network_rows(sample.network) if sample.network or (view.sample and not view.scrape) else []
+    headroom = _headroom_row(view, sample.memory, width)
+    memory, cpu = _memory_row(sample.memory, width), _cpu_row(sample, width)
     rows = [gpus[0], memory, cpu, *network[:1], headroom, *gpus[1:], *network[1:2]]
     if height >= len(rows) + 2:
         above = [*gpus, memory, headroom, _swap_rates(sample.memory), cpu]
@@ -426,11 +426,11 @@ def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
     """Return `height` rows or fewer with what `figure_rows` has after GPU and memory."""
     if height < 1:
         return []
-    cpu = _cpu(view.sample or _EMPTY, width)
+    cpu = _cpu_row(view.sample or _EMPTY, width)
     return [fit_row(cpu, width)] if height == 1 else figure_rows(view, width, height + 2)[2:]
 
 
-def _series(
+def _panel_graphs(
     view: NodeView, since: float, power_top: float
 ) -> list[tuple[list[Run], Series, str, float | None, str]]:
     """Return the graphs of a node's panel as tuples, the most important first.
@@ -461,7 +461,9 @@ def _upper_edge(top: float, unit: str) -> str:
     return f"{numbers.tick(top)}{unit}"
 
 
-def _graphs(view: NodeView, width: int, height: int, window: TimeWindow, power_top: float) -> list[list[Row]]:
+def _graph_columns(
+    view: NodeView, width: int, height: int, window: TimeWindow, power_top: float
+) -> list[list[Row]]:
     """Return the columns of graphs of a panel of `width` cells, each as `height` rows.
 
     High panels have two graphs below each other in each column.
@@ -470,18 +472,18 @@ def _graphs(view: NodeView, width: int, height: int, window: TimeWindow, power_t
     if not count or height < _GRAPH_HEIGHT:
         return []
     axis = window.axis(each)
-    wanted = _series(view, axis.end - window.span_s, power_top)
+    wanted = _panel_graphs(view, axis.end - window.span_s, power_top)
     levels = 2 if height >= _TWO_GRAPHS and len(wanted) >= 2 * count else 1
     heights = [height] if levels == 1 else [(height + 1) // 2, height // 2]
     columns: list[list[Row]] = []
     for column in range(count):
         graphs = wanted[column::count][:levels]
         pairs = zip(graphs, heights, strict=True)
-        columns.append([row for graph, tall in pairs for row in _graph(*graph, each, tall, axis)])
+        columns.append([row for graph, tall in pairs for row in _graph_rows(*graph, each, tall, axis)])
     return columns
 
 
-def _graph(
+def _graph_rows(
     words: list[Run],
     series: Series,
     gradient: str,
@@ -538,7 +540,7 @@ def node_panel(
     inside = height - 2
     figures = figure_rows(view, figures_width(width), inside)
     figures += [[] for _ in range(inside - len(figures))]
-    graphs = _graphs(view, width, inside, window, power_top)
+    graphs = _graph_columns(view, width, inside, window, power_top)
     rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(figures)]
     if view.failure is not None or view.sample is None:
         rows = [in_role(row, "stale") for row in rows]
@@ -654,7 +656,7 @@ def node_entry(
 ) -> list[Row]:
     """Return one node as `height` rows of a list of `width` cells: values, and graphs beside them."""
     line = node_line(view, shape)
-    further = _message(view, line, shape.width - 2, height - 1)
+    further = _failure_rows(view, line, shape.width - 2, height - 1)
     if view.failure is None:
         further = rows_below(view, shape.width - 2, height - 1)
     figures = [line, *([("  ", "text"), *row] for row in further)]
@@ -666,7 +668,7 @@ def node_entry(
             axis.values(getattr(view.history, field), each),
             each,
             height,
-            100.0 * _free_row(height),
+            100.0 * _scale_factor(height),
             gradient,
             end_slot=axis.end_slot,
         )
@@ -682,7 +684,7 @@ def node_entry(
     return [[row[0], *in_role(row[1:], role)] for row, role in zip(rows, roles, strict=False)]
 
 
-def _message(view: NodeView, line: Row, width: int, height: int) -> list[Row]:
+def _failure_rows(view: NodeView, line: Row, width: int, height: int) -> list[Row]:
     """Return why a machine fails in at most `height` rows, in place of its old figures.
 
     Return [] if its line has the complete message.
@@ -694,7 +696,7 @@ def _message(view: NodeView, line: Row, width: int, height: int) -> list[Row]:
     return [fit_row([(text, failure_role(view))], width) for text in kept if text]
 
 
-def _free_row(height: int) -> float:
+def _scale_factor(height: int) -> float:
     """Return by how much a scale grows so that the top row of dots stays free in a graph of `height` rows.
 
     Without it the graphs of two nodes below each other would look like one area.
@@ -726,7 +728,7 @@ def node_line(view: NodeView, shape: LineShape) -> Row:
         return fit_row([*row, (said, failure_role(view))], width)
     if view.sample is None:
         return fit_row([*row, label("connecting")], width)
-    for piece in _pieces(view, shape.bar):
+    for piece in _value_pieces(view, shape.bar):
         cells = sum(len(text) for text, _ in piece)
         if cells <= room:
             row += piece
@@ -734,7 +736,7 @@ def node_line(view: NodeView, shape: LineShape) -> Row:
     return fit_row(row, width)
 
 
-def _pieces(view: NodeView, bar_width: int) -> list[Row]:
+def _value_pieces(view: NodeView, bar_width: int) -> list[Row]:
     """Return the values of a node that answers, in pieces, the most important first."""
     sample = view.sample
     if sample is None:
@@ -751,24 +753,24 @@ def _pieces(view: NodeView, bar_width: int) -> list[Row]:
     use, watts, hottest = gpu_totals(sample.gpus)
     bar = bar_runs(None if use is None else use / 100, bar_width, "gpu") if bar_width else []
     pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), LIVE)]]
-    wrong = _wrong(view)
+    wrong = _gpu_trouble(view)
     if wrong is not None:
         pieces.append([(f" {wrong[0]}", wrong[1])])
     else:
-        pieces.append([_apart(watts, 4), label(" W")])
+        pieces.append([_count_run(watts, 4), label(" W")])
     heat = None if hottest is None else hottest.temperature_c
     role = margin_role(None if hottest is None else margin_of(hottest))
-    pieces.append([_apart(heat, 3, role), label("°")])
+    pieces.append([_count_run(heat, 3, role), label("°")])
     return [*pieces, *ends]
 
 
-def _apart(value: float | None, width: int, role: str = "text") -> Run:
+def _count_run(value: float | None, width: int, role: str = "text") -> Run:
     """Return a count in `width` cells; in one cell more if no blank would be left before its digits."""
     cells = width + (value is not None and value >= 10 ** (width - 1) - 0.5)
     return figure(numbers.count(value, cells), role)
 
 
-def _wrong(view: NodeView) -> Run | None:
+def _gpu_trouble(view: NodeView) -> Run | None:
     """Return what is wrong with a node's GPUs as a styled text segment; None if nothing is."""
     if view.gpus_lost:
         return lost_run(view.gpus_lost)

@@ -37,7 +37,7 @@ class ProcessSort(StrEnum):
 
 
 class ProcessOrder(Struct, frozen=True):
-    """Which processes are listed (a filter), and in which order."""
+    """Which processes are filtered_and_sorted (a filter), and in which order."""
 
     sort: ProcessSort = ProcessSort.GPU
     filter: str = ""
@@ -73,9 +73,9 @@ class ProcessLine(Struct, frozen=True):
 def process_lines(view: NodeView) -> list[ProcessLine]:
     """Return all known processes: those of the process table, then others that use GPU memory."""
     sample = view.sample or NodeSample(at=0.0)
-    held = _held(sample)
+    held = _gpu_processes(sample)
     workloads = {process.pid: process for process in (sample.workloads or Workloads()).processes}
-    serves = _served(view, sample.workloads)
+    serves = _backends_by_pid(view, sample.workloads)
     table = sample.processes.processes if sample.processes is not None else ()
     read = {entry.pid: entry for entry in table}
     lines = []
@@ -101,7 +101,7 @@ def process_lines(view: NodeView) -> list[ProcessLine]:
     return lines
 
 
-def _served(view: NodeView, known_workloads: Workloads | None) -> dict[int, str]:
+def _backends_by_pid(view: NodeView, known_workloads: Workloads | None) -> dict[int, str]:
     """Return {PID: backend, else engine, or "orphan"} of the processes of engines.
 
     Processes of one server serve the same backend, also those that hold no GPU memory.
@@ -126,7 +126,7 @@ def about_process(name: str, workload: Workload) -> str:
     return " ".join([*words, *([f"· {model}"] if model else [])])
 
 
-def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
+def _gpu_processes(sample: NodeSample) -> Mapping[int, GpuProcess]:
     """Return {PID: process} of the processes that use GPU memory, with the sum of their memory on all GPUs.
 
     The sum is None if the memory on any of these GPUs is unknown.
@@ -150,7 +150,7 @@ _NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
 }
 
 
-def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
+def filtered_and_sorted(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
     """Return the processes that pass the filter, in the requested order.
 
     Names and PIDs are in ascending order. Other values are in descending order, unknown ones last.
@@ -176,7 +176,7 @@ def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLin
     return sorted(kept, key=key)
 
 
-class _Cells(Struct, frozen=True):
+class _ColumnWidths(Struct, frozen=True):
     """Widths of the columns in cells."""
 
     name: int
@@ -187,7 +187,7 @@ class _Cells(Struct, frozen=True):
     cpu: int
 
 
-def _cells(width: int, lines: Sequence[ProcessLine]) -> _Cells:
+def _column_widths(width: int, lines: Sequence[ProcessLine]) -> _ColumnWidths:
     serves = 9 if width < 70 else 16 if width < 110 else 24
     size, cpu = (11, 7) if width >= 70 else (9, 6)
     named = max((len(line.container) for line in lines), default=0)
@@ -195,7 +195,7 @@ def _cells(width: int, lines: Sequence[ProcessLine]) -> _Cells:
     if container and width < 100:
         serves, size = 9, 9
     room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (container + 1 if container else 0)
-    return _Cells(max(8, min(_MOST_NAME, room)), serves, container, size, cpu)
+    return _ColumnWidths(max(8, min(_MOST_NAME, room)), serves, container, size, cpu)
 
 
 _HEADS = {
@@ -207,7 +207,7 @@ _HEADS = {
 }
 
 
-def _head(order: ProcessOrder, cells: _Cells) -> Row:
+def _table_head(order: ProcessOrder, cells: _ColumnWidths) -> Row:
     """Return the heading row of the table; the sort column's heading is highlighted and begins with "▼"."""
 
     def word(sort: ProcessSort, width: int, *, right: bool = True) -> tuple[str, str]:
@@ -228,25 +228,25 @@ def _head(order: ProcessOrder, cells: _Cells) -> Row:
     ]
 
 
-def _line(line: ProcessLine, cells: _Cells) -> Row:
+def _process_row(line: ProcessLine, cells: _ColumnWidths) -> Row:
     return [
         label(f"{line.pid:>{_PID}} "),
-        *_name(line, cells.name),
+        *_name_cells(line, cells.name),
         (fit(line.serves, cells.serves) + " ", "accent" if line.of_engine else "muted"),
-        *_container(line, cells.container),
-        *_size(line.gpu_bytes, cells.size),
-        *_size(line.memory_bytes, cells.size),
+        *_container_cells(line, cells.container),
+        *_size_cells(line.gpu_bytes, cells.size),
+        *_size_cells(line.memory_bytes, cells.size),
         figure(numbers.percent(line.cpu_percent, cells.cpu)),
     ]
 
 
-def _name(line: ProcessLine, width: int) -> Row:
+def _name_cells(line: ProcessLine, width: int) -> Row:
     """Return the name in `width` cells, and in grey behind it what the name does not say."""
     name: Run = (line.name, "title" if line.on_gpu else "text")
     return [*fit_row([name, label(f" {line.about}")] if line.about else [name], width), (" ", "text")]
 
 
-def _container(line: ProcessLine, width: int) -> Row:
+def _container_cells(line: ProcessLine, width: int) -> Row:
     """Return the container's name in `width` cells, its ID if the name does not fit; empty for no width."""
     if not width:
         return []
@@ -254,11 +254,11 @@ def _container(line: ProcessLine, width: int) -> Row:
     return [label(fit(shown, width) + " ")]
 
 
-def _size(value: int | None, width: int) -> Row:
+def _size_cells(value: int | None, width: int) -> Row:
     return [(" ", "text"), figure(numbers.data(value, width - 1))]
 
 
-def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
+def _table_summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
     """Return a text with the filter, the number of processes, and the age of the process table."""
     table = view.sample.processes if view.sample is not None else None
     words = [f"filter: {order.filter}"] if order.filter else []
@@ -272,8 +272,8 @@ def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
     return " · ".join(words)
 
 
-def _missing(view: NodeView, order: ProcessOrder) -> str:
-    """Return the reason why no process is listed, as text."""
+def _empty_reason(view: NodeView, order: ProcessOrder) -> str:
+    """Return the reason why no process is filtered_and_sorted, as text."""
     sample = view.sample
     if order.filter:
         return "no process fits the filter"
@@ -289,20 +289,20 @@ def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Ro
 
     It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out.
     """
-    lines = listed(process_lines(view), order)
-    cells = _cells(width, lines)
-    rows = [heading("processes", _summary(view, len(lines), order), width), _head(order, cells)]
+    lines = filtered_and_sorted(process_lines(view), order)
+    cells = _column_widths(width, lines)
+    rows = [heading("processes", _table_summary(view, len(lines), order), width), _table_head(order, cells)]
     shown = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
-    rows += [_line(line, cells) for line in shown]
+    rows += [_process_row(line, cells) for line in shown]
     if len(shown) < len(lines):
         rows.append([label(f"{'':{_PID + 1}}… {len(lines) - len(shown)} more")])
     if not lines:
-        rows.append([label(f"{'':{_PID + 1}}{_missing(view, order)}")])
-    rows += [[]] * (2 + min(ROWS_IN_DETAIL, _known(view)) - len(rows))
+        rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
+    rows += [[]] * (2 + min(ROWS_IN_DETAIL, _known_processes(view)) - len(rows))
     return [fit_row(row, width) for row in rows]
 
 
-def _known(view: NodeView) -> int:
+def _known_processes(view: NodeView) -> int:
     table: ProcessTable | None = view.sample.processes if view.sample is not None else None
     return 0 if table is None else len(table.processes)
 
@@ -315,15 +315,15 @@ def process_panel(
     The heading is always visible. `first` is the requested index of the first process; it is lowered if
     the table would end before the last row.
     """
-    lines = listed(process_lines(view), order)
+    lines = filtered_and_sorted(process_lines(view), order)
     room = max(1, height - 3)
     first = max(0, min(first, len(lines) - room))
     inner = width - 3
-    cells = _cells(inner, lines)
+    cells = _column_widths(inner, lines)
     shown = lines[first : first + room]
-    rows: list[Row] = [_head(order, cells), *(_line(line, cells) for line in shown)]
+    rows: list[Row] = [_table_head(order, cells), *(_process_row(line, cells) for line in shown)]
     if not lines:
-        rows.append([label(f"{'':{_PID + 1}}{_missing(view, order)}")])
+        rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
     rows = [[(" ", "text"), *row] for row in rows]
     where = f" {first + 1}–{first + len(shown)} of {len(lines)} " if len(shown) < len(lines) else ""
     role = frame_role("node", selected=selected, failed=has_failed(view))
@@ -333,7 +333,7 @@ def process_panel(
         height,
         role=role,
         title=[*name_tab("node", view.name), *tab(*hot("P", "processes"))],
-        footnote=[label(f" {_summary(view, len(lines), order)} ")],
+        footnote=[label(f" {_table_summary(view, len(lines), order)} ")],
         note=[label(where)] if where else [],
     )
     return [merged(row) for row in framed_rows], first

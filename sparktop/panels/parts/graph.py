@@ -52,14 +52,15 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     gaps = [
         (bisect_left(places, place), bisect_right(places, place) - 1, place)
         for place in {a for a, b in pairwise(places) if a == b}
-        if 0 < place < len(times) and place < places[-1] and _as_usual(times, place)
+        if 0 < place < len(times) and place < places[-1] and _is_usual_gap(times, place)
     ]
     found: list[Slots] = []
     for _, values in read:
         # Most slots have one sample or none.
         only = [value if math.isfinite(value) else None for value in values]
         means = [
-            only[a] if b - a == 1 else _mean(values[a:b]) if b > a else None for a, b in pairwise(places)
+            only[a] if b - a == 1 else _mean_of_finite(values[a:b]) if b > a else None
+            for a, b in pairwise(places)
         ]
         for slot, end, place in gaps:
             if math.isfinite(values[place - 1]) and math.isfinite(values[place]):
@@ -68,7 +69,7 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     return found
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _mean_of_finite(values: Sequence[float]) -> float | None:
     """Return the mean of those values that are known; None if none is."""
     total = sum(values)
     if not math.isfinite(total):
@@ -77,7 +78,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return total / len(values) if values else None
 
 
-def _as_usual(times: Sequence[float], after: int) -> bool:
+def _is_usual_gap(times: Sequence[float], after: int) -> bool:
     apart = times[after] - times[after - 1]
     before = times[after - 1] - times[after - 2] if after > 1 else 0.0
     behind = times[after + 1] - times[after] if after + 1 < len(times) else 0.0
@@ -110,7 +111,7 @@ _DOT_ROWS = (0xC0, 0x24, 0x12, 0x09)
 """Bits of the dots in each row of a braille cell, from the bottom up."""
 
 
-def _topmost(row: int) -> str:
+def _chars_with_top_dot(row: int) -> str:
     """Return the braille characters whose highest dot is in the row of dots `row`; 0 is the lowest."""
     above = sum(_DOT_ROWS[row + 1 :])
     return "".join(chr(0x2800 + bits) for bits in range(256) if bits & _DOT_ROWS[row] and not bits & above)
@@ -118,7 +119,10 @@ def _topmost(row: int) -> str:
 
 CLIPPED = "↑"
 """Highest cell of a column of a graph with a value above the end of the scale."""
-_BY_HEIGHT = re.compile(f"([ {_topmost(0)}]+)|([{_topmost(1)}]+)|([{_topmost(2)}]+)|([{_topmost(3)}]+)")
+_BY_HEIGHT = re.compile(
+    "|".join(f"([{' ' if row == 0 else ''}{_chars_with_top_dot(row)}]+)" for row in range(4))
+)
+"""Matches cells of one height; the number of the group is the row of their highest dot, from the bottom."""
 
 
 class TimeAxis:
@@ -148,7 +152,7 @@ class TimeAxis:
         """
         cached = self._read.get((series, width))
         if cached is None:
-            cached = _slots(series, self.end_slot, self.step, 2 * width - (1 - self.end_slot % 2))
+            cached = _slot_means(series, self.end_slot, self.step, 2 * width - (1 - self.end_slot % 2))
             self._read[series, width] = cached
         return cached
 
@@ -167,13 +171,13 @@ def newest_axis(now: float, step: float, series: Sequence[Series]) -> TimeAxis:
     return TimeAxis(newest if now - newest < 3 * step else now, step)
 
 
-def _slots(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
+def _slot_means(series: Series, end_slot: int, step: float, count: int) -> list[float | None]:
     """Return the means of `series` in `count` time slots of `step` seconds, up to slot number `end_slot`."""
     usual = series.interval_s
     if usual is not None and usual >= _SELDOM * step:
         # Most single slots of such a series are empty: pairs of slots cost half as much to compute.
         odd = end_slot % 2
-        pairs = _slots(series, end_slot // 2, 2 * step, count // 2 + 1)
+        pairs = _slot_means(series, end_slot // 2, 2 * step, count // 2 + 1)
         slots = [value for value in pairs for _ in range(2)]
         return slots[len(slots) - count - 1 + odd : len(slots) - 1 + odd]
     means = held_slots((series,), end_slot, step, count)[0]
@@ -217,7 +221,7 @@ def area_rows(
     """
     lines = area(values, width, height, top, end_slot=end_slot)
     if height == 1:
-        rows = [_by_height(lines[0], gradient)]
+        rows = [_row_by_height(lines[0], gradient)]
     else:
         rows = [[(line, row_role(gradient, index, height))] for index, line in enumerate(lines)]
     return clip_marked(rows, clipped_cells(values, width, top, end_slot=end_slot))
@@ -239,7 +243,7 @@ def clip_marked(rows: list[Row], cells: Sequence[int], mark: str = CLIPPED) -> l
     return [first, *rows[1:]]
 
 
-def _by_height(line: str, gradient: str) -> Row:
+def _row_by_height(line: str, gradient: str) -> Row:
     """Return a graph of one row as styled text: the colour of a cell depends on its height, as in a bar."""
     return [
         (match.group(), f"{gradient}/{round((LEVELS - 1) * ((match.lastindex or 1) - 1) / 3)}")
@@ -268,7 +272,7 @@ def stacked_rows(
     drawn = stacked(lower, upper, width, height, top, end_slot=end_slot)
     if height == 1 and by_height:
         named = (*gradients, gradients[0])
-        rows = [[run for text, layer in drawn[0] for run in _by_height(text, named[layer])]]
+        rows = [[run for text, layer in drawn[0] for run in _row_by_height(text, named[layer])]]
     for index, runs in enumerate(() if rows else drawn):
         roles = (row_role(gradients[0], index, height), row_role(gradients[1], index, height), "text")
         rows.append(merged((text, roles[layer]) for text, layer in runs))
@@ -368,7 +372,7 @@ class Graph(Struct, frozen=True):
             over = [
                 None if b is None else max(0.0, b - (a or 0.0)) for a, b in zip(values, over, strict=True)
             ]
-        top = self._top(values, over)
+        top = self._scale_top(values, over)
         known = any(value is not None for value in (*values, *over))
         head = caption(self.words, self._edge_words(top, width) if known else "", width)
         tall = height - 1
@@ -391,7 +395,7 @@ class Graph(Struct, frozen=True):
         full = edge if self.fixed else f"max {edge}"
         return full if row_width(self.words) + 1 + len(full) <= width else edge
 
-    def _top(self, values: Sequence[float | None], over: Sequence[float | None]) -> float:
+    def _scale_top(self, values: Sequence[float | None], over: Sequence[float | None]) -> float:
         if self.fixed:
             return self.least
         if self.mirror:

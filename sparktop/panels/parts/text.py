@@ -179,23 +179,23 @@ def short_names(names: Sequence[str]) -> list[str]:
     The sign before a part stays, so that it is read as the end of a name: single letters are those of a
     sweep's targets. A number is kept whole. The names themselves are returned if a part would be empty.
     """
-    start = _alike_to_number(names)
+    start = _common_start(names)
     ends = [name[start:][::-1] for name in names]
-    after = _alike_to_number(ends)
+    after = _common_start(ends)
     parts = [end[after:][::-1] for end in ends]
     sign = names[0][start - 1 : start] if start else ""
     return [sign * (not sign.isalnum()) + part for part in parts] if all(parts) else list(names)
 
 
-def _alike_to_number(names: Sequence[str]) -> int:
+def _common_start(names: Sequence[str]) -> int:
     """Return the number of characters with which all `names` begin, less those of a number that is cut."""
-    start = _alike(names)
+    start = _common_length(names)
     while start and any(name[start - 1 : start + 1].isdigit() for name in names):
         start -= 1
     return start
 
 
-def _alike(names: Sequence[str]) -> int:
+def _common_length(names: Sequence[str]) -> int:
     """Return the number of characters with which all `names` begin."""
     places = enumerate(zip(*names, strict=False))
     return next((at for at, chars in places if len(set(chars)) > 1), min(map(len, names)))
@@ -211,7 +211,7 @@ def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
     best = {name: fit_name(name, width) for name in names}
     most = len(set(best.values()))
     long = [name for name in best if cell_width(name) > width]
-    cuts = _cuts(long, width) if len(long) > 1 else ()
+    cuts = _shorter_forms(long, width) if len(long) > 1 else ()
     for cut in cuts:
         if most == len(best):
             break
@@ -228,10 +228,10 @@ def are_distinct(names: tuple[str, ...], width: int) -> bool:
     return len(set(fitted_names(names, width).values())) == len(set(names))
 
 
-def _cuts(names: Sequence[str], width: int) -> Iterator[list[str]]:
+def _shorter_forms(names: Sequence[str], width: int) -> Iterator[list[str]]:
     """Yield names that are longer than `width` cells in shorter forms, the preferred first."""
-    start = _alike_to_number(names)
-    after = _alike_to_number([name[start:][::-1] for name in names])
+    start = _common_start(names)
+    after = _common_start([name[start:][::-1] for name in names])
     ends = [len(name) - after for name in names]
     for at in range(1, start + 1):
         if at == start or not names[0][at - 1].isalnum():
@@ -306,7 +306,7 @@ def frame_role(kind: str, *, selected: bool = False, failed: bool = False) -> st
     return "bad" if failed else f"{kind}_edge" if kind in KINDS else "border"
 
 
-def _edge(
+def _frame_edge(
     corners: str, head: Sequence[Run], end: Sequence[Run], width: int, role: str, *, least: int = 0
 ) -> Row:
     """Return a horizontal edge of a frame with text: `head` at the left, and `end` at the right.
@@ -329,7 +329,7 @@ def _edge(
     return [(text, role if own == "border" else own) for text, own in row if text]
 
 
-def _first_part(piece: Sequence[Run]) -> int:
+def _least_width(piece: Sequence[Run]) -> int:
     """Return the width in cells of the text `piece` without the parts that `shortened` leaves out first."""
     start, said, keys = _around_last_words(piece)
     words = said[0][0].partition(_BETWEEN)[0] if said else ""
@@ -377,7 +377,7 @@ def _without_last_words(text: str, room: int) -> str:
     return f"{lead}{' '.join(words)}{dots} " if words else ""
 
 
-def _head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:
+def _frame_head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:
     """Return title, state and further text in `room` cells for the left of the upper edge.
 
     A too long title is cut. Parts of `about` that do not fit are left out.
@@ -388,10 +388,10 @@ def _head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: i
     if used > left:
         *start, corner = title
         title, used = [*fit_row(start, left - 1), corner], left
-    return [*title, *badge, *_whole(about, left - used)]
+    return [*title, *badge, *_parts_that_fit(about, left - used)]
 
 
-def _whole(about: Sequence[Run], room: int) -> Row:
+def _parts_that_fit(about: Sequence[Run], room: int) -> Row:
     """Return the parts of `about` that fit into `room` cells; of a model's name at least the last part.
 
     The first part is a piece of line; the result is empty if no other part fits beside it.
@@ -430,9 +430,9 @@ def framed(
     If not all fits, `status` goes first, then `about`, then the end of `title`, and `state` last.
     """
     inner = width - 2
-    head = _head(title, state, about, inner - 3)
-    top = _edge("╭╮", head, status, width, role, least=row_width(head))
-    bottom = _edge("╰╯", footnote, note, width, role, least=_first_part(footnote))
+    head = _frame_head(title, state, about, inner - 3)
+    top = _frame_edge("╭╮", head, status, width, role, least=row_width(head))
+    bottom = _frame_edge("╰╯", footnote, note, width, role, least=_least_width(footnote))
     inside, side = max(0, height - 2), ("│", role)
     body = [[side, *(row if fitted else fit_row(row, inner)), side] for row in rows[:inside]]
     empty: Row = [side, (" " * inner, "text"), side]

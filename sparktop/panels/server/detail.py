@@ -108,14 +108,14 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     for words in (hint, found.warning):
         rows += [[label(line)] for line in wrapped(words, width)] if words else []
     table = _table(view, found, nodes, width)
-    if not _are_known(view, found):
+    if not _ranks_are_on_nodes(view, found):
         table += _machines(view, nodes, width)
-    return [Section("ranks", [*rows, *table], _when(found))]
+    return [Section("ranks", [*rows, *table], _answers_words(found))]
 
 
-def _are_known(view: BackendView, found: RanksView) -> bool:
+def _ranks_are_on_nodes(view: BackendView, found: RanksView) -> bool:
     """Return whether the addresses of ranks in NCCL's answer are those of the backend's machines."""
-    comm = _busiest(found)
+    comm = _busiest_communicator(found)
     ranks: list[Rank | MissingRank] = [] if comm is None else [*comm.ranks, *comm.missing]
     return any(found.place(rank.host) in view.nodes for rank in ranks)
 
@@ -125,7 +125,7 @@ def ranks_role(verdict: RanksVerdict) -> str:
     return _ROLES.get(verdict.word, "text")
 
 
-def _when(ranks: RanksView) -> str:
+def _answers_words(ranks: RanksView) -> str:
     if ranks.asking:
         return f"asking {ranks.node} …"
     verdict = ranks.verdict
@@ -134,7 +134,7 @@ def _when(ranks: RanksView) -> str:
     return f"{rests}{span}, {numbers.age(ranks.age_s)} ago"
 
 
-def _head(count: str, width: int) -> Row:
+def _table_head(count: str, width: int) -> Row:
     name = f"{'rank':<{_WIDTHS['rank']}} {'machine':<{_name_cells(width)}}"
     return [label(name + count.rjust(_WIDTHS["count"]))] + [
         label(title.rjust(_WIDTHS[column])) for column, title in _TITLES.items()
@@ -147,33 +147,36 @@ def _name_cells(width: int) -> int:
 
 def _machines(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
     """Return the table of a backend's machines while the counts of the ranks are unknown."""
-    rows = [_row("–", name, _muted("–"), _machine(view, nodes.get(name), None), width) for name in view.nodes]
-    return [_head("NCCL ops", width), *rows] if len(rows) >= _SEVERAL else []
+    rows = [
+        _table_row("–", name, _muted_cell("–"), _machine_cells(view, nodes.get(name), None), width)
+        for name in view.nodes
+    ]
+    return [_table_head("NCCL ops", width), *rows] if len(rows) >= _SEVERAL else []
 
 
 def _table(view: BackendView, ranks: RanksView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
     """Return the table of the ranks of the communicator that counts most; [] if no answer names one."""
-    comm = _busiest(ranks)
+    comm = _busiest_communicator(ranks)
     if comm is None:
         return []
-    name = _operation(comm)
+    name = _most_launched_operation(comm)
     most = max((rank.counts.get(name, 0) for rank in comm.ranks), default=0)
-    rows = [_head(name, width)]
+    rows = [_table_head(name, width)]
     shown: list[Rank | MissingRank] = [*comm.ranks[:_MOST_ROWS], *comm.missing[:_MOST_ROWS]]
     for rank in shown:
         where = "not named" if rank.rank is None else ranks.place(rank.host)
         who = f"{rank.many}×" if isinstance(rank, Rank) and rank.rank is None else str(rank.rank)
-        machine = _machine(view, nodes.get(where), rank.device)
-        rows.append(_row(who, where, _count(rank, name, most), machine, width))
+        machine = _machine_cells(view, nodes.get(where), rank.device)
+        rows.append(_table_row(who, where, _count_cell(rank, name, most), machine, width))
     hidden = max(0, len(comm.ranks) - _MOST_ROWS) + max(0, len(comm.missing) - _MOST_ROWS)
     return [*rows, [label(f"and {hidden} more ranks")]] if hidden else rows
 
 
-def _row(who: str, where: str, count: Run, machine: Row, width: int) -> Row:
+def _table_row(who: str, where: str, count: Run, machine: Row, width: int) -> Row:
     return [label(who, _WIDTHS["rank"] + 1), (fit(where, _name_cells(width)), "text"), count, *machine]
 
 
-def _count(rank: Rank | MissingRank, name: str, most: int) -> Run:
+def _count_cell(rank: Rank | MissingRank, name: str, most: int) -> Run:
     """Return the cell with the count of a rank, or why there is none."""
     if isinstance(rank, MissingRank):
         return ("dead" if rank.dead else "no answer").rjust(_WIDTHS["count"]), "bad"
@@ -181,15 +184,15 @@ def _count(rank: Rank | MissingRank, name: str, most: int) -> Run:
     if rank.status is not RankStatus.RUNNING:
         return rank.status.value[: _WIDTHS["count"] - 1].rjust(_WIDTHS["count"]), "warn"
     if count is None:
-        return _muted("–")
+        return _muted_cell("–")
     return f"{count:,}".rjust(_WIDTHS["count"]), "warn" if count < most else "text"
 
 
-def _muted(text: str) -> Run:
+def _muted_cell(text: str) -> Run:
     return text.rjust(_WIDTHS["count"]), "muted"
 
 
-def _machine(view: BackendView, node: NodeView | None, device: int | None) -> Row:
+def _machine_cells(view: BackendView, node: NodeView | None, device: int | None) -> Row:
     """Return the cells with clock, power, RDMA traffic, and CPU use of the engine's process on a machine."""
     sample = None if node is None else node.sample
     if node is None or sample is None:
@@ -197,7 +200,7 @@ def _machine(view: BackendView, node: NodeView | None, device: int | None) -> Ro
     gpus = [gpu for gpu in sample.gpus if gpu.index == device] or list(sample.gpus)
     clocks = [gpu.sm_clock_mhz for gpu in gpus if gpu.sm_clock_mhz is not None]
     clock, power = min(clocks, default=None), known_total(gpu.power_w for gpu in gpus)
-    rdma = _rdma(sample)
+    rdma = _rdma_bytes_per_s(sample)
     cells = {
         "clock": "–" if clock is None else f"{clock}",
         "power": numbers.count(power, 3).strip(),
@@ -210,7 +213,7 @@ def _machine(view: BackendView, node: NodeView | None, device: int | None) -> Ro
     ]
 
 
-def _rdma(sample: NodeSample) -> float | None:
+def _rdma_bytes_per_s(sample: NodeSample) -> float | None:
     """Return the traffic of a machine's RDMA ports, in and out, in bytes per second; None if unknown."""
     ports = [port for port in sample.network if port.kind == "rdma" and port.up is not False]
     return known_total(rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s))
@@ -225,7 +228,7 @@ def _worker_percent(view: BackendView, node: NodeView) -> float | None:
     )
 
 
-def _busiest(ranks: RanksView) -> Communicator | None:
+def _busiest_communicator(ranks: RanksView) -> Communicator | None:
     """Return the communicator whose ranks have launched most operations; None without an answer."""
     comms = (
         []
@@ -239,7 +242,7 @@ def _busiest(ranks: RanksView) -> Communicator | None:
     return max(comms, key=launched, default=None)
 
 
-def _operation(comm: Communicator) -> str:
+def _most_launched_operation(comm: Communicator) -> str:
     """Return the name of the operation that was launched most often in a communicator."""
     totals: dict[str, int] = {}
     for rank in comm.ranks:
@@ -260,11 +263,11 @@ def counter_sections(view: BackendView, width: int) -> list[Section]:
     room = width // 2 - name_width(width) - VALUE_WIDTH
     cells: dict[str, list[Row]] = {}
     for reported, value in also_reported(view.counter_figures):
-        cells.setdefault(reported.section, []).append(_cell(reported, value, room))
+        cells.setdefault(reported.section, []).append(_counter_fact(reported, value, room))
     return [Section(title, facts(rows, width)) for title, rows in cells.items()]
 
 
-def _cell(reported: CounterFigure, value: float, room: int) -> Row:
+def _counter_fact(reported: CounterFigure, value: float, room: int) -> Row:
     """Return label, value and unit; the window follows the unit if both fit into `room` cells."""
     unit, window = reported.shown_unit, _WINDOWS.get(reported.how, "")
     if len(unit) + len(window) < room:
@@ -314,14 +317,14 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
     window = window_words(latencies)
     return [
         *findings_section(view.findings, width),
-        Section("load", _load(view, width), "now"),
-        Section("throughput", _throughput(view, width), view.rate_note or rate_words(view)),
-        Section("latency", _latencies(view, width), window),
-        Section("cache and speculation", _cache(view, width), window),
+        Section("load", _load_rows(view, width), "now"),
+        Section("throughput", _throughput_rows(view, width), view.rate_note or rate_words(view)),
+        Section("latency", _latency_rows(view, width), window),
+        Section("cache and speculation", _cache_rows(view, width), window),
         *counter_sections(view, width),
-        Section("share of the memory roofline", _roofline(view, width), rate_words(view)),
-        Section("finished", _finished(view, width), "since its start"),
-        Section("server", _server(view, nodes, width)),
+        Section("share of the memory roofline", _roofline_rows(view, width), rate_words(view)),
+        Section("finished", _finished_rows(view, width), "since its start"),
+        Section("server", _server_rows(view, nodes, width)),
     ]
 
 
@@ -335,7 +338,7 @@ def lanes_section(view: BackendView, width: int) -> list[Section]:
         label("share of tokens".rjust(width - 27)),
     ]
     verdict = "now" if view.lanes_balance is None else f"{lanes_words(view.lanes_balance)} · now"
-    return [Section("lanes", [head, *(_lane(lane, total, width) for lane in view.lanes)], verdict)]
+    return [Section("lanes", [head, *(_lane_row(lane, total, width) for lane in view.lanes)], verdict)]
 
 
 def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
@@ -352,7 +355,7 @@ def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     return [Section("nodes", rows, f"{len(view.nodes)} machines, one engine")]
 
 
-def _lane(lane: LaneView, total: float, width: int) -> Row:
+def _lane_row(lane: LaneView, total: float, width: int) -> Row:
     share = None if lane.generation_tokens is None or not total else 100 * lane.generation_tokens / total
     length = max(4, (width - 6 - 5 - 6 - 2 - 5 - 2 - 5 - 1) // 2)
     kv = lane.kv_cache_percent
@@ -369,7 +372,7 @@ def _lane(lane: LaneView, total: float, width: int) -> Row:
     ]
 
 
-def _load(view: BackendView, width: int) -> list[Row]:
+def _load_rows(view: BackendView, width: int) -> list[Row]:
     slots = f"/{view.slots}" if view.slots else ""
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
@@ -392,7 +395,7 @@ def _load(view: BackendView, width: int) -> list[Row]:
     return [*facts(cells, width), percent_bar("KV cache", percent, "memory", after, width, 24)]
 
 
-def _throughput(view: BackendView, width: int) -> list[Row]:
+def _throughput_rows(view: BackendView, width: int) -> list[Row]:
     computed, cached = view.prompt_tps, view.prompt_cached_tps
     part = ""
     if computed is not None and cached is not None and computed + cached > 0:
@@ -433,18 +436,18 @@ def _unknown_yardsticks(view: BackendView) -> str:
     return f"what it should give is unknown: {'; '.join(missing)}"
 
 
-def _latencies(view: BackendView, width: int) -> list[Row]:
+def _latency_rows(view: BackendView, width: int) -> list[Row]:
     """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, and number seen."""
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
     words = [*shown, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
     rows: list[Row] = [[label(" " * 7 + head + "seen".rjust(6))]]
     for name, field in _LATENCIES:
-        rows.append([label(name, 7), *_latency(getattr(view, field), shown)])
+        rows.append([label(name, 7), *_latency_cells(getattr(view, field), shown)])
     return rows
 
 
-def _latency(latency: Latency, shown: Sequence[str]) -> Row:
+def _latency_cells(latency: Latency, shown: Sequence[str]) -> Row:
     if not latency.count:
         word = "–" if latency.count is None else "no traffic"
         return [label(word.rjust(_LATENCY_CELLS if latency.count is None else _LATENCY_CELLS + 3))]
@@ -462,7 +465,7 @@ def _latency(latency: Latency, shown: Sequence[str]) -> Row:
     ]
 
 
-def _cache(view: BackendView, width: int) -> list[Row]:
+def _cache_rows(view: BackendView, width: int) -> list[Row]:
     hits, accepted = view.prefix_cache_hit_percent, view.spec_decode_accept_percent
     cells = [
         fact("drafts", numbers.rate(view.spec_drafts_per_s, 6), "/s"),
@@ -476,11 +479,11 @@ def _cache(view: BackendView, width: int) -> list[Row]:
         percent_bar("hits", hits, "prompt", percent_run(hits), width, 5),
         percent_bar("accepted", accepted, "generation", percent_run(accepted), width, 5),
         *facts(cells, width),
-        *_positions(view, width),
+        *_acceptance_by_position(view, width),
     ]
 
 
-def _positions(view: BackendView, width: int) -> list[Row]:
+def _acceptance_by_position(view: BackendView, width: int) -> list[Row]:
     """Return a row with the share of drafts whose token was accepted, by position in the draft.
 
     The mean number of tokens that a step generates for a request follows. There is no row if the server does
@@ -499,7 +502,7 @@ def _positions(view: BackendView, width: int) -> list[Row]:
     return [row]
 
 
-def _roofline(view: BackendView, width: int) -> list[Row]:
+def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     percent, read, limit = view.roofline_percent, view.estimated_read_gb_per_s, view.roofline_tps
     after: Row = [
         *percent_run(percent),
@@ -520,7 +523,7 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
     ]
 
 
-def _finished(view: BackendView, width: int) -> list[Row]:
+def _finished_rows(view: BackendView, width: int) -> list[Row]:
     """Return rows with the number of finished requests by reason, "stop" and "length" first.
 
     Errors and aborts are highlighted. The number of preempted requests comes last.
@@ -538,7 +541,7 @@ def _finished(view: BackendView, width: int) -> list[Row]:
     return facts(cells, width, 3 if width >= WIDE_FACTS else 2)
 
 
-def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
+def _server_rows(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
     up = numbers.age(view.uptime_s)
     cells = [
         [label("up for"), figure(up), label("")],
@@ -550,7 +553,7 @@ def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> lis
     if view.role is not None:
         rows.append([label("role", name_width(width)), (view.role, "text")])
     if len(view.nodes) == 1:
-        rows.append(_node(view.nodes[0], nodes.get(view.nodes[0]), width))
+        rows.append(_node_row(view.nodes[0], nodes.get(view.nodes[0]), width))
     elif view.nodes:
         rows.append([label("on nodes", name_width(width)), (", ".join(view.nodes), "text")])
     else:
@@ -558,7 +561,7 @@ def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> lis
     return rows
 
 
-def _node(name: str, node: NodeView | None, width: int) -> Row:
+def _node_row(name: str, node: NodeView | None, width: int) -> Row:
     """Return a row with the node that the backend runs on, and use, power and temperature of its GPUs."""
     row: Row = [label("on node", name_width(width)), (fit(name, 14), "text")]
     if node is None or node.sample is None:
@@ -574,13 +577,13 @@ def _node(name: str, node: NodeView | None, width: int) -> Row:
     row += [
         label(" GPU" if width >= WIDE_FACTS else ""),
         *percent_run(use, 5),
-        *_short(power, 6, " W"),
-        *_short(heat, 5, " °C"),
+        *_count_with_unit(power, 6, " W"),
+        *_count_with_unit(heat, 5, " °C"),
     ]
     return row if node.failure is None else [*in_role(row, "stale"), (" stale", "warn")]
 
 
-def _short(value: float | None, width: int, unit: str) -> Row:
+def _count_with_unit(value: float | None, width: int, unit: str) -> Row:
     return [figure(numbers.count(value, width)), label(unit)]
 
 
@@ -601,23 +604,23 @@ def backend_detail(
     limits = limit_rows(view.limited_by, width - 4)
     unknown: list[Row] = [[label(line)] for line in wrapped(_unknown_yardsticks(view), width - 4)]
     detail = Detail(
-        lead=[*_lead(view, width), *limits, *unknown],
-        sections=_detail_sections(view, nodes, width),
+        lead=[*_lead_rows(view, width), *limits, *unknown],
+        sections=_main_sections(view, nodes, width),
         graphs=_graphs(view),
-        aside=_aside(view, nodes, width),
+        aside=_aside_sections(view, nodes, width),
     )
     rows = detail_rows(detail, width, height, axis)
     in_edge = False
     if len(rows) > height - 2:
         # Where all else then fits, what is unknown goes, or the limit stands in the frame: no need to scroll.
-        lead = _lead(view, width)
+        lead = _lead_rows(view, width)
         for shown in ([*lead, *limits], lead):
             without = detail_rows(replace(detail, lead=shown), width, height, axis)
             if len(without) <= height - 2:
                 in_edge, rows = len(shown) == len(lead) and bool(limits), without
                 break
     if view.failure is not None or view.age_s is None:
-        head = [*_state(view, width - 4), *loading_rows(view, width - 3)]
+        head = [*_state_rows(view, width - 4), *loading_rows(view, width - 3)]
         kept = len(head) if view.loading is not None else 0
         rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
     title, state = name_and_state(view)
@@ -635,12 +638,12 @@ def backend_detail(
     )
 
 
-def _lead(view: BackendView, width: int) -> list[Row]:
+def _lead_rows(view: BackendView, width: int) -> list[Row]:
     """Return the rows with the state, the progress of a server that loads, and the verdict on its ranks."""
-    return [*_state(view, width - 4), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
+    return [*_state_rows(view, width - 4), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
 
 
-def _state(view: BackendView, width: int) -> list[Row]:
+def _state_rows(view: BackendView, width: int) -> list[Row]:
     """Return the backend's state and the rule that led to it as rows of at most `width` cells."""
     because = " because "
     head, *rest = wrapped(f"{view.state_text}{because}{view.state_rule}", width)
@@ -649,25 +652,25 @@ def _state(view: BackendView, width: int) -> list[Row]:
     return [first, *([(line, "text")] for line in rest)]
 
 
-def _ranks_lead(view: BackendView, width: int) -> bool:
+def _ranks_come_first(view: BackendView, width: int) -> bool:
     """Return whether the ranks come first: the engine stands still, and nothing fits beside the values."""
     return view.progress is not None and column_width(width) != WIDE_COLUMN
 
 
-def _detail_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+def _main_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
     """Return the sections of the column of values."""
     column = column_width(width)
-    first = ranks_section(view, nodes, column) if _ranks_lead(view, width) else []
+    first = ranks_section(view, nodes, column) if _ranks_come_first(view, width) else []
     return [*first, *backend_sections(view, nodes, column)]
 
 
-def _aside(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+def _aside_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
     """Return the sections on ranks, nodes and engine cores; each is as wide as their number allows."""
     drawn: list[Section] = []
     for _ in range(2):  # the first time to count them
         each = aside_width(width, max(1, len(drawn)))
         drawn = [
-            *([] if _ranks_lead(view, width) else ranks_section(view, nodes, each)),
+            *([] if _ranks_come_first(view, width) else ranks_section(view, nodes, each)),
             *nodes_section(view, nodes, each),
             *lanes_section(view, each),
         ]
@@ -707,19 +710,19 @@ def _graphs(view: BackendView) -> list[Graph]:
             over=history.waiting,
             over_gradient="waiting",
         ),
-        _quantiles("TTFT", view, view.ttft, "ttft"),
-        _quantiles("ITL", view, view.itl, "itl"),
-        _percent("KV cache", "", "memory", view, "kv_cache_percent"),
+        _latency_graph("TTFT", view, view.ttft, "ttft"),
+        _latency_graph("ITL", view, view.itl, "itl"),
+        _percent_graph("KV cache", "", "memory", view, "kv_cache_percent"),
         prompt,
-        _quantiles("E2E", view, view.e2e, "e2e"),
-        _quantiles("queue", view, view.queue, "queue"),
-        _percent("prefix hits", " 60 s", "prompt", view, "prefix_cache_hit_percent"),
+        _latency_graph("E2E", view, view.e2e, "e2e"),
+        _latency_graph("queue", view, view.queue, "queue"),
+        _percent_graph("prefix hits", " 60 s", "prompt", view, "prefix_cache_hit_percent"),
         Graph([("batch", "running"), label(" tok/step 60 s")], history.tokens_per_step, "running", tokens),
     ]
-    return [*graphs, *_rarer(view, tokens)]
+    return [*graphs, *_rare_graphs(view, tokens)]
 
 
-def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
+def _rare_graphs(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
     """Return the graphs of values that only some servers report; graphs without any value are left out.
 
     `edge` formats the value at a graph's upper edge.
@@ -739,11 +742,11 @@ def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
         edge,
         1.0,
     )
-    accepted = _percent("accepted drafts", " 60 s", "generation", view, "spec_decode_accept_percent")
+    accepted = _percent_graph("accepted drafts", " 60 s", "generation", view, "spec_decode_accept_percent")
     return [graph for graph in (reads, accepted, preempted) if graph.series.peak() is not None]
 
 
-def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Graph:
+def _latency_graph(name: str, view: BackendView, latency: Latency, field: str) -> Graph:
     """Return a graph of a latency over time: p50 as dense dots, p95 above it as sparser dots.
 
     `field` is the name of the latency's attribute.
@@ -753,7 +756,7 @@ def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Gr
         [(name, "title"), label(" 60 s "), ("⣿p50", "running"), ("⡪p95", "waiting")],
         getattr(view.history, f"{field}_p50_s"),
         "running",
-        _seconds,
+        _seconds_text,
         max(0.01, 3 * bound),  # a value that is only known to be below a bound must not fill the graph
         over=getattr(view.history, f"{field}_p95_s"),
         over_gradient="waiting",
@@ -762,7 +765,7 @@ def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Gr
     )
 
 
-def _percent(name: str, window: str, gradient: str, view: BackendView, field: str) -> Graph:
+def _percent_graph(name: str, window: str, gradient: str, view: BackendView, field: str) -> Graph:
     return Graph(
         [(name, gradient), label(window)],
         getattr(view.history, field),
@@ -773,6 +776,6 @@ def _percent(name: str, window: str, gradient: str, view: BackendView, field: st
     )
 
 
-def _seconds(top: float) -> str:
+def _seconds_text(top: float) -> str:
     """Format a round number of seconds, such as "50 ms" or "2.5 s"."""
     return f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms"

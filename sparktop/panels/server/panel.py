@@ -195,7 +195,7 @@ def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
     )
 
 
-def _rates(view: BackendView) -> Row:
+def _rates_row(view: BackendView) -> Row:
     """Return the row of token rates with their window: the graph beside it shows single seconds."""
     return [
         label("gen"),
@@ -210,7 +210,7 @@ def _latency_head() -> Row:
     return [label("latency over 60 s")]
 
 
-def _occupancy(view: BackendView) -> Row:
+def _requests_row(view: BackendView) -> Row:
     slots = f"/{view.slots}" if view.slots else ""
     return [
         label("run", 4),
@@ -223,7 +223,7 @@ def _occupancy(view: BackendView) -> Row:
     ]
 
 
-def _kv(view: BackendView, width: int) -> Row:
+def _kv_row(view: BackendView, width: int) -> Row:
     percent = view.kv_cache_percent
     room = view.kv_capacity_tokens
     capacity = "" if room is None else f" of {numbers.count(room).strip()} tok"
@@ -236,7 +236,7 @@ def _kv(view: BackendView, width: int) -> Row:
     ]
 
 
-def _cache(view: BackendView) -> Row:
+def _cache_row(view: BackendView) -> Row:
     hits, preempted = view.prefix_cache_hit_percent, view.preemptions_per_s
     role = alarm(view, "bad" if preempted else "text")
     return [
@@ -247,7 +247,7 @@ def _cache(view: BackendView) -> Row:
     ]
 
 
-def _speculation(view: BackendView) -> Row:
+def _speculation_row(view: BackendView) -> Row:
     accepted, read = view.spec_decode_accept_percent, view.estimated_read_gb_per_s
     return [
         label("spec accept "),
@@ -258,7 +258,7 @@ def _speculation(view: BackendView) -> Row:
     ]
 
 
-def _totals(view: BackendView) -> Row:
+def _totals_row(view: BackendView) -> Row:
     finished = sum(view.finished.values()) if view.finished else None
     return [
         label("done "),
@@ -269,7 +269,7 @@ def _totals(view: BackendView) -> Row:
     ]
 
 
-def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
+def _lane_rows(view: BackendView, height: int, width: int) -> list[Row]:
     """Return one row per lane (engine core, data-parallel rank) of a backend with several lanes.
 
     At most `height` rows are returned; the last one counts the lanes that do not fit.
@@ -298,12 +298,12 @@ def further_rows(view: BackendView, width: int, height: int) -> list[Row]:
     rows: list[Callable[[], Row]] = [
         partial(latency_row, "TTFT", view.ttft, width),
         partial(latency_row, "ITL", view.itl, width),
-        partial(_kv, view, width),
+        partial(_kv_row, view, width),
         partial(latency_row, "E2E", view.e2e, width),
         partial(latency_row, "queue", view.queue, width),
-        partial(_cache, view),
-        partial(_totals, view),
-        partial(_speculation, view),
+        partial(_cache_row, view),
+        partial(_totals_row, view),
+        partial(_speculation_row, view),
     ]
     return [fit_row(row(), width) for row in rows[: max(0, height)]]
 
@@ -314,19 +314,19 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
     Blank rows separate groups of values if they fit.
     """
     load: list[Callable[[], Row]] = [
-        partial(_rates, view),
-        partial(_occupancy, view),
-        partial(_kv, view, width),
+        partial(_rates_row, view),
+        partial(_requests_row, view),
+        partial(_kv_row, view, width),
     ]
     latencies = (("TTFT", view.ttft), ("ITL", view.itl), ("E2E", view.e2e), ("queue", view.queue))
     waits = [partial(latency_row, name, latency, width) for name, latency in latencies]
-    rest = [partial(_cache, view), partial(_totals, view), partial(_speculation, view)]
+    rest = [partial(_cache_row, view), partial(_totals_row, view), partial(_speculation_row, view)]
     flat: list[Callable[[], Row]] = [*load, *waits, *rest]
     if height >= len(flat) + 3:
         flat = [*load, list, _latency_head, *waits, list, *rest]
     rows = [fit_row(row(), width) for row in flat[:height]]
     if height > len(rows) + 1:
-        rows += [fit_row((), width), *_lanes(view, height - len(rows) - 1, width)]
+        rows += [fit_row((), width), *_lane_rows(view, height - len(rows) - 1, width)]
     return rows
 
 
@@ -394,7 +394,7 @@ def about(view: BackendView) -> Row:
     return [("─ ", "border"), (model, "text"), label(version)]
 
 
-def _trouble(view: BackendView) -> Row:
+def _trouble_note(view: BackendView) -> Row:
     """Return what is wrong with a server that answers: its ranks, its unknown state, its uneven lanes."""
     if view.ranks is not None and view.ranks.verdict.apart is not None:
         return [(f" {view.ranks.verdict.apart} ", "bad")]
@@ -465,7 +465,7 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
         return [(f" {sign} {view.failure.message}{since}{stale} ", failure_role(view))], noted
     if view.progress is not None:
         return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], noted
-    if trouble := _trouble(view):
+    if trouble := _trouble_note(view):
         return trouble, _known_limit(view) if on_board else []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     if slow := slow_page(view):
@@ -542,7 +542,7 @@ _WITH_ENGINE = 38
 """Width in cells of a tile from which on its name follows that of the engine."""
 
 
-def _figures(view: BackendView, width: int) -> Row:
+def _tile_figures(view: BackendView, width: int) -> Row:
     """Return a backend's values in one row of `width` cells, the first of which is blank if it is not needed.
 
     No value is cut: narrow rows leave out the KV cache, then the words for running and waiting requests.
@@ -582,7 +582,7 @@ def tile_panel(
     inner, inside = width - 2, height - 2
     words = loading_words(view)
     rows = [
-        fit_row([(words, "warn")], inner) if words else _figures(view, inner),
+        fit_row([(words, "warn")], inner) if words else _tile_figures(view, inner),
         *load_rows(view, inner, max(0, inside - 1), window.axis(inner), top),
     ]
     if view.failure is not None or view.age_s is None:

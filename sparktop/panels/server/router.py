@@ -37,19 +37,19 @@ def router_panel(
     """
     inner, inside = width - 4, height - 2
     # The share comes from the backends: it is as fresh as their samples, even if the router failed.
-    deployments = _deployments(view, inner, inside)
+    deployments = _deployment_rows(view, inner, inside)
     if view.failure is not None or view.age_s is None:
         deployments = [in_role(row, "stale") for row in deployments]
     if inside <= 1:
-        rows = [[*_share(view, inner - row_width(deployments[0]) - 2), ("  ", "text"), *deployments[0]]]
+        rows = [[*_shares_row(view, inner - row_width(deployments[0]) - 2), ("  ", "text"), *deployments[0]]]
     else:
-        rows = [_share(view, inner), *deployments]
+        rows = [_shares_row(view, inner), *deployments]
     room = inside - len(rows) - 1
     if below is not None and room >= _LEAST_LOADS:
         rows += [[], *below(inner, room)[:room]]
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
-    state, since = _state(view)
-    footnote, note = _footnote(view, inside)
+    state, since = _state_and_since(view)
+    footnote, note = _footnotes(view, inside)
     return framed(
         rows,
         width,
@@ -57,7 +57,7 @@ def router_panel(
         role=frame_role("router", selected=selected, failed=view.failure is not None),
         title=name_tab("router", view.name),
         state=state,
-        about=_about(view),
+        about=_software_row(view),
         status=since,
         footnote=footnote,
         note=note,
@@ -68,21 +68,25 @@ _LISTED = 2
 """Up to this many rows inside its frame, a router's deployments have no rows of their own."""
 
 
-def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
+def _deployment_rows(view: RouterView, width: int, inside: int) -> list[Row]:
     """Return rows on the router's deployments, as detailed as the number of rows `inside` the panel allows.
 
     With one row the deployments are counted, with two they are listed in one row, with more each has a
     row.
     """
     if inside <= 1:
-        return [_summary(view)]
-    return [_flow(view, width)] if inside == _LISTED else [[], *_listing(view, width, inside - 2)]
+        return [_deployments_count(view)]
+    return (
+        [_deployments_row(view, width)]
+        if inside == _LISTED
+        else [[], *_deployments_table(view, width, inside - 2)]
+    )
 
 
-def _about(view: RouterView) -> Row:
+def _software_row(view: RouterView) -> Row:
     kind = "" if view.kind == UNKNOWN_KIND else view.kind
     name = " ".join(part for part in (kind, view.version) if part)
-    software = label(" · ".join((name, *_counted(view))) + " ")
+    software = label(" · ".join((name, *_own_counts(view))) + " ")
     if view.strategy is None and view.kind not in {UNKNOWN_KIND, LITELLM}:
         return [("─ ", "border"), software]  # it has none that it reports
     if view.strategy is None:
@@ -91,14 +95,14 @@ def _about(view: RouterView) -> Row:
     return [("─ ", "border"), (f"{view.strategy} ", "text"), reported, software]
 
 
-def _counted(view: RouterView) -> Iterator[str]:
+def _own_counts(view: RouterView) -> Iterator[str]:
     """Yield what the router counts itself: requests that wait in it, and all that have not ended."""
     for title, value in (("queued", view.queued), ("in flight", view.in_flight)):
         if value is not None:
             yield f"{title} {numbers.count(value, 6).strip()}"
 
 
-def _state(view: RouterView) -> tuple[Run, Row]:
+def _state_and_since(view: RouterView) -> tuple[Run, Row]:
     """Return (state of the router, text on since when it has been in this state)."""
     since = None
     if view.failure is not None:
@@ -114,7 +118,7 @@ def _state(view: RouterView) -> tuple[Run, Row]:
     return word, [] if since is None else [label(f" since {since.astimezone():%H:%M:%S} ")]
 
 
-def _footnote(view: RouterView, inside: int) -> tuple[Row, Row]:
+def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
     At the left stands the failure, else which backends are stuck, else what is wrong with deployments, else
@@ -140,20 +144,20 @@ def _footnote(view: RouterView, inside: int) -> tuple[Row, Row]:
     return [(f" {words} ", "muted")] if words else [], poll
 
 
-def _share(view: RouterView, width: int) -> Row:
+def _shares_row(view: RouterView, width: int) -> Row:
     """Return a row with each backend's share of the requests that run now: a bar of parts, then numbers."""
     head = label("run ")
-    parts = _parts(view)
+    parts = _running_by_backend(view)
     if not parts:
-        words = ", ".join(_counted(view)) or "no backend that is watched is behind it"
+        words = ", ".join(_own_counts(view)) or "no backend that is watched is behind it"
         return [head, (words, "muted")]
     loads = list(parts.values())
     total = sum(load for load in loads if load is not None)
-    key = _key(parts, total)
+    key = _parts_legend(parts, total)
     key[-1] = key[-1][:-1]  # no gap after the last part
     room = width - row_width([head]) - 2 - sum(row_width(part) for part in key)
     length = min(_BAR_MAX, max(_BAR_MIN, 3 * len(key), room))
-    row: Row = [head, *_bar(loads, total, length), ("  ", "text")]
+    row: Row = [head, *_parts_bar(loads, total, length), ("  ", "text")]
     left = width - row_width(row)
     for number, part in enumerate(key):
         rest = f"+{len(key) - number}"
@@ -165,7 +169,7 @@ def _share(view: RouterView, width: int) -> Row:
     return row
 
 
-def _parts(view: RouterView) -> Mapping[str, float | None]:
+def _running_by_backend(view: RouterView) -> Mapping[str, float | None]:
     """Return the running requests of each backend behind the router.
 
     If none of them is watched, they are what the router itself counts, by its own names.
@@ -175,23 +179,23 @@ def _parts(view: RouterView) -> Mapping[str, float | None]:
     return {name.partition("://")[2] or name: load for name, load in (view.sent or {}).items()}
 
 
-def _sign(index: int) -> str:
+def _part_sign(index: int) -> str:
     """Return the sign of a backend's part of the bar; letters are those of a sweep's targets."""
     return _FILLS[index % len(_FILLS)]
 
 
-def _bar(loads: list[float | None], total: float, length: int) -> Row:
+def _parts_bar(loads: list[float | None], total: float, length: int) -> Row:
     if not total:
         track = EMPTY if any(load is not None for load in loads) else numbers.UNKNOWN
         return [(track * length, "bar_empty")]
     widths = segments([load or 0.0 for load in loads], total, length)
-    return [(_sign(index) * cells, part_role(index)) for index, cells in enumerate(widths[:-1]) if cells]
+    return [(_part_sign(index) * cells, part_role(index)) for index, cells in enumerate(widths[:-1]) if cells]
 
 
-def _key(parts: Mapping[str, float | None], total: float) -> list[Row]:
+def _parts_legend(parts: Mapping[str, float | None], total: float) -> list[Row]:
     return [
         [
-            (_sign(index), part_role(index)),
+            (_part_sign(index), part_role(index)),
             (f" {fit(name, _NAME).rstrip()}", "text"),
             figure(numbers.count(load, 4)),
             label(numbers.percent(100 * load / total if load is not None and total else None, 6)),
@@ -201,7 +205,7 @@ def _key(parts: Mapping[str, float | None], total: float) -> list[Row]:
     ]
 
 
-def _summary(view: RouterView) -> Row:
+def _deployments_count(view: RouterView) -> Row:
     """Return a row with the number of deployments.
 
     If there are deployments without a watched backend, return the number of these instead.
@@ -215,7 +219,7 @@ def _summary(view: RouterView) -> Row:
     return [label(f"{count} deployment{'' if count == 1 else 's'}")]
 
 
-def _flow(view: RouterView, width: int) -> Row:
+def _deployments_row(view: RouterView, width: int) -> Row:
     """Return one row with each deployment and its backend; its end counts deployments that do not fit."""
     head = label("sends to ")
     if view.deployments is None:
@@ -228,8 +232,8 @@ def _flow(view: RouterView, width: int) -> Row:
         row.append(("(config) ", "muted"))
     for number, (name, backend) in enumerate(sent):
         sign: Row = [(" ▲", "warn")] if name in view.deployment_troubles else []
-        piece = [label(" · " if number else ""), *_arrow(name, backend), *sign]
-        rest = _rest([backend for _, backend in sent[number:]])
+        piece = [label(" · " if number else ""), *_deployment_piece(name, backend), *sign]
+        rest = _hidden_deployments([backend for _, backend in sent[number:]])
         later = 0 if number == len(sent) - 1 else row_width(rest)
         if row_width([*row, *piece]) + later > width:
             return [*row, *rest]
@@ -237,7 +241,7 @@ def _flow(view: RouterView, width: int) -> Row:
     return row
 
 
-def _rest(backends: list[str | None]) -> Row:
+def _hidden_deployments(backends: list[str | None]) -> Row:
     """Return a row that counts the deployments that did not fit, and how many lack a watched backend.
 
     `backends` has the watched backend of each deployment that did not fit; None if there is none.
@@ -247,7 +251,7 @@ def _rest(backends: list[str | None]) -> Row:
     return [*row, (f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else row
 
 
-def _arrow(name: str, backend: str | None) -> Row:
+def _deployment_piece(name: str, backend: str | None) -> Row:
     short = (fit(name, _ID).rstrip(), "muted")
     if backend is None:
         return [short, (f" {_UNMAPPED}", "warn")]
@@ -255,13 +259,13 @@ def _arrow(name: str, backend: str | None) -> Row:
     return [shown] if name == backend else [short, (" → ", "muted"), shown]
 
 
-def _listing(view: RouterView, width: int, height: int) -> list[Row]:
+def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
     """Return a heading and a row per deployment with its backend, address and model, `height` rows at most.
 
     The last row counts the deployments that do not fit.
     """
     if not view.deployments:
-        return [_flow(view, width)]
+        return [_deployments_row(view, width)]
     deployments = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)
     cells = min(40, max([10, *(len(deployment.id) for deployment in deployments)]))
     from_config = "   (from the config)" if view.told is None else ""

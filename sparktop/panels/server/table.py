@@ -63,39 +63,39 @@ RATE = "10 s tok/s"
 """Heading of the token rate with its window: a graph beside it shows single seconds."""
 
 
-def _known(text: str, value: float | None, role: str = "text") -> tuple[str, str]:
+def _run_of_known(text: str, value: float | None, role: str = "text") -> tuple[str, str]:
     return text, "muted" if value is None else role
 
 
-def _slowness(latency: Latency) -> tuple[str, str]:
+def _p95_run(latency: Latency) -> tuple[str, str]:
     """Return the p95 of a latency, coloured where it is slow."""
-    return _known(quantile_text(latency.p95), latency.count, latency_role(latency, latency.p95))
+    return _run_of_known(quantile_text(latency.p95), latency.count, latency_role(latency, latency.p95))
 
 
-def _state(view: BackendView) -> tuple[str, str]:
+def _state_run(view: BackendView) -> tuple[str, str]:
     """Return a backend's state, with its time window if that fits into the column."""
     fitting = (text for text in state_words(view) if cell_width(text) <= _STATE)
     return next(fitting, view.state.value), state_role(view)
 
 
 _COLUMNS = (
-    Column("state", _STATE, _state, "left"),
-    Column(RATE, 5, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
-    Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running, LIVE)),
-    Column("wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, wait_role(v))),
+    Column("state", _STATE, _state_run, "left"),
+    Column(RATE, 5, lambda v: _run_of_known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
+    Column("run", 4, lambda v: _run_of_known(numbers.count(v.running, 4), v.running, LIVE)),
+    Column("wait", 4, lambda v: _run_of_known(numbers.count(v.waiting, 4), v.waiting, wait_role(v))),
     Column(
         "KV",
         5,
         lambda v: (numbers.percent(v.kv_cache_percent), alarm(v, share_role(v.kv_cache_percent, 90, 98))),
     ),
-    Column("TTFT p95", 9, lambda v: _slowness(v.ttft)),
-    Column("ITL p95", 9, lambda v: _slowness(v.itl)),
-    Column("prompt tok/s", 12, lambda v: _known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
-    Column("req/s", 7, lambda v: _known(numbers.rate(v.requests_per_s, 5), v.requests_per_s)),
+    Column("TTFT p95", 9, lambda v: _p95_run(v.ttft)),
+    Column("ITL p95", 9, lambda v: _p95_run(v.itl)),
+    Column("prompt tok/s", 12, lambda v: _run_of_known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
+    Column("req/s", 7, lambda v: _run_of_known(numbers.rate(v.requests_per_s, 5), v.requests_per_s)),
     Column(
         "hits",
         6,
-        lambda v: _known(numbers.percent(v.prefix_cache_hit_percent), v.prefix_cache_hit_percent),
+        lambda v: _run_of_known(numbers.percent(v.prefix_cache_hit_percent), v.prefix_cache_hit_percent),
     ),
 )
 """Columns in order of importance: narrow lists show only the first ones."""
@@ -117,7 +117,7 @@ _FIRST = {
 """Headings of the columns that come first in each order."""
 
 
-def _columns(width: int, name: int, spark: int, order: ColumnOrder) -> tuple[list[Column], int]:
+def _columns_that_fit(width: int, name: int, spark: int, order: ColumnOrder) -> tuple[list[Column], int]:
     """Return (columns that fit into `width` cells beside a name of `name` cells, cells left over).
 
     A graph of `spark` cells must fit beside all but the first columns; 0 for none.
@@ -156,7 +156,7 @@ class Table(Struct, eq=False):
     """(cells of a name, columns of values, cells of the graph after them if the table is wide)."""
 
     def __post_init__(self) -> None:
-        self._shape = self._shaped(max(map(cell_width, self.names), default=0))
+        self._shape = self._fitted_shape(max(map(cell_width, self.names), default=0))
         self._fitted = fitted_names(self.names, self._shape[0])
 
     def heading(self, order: str) -> Row:
@@ -180,7 +180,7 @@ class Table(Struct, eq=False):
         row = [(text, "muted")]
         if not self.wide:
             return panel_row(row, graph_captions(self.width, self.scale), self.width)
-        return self._beside(row, load_caption(self.scale.load, spark), spark)
+        return self._row_with_graph(row, load_caption(self.scale.load, spark), spark)
 
     def rows(self, view: BackendView, height: int, *, selected: bool = False) -> list[Row]:
         """Return one backend as `height` rows: a line of values, further values below it, and its graphs."""
@@ -206,18 +206,18 @@ class Table(Struct, eq=False):
             return [head, *([row[0], *in_role(row[1:], "stale")] for row in rows[1:])]
         return rows
 
-    def _shaped(self, longest: int) -> tuple[int, list[Column], int]:
+    def _fitted_shape(self, longest: int) -> tuple[int, list[Column], int]:
         """Return what `_shape` is for names of at most `longest` cells.
 
         Longer names than usual get half of the graph's cells beyond its least width, or cells that are free.
         In a list with more graphs, they get those of figures that stand in the rows below, too.
         """
         if self.wide:
-            columns, room = _columns(self.width - 3, _LONG_NAME, _SPARK_MIN, self.columns)
+            columns, room = _columns_that_fit(self.width - 3, _LONG_NAME, _SPARK_MIN, self.columns)
             spare = (room - _SPARK_MIN) // 2 if room > _SPARK_MIN else room
             more = max(0, min(longest - _LONG_NAME, spare))
             return _LONG_NAME + more, columns, room - more - 2 if room > _SPARK_MIN else 0
-        columns, room = _columns(figures_width(self.width), _NAME, 0, self.columns)
+        columns, room = _columns_that_fit(figures_width(self.width), _NAME, 0, self.columns)
         for column in reversed(columns):
             if _NAME + room >= longest:
                 break
@@ -236,7 +236,8 @@ class Table(Struct, eq=False):
             )
             dots = graph or [[] for _ in figures]
             return [
-                self._beside(row, dots[index], spark, lead=leads[index]) for index, row in enumerate(figures)
+                self._row_with_graph(row, dots[index], spark, lead=leads[index])
+                for index, row in enumerate(figures)
             ]
         graphs = graph_rows(view, self.width, height, self.window, self.scale)
         return [
@@ -244,7 +245,7 @@ class Table(Struct, eq=False):
             for index, row in enumerate(figures)
         ]
 
-    def _beside(self, row: Row, graph: Row, spark: int, *, lead: Run = (" ", "text")) -> Row:
+    def _row_with_graph(self, row: Row, graph: Row, spark: int, *, lead: Run = (" ", "text")) -> Row:
         """Return a row of the wide table with the row `graph` of `spark` cells before its right end."""
         if not spark:
             return fit_row([lead, *row], self.width - 2)

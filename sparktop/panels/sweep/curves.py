@@ -113,7 +113,7 @@ def level_bars(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
     tall = max(1, min(_TALLEST, (height - 2 * len(plots)) // max(1, count)))
     words = max(cell_width(_value_words(line.points[0].value)) for plot in plots for line in plot.lines)
     for plot in plots:
-        block = _block(plot, width, tall, words)
+        block = _plot_bars(plot, width, tall, words)
         if sum(map(len, blocks)) + len(block) > height and blocks:
             break
         blocks.append(block)
@@ -121,7 +121,7 @@ def level_bars(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
     return fit_rows([row for block in blocks for row in [*block, *([[]] * gap)]], width, height)
 
 
-def _block(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
+def _plot_bars(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
     """Return a title, and for each line of a plot a bar of `tall` rows with its name and its value.
 
     The value has `room` cells, the same in all plots, so that their bars begin and end alike.
@@ -136,7 +136,7 @@ def _block(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
     for index, line in enumerate(plot.lines):
         for row in range(tall):
             first = row == (tall - 1) // 2
-            rows.append([*_name(plot, index, line, names if first else 0, names + 3)])
+            rows.append([*_name_cells(plot, index, line, names if first else 0, names + 3)])
             if cells >= _LEAST_BAR:
                 share = line.points[0].value.mean / top if top > 0 else 0.0
                 (full, _), empty = bar_runs(share, cells, "generation")
@@ -146,7 +146,7 @@ def _block(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
     return rows
 
 
-def _name(plot: CurvePlot, index: int, line: CurveLine, room: int, width: int) -> Row:
+def _name_cells(plot: CurvePlot, index: int, line: CurveLine, room: int, width: int) -> Row:
     if not room:
         return fit_row([], width)
     letter = f"{line_letter(plot.lines, index)} "
@@ -156,11 +156,13 @@ def _name(plot: CurvePlot, index: int, line: CurveLine, room: int, width: int) -
 def _value_words(value: Value) -> str:
     """Return a value as text, followed by its 95 % confidence interval if it has one."""
     if value.low is None or value.high is None:
-        return _text(value.mean)
-    return f"{_text(value.mean)} (95 %: {_text(max(0.0, value.low))} to {_text(value.high)})"
+        return _value_text(value.mean)
+    return (
+        f"{_value_text(value.mean)} (95 %: {_value_text(max(0.0, value.low))} to {_value_text(value.high)})"
+    )
 
 
-def _text(value: float) -> str:
+def _value_text(value: float) -> str:
     return f"{value:,.{0 if abs(value) >= _WHOLE_FROM else 1}f}"
 
 
@@ -186,7 +188,7 @@ _MARGIN = 0.06
 """Margin of the axis on both sides, as a share of its range, so that no letter stands on the edge."""
 
 
-class _Place(Struct, frozen=True):
+class _PlotPlaces(Struct, frozen=True):
     """Computes which dot of a plot stands for a concurrency and a value."""
 
     axis: PlotAxis
@@ -225,17 +227,17 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     beside = _names_width(plot, width)
     values, cells = [point.value for point in points], max(4, width - _EDGE - beside)
     grid = DotGrid(cells, tall)
-    place = _Place(_axis(values, cells), grid, *plot_ends(plot))
-    met = _met_ends(place, plot)
+    place = _PlotPlaces(_axis_of_points(values, cells), grid, *plot_ends(plot))
+    met = _shared_ends(place, plot)
     if met and cells >= _LEAST_GRAPH:
         first, longest = place.x(values[-1]) // 2, max(len(text) for text in met.values())
         # A narrower axis leaves room for the letters; a cell more, because its margin shrinks, too.
         over = first + longest - cells
-        place = replace(place, axis=_axis(values, cells - over - 1 if over > 0 else cells))
+        place = replace(place, axis=_axis_of_points(values, cells - over - 1 if over > 0 else cells))
     for limit in plot.limits:
-        if not _is_met(place, plot, limit):
+        if not _is_hidden_by_point(place, plot, limit):
             _draw_limit(place, limit)
-    worst_first = _worst_first(plot)
+    worst_first = _lines_worst_first(plot)
     for index in worst_first:
         _draw_line(place, plot.lines[index], index)
     grid.take_turns()
@@ -247,9 +249,9 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     for limit in plot.limits:
         _label_limit(place, limit)
     if cells >= _LEAST_GRAPH:
-        _draw_met_ends(place, plot, met)
-    names = _names(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
-    parts = zip(_scale(tall, place), grid.rows(), names, strict=True)
+        _draw_shared_ends(place, plot, met)
+    names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
+    parts = zip(_scale_rows(tall, place), grid.rows(), names, strict=True)
     body = [[*scale, *_colored(runs), *name] for scale, runs, name in parts]
     below = labelled([(point.value, point.words) for point in points], place.axis)
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
@@ -263,7 +265,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     return [merged(fit_row(row, width)) for row in rows][:height]
 
 
-def _worst_first(plot: CurvePlot) -> list[int]:
+def _lines_worst_first(plot: CurvePlot) -> list[int]:
     """Return the indexes of a plot's lines, the one with the best value at its last point at the end.
 
     Published references come before all lines that were measured here.
@@ -277,7 +279,7 @@ def _worst_first(plot: CurvePlot) -> list[int]:
     return sorted(range(len(plot.lines)), key=rank)
 
 
-def _axis(values: Sequence[float], width: int) -> PlotAxis:
+def _axis_of_points(values: Sequence[float], width: int) -> PlotAxis:
     low, high = values[0], values[-1] if values[-1] > values[0] else values[0] + min(1, values[0])
     if low <= 0:
         apart = _MARGIN * ((high - low) or 1.0)
@@ -286,7 +288,7 @@ def _axis(values: Sequence[float], width: int) -> PlotAxis:
     return PlotAxis(low / wider, high * wider, width, ratios=True)
 
 
-def _top(plot: CurvePlot) -> float:
+def _scale_top(plot: CurvePlot) -> float:
     """Return the value at the upper end of a plot's scale, which shows all means.
 
     The scale also includes confidence intervals, as far as these are below 1.5 times the largest mean, and
@@ -306,14 +308,14 @@ def plot_ends(plot: CurvePlot) -> tuple[float, float]:
     The lower end is 0 for a linear scale. It is above 0 for a logarithmic scale, which is used for
     latencies if the upper end is at least ten times the smallest mean.
     """
-    top = _top(plot)
+    top = _scale_top(plot)
     smallest = min(point.value.mean for line in plot.lines for point in line.points)
     if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
         return top, 0.0
     return top, max(value for value in _ROUND if value <= smallest)
 
 
-def _scale(tall: int, place: _Place) -> list[Row]:
+def _scale_rows(tall: int, place: _PlotPlaces) -> list[Row]:
     """Return the vertical axis as `tall` rows, with labels at its ends and in between.
 
     On a logarithmic scale these are round values, as far as they do not touch one another.
@@ -333,17 +335,17 @@ def _scale(tall: int, place: _Place) -> list[Row]:
     return rows
 
 
-def _role(layer: int) -> str:
+def _layer_role(layer: int) -> str:
     if layer == NO_LAYER:
         return "text"
     return {_LIMIT: "title", _MISSED: "bad"}.get(layer) or part_role(layer)
 
 
 def _colored(runs: Sequence[tuple[str, int]]) -> Row:
-    return [(text, _role(layer)) for text, layer in runs]
+    return [(text, _layer_role(layer)) for text, layer in runs]
 
 
-def _draw_limit(place: _Place, limit: LimitLine) -> None:
+def _draw_limit(place: _PlotPlaces, limit: LimitLine) -> None:
     """Draw a limit across the plot, or only near the concurrency for which it holds."""
     grid = place.grid
     if limit.upright:
@@ -358,7 +360,7 @@ def _draw_limit(place: _Place, limit: LimitLine) -> None:
             grid.put(column, grid.row_of(place.y(limit.value)), "┄", _LIMIT)
 
 
-def _is_met(place: _Place, plot: CurvePlot, limit: LimitLine) -> bool:
+def _is_hidden_by_point(place: _PlotPlaces, plot: CurvePlot, limit: LimitLine) -> bool:
     """Return whether a limit for one concurrency has the same row as a point there, so that it hides it."""
     row = place.grid.row_of(place.y(limit.value))
     points = (point for line in plot.lines for point in line.points)
@@ -368,7 +370,7 @@ def _is_met(place: _Place, plot: CurvePlot, limit: LimitLine) -> bool:
     )
 
 
-def _label_limit(place: _Place, limit: LimitLine) -> None:
+def _label_limit(place: _PlotPlaces, limit: LimitLine) -> None:
     """Write a limit's label into free cells at the end of its line, or in a row that touches the line.
 
     Without such room the legend alone explains the line.
@@ -388,13 +390,13 @@ def _label_limit(place: _Place, limit: LimitLine) -> None:
             return
 
 
-def _draw_line(place: _Place, line: CurveLine, index: int) -> None:
+def _draw_line(place: _PlotPlaces, line: CurveLine, index: int) -> None:
     dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
     for start, end in pairwise(dots):
         place.grid.line(start, end, index, sparse=line.reference is not None)
 
 
-def _draw_interval(place: _Place, point: CurvePoint, index: int) -> None:
+def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:
     low, high = point.value.low, point.value.high
     if low is None or high is None:
         return
@@ -419,7 +421,7 @@ def _names_width(plot: CurvePlot, width: int) -> int:
     return wide if width - _EDGE - wide >= _LEAST_GRAPH else 0
 
 
-def _names(plot: CurvePlot, place: _Place, best_first: Sequence[int], width: int) -> list[Row]:
+def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], width: int) -> list[Row]:
     """Return, for each row of a plot, the name of the line that ends at its height, `width` cells wide.
 
     Names that would share a row move to the nearest free one, in the order of their lines; the worst are
@@ -436,7 +438,7 @@ def _names(plot: CurvePlot, place: _Place, best_first: Sequence[int], width: int
     for number, index in enumerate(shown):
         left = len(shown) - number - 1
         # Room is kept for each name that follows, so that none is above a line that is higher.
-        first = min(max(first, ends[index] - _crowd(ends, shown[number:]) // 2), tall - 1 - left)
+        first = min(max(first, ends[index] - _ends_in_same_row(ends, shown[number:]) // 2), tall - 1 - left)
         line = plot.lines[index]
         name = fit(line.name, min(width - _BEFORE_NAME, cell_width(line.name)))
         rows[first] = [(f" {line_letter(plot.lines, index)} {name}", part_role(index))]
@@ -444,12 +446,12 @@ def _names(plot: CurvePlot, place: _Place, best_first: Sequence[int], width: int
     return [fit_row(row, width) for row in rows]
 
 
-def _crowd(ends: Mapping[int, int], indexes: Sequence[int]) -> int:
+def _ends_in_same_row(ends: Mapping[int, int], indexes: Sequence[int]) -> int:
     """Return how many further lines of `indexes` end in the same row as the first of them."""
     return sum(ends[index] == ends[indexes[0]] for index in indexes[1:])
 
 
-def _draw_marks(place: _Place, plot: CurvePlot, worst_first: Sequence[int]) -> None:
+def _draw_marks(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]) -> None:
     """Draw the letter of each point; of several in one cell, the best line's."""
     for index in worst_first:
         for point in plot.lines[index].points:
@@ -457,7 +459,7 @@ def _draw_marks(place: _Place, plot: CurvePlot, worst_first: Sequence[int]) -> N
             place.grid.put(column, row, line_letter(plot.lines, index), _MISSED if point.missed else index)
 
 
-def _met_ends(place: _Place, plot: CurvePlot) -> dict[int, str]:
+def _shared_ends(place: _PlotPlaces, plot: CurvePlot) -> dict[int, str]:
     """Return {row: letters} such as "A=C" for the ends of lines that share a cell; {} if none do.
 
     Of more than three lines only the first two letters are included, and the number of the others.
@@ -475,8 +477,8 @@ def _met_ends(place: _Place, plot: CurvePlot) -> dict[int, str]:
     }
 
 
-def _draw_met_ends(place: _Place, plot: CurvePlot, met: Mapping[int, str]) -> None:
-    """Write the letters of `_met_ends` beside the last points, each in the colour of its line."""
+def _draw_shared_ends(place: _PlotPlaces, plot: CurvePlot, met: Mapping[int, str]) -> None:
+    """Write the letters of `_shared_ends` beside the last points, each in the colour of its line."""
     layers = {line_letter(plot.lines, index): index for index in range(len(plot.lines))}
     first = place.x(max(line.points[-1].point.value for line in plot.lines)) // 2
     for row, text in met.items():

@@ -48,15 +48,18 @@ def evidence_screen(
     the newest one is drawn. `lengths` adds the prompt length to the level's name.
     """
     inner = width - 4
-    rows = _marks(evidence, inner)
+    rows = _mark_rows(evidence, inner)
     if width >= _WIDE and (evidence.shares or evidence.balance is not None or evidence.balance_word):
         each = (inner - 2) // 2
-        left, right = _facts(evidence, each), [*_shares(evidence, each), *_balance(evidence, each)]
+        left, right = (
+            _fact_rows(evidence, each),
+            [*_share_rows(evidence, each), *_balance_rows(evidence, each)],
+        )
         rows += side_by_side([left, right], [each, each])
     else:
-        rows += [*_facts(evidence, inner), *_shares(evidence, inner), *_balance(evidence, inner)]
-    rows += _timelines(evidence, inner, run, height - 2 - len(rows))
-    rows += _running(evidence, inner, height - 2 - len(rows))
+        rows += [*_fact_rows(evidence, inner), *_share_rows(evidence, inner), *_balance_rows(evidence, inner)]
+    rows += _timelines_rows(evidence, inner, run, height - 2 - len(rows))
+    rows += _running_rows(evidence, inner, height - 2 - len(rows))
     key = evidence.row.key
     name = level_name(key.point, key.prompt_tokens, lengths=lengths, wide=True, depth=key.depth)
     title: Row = [*page_title("why?", key.target), (f"{name} ", "title")]
@@ -64,7 +67,7 @@ def evidence_screen(
     return framed_sweep(rows, width, height, title=title, simulated=simulated, note=note)
 
 
-def _marks(evidence: LevelEvidence, width: int) -> list[Row]:
+def _mark_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     if not evidence.row.marks:
         word = "no doubts about this level" if evidence.row.figures else "no figures yet"
         return [fit_row([label(word)], width)]
@@ -75,7 +78,7 @@ def _marks(evidence: LevelEvidence, width: int) -> list[Row]:
     return [fit_row(row, width) for row in rows]
 
 
-def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
+def _fact_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     if not evidence.facts:
         return []
     rows = [heading("figures", "", width)]
@@ -86,7 +89,7 @@ def _facts(evidence: LevelEvidence, width: int) -> list[Row]:
     return rows
 
 
-def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
+def _share_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     """Return a title, a heading, and a row per server: requests, batch sizes, queue, KV cache and a graph.
 
     The graph shows running requests over time. Empty if nothing is known about the servers.
@@ -103,11 +106,11 @@ def _shares(evidence: LevelEvidence, width: int) -> list[Row]:
     head += [label(fit(word, _FIGURE, "right")) for word in ("batch", "max run", "max wait", "max KV")]
     rows.append(fit_row(head, width))
     for index, share in enumerate(shares):
-        rows.append(fit_row(_share(share, index, names, width - names - 1 - 5 * _FIGURE, top), width))
+        rows.append(fit_row(_share_row(share, index, names, width - names - 1 - 5 * _FIGURE, top), width))
     return rows
 
 
-def _share(share: BackendShare, index: int, names: int, room: int, top: float) -> Row:
+def _share_row(share: BackendShare, index: int, names: int, room: int, top: float) -> Row:
     batch = numbers.UNKNOWN if share.busy_batch is None else f"{share.busy_batch:.1f}"
     figures = (
         numbers.count(share.requests, 6),
@@ -125,7 +128,7 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
     return row
 
 
-def _running(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
+def _running_rows(evidence: LevelEvidence, width: int, room: int) -> list[Row]:
     """Return a graph of each server's running requests over the level, all on one scale, in `room` rows.
 
     Empty if these are too few rows, or the requests are not known.
@@ -156,7 +159,7 @@ def _group_means(values: Sequence[float | None], width: int) -> list[float | Non
     return [numbers.mean(values[start : start + size]) for start in range(0, len(values), size)]
 
 
-def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
+def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     """Return rows with the level's balance verdict and the verdict's reasons; no rows without a verdict."""
     balance = evidence.balance
     word = balance.word_now.value if balance is not None else evidence.balance_word
@@ -175,7 +178,7 @@ def _balance(evidence: LevelEvidence, width: int) -> list[Row]:
     return [fit_row(row, width) for row in rows]
 
 
-def _timelines(evidence: LevelEvidence, width: int, run: int | None, room: int) -> list[Row]:
+def _timelines_rows(evidence: LevelEvidence, width: int, run: int | None, room: int) -> list[Row]:
     """Return the requests of a load run over time, and those of further runs as far as `room` rows allow."""
     if not evidence.timelines:
         why = evidence.why_no_timeline or "its requests were not reported"

@@ -60,7 +60,7 @@ def _name_width(width: int) -> int:
     return _NAME if width < _WIDE else _WIDE_NAME
 
 
-def _columns(width: int) -> list[Column]:
+def _columns_that_fit(width: int) -> list[Column]:
     """Return the columns that fit into `width` cells."""
     room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
     chosen = []
@@ -115,13 +115,13 @@ def history_screen(
     index = next((at for at, row in enumerate(rows) if row.key == chosen), 0)
     top = first_in_sight(len(rows), room, index, index - room // 2 if first is None else first)
     shown = rows[top : top + room]
-    body = [_heading(inner)]
+    body = [_heading_row(inner)]
     body += [_history_row(row, inner, chosen=row.key == chosen, marked=row.key in marked) for row in shown]
     if not rows:
-        body += _nothing(query, unread, inner)
+        body += _empty_rows(query, unread, inner)
     elif height >= _DETAIL_FROM:
         body += [[] for _ in range(room - len(shown))]
-        body += _detail(rows[index], inner)
+        body += _detail_rows(rows[index], inner)
         if preview is not None and rows[index].problem is None:
             body += preview_rows(preview, inner, height - 2 - len(body))
     return framed_sweep(
@@ -147,7 +147,7 @@ def _note(hidden: int, marked: int) -> str:
     return " · ".join(words)
 
 
-def _nothing(query: str, unread: int, width: int) -> list[Row]:
+def _empty_rows(query: str, unread: int, width: int) -> list[Row]:
     if unread:
         return [[label("  reading …")]]
     if query:
@@ -155,7 +155,7 @@ def _nothing(query: str, unread: int, width: int) -> list[Row]:
     return [fit_row([label(f"  {line}")], width) for line in _EMPTY]
 
 
-def _detail(row: HistoryRow, width: int) -> list[Row]:
+def _detail_rows(row: HistoryRow, width: int) -> list[Row]:
     """Return two rows on one result: file, targets and model, or why the file cannot be read."""
     rule = heading(clean(row.key, 80), "simulated" if row.simulated else "", width)
     if row.problem is not None:
@@ -179,23 +179,25 @@ def preview_rows(view: SweepView, width: int, height: int) -> list[Row]:
     return [*levels_and_findings(view, width, words), *plots_rows(view.plots, width, height - words)]
 
 
-def _heading(width: int) -> Row:
+def _heading_row(width: int) -> Row:
     row: Row = [
         label(fit("   when", _SIGNS + _WHEN + 1)),
         label(fit("name", _name_width(width) + 1)),
         label(fit("ended", _STATUS)),
     ]
-    row += [label(" " + fit(column.heading, column.width, column.align)) for column in _columns(width)]
+    row += [
+        label(" " + fit(column.heading, column.width, column.align)) for column in _columns_that_fit(width)
+    ]
     return fit_row(row, width)
 
 
-def _name(row: HistoryRow, width: int) -> str:
+def _name_cell(row: HistoryRow, width: int) -> str:
     """Return a result's name in `width` cells; the mark " sim" of simulated results is never cut off."""
     sign = " sim" if row.simulated else ""
     return fit(fit(row.name, min(cell_width(row.name), width - len(sign))) + sign, width)
 
 
-def _status(row: HistoryRow) -> str:
+def _status_cell(row: HistoryRow) -> str:
     """Return a sweep's final status, as wide as its column; only the first word if the status is too long."""
     return fit(row.status if cell_width(row.status) <= _STATUS else row.status.split()[0], _STATUS)
 
@@ -207,13 +209,13 @@ def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> 
         ("● " if marked else "  ", "accent"),
         (fit(when, _WHEN), "text" if row.started_at is not None else "muted"),
         (" ", "text"),
-        (_name(row, _name_width(width)), "title"),
+        (_name_cell(row, _name_width(width)), "title"),
         (" ", "text"),
-        (_status(row), _ROLES.get(row.status, "text")),
+        (_status_cell(row), _ROLES.get(row.status, "text")),
     ]
     if row.problem is not None:
         return fit_row([*result, (f" {row.problem}", "bad")], width)
-    for column in _columns(width):
+    for column in _columns_that_fit(width):
         text, role = column.cell(row)
         result += [(" " + fit(text, column.width, column.align), role)]
     return fit_row(result, width)

@@ -126,10 +126,10 @@ def means(values: Slots, size: int) -> list[float | None]:
 
 def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
     """Return a graph's rows with a vertical line at each cell index in `edges`, drawn in empty cells only."""
-    return [_edged(row, edges) for row in rows] if edges else list(rows)
+    return [_row_with_edges(row, edges) for row in rows] if edges else list(rows)
 
 
-def _edged(row: Row, edges: Sequence[int]) -> Row:
+def _row_with_edges(row: Row, edges: Sequence[int]) -> Row:
     result: Row = []
     start = 0
     for text, role in row:
@@ -193,8 +193,8 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
     The row begins with its own name at the left of the graphs. `names` maps targets to letters; `lengths`
     adds the prompt length to the names of levels.
     """
-    places = list(_places(axis))
-    words = _words(places, names, lengths=lengths)
+    places = list(_spans_on_axis(axis))
+    words = _level_spellings(places, names, lengths=lengths)
     row: Row = []
     used = 0
     for (span, start, stop), (letter, name) in zip(places, words, strict=True):
@@ -206,12 +206,12 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
         row += [("▏", "border"), *shown, ("─" * (room - row_width(shown)), "border")]
         used = stop
         if span.ended_at is None and not shown:
-            row = _with_end(fit_row(row, used), [("▏", "border"), *text])
+            row = _with_last_words(fit_row(row, used), [("▏", "border"), *text])
     unit = " c =" if any(_is_number(name) for _, name in words) else ""
     return merged([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
 
 
-def _places(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
+def _spans_on_axis(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
     """Yield (period of a level, its first cell, the cell after its last one) for all periods on the axis."""
     used = 0
     spans = axis.live.spans
@@ -226,7 +226,7 @@ def _places(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
             used = stop
 
 
-def _words(
+def _level_spellings(
     places: Sequence[tuple[LevelSpan, int, int]], names: dict[str, str], *, lengths: bool
 ) -> list[tuple[str, str]]:
     """Return (letter of the target, name of the level) for each of `places`.
@@ -259,7 +259,7 @@ def _letter_role(names: dict[str, str], target: str) -> str:
     return part_role(list(names).index(target)) if target in names else "muted"
 
 
-def _with_end(row: Row, word: Row) -> Row:
+def _with_last_words(row: Row, word: Row) -> Row:
     """Return `row` with its last cells replaced by `word`: a level that just began is named, too."""
     left = row_width(row) - row_width(word)
     if left < 0:
@@ -318,13 +318,13 @@ MOST_ROWS = 400
 def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     """Draw the requests of a load run over time: title, legend, a row per request, axis and notes."""
     every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
-    words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_split(timeline)}"
+    words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_requests_by_server(timeline)}"
     if every > 1:
         words += f", 1 of {every} shown"
-    names = _names(timeline)
+    names = _server_names(timeline)
     edge = _EDGE + max((cell_width(name) for name in names.values()), default=0)
     axis = PlotAxis(0.0, max(timeline.until_s, 1e-3), max(4, width - edge - _TAIL))
-    rows = [heading("requests over time", words, width), *_key(timeline, width)]
+    rows = [heading("requests over time", words, width), *_timeline_legend(timeline, width)]
     rows += [_bar_row(timeline, index, names, axis, width) for index in range(0, len(timeline.bars), every)]
     rows.append(fit_row([label(" " * edge), label(axis.labels()), label(" s")], width))
     for note in timeline.notes:
@@ -332,7 +332,7 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     return [merged(row) for row in rows]
 
 
-def _names(timeline: Timeline) -> dict[str | None, str]:
+def _server_names(timeline: Timeline) -> dict[str | None, str]:
     """Return the name of each server beside its requests, all equally wide; {} for a single server."""
     if len(timeline.backends) < 2:
         return {}
@@ -343,7 +343,7 @@ def _names(timeline: Timeline) -> dict[str | None, str]:
     return {name: fit(short, wide) for name, short in zip(timeline.backends, names, strict=True)}
 
 
-def _split(timeline: Timeline) -> str:
+def _requests_by_server(timeline: Timeline) -> str:
     """Return a text on how many requests of the load run each server got; "" for a single server."""
     if len(timeline.backends) <= 1:
         return ""
@@ -352,14 +352,14 @@ def _split(timeline: Timeline) -> str:
     return f": {' · '.join(words)}"
 
 
-def _key(timeline: Timeline, width: int) -> list[Row]:
+def _timeline_legend(timeline: Timeline, width: int) -> list[Row]:
     """Return the legend of the lines, and a row with the heads of the columns at both ends."""
     queued = any(bar.queue_s is not None for bar in timeline.bars)
     sample = 3
     parts: list[Row] = [[(QUEUE * sample, "waiting"), label(" waiting")]] if queued else []
     parts.append([(PREFILL * sample, "prompt"), label(" prefill" if queued else " until the first token")])
     if len(timeline.backends) < 2:
-        parts.append([(DECODE * sample, _role(timeline, None)), label(" decode")])
+        parts.append([(DECODE * sample, _decode_role(timeline, None)), label(" decode")])
     for index, name in enumerate(timeline.backends):
         on: Row = [(DECODE * sample, part_role(index)), label(" decode on "), (name, "text")]
         parts += [on] if len(timeline.backends) > 1 else [[label("on "), (name, "text")]]
@@ -367,7 +367,7 @@ def _key(timeline: Timeline, width: int) -> list[Row]:
     return [*(fit_row(row, width) for row in flowed(parts, width)), heads]
 
 
-def _role(timeline: Timeline, backend: str | None) -> str:
+def _decode_role(timeline: Timeline, backend: str | None) -> str:
     """Return the role (colour) of decode on a server; on the only or an unknown one, that of tokens."""
     names = timeline.backends
     return part_role(names.index(backend)) if len(names) > 1 and backend in names else "generation/8"
@@ -377,17 +377,17 @@ def _bar_row(
     timeline: Timeline, number: int, names: dict[str | None, str], axis: PlotAxis, width: int
 ) -> Row:
     bar = timeline.bars[number]
-    role = _role(timeline, bar.backend)
+    role = _decode_role(timeline, bar.backend)
     blank = " " * cell_width(next(iter(names.values()), ""))
     ttft = None if bar.first_token_s is None else bar.first_token_s - bar.start_s
     row: Row = [label(f"{number + 1:>5} "), (names.get(bar.backend, blank), role), (" │", "border")]
-    row += _bar(bar, axis, role, timeline.until_s)
+    row += _request_line(bar, axis, role, timeline.until_s)
     if not bar.ok:
         row.append((FAILED, "bad"))
     return [*fit_row(row, width - _TAIL), label(numbers.duration(ttft, _TAIL))]
 
 
-def _bar(bar: RequestBar, axis: PlotAxis, role: str, until_s: float) -> Row:
+def _request_line(bar: RequestBar, axis: PlotAxis, role: str, until_s: float) -> Row:
     """Draw one request as a line with three phases: waiting, prefill, decode.
 
     `until_s` is the end of the line for a request that has not ended. Each line has at least one cell; once
@@ -450,14 +450,16 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
     slots = max(1, min(_MOST_SLOTS, int(len(activities.counts) / (_FILLED * cells))))
     # Few slots are widened: a level that has just begun fills the room, too.
     wide = max(1, min(_MOST_CELLS, cells // max(1, len(activities.counts))))
-    rows = [_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)]
+    rows = [
+        _activities_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)
+    ]
     each = len(activities.each)
     has_axis = height >= (_AROUND + each if 0 < each < _LEAST_BODY else _AROUND + _LEAST_BODY)
     body = height - 1 - has_axis
     if 0 < each <= body:
-        rows += [_lane(activities, number, cells, slots, wide) for number in range(each)]
+        rows += [_agent_row(activities, number, cells, slots, wide) for number in range(each)]
     elif body > 0:
-        rows += _columns(activities, cells, body, slots, wide)
+        rows += _activity_columns(activities, cells, body, slots, wide)
     if has_axis:
         drawn = min(cells, wide * -(-len(activities.counts) // slots))
         ago = time_axis(drawn, slots * activities.step_s / wide / 2)
@@ -465,7 +467,7 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
     return [merged(row) for row in fit_rows(rows, width, height)]
 
 
-def _legend(activities: Activities, span_s: float, cells: int) -> Row:
+def _activities_legend(activities: Activities, span_s: float, cells: int) -> Row:
     """Return the row of signs with how many do what, and the time that the picture shows."""
     parts: list[Row] = []
     for doing, count in activities.now.items():
@@ -482,12 +484,12 @@ def _legend(activities: Activities, span_s: float, cells: int) -> Row:
     return row
 
 
-def _lane(activities: Activities, number: int, cells: int, slots: int, wide: int) -> Row:
+def _agent_row(activities: Activities, number: int, cells: int, slots: int, wide: int) -> Row:
     text = activities.each[number]
     name = f"agent {number + 1}"
     doing = next((one for one, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
     row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
-    parts = [part for part in _conversations_parts(text, cells, slots) for _ in range(wide)]
+    parts = [part for part in _slots_by_cell(text, cells, slots) for _ in range(wide)]
     row.append((" " * (cells - len(parts)), "text"))
     for letter, group in groupby(Counter(part).most_common(1)[0][0] for part in parts):
         sign, role = _BY_LETTER[letter]
@@ -496,19 +498,22 @@ def _lane(activities: Activities, number: int, cells: int, slots: int, wide: int
     return row
 
 
-def _conversations_parts(text: str, cells: int, slots: int) -> list[str]:
+def _slots_by_cell(text: str, cells: int, slots: int) -> list[str]:
     """Return the slots of each cell, at most `cells`; of the last cell the newest only, which is now."""
     first = max(0, len(text) - cells * slots)
     parts = [text[max(first, end - slots) : end] for end in range(len(text), first, -slots)][::-1]
     return [*parts[:-1], text[-1:]] if parts else []
 
 
-def _columns(activities: Activities, cells: int, height: int, slots: int, wide: int) -> list[Row]:
+def _activity_columns(activities: Activities, cells: int, height: int, slots: int, wide: int) -> list[Row]:
     """Draw how many do what as columns of `height` cells, the servers' work at the bottom."""
     counts = activities.counts[-cells * slots :]
     ends = list(range(len(counts), 0, -slots))[::-1]
     # The last column is now, as the numbers above it are.
-    each = [_column(counts[max(0, end - (slots if end < len(counts) else 1)) : end], height) for end in ends]
+    each = [
+        _activities_of_column(counts[max(0, end - (slots if end < len(counts) else 1)) : end], height)
+        for end in ends
+    ]
     columns = [column for column in each for _ in range(wide)]
     total = sum(activities.counts[-1]) if activities.counts else 0
     rows: list[Row] = []
@@ -527,7 +532,7 @@ def _columns(activities: Activities, cells: int, height: int, slots: int, wide: 
     return rows
 
 
-def _column(counts: tuple[tuple[int, ...], ...], height: int) -> list[Doing]:
+def _activities_of_column(counts: tuple[tuple[int, ...], ...], height: int) -> list[Doing]:
     """Return what each of `height` cells shows, from the top: whoever thinks first, decode at the bottom."""
     sums = [sum(values) for values in zip(*counts, strict=True)]
     total, passed = sum(sums) or 1, 0
@@ -574,18 +579,18 @@ def live_rows(
         return [*tracks, *conversations_rows(doing, width, lanes)]
     axis = sweep_axis(live, max(8, width - GUTTER))
     small = _small_tracks(live)
-    tps, flight, ttft, lines = _share_out(height - 2, len(small))
-    rows = [level_strip(axis, names, lengths=lengths), *_tps(axis, tps)]
+    tps, flight, ttft, lines = _graph_heights(height - 2, len(small))
+    rows = [level_strip(axis, names, lengths=lengths), *_token_graph(axis, tps)]
     if flight:
-        rows += _in_flight(axis, flight)
+        rows += _in_flight_graph(axis, flight)
     if ttft:
-        rows += _ttft(axis, ttft)
-    rows += [_small(axis, track) for track in small[:lines]]
+        rows += _ttft_graph(axis, ttft)
+    rows += [_small_graph(axis, track) for track in small[:lines]]
     rows.append([label(" " * GUTTER), *time_row(axis)])
     return [merged(row) for row in fit_rows(rows, width, height)]
 
 
-def _share_out(height: int, small: int) -> tuple[int, int, int, int]:
+def _graph_heights(height: int, small: int) -> tuple[int, int, int, int]:
     """Return the rows of a running sweep's graphs: of token rate, requests in flight, TTFT, and small ones.
 
     They share `height` rows; 0 for a graph that is not drawn. A small graph has one row; `small` is their
@@ -606,14 +611,14 @@ def _share_out(height: int, small: int) -> tuple[int, int, int, int]:
     return tps, flight + (taller if flight else 0), _TTFT + (2 * taller if flight else taller), lines
 
 
-def _tps(axis: SweepAxis, height: int) -> list[Row]:
+def _token_graph(axis: SweepAxis, height: int) -> list[Row]:
     """Draw the token rate of all servers over time; for two servers their rates are stacked."""
     live = axis.live
     known = [line for line in live.backends if any(line.tps)]
     total = axis.columns(live.tps)
     top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
-    words = value_now(numbers.rate(_last(live.tps, live.step_s), 6), "tok/s")
-    key = _live_key(known, height)
+    words = value_now(numbers.rate(_newest_mean(live.tps, live.step_s), 6), "tok/s")
+    key = _token_legend(known, height)
     # Two colours only where the gutter has room to name them.
     if key:
         lower, upper = (axis.columns(line.tps) for line in known)
@@ -627,7 +632,7 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
     return beside_gutter(left, with_edges(rows, axis.edges))
 
 
-def _live_key(lines: Sequence[BackendLine], height: int) -> list[Row]:
+def _token_legend(lines: Sequence[BackendLine], height: int) -> list[Row]:
     """Return the legend of two servers' token rates as rows for the column beside a graph of `height` rows.
 
     [] for a graph without rows for it, which shows the rate of both together.
@@ -643,12 +648,12 @@ def _live_key(lines: Sequence[BackendLine], height: int) -> list[Row]:
     ]
 
 
-def _last(values: Slots, step_s: float) -> float | None:
+def _newest_mean(values: Slots, step_s: float) -> float | None:
     """Return the mean of the values of the last two seconds; None if all of these are unknown."""
     return numbers.mean(values[-max(1, round(2 / step_s)) :])
 
 
-def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
+def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     live = axis.live
     asked = axis.columns(live.concurrency)
     flying = axis.columns(live.in_flight)
@@ -656,8 +661,8 @@ def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
     top = nice_ceiling(max(both, default=0.0), 4.0)
     drawn = area_rows(flying, axis.width, height, top, "running", end_slot=1)
     reached = [0.0 if value is None else height * value / top for value in axis.cells(live.concurrency)]
-    rows = [_with_pauses(row, reached, height - 1 - index) for index, row in enumerate(drawn)]
-    newest, wanted = _newest(live.in_flight), _newest(live.concurrency)
+    rows = [_row_with_pauses(row, reached, height - 1 - index) for index, row in enumerate(drawn)]
+    newest, wanted = _newest_value(live.in_flight), _newest_value(live.concurrency)
     now = newest if live.in_flight_now is None else live.in_flight_now
     known = wanted is not None and (now is None or now <= wanted)
     value = value_now(numbers.count(now, 4), f"of {wanted:.0f}" if known else "")
@@ -668,7 +673,7 @@ def _in_flight(axis: SweepAxis, height: int) -> list[Row]:
     return beside_gutter(left, with_edges(rows, axis.edges))
 
 
-def _with_pauses(row: Row, reached: Sequence[float], above: int) -> Row:
+def _row_with_pauses(row: Row, reached: Sequence[float], above: int) -> Row:
     """Return a row of the graph with dots in empty cells up to the level's load.
 
     `reached` is the height of that load in rows for each cell; `above` rows are below this one.
@@ -683,7 +688,7 @@ def _with_pauses(row: Row, reached: Sequence[float], above: int) -> Row:
     return merged(result)
 
 
-def _newest(values: Slots) -> float | None:
+def _newest_value(values: Slots) -> float | None:
     return values[-1] if values else None
 
 
@@ -693,7 +698,7 @@ _LEGEND_FROM = 3
 """Rows of the track of TTFT beyond which one of them says what its dots are."""
 
 
-def _ttft(axis: SweepAxis, height: int) -> list[Row]:
+def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
     """Draw each time to first token as a dot on a logarithmic scale, and the median over time as a line."""
     live = axis.live
     known = [value for points in live.ttft_ms for value in points if value > 0]
@@ -714,7 +719,7 @@ def _ttft(axis: SweepAxis, height: int) -> list[Row]:
                 grid.put(column, grid.row_of(y), "─", _P50)
     roles = {-1: "text", 0: "prompt/10", _P50: "title"}
     rows: list[Row] = [[(text, roles[layer]) for text, layer in runs] for runs in grid.rows()]
-    now = _newest(live.ttft_p50_ms)
+    now = _newest_value(live.ttft_p50_ms)
     words = value_now(numbers.duration(None if now is None else now / 1000, 7), "")
     # Round numbers: 5 s, not 5.00 s.
     ends = [f"{edge / 1000:g} s" if edge >= 1000 else f"{edge:g} ms" for edge in (high, low)]
@@ -788,14 +793,14 @@ def _temperature(line: NodeLine) -> _Small:
     return _Small("temperature", line.name, line.temperature_c)
 
 
-def _small(axis: SweepAxis, track: _Small) -> Row:
+def _small_graph(axis: SweepAxis, track: _Small) -> Row:
     """Draw a graph that is one row high: name and current value, then dots over time.
 
     The colour of the dots shows the value, as in the large graphs.
     """
     now = next((value for value in reversed(track.values) if value is not None), None)
     if track.kind == "load":
-        return _load(axis, track)
+        return _load_graph(axis, track)
     columns = axis.columns(track.values)
     top, unit, gradient = {
         "power": (nice_ceiling(max((v for v in columns if v is not None), default=0.0), 50.0), "W", "gpu"),
@@ -807,23 +812,23 @@ def _small(axis: SweepAxis, track: _Small) -> Row:
         columns = [None if value is None else max(0.0, value - _COLDEST_C) for value in columns]
     text = numbers.UNKNOWN if now is None else f"{now:.0f}"
     graph = area_rows(columns, axis.width, 1, top, gradient, end_slot=1)[0]
-    return [*_named(track.name, f"{text} {unit}"), *graph]
+    return [*_small_gutter(track.name, f"{text} {unit}"), *graph]
 
 
-def _load(axis: SweepAxis, track: _Small) -> Row:
+def _load_graph(axis: SweepAxis, track: _Small) -> Row:
     """Draw a server's running requests over time as dots, with its waiting requests above them."""
     running = axis.columns(track.values)
     waiting = axis.columns(track.other) if track.other else [None] * len(running)
-    run, wait = _newest(track.values), _newest(track.other)
+    run, wait = _newest_value(track.values), _newest_value(track.other)
     running_now, waiting_now = (numbers.count(one, 4).strip() for one in (run, wait))
     text = f"{running_now} wait {waiting_now}"
     if len(track.name) + len(text) + len("run ") + 2 <= GUTTER:
         text = f"run {text}"
     roles = ("running", "waiting")
     graph = stacked_rows(running, waiting, axis.width, 1, track.top, roles, end_slot=1)[0]
-    return [*_named(track.name, text), *graph]
+    return [*_small_gutter(track.name, text), *graph]
 
 
-def _named(name: str, text: str) -> Row:
+def _small_gutter(name: str, text: str) -> Row:
     room = max(3, GUTTER - 2 - len(text))
     return fit_row([*fit_row([label(name)], room), (" ", "text"), (text, "title"), (" ", "text")], GUTTER)

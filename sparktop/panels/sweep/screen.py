@@ -150,7 +150,7 @@ def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[
     """
     if not view.status.over or view.headline is None:
         return []
-    lead, rest = _lead(view, view.headline)
+    lead, rest = _answer_and_rest(view, view.headline)
     first = [[(line, "title")] for line in wrapped(lead, width)]
     clauses = rest.split("; ")
     lines = wrapped(rest, width)
@@ -162,7 +162,7 @@ def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[
     return [[(line, "title")] for line in lines or wrapped(rest.split("; ")[0], width)]
 
 
-def _lead(view: SweepView, headline: str) -> tuple[str, str]:
+def _answer_and_rest(view: SweepView, headline: str) -> tuple[str, str]:
     """Return (the first part of a capacity search's answer, the rest); ("", headline) for other sweeps."""
     if len(view.searches) > 1:
         lead, _, rest = headline.partition("; ")
@@ -225,7 +225,7 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     seconds = f"{left:.0f} s " if left >= 1 else "now "
     rows: list[Row] = [[("starts in ", "text"), (f"{seconds:<4}", "title")]]
     rows[0] += bar_runs(share, max(8, min(40, inner - 16)), "generation")
-    rows += flowed(_what(countdown), inner)
+    rows += flowed(_countdown_pieces(countdown), inner)
     keys: Row = [("esc", "key"), label(" stops it")]
     room = height - 2
     # The keys have a row even where other rows must be left out: a user must see how to stop it.
@@ -250,7 +250,7 @@ _AXES = {
 }
 
 
-def _what(countdown: Countdown) -> list[Row]:
+def _countdown_pieces(countdown: Countdown) -> list[Row]:
     """Return the sweep's targets, concurrencies and number of requests as pieces of text for `flowed`."""
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
@@ -325,7 +325,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
     inner, inside = width - 4, height - 2
     whole = "enter whole sweep" if selected else ""  # else both keys open the selected panel
     legend = marks_key(view, inner - len(f" {whole} " if whole else "")) if view.status.over else []
-    rows = _answer(view, inner, inside) if view.status.over else _running(view, inner, inside)
+    rows = _answer_rows(view, inner, inside) if view.status.over else _running_rows(view, inner, inside)
     return framed_sweep(
         rows,
         width,
@@ -339,23 +339,23 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
     )
 
 
-def _running(view: SweepView, width: int, height: int) -> list[Row]:
+def _running_rows(view: SweepView, width: int, height: int) -> list[Row]:
     """Draw a running sweep as exactly `height` rows: its progress and newest levels, and graphs over time."""
     names = letters([target.name for target in view.targets])
     if view.live is not None and width + 4 >= _BESIDE_FROM and height >= _LEAST_TRACKS:
         cells = max(_WORDS, int(_WORDS_SHARE * width))
         tracks = live_rows(view.live, names, width - cells - 2, height, lengths=view.several_lengths)
-        return side_by_side([_words(view, cells, height), tracks], [cells, width - cells - 2])
+        return side_by_side([_words_rows(view, cells, height), tracks], [cells, width - cells - 2])
     if view.searches and height > _LEAST_TRACKS:
         rows = capacity_rows(view.searches, width, height - 2, named=len(view.targets) > 1)
-        return [*_words(view, width, height - len(rows)), *rows]
+        return [*_words_rows(view, width, height - len(rows)), *rows]
     if view.live is not None and height >= _LEAST_TRACKS + 2:
         tracks = live_rows(view.live, names, width, height - 2, lengths=view.several_lengths)
-        return [*_words(view, width, 2), *tracks]
-    return _words(view, width, height)
+        return [*_words_rows(view, width, 2), *tracks]
+    return _words_rows(view, width, height)
 
 
-def _answer(view: SweepView, width: int, height: int) -> list[Row]:
+def _answer_rows(view: SweepView, width: int, height: int) -> list[Row]:
     """Draw a finished sweep as exactly `height` rows: its answer, the table of levels, and curves beside."""
     if view.plots and width + 4 >= _BESIDE_FROM and height >= _LEAST_CURVES:
         cells = max(_TABLE, int(_TABLE_SHARE * width))
@@ -377,11 +377,11 @@ def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
     room = height - len(rows)
     if view.rows and room > 1:
         rows += levels_beside(view, width, room)
-    rows += [*end, *_that_fit(found_sentences(view, width), height - len(rows) - len(end))]
+    rows += [*end, *_sentences_that_fit(found_sentences(view, width), height - len(rows) - len(end))]
     return fit_rows(rows, width, height)
 
 
-def _that_fit(sentences: Sequence[list[Row]], room: int) -> list[Row]:
+def _sentences_that_fit(sentences: Sequence[list[Row]], room: int) -> list[Row]:
     """Return the rows of the first `sentences` that fit whole into `room` rows."""
     rows: list[Row] = []
     for sentence in sentences:
@@ -391,7 +391,7 @@ def _that_fit(sentences: Sequence[list[Row]], room: int) -> list[Row]:
     return rows
 
 
-def _words(view: SweepView, width: int, height: int) -> list[Row]:
+def _words_rows(view: SweepView, width: int, height: int) -> list[Row]:
     """Return `height` rows of text on a running sweep: its progress, then its levels, then what guards it.
 
     Of levels that do not fit, those that have begun last are shown; levels ahead only where rows are left.
@@ -402,7 +402,7 @@ def _words(view: SweepView, width: int, height: int) -> list[Row]:
         made = {row.key: row for row in view.rows}
         rows.append(table_heading(view, width))
         rows += [level_row(view, level, made.get(level.key), width) for level in newest_levels(view, room)]
-    rows += _that_fit([guard_rows(view, width), *found_sentences(view, width)], height - len(rows))
+    rows += _sentences_that_fit([guard_rows(view, width), *found_sentences(view, width)], height - len(rows))
     return fit_rows(rows, width, height)
 
 
@@ -448,14 +448,14 @@ def drawn_sweep(
     words = word_rows(view, inner, max(2, inside // 4))
     room = inside - len(words)
     cells = int(_SCREEN_TABLE_SHARE * inner)
-    if width >= _WIDE and room >= _SCREEN_LEAST_TRACKS and _fills(view, cells, room):
+    if width >= _WIDE and room >= _SCREEN_LEAST_TRACKS and _fills_height(view, cells, room):
         left_width = inner - cells - 2
-        left = _picture(view, left_width, room, curves=curves)
+        left = _picture_rows(view, left_width, room, curves=curves)
         right, tall = _table_and_words(view, cells, room, chosen)
         first_cell, top = left_width + 2, 0
         body = side_by_side([left, right], [left_width, cells])
     else:
-        body, top, tall = _stacked(view, inner, room, chosen, curves=curves)
+        body, top, tall = _picture_above_table(view, inner, room, chosen, curves=curves)
         first_cell = 0
     drawn = framed_sweep(
         [*words, *body],
@@ -478,7 +478,7 @@ def sweep_screen(
     return drawn_sweep(view, width, height, chosen=chosen, curves=curves).rows
 
 
-def _stacked(
+def _picture_above_table(
     view: SweepView, width: int, height: int, chosen: LevelKey | None, *, curves: bool
 ) -> tuple[list[Row], int, int]:
     """Draw the graphs of a sweep above its table of levels; return (rows, first of the table, its height).
@@ -498,7 +498,7 @@ def _stacked(
     above = height - table - len(rule)
     if above < _LEAST_PICTURE:
         return table_rows(view, width, height, chosen=chosen), 0, height
-    picture = _picture(view, width, above, curves=curves)
+    picture = _picture_rows(view, width, above, curves=curves)
     rows = [*picture, *rule, *table_rows(view, width, table, chosen=chosen)]
     return rows, above + len(rule), table
 
@@ -512,7 +512,7 @@ def _least_picture(view: SweepView, width: int, height: int) -> int:
     return max(_LEAST_PICTURE, _SCREEN_LEAST_CURVES if fits else own)
 
 
-def _fills(view: SweepView, width: int, height: int) -> bool:
+def _fills_height(view: SweepView, width: int, height: int) -> bool:
     """Return whether the table and the words beside the graphs fill most of `height` rows.
 
     The words of a running sweep do not count, because they come and go.
@@ -534,7 +534,7 @@ def _table_and_words(
     return fit_rows([*table_rows(view, width, table, chosen=chosen), *below], width, height), table
 
 
-def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
+def _picture_rows(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
     """Draw a sweep's graphs over time, or its curves by concurrency.
 
     Curves are drawn if there is no time series, or if the sweep is over, `curves` is True and there are
@@ -546,11 +546,11 @@ def _picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[
         rest = height - len(rows)
         if rest < _LEAST_BELOW:
             return [*rows, *([[]] * rest)]
-        return [*rows, *_load_picture(view, width, rest, curves=curves)]
-    return _load_picture(view, width, height, curves=curves)
+        return [*rows, *_load_rows(view, width, rest, curves=curves)]
+    return _load_rows(view, width, height, curves=curves)
 
 
-def _load_picture(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
+def _load_rows(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
     """Draw graphs or curves below a search, if there is one: of a few rows what each agent does."""
     live = view.live
     doing = None if live is None else live.activities

@@ -61,13 +61,13 @@ def capacity_rows(searches: Sequence[SearchView], width: int, most: int, *, name
     """
     rows: list[Row] = []
     for search in searches:
-        rows += _search(search, width, named=named)
+        rows += _search_rows(search, width, named=named)
     return [merged(fit_row(row, width)) for row in rows[:most]]
 
 
-def _search(view: SearchView, width: int, *, named: bool) -> list[Row]:
-    rows = [_line(view, width, named=named)]
-    rows += _bars(view, width)
+def _search_rows(view: SearchView, width: int, *, named: bool) -> list[Row]:
+    rows = [_tried_row(view, width, named=named)]
+    rows += _condition_rows(view, width)
     if view.ahead:
         rows.append([label("next    "), (view.ahead, "text")])
     if view.hint:
@@ -75,12 +75,12 @@ def _search(view: SearchView, width: int, *, named: bool) -> list[Row]:
     return rows
 
 
-def _line(view: SearchView, width: int, *, named: bool) -> Row:
+def _tried_row(view: SearchView, width: int, *, named: bool) -> Row:
     """Return the tried loads with their verdicts; the smallest are left out where they do not fit."""
     head: Row = [label("tried   ")]
     if named:
         head = [(f"{view.target} ", "title"), label("tried ")]
-    parts = [_tried(load) for load in view.tried]
+    parts = [_tried_runs(load) for load in view.tried]
     room, cut = width - row_width(head), False
     while len(parts) > 1 and sum(map(row_width, parts)) + (len(_CUT) if cut else 0) > room:
         parts.pop(0)
@@ -90,7 +90,7 @@ def _line(view: SearchView, width: int, *, named: bool) -> Row:
     return [*head, *([label(_CUT)] if cut else []), *(run for part in parts for run in part)]
 
 
-def _tried(load: TriedLoad) -> Row:
+def _tried_runs(load: TriedLoad) -> Row:
     now: Row = [("▸", "accent"), (load.label, "title")] if load.now else [(load.label, "text")]
     return [*now, verdict_sign(load), (" " * _APART, "text")]
 
@@ -103,12 +103,12 @@ def verdict_sign(load: TriedLoad) -> Run:
     return sign, "good" if load.holds else "bad"
 
 
-def _bars(view: SearchView, width: int) -> list[Row]:
+def _condition_rows(view: SearchView, width: int) -> list[Row]:
     if not view.bars:
         return []
     names = max(len(bar.name) for bar in view.bars) + 1
     words = [f" {bar.value} of {bar.limit}" for bar in view.bars]
-    met = [_met(bar) for bar in view.bars]
+    met = [_met_words(bar) for bar in view.bars]
     texts = max(map(len, words))
     bar = width - names - texts
     if bar - max(map(len, met)) >= _LEAST_BAR:
@@ -118,12 +118,12 @@ def _bars(view: SearchView, width: int) -> list[Row]:
     bar = max(_LEAST_BAR, min(_MOST_BAR, bar))
     rows: list[Row] = []
     for one, text, share in zip(view.bars, words, met, strict=True):
-        row = [*fit_row([label(one.name)], names), *_bar(one, bar)]
+        row = [*fit_row([label(one.name)], names), *_condition_bar(one, bar)]
         rows.append([*row, *fit_row([(text, "text")], texts), label(share)])
     return [[label(f"{view.at}:")], *rows] if view.at else rows
 
 
-def _met(bar: ConditionBar) -> str:
+def _met_words(bar: ConditionBar) -> str:
     if bar.met_percent is None:
         return ""
     return f"  met by {bar.met_percent:.0f} %" + (
@@ -131,7 +131,7 @@ def _met(bar: ConditionBar) -> str:
     )
 
 
-def _bar(bar: ConditionBar, width: int) -> Row:
+def _condition_bar(bar: ConditionBar, width: int) -> Row:
     """Draw a value beside its limit, which is at two thirds of the bar; the colour says how near it is."""
     at, ratio = round((width - 1) / _SHOWN), bar.ratio
     size = 0.0 if ratio is None else 1 / ratio if bar.at_least and ratio else ratio
@@ -155,7 +155,7 @@ class Column(Struct, frozen=True):
     text: Callable[[ResultRow], str]
 
 
-def _rate(name: str) -> Callable[[ResultRow], str]:
+def _rate_column(name: str) -> Callable[[ResultRow], str]:
     def text(row: ResultRow) -> str:
         figure = row.figures.get(name)
         return rate_text(None if figure is None else figure.mean)
@@ -173,7 +173,7 @@ def milliseconds(value: float | None) -> str:
     return numbers.duration(None if value is None else value / 1000, 7).strip()
 
 
-def _spread(row: ResultRow) -> str:
+def _interval_column(row: ResultRow) -> str:
     return interval_text(row.figures.get(row.rate or ""))
 
 
@@ -188,23 +188,23 @@ def interval_text(figure: Value | None) -> str:
     return f"±{half:.1f} %" if half < 9.95 else f"±{half:.0f} %"
 
 
-def _failed(row: ResultRow) -> str:
+def _failed_text(row: ResultRow) -> str:
     ended = row.ok + row.failed
     # Files of other tools may lack the number of requests.
     return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
 
 
-def _growth(row: ResultRow) -> str:
+def _growth_text(row: ResultRow) -> str:
     """Return by how much the TTFT grows each second, such as "+0.43 s/s"; "" for a level that keeps up."""
     return "" if row.ttft_growth is None else f"{row.ttft_growth:+.2f} s/s"
 
 
-def _per_s(row: ResultRow) -> str:
+def _per_s_text(row: ResultRow) -> str:
     known = row.figures.get("requests_per_s")
     return numbers.UNKNOWN if known is None else f"{known.mean:.2f}"
 
 
-def _number(name: str, digits: int, unit: str = "") -> Callable[[ResultRow], str]:
+def _agents_column(name: str, digits: int, unit: str = "") -> Callable[[ResultRow], str]:
     """Return the text of a figure of agents."""
 
     def text(row: ResultRow) -> str:
@@ -214,7 +214,7 @@ def _number(name: str, digits: int, unit: str = "") -> Callable[[ResultRow], str
     return text
 
 
-def _mean_ms(name: str) -> Callable[[ResultRow], str]:
+def _latency_column(name: str) -> Callable[[ResultRow], str]:
     """Return the text of the mean of a latency, as curves and comparisons show it, too."""
 
     def text(row: ResultRow) -> str:
@@ -224,40 +224,42 @@ def _mean_ms(name: str) -> Callable[[ResultRow], str]:
     return text
 
 
-def _main_rate(row: ResultRow) -> str:
+def _main_rate_text(row: ResultRow) -> str:
     figure = row.figures.get(row.rate or "")
     return rate_text(None if figure is None else figure.mean)
 
 
-def _accepted(row: ResultRow) -> str:
+def _accepted_text(row: ResultRow) -> str:
     share = row.spec_accept_percent
     return numbers.UNKNOWN if share is None else f"{share:.0f} %"
 
 
-_ACCEPTED = Column("accepted", 8, None, _accepted)
+_ACCEPTED = Column("accepted", 8, None, _accepted_text)
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
 COLUMNS = (
-    Column("decode", 8, None, _main_rate),
-    Column("TTFT mean", 10, "ttft_ms", _mean_ms("ttft_ms")),
+    Column("decode", 8, None, _main_rate_text),
+    Column("TTFT mean", 10, "ttft_ms", _latency_column("ttft_ms")),
     _ACCEPTED,
-    Column("prefill", 8, "prefill_tps", _rate("prefill_tps")),
-    Column("95 %", 7, None, _spread),
-    Column("peak", 8, "peak_tps", _rate("peak_tps")),
+    Column("prefill", 8, "prefill_tps", _rate_column("prefill_tps")),
+    Column("95 %", 7, None, _interval_column),
+    Column("peak", 8, "peak_tps", _rate_column("peak_tps")),
     Column("p95", 8, None, lambda row: milliseconds(row.ttft_p95_ms)),
-    Column("failed", 7, None, _failed),
+    Column("failed", 7, None, _failed_text),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
     Column("p50", 8, None, lambda row: milliseconds(row.ttft_p50_ms)),
 )
 """Columns in order of importance: narrow screens show only the first ones."""
 RATE_COLUMNS = (
-    Column("TTFT due", 9, "ttft_due_ms", lambda row: _growth(row) or _mean_ms("ttft_due_ms")(row)),
-    Column("done /s", 8, None, _per_s),
-    Column("output", 8, "output_tps", _rate("output_tps")),
+    Column(
+        "TTFT due", 9, "ttft_due_ms", lambda row: _growth_text(row) or _latency_column("ttft_due_ms")(row)
+    ),
+    Column("done /s", 8, None, _per_s_text),
+    Column("output", 8, "output_tps", _rate_column("output_tps")),
     _ACCEPTED,
     Column("p95", 8, None, lambda row: milliseconds(row.ttft_p95_ms)),
-    Column("E2E due", 8, "e2e_due_ms", _mean_ms("e2e_due_ms")),
-    Column("failed", 7, None, _failed),
+    Column("E2E due", 8, "e2e_due_ms", _latency_column("e2e_due_ms")),
+    Column("failed", 7, None, _failed_text),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
@@ -266,15 +268,15 @@ AGENT_COLUMNS = (
     Column("tool p50", 8, None, lambda row: milliseconds(row.conversations.get("tool_p50_ms"))),
     Column("tool p90", 8, None, lambda row: milliseconds(row.conversations.get("tool_p90_ms"))),
     Column("human p50", 9, None, lambda row: milliseconds(row.conversations.get("human_p50_ms"))),
-    Column("cached", 6, None, _number("cached_percent", 0, " %")),
-    Column("output", 8, "output_tps", _rate("output_tps")),
+    Column("cached", 6, None, _agents_column("cached_percent", 0, " %")),
+    Column("output", 8, "output_tps", _rate_column("output_tps")),
     _ACCEPTED,
-    Column("fit KV", 6, None, _number("fit", 0)),
+    Column("fit KV", 6, None, _agents_column("fit", 0)),
     Column("human p90", 9, None, lambda row: milliseconds(row.conversations.get("human_p90_ms"))),
     Column("answer p50", 10, None, lambda row: milliseconds(row.conversations.get("request_p50_ms"))),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    Column("calls", 6, None, _number("calls", 0)),
-    Column("failed", 7, None, _failed),
+    Column("calls", 6, None, _agents_column("calls", 0)),
+    Column("failed", 7, None, _failed_text),
 )
 """The columns for agents: TTFT after a tool and after a person, model time of a person's whole request."""
 SHOWN = (
@@ -339,34 +341,40 @@ def search_columns(view: SweepView) -> tuple[Column, ...]:
 
     def holds(row: ResultRow) -> str:
         one = tried.get((row.key.target, row.key.point))
-        return numbers.UNKNOWN if one is None or one.holds_percent is None else _chance(one.holds_percent)
+        return (
+            numbers.UNKNOWN if one is None or one.holds_percent is None else _chance_text(one.holds_percent)
+        )
 
     def value(index: int) -> Callable[[ResultRow], str]:
         def text(row: ResultRow) -> str:
             one = tried.get((row.key.target, row.key.point))
-            return numbers.UNKNOWN if one is None or len(one.bars) <= index else _bare(one.bars[index])
+            return (
+                numbers.UNKNOWN
+                if one is None or len(one.bars) <= index
+                else _value_without_unit(one.bars[index])
+            )
 
         return text
 
     conditions = (
-        Column(name := _short(full), max(_LEAST_CONDITION, len(name)), None, value(index))
+        Column(name := _short_heading(full), max(_LEAST_CONDITION, len(name)), None, value(index))
         for index, full in enumerate(names)
     )
     return (Column("holds", 6, None, holds), *conditions) if tried else ()
 
 
-def _chance(percent: float) -> str:
+def _chance_text(percent: float) -> str:
     """Return a probability, at the ends as "< 1 %" and "> 99 %": nothing measured is quite certain."""
     return "< 1 %" if percent < 1 else "> 99 %" if percent > 99 else f"{percent:.0f} %"
 
 
-def _bare(bar: ConditionBar) -> str:
+def _value_without_unit(bar: ConditionBar) -> str:
     """Return the value of a condition without its rate's unit; "> 2 s" where hardly any request has one."""
     value = bar.value.removesuffix(" tok/s")
     return value if len(value) <= _MOST_CONDITION else f"> {bar.limit}"
 
 
-def _short(name: str) -> str:
+def _short_heading(name: str) -> str:
     """Return the name of a condition as a heading: "p90 TTFT after a tool" is "p90 tool"."""
     quantile, _, rest = name.partition(" TTFT after a ")
     return f"{quantile} {rest}" if rest else name
@@ -439,7 +447,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
     """
     room = width - _name_width(view) - _marks_width(view, width)
     chosen: list[Column] = []
-    for column in (*search_columns(view), *columns_of(view, _kind(view))):
+    for column in (*search_columns(view), *columns_of(view, _load_kind(view))):
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
             continue
         if column.width + 1 <= room:
@@ -447,10 +455,10 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
             room -= column.width + 1
         else:
             break
-    return sorted(chosen, key=_place)
+    return sorted(chosen, key=_table_place)
 
 
-def _place(column: Column) -> int:
+def _table_place(column: Column) -> int:
     """Return the place of a column in the table; those of a search come first."""
     return SHOWN.index(column.heading) if column.heading in SHOWN else -1
 
@@ -460,7 +468,7 @@ def _marks_width(view: SweepView, width: int) -> int:
 
     It has only their signs where words would leave no room for the two most important values.
     """
-    values = sum(column.width + 1 for column in columns_of(view, _kind(view))[:2])
+    values = sum(column.width + 1 for column in columns_of(view, _load_kind(view))[:2])
     if width < _NARROW:
         return _SIGNS
     if width >= _WIDE:
@@ -473,7 +481,7 @@ def _marks_width(view: SweepView, width: int) -> int:
     return _SIGNS
 
 
-def _kind(view: SweepView) -> LoadKind:
+def _load_kind(view: SweepView) -> LoadKind:
     return next((level.key.point.kind for level in all_levels(view)), LoadKind.CONCURRENCY)
 
 
@@ -537,7 +545,7 @@ def marks_key(view: SweepView, room: int) -> Row:
     ]
     for complete, short in ((True, False), (False, False), (False, True)):
         row: Row = []
-        for sign, word in _ranks(view):
+        for sign, word in _rank_signs(view):
             row += [(f" {sign}", "good"), label(f" {'alike' if short and sign == ALIKE else word} ")]
         for sign, words, meaning in found:
             row += [
@@ -549,9 +557,9 @@ def marks_key(view: SweepView, room: int) -> Row:
     return []
 
 
-def _ranks(view: SweepView, width: int | None = None) -> list[tuple[str, str]]:
+def _rank_signs(view: SweepView, width: int | None = None) -> list[tuple[str, str]]:
     """Return (sign, meaning) of the signs of ranks in the table of levels, of `width` cells where given."""
-    columns = columns_of(view, _kind(view)) if width is None else columns_for(view, width)
+    columns = columns_of(view, _load_kind(view)) if width is None else columns_for(view, width)
     shown = {column.metric for column in columns}
     known = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
     signs = ((Rank.BEST, BEST, "best"), (Rank.LEVEL, ALIKE, "no clear difference"))
@@ -569,7 +577,7 @@ def table_rows(view: SweepView, width: int, height: int, *, chosen: LevelKey | N
     shown = shown_levels(view, height, chosen)
     rows = [level_row(view, level, made.get(level.key), width, chosen=level.key == chosen) for level in shown]
     above = levels.index(shown[0]) if shown else 0
-    key = _key(view, above, len(levels) - len(shown) - above, width)
+    key = _legend_row(view, above, len(levels) - len(shown) - above, width)
     return [table_heading(view, width), *fit_rows(rows, width, room), fit_row(key, width)][:height]
 
 
@@ -618,7 +626,7 @@ def _newest_begun(levels: Sequence[PlannedLevel]) -> int:
     return max(begun, default=0)
 
 
-def _key(view: SweepView, above: int, below: int, width: int) -> Row:
+def _legend_row(view: SweepView, above: int, below: int, width: int) -> Row:
     """Return the legend of the signs in the table, as far as it fits, and how many levels are hidden.
 
     `above` and `below` are the numbers of levels that are hidden there.
@@ -626,7 +634,7 @@ def _key(view: SweepView, above: int, below: int, width: int) -> Row:
     hidden = [f"{sign} {count}" for sign, count in (("↑", above), ("↓", below)) if count]
     more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
     marks = [mark.doubt for row in view.rows for mark in row.marks]
-    signs = [(sign, "good", word) for sign, word in _ranks(view, width)]
+    signs = [(sign, "good", word) for sign, word in _rank_signs(view, width)]
     signs += [(DOUBT, "warn", "warning")] if True in marks else []
     signs += [(SLOW, "warn", "why slow")] if False in marks else []
     tried = [load for search in view.searches for load in search.tried if load.holds is not None]
@@ -643,7 +651,7 @@ def level_row(
     view: SweepView, level: PlannedLevel, row: ResultRow | None, width: int, *, chosen: bool = False
 ) -> Row:
     """Return one level of a sweep as a row: its values or, if it has none, its state with a progress bar."""
-    sign, role = _sign(view, level)
+    sign, role = _state_sign(view, level)
     name = _name_width(view)
     start: Row = [("▶" if chosen else " ", "selected"), (sign, role), (" ", "text")]
     if len(view.targets) > 1:
@@ -658,17 +666,17 @@ def level_row(
     if row is not None and row.error is not None:
         return fit_row([*result, (" refused: ", "bad"), (row.error, "text")], width)
     if row is None or not row.figures:
-        return fit_row([*result, *_state(level, width - row_width(result))], width)
+        return fit_row([*result, *_state_cells(level, width - row_width(result))], width)
     columns = columns_for(view, width)
     for column in columns:
-        result += _cell(row, column)
+        result += _value_cell(row, column)
     result.append(("  ", "text"))
     if not row.complete:
         result += [*bar_runs(level.share, 8, "generation"), (" ", "text")]
     return fit_row([*result, *marks_words(row, width - row_width(result))], width)
 
 
-def _sign(view: SweepView, level: PlannedLevel) -> Run:
+def _state_sign(view: SweepView, level: PlannedLevel) -> Run:
     """Return (sign, role) of a level's state; of a complete one in a search whether it holds."""
     if level.state is LevelState.DONE:
         for search in view.searches:
@@ -678,7 +686,7 @@ def _sign(view: SweepView, level: PlannedLevel) -> Run:
     return STATES[level.state]
 
 
-def _state(level: PlannedLevel, room: int) -> Row:
+def _state_cells(level: PlannedLevel, room: int) -> Row:
     """Return a level's state with its progress in at most `room` cells: the bar goes first, then the runs."""
     state, sign_role = level.state.value, STATES[level.state][1]
     if level.state in _WITHOUT_RUNS:
@@ -689,7 +697,7 @@ def _state(level: PlannedLevel, room: int) -> Row:
     return next((row for row in ([*bar, *words], words) if row_width(row) <= room), words[:1])
 
 
-def _cell(row: ResultRow, column: Column) -> Row:
+def _value_cell(row: ResultRow, column: Column) -> Row:
     text = column.text(row)
     rank = row.ranks.get(column.metric) if column.metric else None
     sign = {Rank.BEST: BEST, Rank.LEVEL: ALIKE, None: ""}[rank]

@@ -68,14 +68,16 @@ def topology_screen(
     inner = width - 4
     body = sentence_rows(("▸ ", "accent"), headline, "title", inner) if headline else []
     if width >= _WIDE:
-        body += _wide_rows(compared, plots, inner, height - 2 - len(body))
+        body += _rows_of_wide_screen(compared, plots, inner, height - 2 - len(body))
     else:
         body += [*_judgement_and_plot(compared, plots, inner), *tables_rows(compared, inner)]
         body += rest_rows(compared, inner)
     return framed_sweep(body, width, height, title=page_title("topologies", title), simulated=simulated)
 
 
-def _wide_rows(compared: Topologies, plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
+def _rows_of_wide_screen(
+    compared: Topologies, plots: Sequence[CurvePlot], width: int, height: int
+) -> list[Row]:
     """Return the tables with all words beside them, and plots below both or else below the tables.
 
     The plots are left out where `height` rows have no room for them.
@@ -86,11 +88,11 @@ def _wide_rows(compared: Topologies, plots: Sequence[CurvePlot], width: int, hei
     below = _plots_below(plots, width, height - max(len(tables), len(words)))
     if not below:
         tables += _plots_below(plots, cells, height - len(tables))
-        words = _spread(words, len(tables), beside)
+        words = _with_blanks_before_headings(words, len(tables), beside)
     return [*side_by_side([tables, words], [cells, beside]), *below]
 
 
-def _spread(rows: list[Row], height: int, width: int) -> list[Row]:
+def _with_blanks_before_headings(rows: list[Row], height: int, width: int) -> list[Row]:
     """Return `rows` with blank rows above each heading but the first, as far as `height` rows suffice."""
     heads = [index for index, row in enumerate(rows) if index and row[:1] == [_RULE]]
     each = (height - len(rows)) // len(heads) if heads else 0
@@ -140,16 +142,16 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
     levels = [_level_name(compared, level) for level in metric.levels]
     # A concurrency alone always has the same place, so that most tables stand alike.
     load = max((_LOAD, *map(len, levels))) if compared.several_lengths else _LOAD
-    columns, winner = _widths(compared.columns, width - load - 1)
+    columns, winner = _column_widths(compared.columns, width - load - 1)
     better = better_words(more=metric.more_is_better)
     axis = AXES[metric.levels[0].point.kind if metric.levels else LoadKind.CONCURRENCY]
     head: Row = [label(fit(axis, load, "right"))]
     for index, name in enumerate(compared.columns):
         head += [
             (" ", "text"),
-            (fit(_short(name, columns[index]), columns[index], "right"), part_role(index)),
+            (fit(_fitted_name(name, columns[index]), columns[index], "right"), part_role(index)),
         ]
-    head.append(label(f"  {_longest(_heads(compared, metric), winner)}"))
+    head.append(label(f"  {_first_that_fits(_winner_headings(compared, metric), winner)}"))
     rows = [heading(f"{metric.title} in {metric.unit}", better, width), fit_row(head, width)]
     for name, level in zip(levels, metric.levels, strict=True):
         start: Row = [(fit(name, load, "right"), "title")]
@@ -162,7 +164,7 @@ def _level_name(compared: Topologies, level: ComparedLevel | DeviationRow | Spli
     return level_name(level.point, level.prompt_tokens, lengths=lengths, depth=level.depth)
 
 
-def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
+def _winner_headings(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
     """Return alternative titles for the column of winners, longest first.
 
     A title names what the percentages are relative to, the baseline or the runner-up. If a published table
@@ -175,7 +177,7 @@ def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
     return "winner, against the next best", "winner, next best", "winner"
 
 
-def _longest(texts: Sequence[str], width: int) -> str:
+def _first_that_fits(texts: Sequence[str], width: int) -> str:
     """Return the first of `texts` that fits into `width` cells, or the last if none fits.
 
     `texts` must be ordered with the longest first.
@@ -183,7 +185,7 @@ def _longest(texts: Sequence[str], width: int) -> str:
     return next((text for text in texts if cell_width(text) <= width), texts[-1])
 
 
-def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
+def _column_widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
     """Return (width of each target's column, width of the winner's column) in cells.
 
     If room is short, the columns of the targets become narrower first, so that names are cut before values.
@@ -193,7 +195,7 @@ def _widths(names: Sequence[str], width: int) -> tuple[list[int], int]:
     return [each] * len(names), max(_LEAST_WINNER, width - 2 - count * (each + 1))
 
 
-def _short(name: str, width: int) -> str:
+def _fitted_name(name: str, width: int) -> str:
     return fit(name, min(width, cell_width(name)))
 
 
@@ -202,27 +204,27 @@ def _level_row(
 ) -> Row:
     row: Row = []
     for index, (name, value) in enumerate(zip(compared.columns, level.values, strict=True)):
-        text = _figure(metric, value)
+        text = _value_text(metric, value)
         first = name == level.winner
-        sign = BEST if first else ALIKE if _unbeaten(level, name) else ""
+        sign = BEST if first else ALIKE if _is_unbeaten(level, name) else ""
         role = "muted" if value is None else "good" if first else "title"
         row += [(" ", "text"), (fit(f"{sign}{text}", columns[index], "right"), role)]
     against = compared.baseline if metric.winner_vs == "baseline" else level.against
     return [
         *row,
         ("  ", "text"),
-        *fit_row(_winner(level, winner, against), winner),
+        *fit_row(_winner_cells(level, winner, against), winner),
     ]
 
 
-def _figure(metric: ComparedMetric, value: Value | None) -> str:
+def _value_text(metric: ComparedMetric, value: Value | None) -> str:
     if value is None:
         return UNKNOWN
     decimals = metric.decimals if abs(value.mean) < 1000 else 0
     return f"{value.mean:,.{decimals}f}"
 
 
-def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
+def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
     """Return the best target of a level and its lead in percent, or that no target is clearly the best.
 
     If the percentage is relative to another target than `against` (which the column's title names), name
@@ -233,7 +235,7 @@ def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
         return [label("even")]
     if found is Outcome.OPEN:
         texts = (f"{open_words([level])}: {lead_words(level)}", open_words([level]), "not clear")
-        words = _longest(texts if lead_words(level) else texts[1:], width)
+        words = _first_that_fits(texts if lead_words(level) else texts[1:], width)
         indent = " " * _PERCENT if cell_width(words) <= width - _PERCENT else ""
         return [label(indent + words)]
     percent = UNKNOWN if level.percent is None else signed(level.percent)
@@ -246,7 +248,7 @@ def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
     return [(percent, role), (f"{sign} ", "warn"), (who, "text")]
 
 
-def _unbeaten(level: ComparedLevel, name: str) -> bool:
+def _is_unbeaten(level: ComparedLevel, name: str) -> bool:
     """Return whether `name` is not clearly worse than the best target of a level without a winner."""
     return outcome(level) is Outcome.OPEN and level.significant is False and name not in level.beats
 
@@ -264,12 +266,12 @@ def judgement_rows(compared: Topologies, width: int) -> list[Row]:
 
     Empty if `compared` has none.
     """
-    return _listed("which is the best", ("· ", "muted"), compared.sentences, "text", width)
+    return _sentences_below_title("which is the best", ("· ", "muted"), compared.sentences, "text", width)
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:
     """Return the rows below tables and judgement: crossovers, requests by server, spreads, notes."""
-    rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
+    rows = _sentences_below_title("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("requests and batch per backend", "", width))
         levels = [_level_name(compared, split) for split in compared.splits]
@@ -284,13 +286,17 @@ def rest_rows(compared: Topologies, width: int) -> list[Row]:
             steady = f"{deviation.steady} {deviation.steady_std:.2f}"
             words = f"{deviation.metric} {_level_name(compared, deviation)}: {restless}, {steady}"
             rows.append(fit_row([(fit(ratio, 6, "right"), "title"), (words, "text")], width))
-    rows += _listed("independent engines at best", ("· ", "muted"), compared.engines, "text", width)
+    rows += _sentences_below_title(
+        "independent engines at best", ("· ", "muted"), compared.engines, "text", width
+    )
     known = (*compared.notes, *compared.definitions)
-    rows += _listed("notes", ("· ", "muted"), known, "muted", width)
+    rows += _sentences_below_title("notes", ("· ", "muted"), known, "muted", width)
     return [fit_row(row, width) for row in rows]
 
 
-def _listed(title: str, mark: tuple[str, str], sentences: Sequence[str], role: str, width: int) -> list[Row]:
+def _sentences_below_title(
+    title: str, mark: tuple[str, str], sentences: Sequence[str], role: str, width: int
+) -> list[Row]:
     """Return `sentences` as rows below a title; empty if there are none."""
     if not sentences:
         return []
@@ -366,7 +372,7 @@ def difference_screen(
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
     tall = max(height, len(rows) + 2) if scroll is None else height
     below = len(rows) - top - (tall - 2)
-    words = [f"{UNTESTED} single run, no test possible"] if _untested(difference) else []
+    words = [f"{UNTESTED} single run, no test possible"] if _has_untested(difference) else []
     words += [f"↑ {top} above"] if top > 0 else []
     words += [f"↓ {below} more row{'' if below == 1 else 's'}"] if below > 0 else []
     return framed_sweep(
@@ -379,7 +385,7 @@ def difference_screen(
     )
 
 
-def _untested(difference: Difference) -> bool:
+def _has_untested(difference: Difference) -> bool:
     return any(row.percent is not None and row.significant is None for row in difference.rows)
 
 
@@ -398,7 +404,7 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
     rows += flowed(
         [[label(word), (fit(name, min(inner - 8, cell_width(name))), "text")] for word, name in names], inner
     )
-    most = _most(difference)
+    most = _scale_end(difference)
     levels = _level_names(difference)
     more = max(map(len, levels.values()), default=_DIFFERENCE_LOAD) - _DIFFERENCE_LOAD
     if inner >= _BAR_FROM + more:
@@ -420,7 +426,7 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
     return [fit_row(row, inner) for row in rows]
 
 
-def _most(difference: Difference) -> float:
+def _scale_end(difference: Difference) -> float:
     """Return the change, in percent, at both ends of the drawn scale: the largest change, but at most 100.
 
     The ends of confidence intervals count as changes. The result is 10 if no change is known.
@@ -450,28 +456,30 @@ def _difference_row(row: DifferenceRow, width: int, most: float, level: str) -> 
     more = len(level) - _DIFFERENCE_LOAD
     result: Row = [
         (level, "title"),
-        *_value(row, row.before),
+        *_value_cell(row, row.before),
         label(" →"),
-        *_value(row, row.after),
-        *_change(row),
+        *_value_cell(row, row.after),
+        *_change_cell(row),
     ]
     if width >= _SPAN_FROM + more:
-        result += [label(fit(_span(row), 20))]
+        result += [label(fit(_interval_words(row), 20))]
     if width >= _BAR_FROM + more:
-        result += [(" ", "text"), *_bar(row, _bar_width(width, more), most), (" ", "text")]
+        result += [(" ", "text"), *_change_bar(row, _bar_width(width, more), most), (" ", "text")]
     words = row.undecided or ""
-    complete = [*result, *_word(row, words)]
-    return complete if row_width(complete) <= width else [*result, *_word(row, _SHORT.get(words, words))]
+    complete = [*result, *_change_word(row, words)]
+    return (
+        complete if row_width(complete) <= width else [*result, *_change_word(row, _SHORT.get(words, words))]
+    )
 
 
-def _value(row: DifferenceRow, value: Value | None) -> Row:
+def _value_cell(row: DifferenceRow, value: Value | None) -> Row:
     if value is None:
         return [label(fit(UNKNOWN, _VALUE, "right"))]
     decimals = row.decimals if abs(value.mean) < 1000 else 0
     return [(fit(f"{value.mean:,.{decimals}f}", _VALUE, "right"), "text")]
 
 
-def _change(row: DifferenceRow) -> Row:
+def _change_cell(row: DifferenceRow) -> Row:
     if row.percent is None:
         return [label(fit(UNKNOWN, _CHANGE, "right"))]
     sign = UNTESTED if row.significant is None else ""
@@ -479,13 +487,13 @@ def _change(row: DifferenceRow) -> Row:
     return [(fit(signed_percent(row.percent) + sign, _CHANGE, "right"), role)]
 
 
-def _span(row: DifferenceRow) -> str:
+def _interval_words(row: DifferenceRow) -> str:
     if row.low_percent is None or row.high_percent is None:
         return ""
     return f"  {signed_percent(row.low_percent)} to {signed_percent(row.high_percent)}"
 
 
-def _word(row: DifferenceRow, undecided: str) -> Row:
+def _change_word(row: DifferenceRow, undecided: str) -> Row:
     if row.better is True:
         return [(" ▲ better", "good")]
     if row.better is False:
@@ -511,7 +519,7 @@ def _scale_row(width: int, more: int, most: float) -> Row:
     return [label(" " * start + ends[0] + " " * side + "0" + " " * side + ends[1])]
 
 
-def _bar(row: DifferenceRow, width: int, most: float) -> Row:
+def _change_bar(row: DifferenceRow, width: int, most: float) -> Row:
     """Draw a change and its confidence interval on a line from -`most` to +`most` percent, 0 in the middle.
 
     The row is blank if the change is unknown.
@@ -522,7 +530,7 @@ def _bar(row: DifferenceRow, width: int, most: float) -> Row:
     middle = width // 2
     cells[middle] = "│"
     if row.low_percent is not None and row.high_percent is not None:
-        first, last = _cell(row.low_percent, width, most), _cell(row.high_percent, width, most)
+        first, last = _scale_cell(row.low_percent, width, most), _scale_cell(row.high_percent, width, most)
         for cell in range(first, last + 1):
             cells[cell] = "━" if cell != middle else "┿"
         # An interval that goes on beyond the scale does not end at its edge.
@@ -530,10 +538,10 @@ def _bar(row: DifferenceRow, width: int, most: float) -> Row:
             cells[0] = "◂"
         if row.high_percent > most:
             cells[-1] = "▸"
-    cells[_cell(row.percent, width, most)] = "●"
+    cells[_scale_cell(row.percent, width, most)] = "●"
     return [("".join(cells), {True: "good", False: "bad", None: "muted"}[row.better])]
 
 
-def _cell(percent: float, width: int, most: float) -> int:
+def _scale_cell(percent: float, width: int, most: float) -> int:
     share = max(-1.0, min(1.0, percent / most))
     return round((width - 1) * (1 + share) / 2)
