@@ -59,7 +59,7 @@ from sparktop.panels.machine.processes import (
     ProcessOrder,
     ProcessSort,
     detail_processes,
-    listed,
+    filtered_and_sorted,
     process_lines,
     process_panel,
 )
@@ -425,7 +425,7 @@ def view(*, table: ProcessTable | None = TABLE, gpus: tuple[GpuReading, ...] = (
 
 
 def names(order: ProcessOrder) -> list[str]:
-    return [line.name for line in listed(process_lines(view()), order)]
+    return [line.name for line in filtered_and_sorted(process_lines(view()), order)]
 
 
 @pytest.mark.long
@@ -479,10 +479,12 @@ LINES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(LINES, st.sampled_from(list(ProcessSort)), st.sampled_from([40, 57, 69, 77, 117, 197]))
 def test_any_table_fits(rows: list[ProcessReading], sort: ProcessSort, width: int) -> None:
-    """Whatever a kernel reports, each row has the requested width, and every process is listed once."""
+    """Whatever a kernel reports, each row has the requested width, and every process is filtered_and_sorted once."""
     one = view(table=ProcessTable(tuple(rows), None, None), gpus=())
     order = ProcessOrder(sort)
-    assert sorted(line.pid for line in listed(process_lines(one), order)) == sorted(row.pid for row in rows)
+    assert sorted(line.pid for line in filtered_and_sorted(process_lines(one), order)) == sorted(
+        row.pid for row in rows
+    )
     assert {row_width(row) for row in detail_processes(one, order, width)} == {width}
     panel, _ = process_panel(one, order, width + 3, 12)
     assert {row_width(row) for row in panel} == {width + 3}
