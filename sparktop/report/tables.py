@@ -22,7 +22,7 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import FleetServer, FleetView, RouterView, Sum
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
-from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, filtered_and_sorted, process_lines
+from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, chosen_processes, process_lines
 from sparktop.panels.server.panel import failure_words
 from sparktop.report import cell
 
@@ -773,7 +773,7 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
     found = [
         (node, line)
         for node in nodes
-        for line in filtered_and_sorted(process_lines(node), ProcessOrder())[:most]
+        for line in chosen_processes(process_lines(node), ProcessOrder())[:most]
     ]
     boxed = any(line.container for _, line in found)
     container: list[Filled[tuple[NodeView, ProcessLine]]] = [name("container", lambda row: row[1].container)]

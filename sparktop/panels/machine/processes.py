@@ -37,7 +37,7 @@ class ProcessSort(StrEnum):
 
 
 class ProcessOrder(Struct, frozen=True):
-    """Which processes are filtered_and_sorted (a filter), and in which order."""
+    """Which processes are chosen_processes (a filter), and in which order."""
 
     sort: ProcessSort = ProcessSort.GPU
     filter: str = ""
@@ -150,7 +150,7 @@ _NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
 }
 
 
-def filtered_and_sorted(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
+def chosen_processes(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
     """Return the processes that pass the filter, in the requested order.
 
     Names and PIDs are in ascending order. Other values are in descending order, unknown ones last.
@@ -273,7 +273,7 @@ def _table_summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
 
 
 def _empty_reason(view: NodeView, order: ProcessOrder) -> str:
-    """Return the reason why no process is filtered_and_sorted, as text."""
+    """Return the reason why no process is chosen_processes, as text."""
     sample = view.sample
     if order.filter:
         return "no process fits the filter"
@@ -289,7 +289,7 @@ def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Ro
 
     It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out.
     """
-    lines = filtered_and_sorted(process_lines(view), order)
+    lines = chosen_processes(process_lines(view), order)
     cells = _column_widths(width, lines)
     rows = [heading("processes", _table_summary(view, len(lines), order), width), _table_head(order, cells)]
     shown = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
@@ -315,7 +315,7 @@ def process_panel(
     The heading is always visible. `first` is the requested index of the first process; it is lowered if
     the table would end before the last row.
     """
-    lines = filtered_and_sorted(process_lines(view), order)
+    lines = chosen_processes(process_lines(view), order)
     room = max(1, height - 3)
     first = max(0, min(first, len(lines) - room))
     inner = width - 3

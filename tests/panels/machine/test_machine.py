@@ -58,8 +58,8 @@ from sparktop.panels.machine.panel import (
 from sparktop.panels.machine.processes import (
     ProcessOrder,
     ProcessSort,
+    chosen_processes,
     detail_processes,
-    filtered_and_sorted,
     process_lines,
     process_panel,
 )
@@ -425,7 +425,7 @@ def view(*, table: ProcessTable | None = TABLE, gpus: tuple[GpuReading, ...] = (
 
 
 def names(order: ProcessOrder) -> list[str]:
-    return [line.name for line in filtered_and_sorted(process_lines(view()), order)]
+    return [line.name for line in chosen_processes(process_lines(view()), order)]
 
 
 @pytest.mark.long
@@ -479,10 +479,10 @@ LINES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(LINES, st.sampled_from(list(ProcessSort)), st.sampled_from([40, 57, 69, 77, 117, 197]))
 def test_any_table_fits(rows: list[ProcessReading], sort: ProcessSort, width: int) -> None:
-    """Whatever a kernel reports, each row has the requested width, and every process is filtered_and_sorted once."""
+    """Whatever a kernel reports, each row has the requested width, and every process is listed once."""
     one = view(table=ProcessTable(tuple(rows), None, None), gpus=())
     order = ProcessOrder(sort)
-    assert sorted(line.pid for line in filtered_and_sorted(process_lines(one), order)) == sorted(
+    assert sorted(line.pid for line in chosen_processes(process_lines(one), order)) == sorted(
         row.pid for row in rows
     )
     assert {row_width(row) for row in detail_processes(one, order, width)} == {width}
