@@ -1,4 +1,4 @@
-"""Fill the generated parts of the pages in docs/: help text, keys, metrics, words, settings, figures.
+"""Fill the generated parts of the pages in docs/: help, keys, presets, words, figures, settings, schemas.
 
 usage: build_readme.py [--check]    with --check nothing is written and a stale page exits 1
 """
@@ -6,6 +6,7 @@ usage: build_readme.py [--check]    with --check nothing is written and a stale 
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from sparktop.agent.exposition import Metric
+from sparktop.cli import COMMANDS
 from sparktop.cli import main as sparktop
 from sparktop.config import schema
 from sparktop.config.keys import KEYS
@@ -32,16 +34,35 @@ from sparktop.sweep.terms.definitions import METRICS, TERMS, WARNINGS
 from sparktop.ui.screens.help import FIGURES
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = ROOT / "docs" / "commands.md"
-METRICS_PAGE = ROOT / "docs" / "prometheus.md"
+_HELP_COLUMNS = 100
 
 
 def help_block() -> str:
-    """Return the output of `sparktop --help`, 80 columns wide, as a code block."""
-    os.environ["COLUMNS"] = "80"
+    """Return the output of `sparktop --help` as a code block."""
+    return _help([])
+
+
+def commands_block() -> str:
+    """Return a section for each command with the output of its `--help`."""
+    return "\n\n".join(f"### sparktop {name}\n\n{_help([name])}" for name in COMMANDS)
+
+
+def _help(words: list[str]) -> str:
+    os.environ["COLUMNS"] = str(_HELP_COLUMNS)
     with redirect_stdout(io.StringIO()) as out:
-        sparktop(["--help"])
+        sparktop([*words, "--help"])
     return f"```text\n{out.getvalue().rstrip()}\n```"
+
+
+def schemas_block() -> str:
+    """Return a table of the JSON Schemas in docs/schemas, each with the keys of its documents."""
+    rows = []
+    for path in sorted((ROOT / "docs" / "schemas").glob("*.json")):
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        keys = ", ".join(f"`{key}`" for key in schema["properties"])
+        name = f"`sparktop.{path.stem}/1`"
+        rows.append((schema["title"], name, f"[{path.name}](schemas/{path.name})", keys))
+    return table(("document", "`schema`", "JSON Schema", "keys"), rows)
 
 
 def keys_block() -> str:
@@ -111,7 +132,9 @@ _MEANINGS = {
     (
         "",
         "target_files",
-    ): "Files that list servers as Prometheus' file_sd does, in JSON or YAML; paths may have wildcards.",
+    ): "Files that list servers as Prometheus' file_sd does, in JSON or YAML (which needs PyYAML), read "
+    "again every minute; paths may have wildcards, `**` is no more than `*`. Ray writes "
+    "`/tmp/ray/prom_metrics_service_discovery.json` while its dashboard runs.",
     ("prometheus", "group_by"): "The labels that name a group; otherwise model, job and namespace.",
     ("sweeps", "name"): "What `--preset NAME` and the editor call it.",
     ("sweeps", "concurrency"): "Requests in flight, a level each.",
@@ -368,10 +391,20 @@ def _default(setting: schema.Setting) -> str:
 REFERENCES = {
     "words.md": {"words": words_block},
     "configuration.md": {"settings": configuration_block},
-    "presets.md": {"presets": presets_block, "workloads": workloads_block, "limits": limits_block},
-    "figures.md": {"watched": watched_block, "figures": figures_block},
+    "commands.md": {
+        "help": help_block,
+        "keys": keys_block,
+        "presets": presets_block,
+        "workloads": workloads_block,
+        "limits": limits_block,
+        "commands": commands_block,
+    },
+    "figures.md": {"watched": watched_block, "figures": figures_block, "metrics": metrics_block},
+    "schemas.md": {"schemas": schemas_block},
 }
 """Functions that return the generated blocks of each page, by the name of the block."""
+_OF_ARGPARSE = {"help", "commands"}
+"""Blocks in argparse's form, which differs from Python 3.13 on; pages show the form of 3.11 and 3.12."""
 
 
 def filled(text: str, name: str, block: str) -> str:
@@ -384,18 +417,12 @@ def filled(text: str, name: str, block: str) -> str:
 
 def main() -> int:
     """Write the pages, or only check them with --check; return the exit code."""
-    metrics = METRICS_PAGE.read_text(encoding="utf-8")
-    pages = {METRICS_PAGE: (metrics, filled(metrics, "metrics", metrics_block()))}
+    pages = {}
     for file, blocks in REFERENCES.items():
         path = ROOT / "docs" / file
         text = path.read_text(encoding="utf-8")
-        pages[path] = (text, reduce(lambda page, one: filled(page, one[0], one[1]()), blocks.items(), text))
-    old = COMMANDS.read_text(encoding="utf-8")
-    new = filled(old, "keys", keys_block())
-    # argparse formats its help differently from Python 3.13 on; the page shows the form of 3.11 and 3.12.
-    if sys.version_info < (3, 13):
-        new = filled(new, "help", help_block())
-    pages[COMMANDS] = (old, new)
+        shown = [name for name in blocks if sys.version_info < (3, 13) or name not in _OF_ARGPARSE]
+        pages[path] = (text, reduce(lambda page, name: filled(page, name, blocks[name]()), shown, text))
     stale = [path for path, (before, after) in pages.items() if before != after]
     for path in stale:
         if "--check" in sys.argv:

@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start",
         metavar="COMMAND",
-        help='only whether this command, such as "vllm serve MODEL", would start a server here',
+        help='only whether this command, such as "vllm serve MODEL", would start a server here: weights by '
+        "their files (a path, a folder of docker run -v, Hugging Face's cache), memory options, and which of "
+        "earlyoom and systemd-oomd would act",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--format", choices=FORMATS, default="txt", dest="form", help="default: txt")

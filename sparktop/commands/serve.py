@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "Open the printed address in a browser. Through ssh: ssh -L 9752:127.0.0.1:9752 HOST.\n"
-        "docs/browser.md in the repository has more."
+        "?sort=, ?filter= and ?list= in it choose what a board shows and can be bookmarked:\n"
+        "name, tokens, load, memory or state; words; waiting, kv, ttft or clock."
     )
 
 
