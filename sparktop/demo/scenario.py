@@ -225,9 +225,13 @@ SCENARIOS = {
         Scenario("steady", spread=0.5),
         Scenario(
             "answers",
+            # Answers end at different times, so that each server has one, also after the restart: a best is
+            # that of a batch size.
+            strategy="least-busy",
             load=2,
             prompt_tokens=64,
             output_tokens=1500,
+            spread=0.3,
             restarts=Restarts(0, 150.0, 8.0, slower=1.25),
         ),
         Scenario("hot", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),

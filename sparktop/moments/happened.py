@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from operator import attrgetter
 from statistics import fmean, stdev
 
@@ -82,6 +82,11 @@ class Moved(Struct, frozen=True):
     after: str
     share: float
     """Difference / the larger of both means, with its sign; infinite for figures known on one side only."""
+
+
+def share_words(share: float) -> str:
+    """Return the change of a figure as text: "+40 %", "gone" or "new"."""
+    return f"{100 * share:+.0f} %" if isfinite(share) else "gone" if share < 0 else "new"
 
 
 class Compared(Struct, frozen=True):

@@ -383,7 +383,7 @@ _SETUP_FACTS = ("bios", "gpu_firmware", "kho")
 
 
 def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
-    """Yield what a report says changes of: states, limits, identities and findings, where they are known."""
+    """Yield what a report says changes of: states, limits, identities, findings without alerts, if known."""
     for server in snapshot.backends:
         limit = server.limited_by
         facts = {"state": server.state.value, **{name: getattr(server, name) for name in _SERVER_FACTS}}
@@ -398,7 +398,8 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
         facts = {"version": router.version, "strategy": router.strategy}
         yield from (((False, router.name, name, ""), fact) for name, fact in facts.items() if fact)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
-    for one in (found for view in views for found in view.findings):
+    # What needs attention is an alert, whose events say when it came and went.
+    for one in (found for view in views for found in view.findings if found.severity is None):
         yield (one.of_machine, one.subject, FINDING, f"{one.kind}/{one.key}"), one.line
 
 

@@ -31,7 +31,7 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendState, NodeView
 from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
-from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot
+from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot, share_words
 from sparktop.moments.moment import (
     ALL,
     AROUND_S,
@@ -465,8 +465,10 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     )
     words = [] if first is None else [f"{code(first.subject)}: {plain(clean(first.words, _LONG))}"]
     if most is not None:
-        step = f"{most.title} of {code(most.subject)} {most.before} → {most.after} ({_signed(most.share)})"
-        words.append(step if isfinite(most.share) else f"{code(most.subject)} is {_signed(most.share)}")
+        step = (
+            f"{most.title} of {code(most.subject)} {most.before} → {most.after} ({share_words(most.share)})"
+        )
+        words.append(step if isfinite(most.share) else f"{code(most.subject)} is {share_words(most.share)}")
     yield Section(paragraphs=(f"**{_time(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
     yield _around(moment, when)
     yield _events(moment, PAGE_LINES)
@@ -480,14 +482,11 @@ def _around(moment: Moment, when: datetime | None) -> Section:
     if not found.moved:
         return Section(title, (found.too_short or "No figure moved by more than its scatter.",))
     rows = tuple(
-        (one.title, Outside(one.subject), one.before, one.after, _signed(one.share)) for one in found.moved
+        (one.title, Outside(one.subject), one.before, one.after, share_words(one.share))
+        for one in found.moved
     )
     columns = ("Figure", "Of", "Before", "After", "Change")
     return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH))
-
-
-def _signed(share: float) -> str:
-    return f"{100 * share:+.0f} %" if isfinite(share) else "gone" if share < 0 else "new"
 
 
 def _time(moment: Moment, time: datetime) -> str:

@@ -46,6 +46,7 @@ class Replay:
         ("step-on", "on"),
         ("event-back", "event"),
         ("event-on", "next"),
+        ("events", "explain"),
         ("slower", "faster"),
         ("go", "time"),
     )
@@ -82,6 +83,11 @@ class Replay:
     def busy(self) -> bool:
         """Whether `work` has more to do at once."""
         return self._steps is not None or self._playing
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether the recording is played."""
+        return self._playing
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot of the moment shown."""

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
@@ -136,6 +137,7 @@ class SparktopApp(ThemedApp):
         self.role_styles.blocks = self.overview.view.graphs is GraphStyle.BLOCKS
         self.desk = SweepDesk(self, self, watch=watch or Watch(), store=store, env=env, state=state)
         self.overview.desk, self.overview.timeline = self.desk, self.timeline
+        self.overview.read_around = self.around
 
     def _show_processes(self, names: tuple[str, ...]) -> None:
         """Request the process tables of the nodes `names` only: a table costs more than all other values."""
@@ -341,6 +343,12 @@ class SparktopApp(ThemedApp):
 
         now = self.timeline.picture() or picture_of(shown, self.desk.band)
         return partial(moment_of, now, self.timeline.past)
+
+    def around(self, at: datetime) -> Callable[[], Moment | None]:
+        """Return a function that returns the minutes around a past moment, as far as they are kept."""
+        from sparktop.moments.page import moment_around  # late: as above
+
+        return partial(moment_around, self.timeline.past, at)
 
     def targets(self) -> Sequence[Target]:
         """Return what is watched at present."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +72,13 @@ class ReplayApp(SparktopApp):
         recording = self.replay.recording
         self.notify("reading the minutes before this moment", markup=False)
         return partial(read_again, list(dict.fromkeys(one.path for one in recording.frames)), shown.taken_at)
+
+    def around(self, at: datetime) -> Callable[[], Moment | None]:
+        """Return a function that reads the minutes around a moment from the recording again."""
+        from sparktop.moments.page import recorded_around  # late: only for that page
+
+        frames = self.replay.recording.frames
+        return partial(recorded_around, list(dict.fromkeys(one.path for one in frames)), at)
 
     def action_menu(self, place: str = "") -> None:
         """Show the menu of the settings that a recording has; `place` is as in the live program."""

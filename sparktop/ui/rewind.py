@@ -34,6 +34,11 @@ class Timeline(Protocol):
         """Whether the screen shows anything but the present."""
         ...
 
+    @property
+    def is_playing(self) -> bool:
+        """Whether the moment shown goes on by itself."""
+        ...
+
     def picture(self) -> Picture | None:
         """Return the picture to show now; None for the present."""
         ...
@@ -99,6 +104,7 @@ class Rewind:
         ("step-on", "on"),
         ("event-back", "event"),
         ("event-on", "next"),
+        ("events", "explain"),
         ("play", "play"),
         ("go", "time"),
     )
@@ -121,6 +127,11 @@ class Rewind:
     def in_past(self) -> bool:
         """Whether the screen shows a past moment."""
         return self._shown is not None
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether the past is played."""
+        return self._playing_from is not None
 
     def picture(self) -> Picture | None:
         """Return the past picture to show now; None for the present."""

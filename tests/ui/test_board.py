@@ -284,6 +284,21 @@ async def test_a_finding_about_a_machine_opens_the_machine() -> None:
         assert board.zoomed() == PanelKey("node", "spark-b")
 
 
+async def test_c_shows_machines_compared() -> None:
+    """How many settings are alike, also where nothing differs, at each size; one machine has no such key."""
+    async with Board(Rehearsal(nodes=2).play(30).snapshot).on((200, 50)) as board:
+        assert "compare" in board.footer
+        await board.press("c")
+        for size in SIZES[1:]:
+            await board.resize(*size)
+            assert re.search(r"spark-a, spark-b ─+ 2 machines: \d+ settings alike", board.text)
+            assert "not known" in board.text
+        await board.press("c")
+        assert board.zoomed() is None
+    async with Board(Rehearsal().play(5).snapshot).on((200, 50)) as board:
+        assert "compare" not in board.footer
+
+
 async def test_a_key_asks_about_the_ranks_of_the_selected_server() -> None:
     """Without a selected one nothing is asked; a notice says so."""
     asked: list[str] = []

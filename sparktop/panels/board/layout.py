@@ -73,7 +73,7 @@ class Place(Struct, frozen=True):
     """"wall" or an opened group of one, "sweep", "node", "processes" (of a node),
     "router", "balance" or "evidence" (of a group), "backend",
     "tile", "nodes", "groups" or "table" (lists of nodes, of groups and of backends), "row" (an entry of a
-    list), "events", "self" or "empty"."""
+    list), "events", "happened", "compared" (machines), "self" or "empty"."""
     index: int
     """Index of the view that the panel draws, among the views of its kind."""
     x: int

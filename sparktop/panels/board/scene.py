@@ -365,6 +365,10 @@ GROUP_KINDS = frozenset({"balance", "evidence"})
 """Kinds of the full-screen views of a group's balance."""
 
 
+_PAGES = frozenset({"events", "happened", "compared"})
+"""Kinds of full-screen views that are of no panel of the board."""
+
+
 def draw_alone(
     place: Place,
     snapshot: Snapshot,
@@ -390,6 +394,10 @@ def draw_alone(
         return _group_rows(place, snapshot, coarse), None
     if place.kind == "events":
         return events_screen(snapshot, *size, selected=selected), None
+    if place.kind == "compared":
+        from sparktop.panels.machine.compared import machines_screen  # late: as above
+
+        return machines_screen(snapshot, *size), None
     from sparktop.panels.server.detail import backend_detail  # late: as above
 
     nodes = {node.name: node for node in snapshot.nodes}
@@ -410,7 +418,7 @@ def _group_rows(place: Place, snapshot: Snapshot, coarse: int) -> list[Row]:
 
 def index_of(kind: str, name: str, snapshot: Snapshot) -> int | None:
     """Return the index of the view that a panel shows alone; None if there is no such view."""
-    if kind in {"events", "self"}:
+    if kind in _PAGES or kind == "self":
         return 0
     if kind in {"members", "scraped", "machines"}:
         from sparktop.panels.board.wall import exists  # late: as above
@@ -428,7 +436,7 @@ def index_of(kind: str, name: str, snapshot: Snapshot) -> int | None:
     return names.index(name) if name in names else None
 
 
-_TALL = frozenset({"node", "backend", "events"}) | GROUP_KINDS
+_TALL = frozenset({"node", "backend", *_PAGES}) | GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
 _WALLS = frozenset({"wall", "prometheus", "members", "scraped", "machines"})
 """Kinds of places with a wall or an opened group of one."""
@@ -452,14 +460,16 @@ class Scene:
         coarse: int = 1,
         sweep: SweepView | Countdown | None = None,
         orders: WallOrders | None = None,
+        page: Callable[[int, int], list[Row]] | None = None,
     ) -> None:
         """Lay out the panels of `snapshot` on a board of `width` x `height` cells.
 
         The panel `zoomed` fills the board alone, except that a panel for `sweep` (a benchmark) stays above
         it. A table of backends starts with the backend `first_row`. `coarse` is the factor by which the
         user has stretched the time per dot column of the graphs. `orders` keep the lines of walls from
-        jumping.
+        jumping. `page` draws the panel "happened", in the width and at least the height given.
         """
+        self._page = page
         self.view = view or View()
         self.first_row = first_row
         self.snapshot = snapshot
@@ -491,14 +501,17 @@ class Scene:
 
     def _draw_detail(self, place: Place) -> None:
         """Draw the panel that fills the board, store its rows, and make the board as high as these rows."""
-        rows, self._processes_at = draw_alone(
-            place,
-            self.snapshot,
-            (self._axis, self._node_axis),
-            self.view.processes,
-            self._coarse,
-            selected=self.selected == self._key(place),
-        )
+        if place.kind == "happened" and self._page is not None:
+            rows = self._page(place.width, place.height)
+        else:
+            rows, self._processes_at = draw_alone(
+                place,
+                self.snapshot,
+                (self._axis, self._node_axis),
+                self.view.processes,
+                self._coarse,
+                selected=self.selected == self._key(place),
+            )
         self._detail = rows
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
 

@@ -217,6 +217,11 @@ def alert_role(alert_id: str, severity: Severity) -> str:
     return _BY_SEVERITY[severity]
 
 
+def severity_role(severity: Severity) -> str:
+    """Return the role of what has this severity."""
+    return _BY_SEVERITY[severity]
+
+
 def alerts_sign(worst: Severity | None, count: int) -> str:
     """Return the sign of `count` alerts and their number if there are several, with a blank; "" for none.
 

@@ -24,7 +24,7 @@ from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import RoleStyles, key_hints
 
 _GROUPS = (
-    ("Views", "view zoom open back balance why ranks processes events sort filter"),
+    ("Views", "view zoom open back balance why ranks processes compared events sort filter"),
     ("Sweeps (load tests)", "sweep sweep-editor capacity stop-sweep history"),
     ("Move", "next previous page-down page-up turn turn-back"),
     ("Back in time", "freeze step-back step-on event-back event-on go play first live"),

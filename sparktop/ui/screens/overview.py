@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,7 +16,7 @@ from textual.widgets import Input
 
 from sparktop.analysis.state import verdict, wall_of
 from sparktop.config.keys import KEYS, Key
-from sparktop.errors import UsageError
+from sparktop.errors import SparktopError, UsageError
 from sparktop.model.balance import BalanceWord, leading
 from sparktop.model.countdown import Countdown
 from sparktop.model.snapshot import BackendView, Snapshot
@@ -33,6 +35,7 @@ from sparktop.ui.styles import RoleStyles
 
 if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
     from sparktop.model.sweep import SweepView
+    from sparktop.moments.moment import Moment
     from sparktop.panels.board.wall import WallOrders
     from sparktop.ui.screens.desk import Desk
 
@@ -49,6 +52,7 @@ _LINED = frozenset({"prometheus", "members", "scraped", "machines"})
 """Kinds of panels whose lines can be selected while they are shown alone."""
 _HEAD = 6
 """Rows of a wall that are not lines of a list, at least: a page is as many lines fewer than the screen."""
+_EVENTS, _HAPPENED, _COMPARED = (PanelKey(kind, "") for kind in ("events", "happened", "compared"))
 SWEEP = PanelKey("sweep", "")
 """Identifies the sweep's panel on the board."""
 HEADER = 1
@@ -81,6 +85,9 @@ class OverviewScreen(CanvasScreen):
     """Begins to read a group of a Prometheus sample by sample, and returns a message; None as above."""
     look_closer: Callable[[str], str] | None = None
     """Begins to poll the servers of a group directly, and returns a message; None as above."""
+
+    read_around: Callable[[datetime], Callable[[], Moment | None]] | None = None
+    """Returns what reads the minutes around a past moment, in a thread; None where none is kept."""
 
     class ViewChanged(Message):
         """Posted when the user changes the view: preset, boxes, sort orders or filters."""
@@ -139,6 +146,11 @@ class OverviewScreen(CanvasScreen):
         self._why_on_board = False
         """Whether the evidence was opened from the board, to which Esc then returns."""
         self._bar_cells = (0, 0)
+        self._happened: tuple[datetime, Moment | str | None] | None = None
+        """The past moment whose minutes were read last, and these; why they could not be."""
+        self._happened_page: tuple[tuple[datetime, int, int], list[Row]] | None = None
+        """(Moment, width, height) of the page of what happened that was drawn last, and its rows."""
+        self._reads_happened = False
         """First cell and number of cells of the time bar on the screen."""
 
     def compose(self) -> ComposeResult:
@@ -155,6 +167,7 @@ class OverviewScreen(CanvasScreen):
             self.shown, self._band = present, self.desk.band()
         else:
             self.shown, self._band = past.snapshot, past.sweep
+        self._read_happened()
         self._paint()
 
     def _paint(self) -> None:
@@ -179,6 +192,8 @@ class OverviewScreen(CanvasScreen):
         # A wall counts what its filter hides, and has an order of its own.
         if not self._is_wall:
             snapshot = self._arrangement.of(shown, self.view, self.selected)
+        if self.zoomed == _HAPPENED and not self.frozen:
+            self.zoomed = _EVENTS
         zoomed = self._zoomed(snapshot)
         band = self._band if self.zoomed is None else None  # the header still shows a sweep's progress
         scene = Scene(
@@ -193,6 +208,7 @@ class OverviewScreen(CanvasScreen):
             coarse=self.coarse,
             sweep=band,
             orders=self._orders,
+            page=self._happened_rows,
         )
         self._scroll = max(0, min(self._scroll, scene.layout.height - room))
         self._drawn = scene.draw(self._scroll, self._scroll + room)
@@ -256,8 +272,8 @@ class OverviewScreen(CanvasScreen):
         match name:
             case "balance" | "why":
                 return shown is None or bool(shown.balance)
-            case "processes":
-                return nodes > 0
+            case "processes" | "compared":
+                return nodes > (name == "compared")
             case "sort":
                 return self.on_processes or max(servers, nodes) > 1
             case "filter":
@@ -391,9 +407,50 @@ class OverviewScreen(CanvasScreen):
         self._paint()
 
     def action_events(self) -> None:
-        """Show alerts and events alone; if they are shown alone already, show all panels again."""
-        key = PanelKey("events", "")
-        self.zoomed = None if self.zoomed == key else key
+        """Show alerts and events alone, of a past moment first what happened around it; then all panels."""
+        first = _HAPPENED if self.frozen and self.read_around is not None else _EVENTS
+        following: dict[PanelKey | None, PanelKey | None] = {_HAPPENED: _EVENTS, _EVENTS: None}
+        self.zoomed = following.get(self.zoomed, first)
+        self._scroll = 0
+        self._paint()
+        self._read_happened()
+
+    def _happened_rows(self, width: int, height: int) -> list[Row]:
+        """Draw what happened around the past moment on the screen, or that it is being read."""
+        from sparktop.moments.page import happened_frame, happened_screen  # late: the present needs none
+
+        at, found = self._happened or (None, None)
+        if at is None or found is None or isinstance(found, str):
+            said = found if isinstance(found, str) else "reading the minutes around this moment"
+            return happened_frame([[(f" {said}", "muted")]], width, height)
+        key = (at, width, height)
+        if self._happened_page is None or self._happened_page[0] != key:
+            self._happened_page = key, happened_screen(found, at, width, height)
+        return self._happened_page[1]
+
+    def _read_happened(self) -> None:
+        """Read the minutes around the past moment on the screen, unless it goes on or they are being read."""
+        if self.zoomed != _HAPPENED or self.shown is None or self.read_around is None:
+            return
+        at = self.shown.taken_at
+        is_read = self._happened is not None and self._happened[0] == at
+        if not is_read and not self._reads_happened and not self.timeline.is_playing:
+            self._reads_happened = True
+            work = self._keep_happened(at, self.read_around(at))
+            self.run_worker(work, group="happened", exit_on_error=False)
+
+    async def _keep_happened(self, at: datetime, read: Callable[[], Moment | None]) -> None:
+        try:
+            found: Moment | str | None = await asyncio.to_thread(read)
+        except (SparktopError, OSError) as error:
+            found = clean(error)
+        self._happened, self._reads_happened = (at, found), False
+        self._paint()
+        self._read_happened()  # the moment may be another one by now
+
+    def action_compared(self) -> None:
+        """Show the machines compared alone; if they are shown alone already, show all panels again."""
+        self.zoomed = None if self.zoomed == _COMPARED else _COMPARED
         self._scroll = 0
         self._paint()
 

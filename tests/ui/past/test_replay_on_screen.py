@@ -62,6 +62,19 @@ class Stage(Board):
         return self.overview.shown.at
 
 
+async def test_e_explains_a_moment_of_a_recording(path: Path) -> None:
+    """The minutes around it are read from the file again; esc returns to the board."""
+    stage = Stage(path)
+    async with stage.on((80, 24)):
+        await stage.press("left_curly_bracket", "e")
+        await stage.app.workers.wait_for_complete()
+        await stage.pilot.pause()
+        assert "what happened" in stage.rows[1]
+        assert "spark-a: " in stage.rows[2]
+        await stage.press("escape")
+        assert stage.zoomed() is None
+
+
 async def test_keys_move_the_moment(path: Path) -> None:
     """Steps, events, start, end and a typed time; + and - change the speed; sweeps are refused."""
     stage = Stage(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sparktop.model.event import Severity
@@ -75,6 +77,39 @@ async def test_a_past_moment_fills_every_screen(stage: Stage) -> None:
             stage.play(1)
             assert stage.rows[1:-2] == board
         assert "unreachable" not in stage.text
+
+
+async def settled(stage: Board) -> None:
+    """Wait until what is read in a thread is on the screen."""
+    await stage.app.workers.wait_for_complete()
+    await stage.pilot.pause()
+
+
+async def test_e_explains_the_moment_then_lists_events(stage: Stage) -> None:
+    """At each size: what happened, figures before and after; stepping reads the minutes around again."""
+    async with stage.on((80, 24)):
+        stage.play(SECONDS)
+        await stage.press("left_curly_bracket")
+        assert "explain" in stage.footer
+        await stage.press("e")
+        await settled(stage)
+        clock = f"{stage.shown.taken_at.astimezone():%H:%M}"
+        for size in SIZES[1:]:
+            await stage.resize(*size)
+            assert stage.size == size
+            assert re.search(rf"│ {clock}:\d\d spark-a: ", stage.rows[2])
+            assert f"the minute before and after {clock}" in stage.text
+            assert "─ what happened ─" in stage.text
+            assert re.search(rf"✖ {clock}:\d\d", stage.text)
+        await stage.press("home")
+        await settled(stage)
+        assert "nothing listens" not in stage.rows[2]
+        await stage.press("e")
+        assert "alerts and events" in stage.rows[1]
+        await stage.press("e")
+        assert stage.zoomed() is None
+        await stage.press("e", "p")
+        assert "alerts and events" in stage.rows[1]
 
 
 async def test_the_present_goes_on_and_comes_back_with_one_key(stage: Stage) -> None:

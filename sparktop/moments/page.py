@@ -1,0 +1,122 @@
+"""What happened around a moment of the past as a page of the screen, beside the board of that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from math import isfinite
+from pathlib import Path
+
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.event import Severity
+from sparktop.model.text import clean
+from sparktop.moments.happened import Line, Moved, compared, happened, pivot, share_words
+from sparktop.moments.moment import AROUND_S, Moment, moment_of, read_moment, span_around
+from sparktop.panels.parts.figures import (
+    SEVERITY_SIGNS,
+    Section,
+    figure,
+    label,
+    sentence_rows,
+    severity_role,
+    stack,
+    wrapped,
+)
+from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, name_tab
+from sparktop.recording.past import Past
+from sparktop.recording.player import Recording, Span
+
+_HALF = timedelta(seconds=AROUND_S / 2)
+_LATER = timedelta(seconds=AROUND_S + 1)
+_LONG = 400
+_MOST_CELLS = 24
+"""Widest name of a figure, or of a server or machine, in the table."""
+
+
+def moment_around(past: Past, at: datetime) -> Moment | None:
+    """Return the report data of the minutes around `at` from the pictures kept; None without a picture."""
+    last = past.at_wall(at + _LATER)
+    return None if last is None else moment_of(last, past)
+
+
+def recorded_around(paths: list[Path], at: datetime) -> Moment:
+    """Read a recording again and return the report data of the minutes around `at`.
+
+    Raises:
+        UsageError: a file cannot be opened, or has nothing around that time.
+    """
+    recording = Recording(paths)
+    try:
+        return read_moment(recording, span_around(at, Span(None, None)))
+    finally:
+        recording.close()
+
+
+def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> list[Row]:
+    """Draw what happened around `at` in at least `height` rows: what changed most, figures, and the list.
+
+    The weightiest event within half a minute of `at` divides the minute before from the minute after.
+    """
+    inner = width - 4
+    first = pivot(moment, at - _HALF)
+    when = at if first is None or first == at - _HALF else first
+    lines, rest = happened(moment)
+    near = [one for one in lines if abs(one.at - when) <= _HALF]
+    worst = min(
+        near, key=lambda one: (-one.severity.rank, abs((one.at - when).total_seconds())), default=None
+    )
+    found = compared(moment, when)
+    parts = [] if worst is None else [f"{worst.subject}: {clean(worst.words, _LONG)}"]
+    parts += [_change(found.moved[0])] if found.moved else []
+    said = "; ".join(parts) or "nothing changed by more than its scatter"
+    title = f"the minute before and after {_clock(when)}"
+    figures = list(_moved_rows(found.moved, inner)) or [
+        [label(line)]
+        for line in wrapped(found.too_short or "No figure moved by more than its scatter.", inner)
+    ]
+    listed = [row for line in lines for row in _line_rows(line, inner)]
+    listed += [[label(line)] for line in wrapped(rest, inner)]
+    span = f"{_clock(moment.start)} to {_clock(moment.end)}"
+    sections = [Section(title, figures), Section("what happened", listed or [[label("nothing")]], span)]
+    head = sentence_rows((f"{_clock(when)} ", "title"), said, "title", inner)
+    rows = [[label(" "), *row] for row in [*head, *stack(sections, inner, height - 2 - len(head))]]
+    return happened_frame(rows, width, height)
+
+
+def happened_frame(rows: list[Row], width: int, height: int) -> list[Row]:
+    """Return the frame of the page around `rows`, with at least `height` rows."""
+    return framed(
+        rows,
+        width,
+        max(height, len(rows) + 2),
+        role=frame_role("events"),
+        title=name_tab("happened", "", "what happened"),
+    )
+
+
+def _clock(time: datetime) -> str:
+    return f"{time.astimezone():%H:%M:%S}"
+
+
+def _change(one: Moved) -> str:
+    if not isfinite(one.share):
+        return f"{one.subject} is {share_words(one.share)}"
+    return f"{one.title} of {one.subject} {one.before} → {one.after} ({share_words(one.share)})"
+
+
+def _moved_rows(moved: tuple[Moved, ...], width: int) -> Iterator[Row]:
+    """Yield a row for each figure: its name, whose it is, before, after, and the change."""
+    cells = [(one.title, one.subject, one.before, one.after, share_words(one.share)) for one in moved]
+    widths = [min(_MOST_CELLS, max(map(cell_width, column))) for column in zip(*cells, strict=True)]
+    for title, subject, before, after, share in cells:
+        row: Row = [label(fit(title, widths[0])), (f"  {fit(subject, widths[1])}  ", "text")]
+        row += [figure(fit(before, widths[2], "right")), label(" → "), figure(fit(after, widths[3], "right"))]
+        yield fit_row([*row, (f"  {fit(share, widths[4], 'right')}", "title")], width)
+
+
+def _line_rows(line: Line, width: int) -> list[Row]:
+    role = "muted" if line.severity is Severity.INFO else severity_role(line.severity)
+    until = "" if line.until is None or line.until == line.at else f"–{_clock(line.until)}"
+    mark = (f"{SEVERITY_SIGNS[line.severity]} {_clock(line.at)}{until} ", role)
+    said = f"{line.subject}: {clean(line.words, _LONG)}"
+    return sentence_rows(mark, said, "text", width)
