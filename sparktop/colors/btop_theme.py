@@ -39,14 +39,22 @@ graph's name is written in it. The terminal's own background is assumed to be da
 
 from __future__ import annotations
 
-import colorsys
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from msgspec import Struct
 
-from sparktop.colors.mixing import DEFAULT, SHAPES, WORDS, contrast, is_dark, lifted, mix, seen_background
+from sparktop.colors.mixing import (
+    DEFAULT,
+    SHAPES,
+    WORDS,
+    contrast,
+    hue,
+    is_dark,
+    mix,
+    seen_background,
+    with_contrast,
+)
 from sparktop.errors import ConfigError
 
 LABELS = 4.5
@@ -159,17 +167,12 @@ def _color(value: str) -> str | None:
     return None
 
 
-class Roles(NamedTuple):
-    """A btop theme's colours by sparktop's roles."""
-
-    dark: bool
-    colors: dict[str, str]
-    gradients: dict[str, tuple[str, ...]]
-    """One to three stops, low to high."""
+Gradients = dict[str, tuple[str, ...]]
+"""One to three colours by role, low to high."""
 
 
-def role_colors(theme: BtopTheme) -> Roles:
-    """Convert a btop theme to sparktop's roles.
+def role_colors(theme: BtopTheme) -> tuple[bool, dict[str, str], Gradients]:
+    """Return (whether a btop theme is dark, its colours, its gradients) by sparktop's roles.
 
     The table in the docstring of `sparktop.colors.btop_theme` lists btop's keys for each role. Colours with
     too little contrast are changed until they are readable.
@@ -178,21 +181,22 @@ def role_colors(theme: BtopTheme) -> Roles:
     background = given.get("main_bg", "#000000")
     seen = seen_background(background, given.get("main_fg", "#cccccc"))
     dark = is_dark(seen)
-    text = lifted(given.get("main_fg", "#cccccc" if dark else "#333333"), seen, None, WORDS)
+    text = with_contrast(given.get("main_fg", "#cccccc" if dark else "#333333"), seen, None, WORDS)
 
     def first(*keys: str) -> str:
         return next((given[key] for key in keys if key in given), text)
 
     def word(color: str, least: float = WORDS) -> str:
-        return lifted(color, seen, text, least)
+        return with_contrast(color, seen, text, least)
 
     readable = min(LABELS, contrast(text, seen))
     key = word(first("hi_fg", "title"), readable)
     grey = given.get("inactive_fg", mix(text, seen, 0.5))
-    border = lifted(first("cpu_box", "div_line"), seen, text, FRAMES)
+    border = with_contrast(first("cpu_box", "div_line"), seen, text, FRAMES)
     selected = first("selected_fg")
     if contrast(selected, seen) < WORDS or selected == border:
         selected = key
+    cursor = given.get("selected_bg", mix(seen, text, 0.15))
     colors = {
         "background": background,
         "text": text,
@@ -203,16 +207,16 @@ def role_colors(theme: BtopTheme) -> Roles:
         "border": border,
         "selected": selected,
         "accent": word(first("proc_misc", "hi_fg")),
-        "bar_empty": lifted(given.get("meter_bg", given.get("div_line", grey)), seen, text, SHAPES),
+        "bar_empty": with_contrast(given.get("meter_bg", given.get("div_line", grey)), seen, text, SHAPES),
         # The reverse of all others: checked against the text and mixed with the background.
-        "cursor_background": lifted(given.get("selected_bg", mix(seen, text, 0.15)), text, seen, WORDS),
+        "cursor_background": with_contrast(cursor, text, seen, WORDS),
         **_signals(theme, seen, dark=dark),
     }
     gradients = {
         role: next((theme.gradients[name] for name in names if name in theme.gradients), (colors["accent"],))
         for role, names in _ROLES.items()
     }
-    return Roles(dark, colors, gradients)
+    return dark, colors, gradients
 
 
 def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
@@ -223,20 +227,20 @@ def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
     """
     stops = [stop for name in _GRADIENTS for stop in theme.gradients.get(name, ())]
     own = [color for key, color in theme.colors.items() if not key.endswith("bg")]
-    candidates = [(_hue_and_chroma(c), c) for c in (*stops, *own) if contrast(c, seen) >= _FAINT]
+    candidates = [(hue(c), _saturation(c), c) for c in (*stops, *own) if contrast(c, seen) >= _FAINT]
     signals: dict[str, str] = {}
     for role, (wanted, reach, on_dark, on_light) in _SIGNALS.items():
         color, best = on_dark if dark else on_light, reach
-        for (hue, chroma), candidate in candidates:
-            apart = abs((hue - wanted + 180) % 360 - 180)
+        for degrees, chroma, candidate in candidates:
+            apart = abs((degrees - wanted + 180) % 360 - 180)
             # A pale colour of exactly the right hue is a worse signal than a strong one with a similar hue.
             if apart <= reach and chroma >= _LEAST_CHROMA and apart - _STRENGTH * chroma < best:
                 color, best = candidate, apart - _STRENGTH * chroma
-        signals[role] = lifted(color, seen, None, WORDS)
+        signals[role] = with_contrast(color, seen, None, WORDS)
     return signals
 
 
-def _hue_and_chroma(color: str) -> tuple[float, float]:
-    """Return (hue in degrees, chroma) of a colour; chroma is the distance from grey, 0 to 1."""
-    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return colorsys.rgb_to_hsv(red, green, blue)[0] * 360, max(red, green, blue) - min(red, green, blue)
+def _saturation(color: str) -> float:
+    """Return how far a colour is from grey, 0 to 1: its greatest channel less its least (chroma of HSV)."""
+    channels = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return max(channels) - min(channels)

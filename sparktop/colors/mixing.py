@@ -13,8 +13,9 @@ _LINEAR = tuple(
     byte / 255 / 12.92 if byte / 255 <= _LINEAR_BELOW else ((byte / 255 + 0.055) / 1.055) ** 2.4
     for byte in range(256)
 )
-"""Linear intensity (0 to 1) by the value of an sRGB byte."""
+"""Linear intensity (0 to 1) by the value of an sRGB byte (IEC 61966-2-1)."""
 _DIGITS = 6
+"""Hexadecimal digits of a colour."""
 WORDS = 3.0
 """Least contrast ratio of titles and signals of a btop theme."""
 SHAPES = 1.5
@@ -65,6 +66,7 @@ def ramp(colors: Sequence[str], n: int) -> list[str]:
 
 
 def _luminance(color: str) -> float:
+    """Return the relative luminance of a colour, 0 to 1 (WCAG 2.1)."""
     red, green, blue = (_LINEAR[channel] for channel in _channels(color))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -77,9 +79,6 @@ def contrast(foreground: str, background: str) -> float:
     """
     lighter, darker = sorted((_luminance(foreground), _luminance(background)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
-
-
-# What can be read on a background.
 
 
 def seen_background(background: str, text: str) -> str:
@@ -98,7 +97,7 @@ def is_dark(color: str) -> bool:
     return contrast(color, "#ffffff") >= contrast(color, "#000000")
 
 
-def lifted(color: str, background: str, toward: str | None, least: float) -> str:
+def with_contrast(color: str, background: str, toward: str | None, least: float) -> str:
     """Return `color`, mixed with another colour if its contrast ratio with `background` is below `least`.
 
     The other colour is `toward`, or white or black if `toward` is None or has too little contrast itself. Of
@@ -111,9 +110,6 @@ def lifted(color: str, background: str, toward: str | None, least: float) -> str
     steps = 16
     mixes = (mix(color, toward, step / steps) for step in range(1, steps + 1))
     return next((mixed for mixed in mixes if contrast(mixed, background) >= least), toward)
-
-
-# How different two colours look, to people with full colour vision and to colour-blind people.
 
 
 Lab = tuple[float, float, float]
@@ -134,42 +130,44 @@ _TO_XYZ = (
     (0.2126, 0.7152, 0.0722),
     (0.0193 / 1.089, 0.1192 / 1.089, 0.9505 / 1.089),
 )
+"""Linear sRGB to CIE XYZ (IEC 61966-2-1), relative to the white D65."""
 
 
-def _times(rows: tuple[Lab, Lab, Lab], vector: Lab) -> Lab:
+def _matrix_times(rows: tuple[Lab, Lab, Lab], vector: Lab) -> Lab:
     a, b, c = vector
     x, y, z = (row[0] * a + row[1] * b + row[2] * c for row in rows)
     return x, y, z
 
 
 @lru_cache(maxsize=4096)
-def seen(color: str) -> tuple[Lab, ...]:
+def lab_by_vision(color: str) -> tuple[Lab, ...]:
     """Return "#rrggbb" in CIELAB as four kinds of eyes see it; the first has full colour vision."""
     number = int(color[1:], 16)
     linear = (_LINEAR[number >> 16], _LINEAR[number >> 8 & 255], _LINEAR[number & 255])
-    return tuple(_lab(_times(vision, linear)) for vision in _VISIONS)
+    return tuple(_cielab(_matrix_times(vision, linear)) for vision in _VISIONS)
 
 
-def _lab(linear: Lab) -> Lab:
+def _cielab(linear: Lab) -> Lab:
+    """Return linear red, green and blue in CIELAB (CIE 1976, relative to the white D65)."""
     red, green, blue = (min(1.0, max(0.0, part)) for part in linear)
     x, y, z = (
         value ** (1 / 3) if value > _CUBIC_ABOVE else 7.787 * value + 16 / 116
-        for value in _times(_TO_XYZ, (red, green, blue))
+        for value in _matrix_times(_TO_XYZ, (red, green, blue))
     )
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
-def difference(one: str, other: str) -> float:
+def difference(first: str, second: str) -> float:
     """Return the distance of two colours in CIELAB for the kind of eyes that sees them closest.
 
     About 2 is just visible side by side; thin curves need 10 and more.
     """
-    return min(math.dist(a, b) for a, b in zip(seen(one), seen(other), strict=True))
+    return min(math.dist(a, b) for a, b in zip(lab_by_vision(first), lab_by_vision(second), strict=True))
 
 
 def chroma(color: str) -> float:
     """Return how far a colour is from grey, in CIELAB: 0 for grey, above 100 for the most vivid colours."""
-    _, a, b = seen(color)[0]
+    _, a, b = lab_by_vision(color)[0]
     return math.hypot(a, b)
 
 

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -28,11 +28,11 @@ from sparktop.colors.mixing import (
     contrast,
     difference,
     hue,
-    lifted,
+    lab_by_vision,
     mix,
     ramp,
-    seen,
     seen_background,
+    with_contrast,
 )
 from sparktop.errors import ConfigError
 from sparktop.files import usual_places
@@ -127,14 +127,14 @@ class Palette(Struct, frozen=True):
         name, _, level = role.partition("/")
         if name in self.colors:
             return self.colors[name]
-        colors, gradients = _completed(self)
+        colors, gradients = _with_derived_roles(self)
         if name in gradients:
             return gradients[name][min(LEVELS - 1, max(0, int(level))) if level else LEVELS - 1]
         return colors[name]
 
 
 @lru_cache(maxsize=8)
-def _completed(palette: Palette) -> tuple[Mapping[str, str], Mapping[str, tuple[str, ...]]]:
+def _with_derived_roles(palette: Palette) -> tuple[Mapping[str, str], Mapping[str, tuple[str, ...]]]:
     """Return (colours of all roles by role, gradients by name) of a theme.
 
     Roles that the theme's file leaves out are derived. Of gradients borrowed from btop, those that share a
@@ -146,11 +146,11 @@ def _completed(palette: Palette) -> tuple[Mapping[str, str], Mapping[str, tuple[
     background = seen_background(palette.colors["background"], palette.colors["text"])
     gradients = palette.gradients
     if palette.borrowed:
-        gradients = apart_gradients(gradients, background, palette.colors["text"], dark=palette.dark)
+        gradients = distinct_gradients(gradients, background, palette.colors["text"], dark=palette.dark)
     return all_colors(palette.colors, palette.gradients, background, dark=palette.dark), gradients
 
 
-def _spread(colors: tuple[str, ...], *, ansi: bool) -> tuple[str, ...]:
+def _gradient_steps(colors: tuple[str, ...], *, ansi: bool) -> tuple[str, ...]:
     """Return `LEVELS` colours, low to high, from a gradient's stops.
 
     With `ansi`, the stops are names of the terminal's colours, which are repeated instead of mixed.
@@ -160,7 +160,7 @@ def _spread(colors: tuple[str, ...], *, ansi: bool) -> tuple[str, ...]:
     return tuple(ramp(colors, LEVELS))
 
 
-def _usable(color: object, *, ansi: bool) -> bool:
+def _is_color(color: object, *, ansi: bool) -> bool:
     if not isinstance(color, str):
         return False
     return color == DEFAULT or color in ANSI_NAMES if ansi else bool(_HEX.fullmatch(color))
@@ -186,12 +186,12 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
     for role in COLOR_ROLES:
         value = given.get(role) if isinstance(given, dict) else None
         terminals = role == "background" and value == DEFAULT
-        if not isinstance(value, str) or not (terminals or _usable(value, ansi=ansi)):
+        if not isinstance(value, str) or not (terminals or _is_color(value, ansi=ansi)):
             raise ConfigError(f"{where}: colors.{role} must be {wanted}")
         colors[role] = value
     for role in OPTIONAL_ROLES:
         value = given.get(role) if isinstance(given, dict) else None
-        if value is not None and not (isinstance(value, str) and _usable(value, ansi=ansi)):
+        if value is not None and not (isinstance(value, str) and _is_color(value, ansi=ansi)):
             raise ConfigError(f"{where}: colors.{role} must be {wanted}")
         if value is not None:
             colors[role] = value
@@ -199,9 +199,9 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
     given = data.get("gradients", {})
     for role in GRADIENT_ROLES:
         stops = given.get(role) if isinstance(given, dict) else None
-        if not isinstance(stops, list) or not stops or not all(_usable(c, ansi=ansi) for c in stops):
+        if not isinstance(stops, list) or not stops or not all(_is_color(c, ansi=ansi) for c in stops):
             raise ConfigError(f"{where}: gradients.{role} must be a list, each item {wanted}")
-        gradients[role] = _spread(tuple(stops), ansi=ansi)
+        gradients[role] = _gradient_steps(tuple(stops), ansi=ansi)
     title = clean(data.get("title", name), _NAME_WIDTH)
     return Palette(name, title, data.get("dark") is not False, ansi, colors, gradients)
 
@@ -220,11 +220,9 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
         theme = parse_btop(text)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    roles = role_colors(theme)
-    gradients = {role: _spread(stops, ansi=False) for role, stops in roles.gradients.items()}
-    palette = Palette(
-        name, name, roles.dark, ansi=False, colors=roles.colors, gradients=gradients, borrowed=True
-    )
+    dark, colors, stops = role_colors(theme)
+    gradients = {role: _gradient_steps(of_role, ansi=False) for role, of_role in stops.items()}
+    palette = Palette(name, name, dark, ansi=False, colors=colors, gradients=gradients, borrowed=True)
     if not theme.unusable:
         return palette, ""
     more = f" and {len(theme.unusable) - 1} more" if len(theme.unusable) > 1 else ""
@@ -240,18 +238,18 @@ def _with_visible_graphs(palette: Palette) -> Palette:
     if palette.ansi:
         return palette
     text = palette.color("text")
-    seen = seen_background(palette.color("background"), text)
+    behind = seen_background(palette.color("background"), text)
     gradients = {
         role: (
-            *(lifted(step, seen, text, SHAPES) for step in steps[:-1]),
-            lifted(steps[-1], seen, text, WORDS),
+            *(with_contrast(step, behind, text, SHAPES) for step in steps[:-1]),
+            with_contrast(steps[-1], behind, text, WORDS),
         )
         for role, steps in palette.gradients.items()
     }
     return replace(palette, gradients=gradients)
 
 
-def _folder() -> Path:
+def _shipped_folder() -> Path:
     """Return the folder of the shipped themes: inside the wheel, or beside the package in a checkout."""
     inside = Path(__file__).parent.with_name("themes")
     return inside if inside.is_dir() else Path(__file__).parent.parent.with_name("themes")
@@ -341,12 +339,12 @@ def shipped_palettes() -> Mapping[str, Palette]:
     """Return sparktop's own themes by name, sorted by name; read once."""
     return {
         path.stem: parse_palette(path.stem, path.read_text(encoding="utf-8"))
-        for path in sorted(_folder().glob("*.toml"))
+        for path in sorted(_shipped_folder().glob("*.toml"))
     }
 
 
 @cache
-def _all() -> tuple[Mapping[str, Palette], tuple[str, ...]]:
+def _palettes_and_problems() -> tuple[Mapping[str, Palette], tuple[str, ...]]:
     folder = user_folder(os.environ)
     users, problems = ({}, []) if folder is None else read_user_themes(folder)
     known = {**shipped_palettes(), **users}
@@ -358,35 +356,29 @@ def find_palette(name: str) -> Palette | None:
 
     Only the files of this theme are read: reading all themes would take too long before the first picture.
     """
-    return _one(name, user_folder(os.environ))
+    return _palette_of_name(name, user_folder(os.environ))
 
 
 @cache
-def _one(name: str, folder: Path | None) -> Palette | None:
+def _palette_of_name(name: str, folder: Path | None) -> Palette | None:
     if not name or "/" in name or clean(name, _NAME_WIDTH) != name:
         return None
     users = [] if folder is None else [folder / f"{name}{suffix}" for suffix in (".toml", ".theme")]
     for path in users:
         with suppress(ConfigError, OSError):
             return _read_user_theme(path)[0]
-    path = _folder() / f"{name}.toml"
+    path = _shipped_folder() / f"{name}.toml"
     return parse_palette(name, path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def palettes() -> Mapping[str, Palette]:
     """Return all themes by name, sorted by name: sparktop's own and the user's; read once."""
-    return _all()[0]
+    return _palettes_and_problems()[0]
 
 
 def theme_problems() -> tuple[str, ...]:
     """Return a message for each of the user's theme files that is unusable or has faults."""
-    return _all()[1]
-
-
-# Colours that a theme may leave out: of kinds of panels, of spare capacity, and of series in one plot.
-#
-# They are chosen among the theme's own colours, such that they differ clearly for all kinds of eyes. Where
-# a theme has too few different colours, sparktop's own are added.
+    return _palettes_and_problems()[1]
 
 
 KINDS = ("node", "backend", "router", "balance", "sweep")
@@ -411,6 +403,9 @@ _KINDS_APART = 10.0
 _LEAST_CHROMA = 20.0
 """A theme without any colour of more chroma (CIELAB) is grey, and stays grey."""
 _READABLE = 4.5
+"""Least contrast ratio of text (WCAG 2.1, level AA), where the theme's own text has it."""
+_MIXES = 16
+"""Mixtures with the background that are tried for a paler colour."""
 _BLUE = (205.0, 265.0)
 """Hues in degrees that count as blue."""
 _OURS: Mapping[bool, Mapping[str, tuple[str, ...]]] = {
@@ -452,6 +447,9 @@ def all_colors(
 ) -> dict[str, str]:
     """Return `colors` with a colour, "#rrggbb", for every optional role and for the frames of panels.
 
+    They are chosen among the theme's own colours, such that they differ clearly for all kinds of eyes; where
+    it has too few different colours, sparktop's own are added.
+
     Optional roles that `colors` has already stay as they are; frames are always derived. `background` is the
     theme's background, and `dark` whether it is dark.
     """
@@ -459,7 +457,7 @@ def all_colors(
     ours = _OURS[dark]
 
     def readable(color: str) -> str:
-        return _strong(color, background, colors["text"], least)
+        return with_contrast(color, background, colors["text"], least)
 
     stops = [stop for name in gradients for stop in (gradients[name][0], gradients[name][-1])]
     own = [*stops, *(colors[role] for role in ("accent", "key", "title"))]
@@ -467,19 +465,19 @@ def all_colors(
     full = dict(colors)
     signals = [full[role] for role in ("good", "warn", "bad")]
     blues = [stop for stop in stops if _BLUE[0] <= hue(stop) <= _BLUE[1] and chroma(stop) >= _LEAST_CHROMA]
-    _fill(full, (INFO,), map(readable, (*blues, *ours[INFO])), signals, APART)
+    _add_missing_colors(full, (INFO,), map(readable, (*blues, *ours[INFO])), signals, APART)
     kinds = [full["border"]] * len(KINDS) if grey else [*own, *ours["kinds"]]
-    _fill(full, KINDS, map(readable, kinds), [full["bad"]], 0.0 if grey else _KINDS_APART)
+    _add_missing_colors(full, KINDS, map(readable, kinds), [full["bad"]], 0.0 if grey else _KINDS_APART)
     ends = [steps[-1] for steps in gradients.values()]
     more = [mix(part, other, 0.4) for other in (background, full["text"]) for part in ours["parts"]]
-    _fill(full, PARTS, map(readable, (*ends, *ours["parts"], *more)), [], APART)
+    _add_missing_colors(full, PARTS, map(readable, (*ends, *ours["parts"], *more)), [], APART)
     strength = contrast(full["border"], background)
     return full | {
-        edge: _paler(full[kind], background, strength) for edge, kind in zip(EDGES, KINDS, strict=True)
+        edge: _paler_color(full[kind], background, strength) for edge, kind in zip(EDGES, KINDS, strict=True)
     }
 
 
-def _fill(
+def _add_missing_colors(
     full: dict[str, str], roles: Sequence[str], candidates: Iterable[str], beside: Sequence[str], least: float
 ) -> None:
     """Add to `full` a colour from `candidates` for each of `roles` that is missing in it.
@@ -493,29 +491,19 @@ def _fill(
     pool = list(dict.fromkeys(candidates))
     chosen = [*beside, *(full[role] for role in roles if role in full)]
     for role in missing:
-        apart = {color: min((difference(color, one) for one in chosen), default=100.0) for color in pool}
+        apart = {color: min((difference(color, other) for other in chosen), default=100.0) for color in pool}
         most = max(pool, key=apart.__getitem__)
         full[role] = next((color for color in pool if apart[color] >= least), most)
         chosen.append(full[role])
 
 
-def _strong(color: str, background: str, toward: str, least: float) -> str:
-    """Return `color`, mixed with the colour `toward` until its contrast with `background` is `least`."""
-    return next((mixed for mixed in _mixes(color, toward) if contrast(mixed, background) >= least), toward)
-
-
-def _paler(color: str, background: str, least: float) -> str:
+def _paler_color(color: str, background: str, least: float) -> str:
     """Return `color`, mixed with `background` as far as a contrast ratio of `least` allows."""
-    usable = [mixed for mixed in _mixes(color, background) if contrast(mixed, background) >= least]
-    return usable[-1] if usable else color
+    mixes = (mix(color, background, step / _MIXES) for step in range(_MIXES))
+    return [color, *(mixed for mixed in mixes if contrast(mixed, background) >= least)][-1]
 
 
-def _mixes(color: str, other: str) -> Iterator[str]:
-    steps = 16
-    return (mix(color, other, step / steps) for step in range(steps))
-
-
-def apart_gradients(
+def distinct_gradients(
     gradients: Gradients, background: str, text: str, *, dark: bool
 ) -> dict[str, tuple[str, ...]]:
     """Return `gradients` with the second of each pair in `STACKED` replaced if it looks like the first.
@@ -525,20 +513,21 @@ def apart_gradients(
     """
     result = dict(gradients)
     least = min(_READABLE, contrast(text, background))
-    for one, other in STACKED:
-        steps = len(gradients[one])
+    for lower, other in STACKED:
+        steps = len(gradients[lower])
         pool = [gradients[other], *gradients.values()]
         pool += [tuple(reversed(each)) for each in pool]
-        pool += [(_strong(stop, background, text, least),) * steps for stop in _OURS[dark]["stops"]]
-        worst = [min(map(difference, gradients[one], each)) for each in pool]
+        pool += [(with_contrast(stop, background, text, least),) * steps for stop in _OURS[dark]["stops"]]
+        worst = [min(map(difference, gradients[lower], each)) for each in pool]
         good = (each for each, least in zip(pool, worst, strict=True) if least >= STACKED_APART)
         result[other] = next(good, pool[worst.index(max(worst))])
     return result
 
 
 _GREY_BELOW = 18.0
-"""Chroma (CIELAB) below which a colour counts as grey."""
+"""Chroma (CIELAB) below which a colour counts as grey, on terminals with few colours."""
 _CUBE = (0, 95, 135, 175, 215, 255)
+"""Values of red, green and blue in xterm's cube of 216 colours."""
 _GREYS = tuple("#" + 3 * f"{round(10.2 * step):02x}" for step in range(1, 25))
 """The greys that Rich sends as xterm's 24; they differ from these by 7 of 255 at most."""
 _HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")
@@ -546,7 +535,6 @@ _BY_LIGHT = ("blue", "red", "magenta", "green", "cyan", "yellow")
 """The hues of the 16 colours, the darkest first."""
 _SIGNAL = "load"
 """The gradient whose hues mean low, high and too high."""
-_READABLE_CONTRAST = 4.5
 _BEHIND = {"background", "cursor_background"}
 """Roles of colours that are behind text."""
 _LIGHT, _DARK = 88.0, 30.0
@@ -554,7 +542,7 @@ _LIGHT, _DARK = 88.0, 30.0
 
 
 @lru_cache(maxsize=16)
-def limited(palette: Palette, system: str | None) -> Palette:
+def limited_to_terminal(palette: Palette, system: str | None) -> Palette:
     """Return the theme `palette` with its colours replaced by those that the terminal can show.
 
     `system` is the terminal's colour system in Rich's words: "256", or "standard" for 16 colours. For other
@@ -564,49 +552,55 @@ def limited(palette: Palette, system: str | None) -> Palette:
         return palette
     few = system == "standard"
     back = palette.color("background")
-    seen_back = seen_background(back if back == DEFAULT else _of_256(back, None), palette.color("text"))
+    seen_back = seen_background(
+        back if back == DEFAULT else _nearest_of_256(back, None), palette.color("text")
+    )
 
-    def turned(color: str, behind: str | None = None) -> str:
-        return _of_16(color, dark=palette.dark) if few else _of_256(color, behind)
+    def shown_color(color: str, behind: str | None = None) -> str:
+        return _nearest_of_16(color, dark=palette.dark) if few else _nearest_of_256(color, behind)
 
     roles = (*COLOR_ROLES, *OPTIONAL_ROLES, *EDGES)
-    colors = {role: turned(palette.color(role), None if role in _BEHIND else seen_back) for role in roles}
+    colors = {
+        role: shown_color(palette.color(role), None if role in _BEHIND else seen_back) for role in roles
+    }
     if few:
         colors |= {"background": DEFAULT, "cursor_background": "bright_black" if palette.dark else "white"}
     gradients = {
-        name: tuple(turned(palette.color(f"{name}/{step}")) for step in range(len(steps)))
+        name: tuple(shown_color(palette.color(f"{name}/{step}")) for step in range(len(steps)))
         for name, steps in palette.gradients.items()
     }
     if few:
         gradients = {
-            name: steps if name == _SIGNAL else _rising(_calm(name, steps), dark=palette.dark)
+            name: steps
+            if name == _SIGNAL
+            else _without_fainter_steps(_without_magenta(name, steps), dark=palette.dark)
             for name, steps in gradients.items()
         }
     return replace(palette, ansi=few, colors=colors, gradients=gradients, borrowed=False)
 
 
 @lru_cache(maxsize=1024)
-def _of_256(color: str, behind: str | None) -> str:
+def _nearest_of_256(color: str, behind: str | None) -> str:
     """Return the nearest of xterm's 256 colours as "#rrggbb"; a grey for a grey.
 
     `behind` is the background, or None if contrast does not matter. If possible, the result has as much
-    contrast with the background as `color` has, or at least `_READABLE_CONTRAST`.
+    contrast with the background as `color` has, or at least `_READABLE`.
     """
     if color == DEFAULT:
         return color
-    lab, pool = seen(color)[0], [*_GREYS]
+    lab, pool = lab_by_vision(color)[0], [*_GREYS]
     if chroma(color) >= _GREY_BELOW:
-        red, green, blue = (_around(int(color[at : at + 2], 16)) for at in (1, 3, 5))
+        red, green, blue = (_nearest_cube_values(int(color[at : at + 2], 16)) for at in (1, 3, 5))
         cube = [f"#{r:02x}{g:02x}{b:02x}" for r in red for g in green for b in blue]
         pool = [each for each in cube if chroma(each) >= _GREY_BELOW] + (pool if behind is None else [])
-    pool.sort(key=lambda each: math.dist(seen(each)[0], lab))
+    pool.sort(key=lambda each: math.dist(lab_by_vision(each)[0], lab))
     if behind is None:
         return pool[0]
-    least = min(_READABLE_CONTRAST, contrast(color, behind))
+    least = min(_READABLE, contrast(color, behind))
     return next((each for each in pool if contrast(each, behind) >= least), pool[0])
 
 
-def _around(value: int) -> tuple[int, ...]:
+def _nearest_cube_values(value: int) -> tuple[int, ...]:
     """Return the three channel values of xterm's colour cube (such as 0, 95, 135) nearest to `value`.
 
     `value` is the red, green or blue of a colour, 0 to 255. The nearest value comes first.
@@ -614,12 +608,12 @@ def _around(value: int) -> tuple[int, ...]:
     return tuple(sorted(_CUBE, key=lambda level: abs(level - value))[:3])
 
 
-def _calm(name: str, steps: Sequence[str]) -> Sequence[str]:
+def _without_magenta(name: str, steps: Sequence[str]) -> Sequence[str]:
     """Return the steps of the gradient of memory with blue for magenta, a pink as glaring as an alarm."""
     return [step.replace("magenta", "blue") for step in steps] if name == "memory" else steps
 
 
-def _rising(steps: Sequence[str], *, dark: bool) -> tuple[str, ...]:
+def _without_fainter_steps(steps: Sequence[str], *, dark: bool) -> tuple[str, ...]:
     """Return a gradient of the 16 colours whose steps do not become fainter from low to high.
 
     A hue with less contrast than the one before is left out: peaks would be fainter than the base of a graph.
@@ -633,7 +627,7 @@ def _rising(steps: Sequence[str], *, dark: bool) -> tuple[str, ...]:
     return tuple(rising)
 
 
-def _of_16(color: str, *, dark: bool) -> str:
+def _nearest_of_16(color: str, *, dark: bool) -> str:
     """Return the name of that of the terminal's 16 colours with the hue of `color`; a grey for a grey.
 
     `dark` is whether the theme's background is dark: a hue is then "bright_red" instead of "red".
@@ -641,7 +635,7 @@ def _of_16(color: str, *, dark: bool) -> str:
     if color == DEFAULT:
         return color
     if chroma(color) < _GREY_BELOW:
-        lightness = seen(color)[0][0]
+        lightness = lab_by_vision(color)[0][0]
         if dark:
             return "bright_white" if lightness > _LIGHT else "white"
         return "black" if lightness < _DARK else "bright_black"

@@ -17,10 +17,9 @@ _APART = 14
 _NOW = "now"
 _MINUTES_FROM_S = 120
 _HOURS_FROM_S = 7200
-_MIDDLE_FROM_ROWS = 4
 
 
-def _step_s(cell_s: float) -> float:
+def _label_step_s(cell_s: float) -> float:
     for step in _STEPS_S:
         if step >= _APART * cell_s:
             return step
@@ -28,7 +27,7 @@ def _step_s(cell_s: float) -> float:
     return days * 86_400
 
 
-def _ago(seconds: float, step_s: float) -> str:
+def _ago_text(seconds: float, step_s: float) -> str:
     if step_s >= _HOURS_FROM_S:
         return f"−{seconds / 3600:g} h"
     if step_s >= _MINUTES_FROM_S:
@@ -48,11 +47,11 @@ def time_axis(width_cells: int, seconds_per_slot: float) -> str:
     row = list(" " * (width_cells - len(_NOW)) + _NOW)
     if not cell_s > 0:
         return "".join(row)
-    step = _step_s(cell_s)
+    step = _label_step_s(cell_s)
     free = width_cells - len(_NOW) - 1
     ago = step
     while ago <= width_cells * cell_s:
-        label = _ago(ago, step)
+        label = _ago_text(ago, step)
         # Not `round`: it rounds halves to even, so that equal distances would alternate.
         start = max(0, int(width_cells - ago / cell_s - len(label) / 2 + 0.5))
         if start + len(label) <= free:
@@ -60,9 +59,6 @@ def time_axis(width_cells: int, seconds_per_slot: float) -> str:
             free = start - 1
         ago += step
     return "".join(row)
-
-
-# Horizontal axes of plots over a quantity other than time: positions of values, labels below the plot.
 
 
 _STEPS = (1.0, 2.0, 5.0)
@@ -120,10 +116,10 @@ class PlotAxis(Struct, frozen=True):
         if len(points):
             for column, there in enumerate(result):
                 if there is None:
-                    result[column] = self._nearest(points, values, (column + 0.5) / count)
+                    result[column] = self._nearest_value(points, values, (column + 0.5) / count)
         return result
 
-    def _nearest(self, points: Sequence[float], values: Sequence[float], place: float) -> float | None:
+    def _nearest_value(self, points: Sequence[float], values: Sequence[float], place: float) -> float | None:
         wanted = self.value(place)
         if wanted < points[0] or wanted > points[-1]:
             return None
@@ -134,7 +130,7 @@ class PlotAxis(Struct, frozen=True):
 
     def labels(self) -> str:
         """Return the row of labels below the plot: round numbers, `width` cells."""
-        return labelled([(value, tick(value)) for value in self._round_numbers()], self)
+        return centred_labels([(value, tick(value)) for value in self._round_numbers()], self)
 
     def _round_numbers(self) -> list[float]:
         if not self.high > self.low:
@@ -155,23 +151,25 @@ class PlotAxis(Struct, frozen=True):
         return [step * index for index in range(first, math.floor(self.high / step) + 1)]
 
 
-def labelled(places: Sequence[tuple[float, str]], axis: PlotAxis) -> str:
+def centred_labels(places: Sequence[tuple[float, str]], axis: PlotAxis) -> str:
     """Return a row of text with each label of `places`, (value, label), centred on the cell of its value.
 
     A label that would touch an earlier label is omitted.
     """
-    return _row([(axis.cell(value) - (len(word) - 1) // 2, word) for value, word in places], axis.width)
+    return _labels_row(
+        [(axis.cell(value) - (len(word) - 1) // 2, word) for value, word in places], axis.width
+    )
 
 
-def pointed(places: Sequence[tuple[float, str]], axis: PlotAxis) -> str:
+def labels_from_cells(places: Sequence[tuple[float, str]], axis: PlotAxis) -> str:
     """Return a row of text with each label of `places`, (value, label), starting in the cell of its value.
 
     A label that would touch an earlier label is omitted.
     """
-    return _row([(axis.cell(value), word) for value, word in places], axis.width)
+    return _labels_row([(axis.cell(value), word) for value, word in places], axis.width)
 
 
-def _row(words: Sequence[tuple[int, str]], width: int) -> str:
+def _labels_row(words: Sequence[tuple[int, str]], width: int) -> str:
     row = " " * width
     for wanted, word in words:
         start = min(width - len(word), max(0, wanted))
@@ -179,9 +177,6 @@ def _row(words: Sequence[tuple[int, str]], width: int) -> str:
         if start >= 0 and not row[max(0, start - 1) : end + 1].strip():
             row = row[:start] + word + row[end:]
     return row
-
-
-# Computes round numbers for the upper ends of axes, which short spikes do not raise.
 
 
 _ROUND_STEPS = ("1", "1.5", "2", "2.5", "3", "4", "5", "6", "8", "10")

@@ -51,11 +51,11 @@ StackedRow = list[tuple[str, int]]
 """A row of text as (text, layer) segments, from left to right."""
 
 
-def _bits(dots: tuple[int, ...], rows: Sequence[int]) -> int:
+def _dots_mask(dots: tuple[int, ...], rows: Sequence[int]) -> int:
     return sum(dots[row] for row in rows)
 
 
-def _cells(left: Sequence[int], right: Sequence[int]) -> tuple[str, ...]:
+def _cell_table(left: Sequence[int], right: Sequence[int]) -> tuple[str, ...]:
     """Return the braille character of each pair of a left and a right bit mask.
 
     `left` and `right` have five masks each. The character of `left[i]` and `right[j]` is at the index 5 * i +
@@ -64,24 +64,27 @@ def _cells(left: Sequence[int], right: Sequence[int]) -> tuple[str, ...]:
     return tuple(chr(0x2800 + a + b) if a + b else " " for a in left for b in right)
 
 
-_SOLID = _cells(
-    [_bits(_LEFT, range(n)) for n in range(_DOTS + 1)], [_bits(_RIGHT, range(n)) for n in range(_DOTS + 1)]
+_SOLID = _cell_table(
+    [_dots_mask(_LEFT, range(n)) for n in range(_DOTS + 1)],
+    [_dots_mask(_RIGHT, range(n)) for n in range(_DOTS + 1)],
 )
 """Cells filled from the bottom, at index 5 * (height of the left dot column) + (height of the right dot
 column)."""
 # Every second dot counted from the top one: the outline is exact, and a cell has half of its dots.
-_SPARSE = _cells(
-    [_bits(_LEFT, range(n - 1, -1, -2)) for n in range(_DOTS + 1)],
-    [_bits(_RIGHT, range(n - 1, -1, -2)) for n in range(_DOTS + 1)],
+_SPARSE = _cell_table(
+    *(
+        [_dots_mask(dots, range(height - 1, -1, -2)) for height in range(_DOTS + 1)]
+        for dots in (_LEFT, _RIGHT)
+    )
 )
-_SPARSE_INSIDE = chr(0x2800 + _bits(_LEFT, (0, 2)) + _bits(_RIGHT, (1, 3)))
+_SPARSE_INSIDE = chr(0x2800 + _dots_mask(_LEFT, (0, 2)) + _dots_mask(_RIGHT, (1, 3)))
 """A cell inside the upper layer of a stacked graph, where both dot columns go on above: a chequerboard."""
 _DOTTED = chr(0x2800 + _LEFT[0])
 """A cell of the upper layer with only its lowest row of dots: with both dots it would resemble the lower
 layer."""
 
 
-def _levels(values: Values, dots: int, top: float) -> list[int]:
+def _heights_in_dots(values: Values, dots: int, top: float) -> list[int]:
     """Return the height of each value in dots, on a scale where `top` is `dots` high.
 
     A missing value (None, NaN) has the height 0, any other value at least 1.
@@ -99,7 +102,7 @@ def _levels(values: Values, dots: int, top: float) -> list[int]:
     ]
 
 
-def _window(levels: list[int], width: int, end_slot: int) -> list[int]:
+def _columns_of_slots(levels: list[int], width: int, end_slot: int) -> list[int]:
     """Return the heights, in dots, of the 2 * `width` dot columns of a graph, from left to right.
 
     `levels` has the heights by time slot, oldest first; the newest that fit are shown. `end_slot` is the
@@ -112,15 +115,15 @@ def _window(levels: list[int], width: int, end_slot: int) -> list[int]:
     return [0] * (count - len(shown)) + shown + [0] * (1 - end_slot % 2)
 
 
-def _newest(values: Values, width: int) -> Values:
+def _newest_values(values: Values, width: int) -> Values:
     return values[max(0, len(values) - 2 * width) :]
 
 
-def _rows(columns: Sequence[str], height: int) -> list[str]:
+def _rows_of_columns(columns: Sequence[str], height: int) -> list[str]:
     return ["".join(row) for row in zip(*columns, strict=True)] if columns else [""] * height
 
 
-def _column(left: int, right: int, height: int, table: tuple[str, ...]) -> str:
+def _column_chars(left: int, right: int, height: int, table: tuple[str, ...]) -> str:
     """Return the characters of one column of cells, from the bottom up, padded with spaces to `height` cells.
 
     `left` and `right` are the heights, in dots, of the left and the right dot column. `table` has the
@@ -137,7 +140,7 @@ def _column(left: int, right: int, height: int, table: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _area_column(left: int, right: int, height: int) -> str:
-    return _column(left, right, height, _SOLID)[::-1]
+    return _column_chars(left, right, height, _SOLID)[::-1]
 
 
 def area(values: Values, width: int, height: int, top: float, *, end_slot: int = 1) -> list[str]:
@@ -149,8 +152,10 @@ def area(values: Values, width: int, height: int, top: float, *, end_slot: int =
     """
     if width <= 0 or height <= 0:
         return [""] * height
-    slots = _window(_levels(_newest(values, width), _DOTS * height, top), width, end_slot)
-    return _rows(list(map(_area_column, slots[::2], slots[1::2], repeat(height))), height)
+    slots = _columns_of_slots(
+        _heights_in_dots(_newest_values(values, width), _DOTS * height, top), width, end_slot
+    )
+    return _rows_of_columns(list(map(_area_column, slots[::2], slots[1::2], repeat(height))), height)
 
 
 def clipped_cells(values: Values, width: int, top: float, *, end_slot: int = 1) -> list[int]:
@@ -163,12 +168,12 @@ def clipped_cells(values: Values, width: int, top: float, *, end_slot: int = 1) 
         return []
     last = width - 1
     newest = end_slot % 2
-    places = enumerate(reversed(_newest(values, width)))
+    places = enumerate(reversed(_newest_values(values, width)))
     cells = {last - (age + 1 - newest) // 2 for age, value in places if value is not None and value > far}
     return sorted(cell for cell in cells if cell >= 0)
 
 
-def _stack_levels(lower: Values, upper: Values, height: int, top: float) -> list[tuple[int, int]]:
+def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> list[tuple[int, int]]:
     """Return (height of the lower area, height of both areas) in dots for each time slot.
 
     If one of the two values is unknown, it counts as 0; if both are unknown, both heights are 0. An upper
@@ -177,7 +182,7 @@ def _stack_levels(lower: Values, upper: Values, height: int, top: float) -> list
     """
     dots, is_low = _DOTS * height, height <= _LOW
     little = _LITTLE if is_low else 0.0
-    known = _known(lower), _known(upper)
+    known = _not_negative(lower), _not_negative(upper)
     missing = len(known[1]) - len(known[0])
     below = [None] * missing + known[0]
     above = [None] * -missing + known[1]
@@ -185,7 +190,9 @@ def _stack_levels(lower: Values, upper: Values, height: int, top: float) -> list
         None if a is None and b is None else (a or 0.0) + (b or 0.0)
         for a, b in zip(below, above, strict=True)
     ]
-    heights = zip(below, above, _levels(below, dots, top), _levels(totals, dots, top), strict=True)
+    heights = zip(
+        below, above, _heights_in_dots(below, dots, top), _heights_in_dots(totals, dots, top), strict=True
+    )
     return [
         (both, both)
         if a is not None and (not b or b <= little * a)
@@ -193,18 +200,18 @@ def _stack_levels(lower: Values, upper: Values, height: int, top: float) -> list
         if not a
         else (low, both)
         if is_low and (b or 0.0) <= a
-        else _apart(low, both, dots)
+        else _heights_apart(low, both, dots)
         for a, b, low, both in heights
     ]
 
 
-def _apart(low: int, both: int, dots: int) -> tuple[int, int]:
+def _heights_apart(low: int, both: int, dots: int) -> tuple[int, int]:
     """Return the two heights of a time slot with at least one dot of the upper area."""
     high = both if both > low else min(dots, low + 1)
     return (low if low < high else high - 1), high
 
 
-def _known(values: Values) -> list[float | None]:
+def _not_negative(values: Values) -> list[float | None]:
     """Return the values with None for NaN, and with 0 for those below 0."""
     return [
         None
@@ -214,11 +221,11 @@ def _known(values: Values) -> list[float | None]:
     ]
 
 
-def _inside(level: int, base: int) -> int:
+def _dots_in_cell(level: int, base: int) -> int:
     return min(_DOTS, max(0, level - base))
 
 
-def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
+def _column_layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
     """Return what each cell in one column of a stacked graph shows: `LOWER`, `UPPER` or `NOTHING`.
 
     The cells are in order from the bottom up; a cell shows the area that has more of its dots. If the upper
@@ -228,8 +235,8 @@ def _layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[
     layers = [NOTHING] * height
     for row in range((max(left[1], right[1]) + _DOTS - 1) // _DOTS):
         base = row * _DOTS
-        low = _inside(left[0], base) + _inside(right[0], base)
-        both = _inside(left[1], base) + _inside(right[1], base)
+        low = _dots_in_cell(left[0], base) + _dots_in_cell(right[0], base)
+        both = _dots_in_cell(left[1], base) + _dots_in_cell(right[1], base)
         layers[row] = LOWER if 2 * low >= both else UPPER
     highest = max((both for low, both in (left, right) if both > low), default=0)
     if highest and height > _LOW and UPPER not in layers:
@@ -244,8 +251,8 @@ def _stack_column(left: tuple[int, int], right: tuple[int, int], height: int) ->
     `left` and `right` describe the two dot columns of the cells: (height of the lower area, height of both
     areas), in dots.
     """
-    layers = _layers(left, right, height)
-    solid = _column(left[1], right[1], height, _SOLID)
+    layers = _column_layers(left, right, height)
+    solid = _column_chars(left[1], right[1], height, _SOLID)
     chars = [
         solid[row] if layer != UPPER else _upper_cell(left, right, row) for row, layer in enumerate(layers)
     ]
@@ -259,9 +266,11 @@ def _upper_cell(left: tuple[int, int], right: tuple[int, int], row: int) -> str:
     the dot of the upper area.
     """
     base = row * _DOTS
-    (low, both), (low_2, both_2) = ((_inside(a, base), _inside(b, base)) for a, b in (left, right))
+    (low, both), (low_2, both_2) = (
+        (_dots_in_cell(a, base), _dots_in_cell(b, base)) for a, b in (left, right)
+    )
     if 2 * (low + low_2) >= both + both_2:
-        return chr(0x2800 + _notched(_LEFT, low, both) + _notched(_RIGHT, low_2, both_2))
+        return chr(0x2800 + _mask_with_gap(_LEFT, low, both) + _mask_with_gap(_RIGHT, low_2, both_2))
     if min(left[1], right[1]) > base + _DOTS:
         return _SPARSE_INSIDE
     # In the bottom row, a dot column without a dot would be a gap, so both columns stay.
@@ -270,13 +279,13 @@ def _upper_cell(left: tuple[int, int], right: tuple[int, int], row: int) -> str:
     return _SPARSE[5 * both + both_2]
 
 
-def _notched(dots: tuple[int, ...], low: int, both: int) -> int:
+def _mask_with_gap(dots: tuple[int, ...], low: int, both: int) -> int:
     """Return the bits of a dot column that is `both` dots high, without the dot below the highest one.
 
     It is solid where it is too low for a gap, or where nothing of the upper area is above the `low` dots of
     the lower one.
     """
-    return _bits(dots, (*range(both - 2), both - 1) if both > max(low, 2) else range(both))
+    return _dots_mask(dots, (*range(both - 2), both - 1) if both > max(low, 2) else range(both))
 
 
 def _stacked_cells(
@@ -285,15 +294,17 @@ def _stacked_cells(
     """Return a stacked graph as rows of characters, and as rows of layers (a digit per cell)."""
     if width <= 0 or height <= 0:
         return [""] * height, [""] * height
-    pairs = _stack_levels(_newest(lower, width), _newest(upper, width), height, top)
+    pairs = _stack_heights(_newest_values(lower, width), _newest_values(upper, width), height, top)
     count = 2 * width - 1 + end_slot % 2
     shown = pairs[max(0, len(pairs) - count) :]
     slots = [(0, 0)] * (count - len(shown)) + shown + [(0, 0)] * (1 - end_slot % 2)
     columns = list(map(_stack_column, slots[::2], slots[1::2], repeat(height)))
-    return _rows([chars for chars, _ in columns], height), _rows([layers for _, layers in columns], height)
+    return _rows_of_columns([chars for chars, _ in columns], height), _rows_of_columns(
+        [layers for _, layers in columns], height
+    )
 
 
-def _runs(chars: str, layers: str) -> StackedRow:
+def _layer_runs(chars: str, layers: str) -> StackedRow:
     """Split a row of text into (text, layer) segments; `layers` has a digit for each character.
 
     Cells without dots join the segment to their left; those at the start of the row join the first segment.
@@ -313,16 +324,16 @@ def stacked(
     `end_slot` is the number of the newest values' time slot: an odd slot is the right dot column of a cell,
     an even slot the left one.
     """
-    return list(map(_runs, *_stacked_cells(lower, upper, width, height, top, end_slot)))
+    return list(map(_layer_runs, *_stacked_cells(lower, upper, width, height, top, end_slot)))
 
 
-def _mask(dots: tuple[int, ...], start: int, stop: int) -> int:
+def _mask_between(dots: tuple[int, ...], start: int, stop: int) -> int:
     """Return the bit mask of the dots from `start` up to, but not including, `stop` in a cell's dot column.
 
     Both are positions counted downward: 0 is the cell's top dot. Positions outside the cell are ignored.
     `dots` is `_LEFT` or `_RIGHT`, the bits of the column.
     """
-    return _bits(dots, range(max(0, _DOTS - stop), min(_DOTS, _DOTS - start)))
+    return _dots_mask(dots, range(max(0, _DOTS - stop), min(_DOTS, _DOTS - start)))
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
@@ -334,7 +345,7 @@ def _mirrored_column(left: tuple[int, int], right: tuple[int, int], height: int)
     cells: list[str] = []
     for row in range(height):
         centre = 2 * height - row * _DOTS
-        bits = _mask(_LEFT, centre - left[0], centre + left[1]) + _mask(
+        bits = _mask_between(_LEFT, centre - left[0], centre + left[1]) + _mask_between(
             _RIGHT, centre - right[0], centre + right[1]
         )
         cells.append(chr(0x2800 + bits) if bits else " ")
@@ -353,24 +364,23 @@ def mirrored(
     if width <= 0 or height <= 0:
         return [""] * height
     halves = [
-        _window(_levels(_newest(values, width), _DOTS * height // 2, top), width, end_slot)
+        _columns_of_slots(
+            _heights_in_dots(_newest_values(values, width), _DOTS * height // 2, top), width, end_slot
+        )
         for values in (up, down)
     ]
     slots = list(zip(*halves, strict=True))
-    return _rows(list(map(_mirrored_column, slots[::2], slots[1::2], repeat(height))), height)
+    return _rows_of_columns(list(map(_mirrored_column, slots[::2], slots[1::2], repeat(height))), height)
 
 
 @cache
-def flipped() -> Mapping[int, int]:
+def flip_table() -> Mapping[int, int]:
     """Return the table for `str.translate` that flips each braille cell vertically."""
     pairs = ((0, 6), (1, 2), (2, 1), (6, 0), (3, 7), (4, 5), (5, 4), (7, 3))
     return {
         0x2800 + mask: 0x2800 + sum(1 << after for before, after in pairs if mask >> before & 1)
         for mask in range(1, 256)
     }
-
-
-# Graphs with one value per terminal cell: means of two time slots, and rows of arrows.
 
 
 LEVEL, UP, DOWN = "─", "▲", "▼"
@@ -397,23 +407,17 @@ def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
     ]
 
 
-def _number_or_none(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
-
-
 def lead_row(first: Sequence[float | None], second: Sequence[float | None], margin: float | None) -> str:
     """Return a row of text with a cell for each pair of values: an arrow to the series that leads, or "─".
 
     A value leads if it exceeds the mean of the pair by at least the fraction `margin`; with `margin` None, no
     value leads. A pair with an unknown value is shown as a space.
     """
-    return "".join(
-        _ahead(_number_or_none(a), _number_or_none(b), margin) for a, b in zip(first, second, strict=True)
-    )
+    return "".join(_lead_char(a, b, margin) for a, b in zip(first, second, strict=True))
 
 
-def _ahead(a: float | None, b: float | None, margin: float | None) -> str:
-    if a is None or b is None:
+def _lead_char(a: float | None, b: float | None, margin: float | None) -> str:
+    if a is None or b is None or math.isnan(a + b):
         return " "
     if margin is None or a + b <= 0:
         return LEVEL
@@ -421,7 +425,7 @@ def _ahead(a: float | None, b: float | None, margin: float | None) -> str:
     return UP if a >= least else DOWN if b >= least else LEVEL
 
 
-# Braille cells as block elements, for fonts without braille: two columns of two blocks in each cell.
+# Braille cells as block elements, for fonts without braille: two columns of two block_table in each cell.
 
 
 _QUADRANTS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
@@ -432,7 +436,7 @@ _BLOCKS_SPARSE = "▒"
 """Shown for a cell with one of the two dots in each quadrant, as inside the waiting requests."""
 
 
-def _block(bits: int) -> str:
+def _block_char(bits: int) -> str:
     filled = [bits & dots for dots in _QUADRANT_DOTS]
     if all(0 < some < dots for some, dots in zip(filled, _QUADRANT_DOTS, strict=True)):
         return _BLOCKS_SPARSE
@@ -440,9 +444,9 @@ def _block(bits: int) -> str:
 
 
 @cache
-def blocks() -> Mapping[int, str]:
+def block_table() -> Mapping[int, str]:
     """Return the table for `str.translate` with the block that stands for each braille character."""
-    return {0x2800 + bits: _block(bits) for bits in range(256)}
+    return {0x2800 + bits: _block_char(bits) for bits in range(256)}
 
 
 NO_LAYER = -1
@@ -451,8 +455,6 @@ _SPARSE_DOTS = 5
 """Of a sparse line, one of so many dots is drawn."""
 _TURN = 2
 """Cells beside each other that have the same layer where lines share them."""
-_DOT_BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
-"""Bits of a cell's left and right dots, from the bottom up (Unicode, braille patterns)."""
 Runs = list[tuple[str, int]]
 
 
@@ -493,7 +495,7 @@ class DotGrid:
                 if before not in self._sparse:
                     self._below.setdefault(place, {})[before] = kept
                 kept = 0
-            self._masks[place] = kept | _DOT_BITS[x % 2][y % 4]
+            self._masks[place] = kept | (_LEFT, _RIGHT)[x % 2][y % 4]
             self._layers[place] = layer
             self._chars.pop(place, None)
 

@@ -58,7 +58,7 @@ def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left
         return ""
     spare = width - cell_width(text)
     if spare < 0:
-        return _cut(text, width)
+        return _cut_text(text, width)
     if align == "right":
         return " " * spare + text
     if align == "center":
@@ -79,7 +79,7 @@ def fit_name(name: str, width: int) -> str:
     return fit(name, width)
 
 
-def _cut(text: str, width: int) -> str:
+def _cut_text(text: str, width: int) -> str:
     room = width - 1
     if text.isascii() and text.isprintable():
         return text[:room] + ELLIPSIS
@@ -101,21 +101,17 @@ _PARTS = " ▏▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
-def _clipped_share(fraction: float | None) -> float | None:
-    return None if fraction is None or math.isnan(fraction) else min(1.0, max(0.0, fraction))
-
-
 def bar(fraction: float | None, width: int) -> tuple[str, str]:
     """Return the filled and the empty part of a bar of `width` cells, exact to an eighth of a cell.
 
     `fraction` is clipped to 0 to 1. If it is above 0, at least an eighth of a cell is filled. If it is None,
     the filled part is "" and the empty part consists of dashes.
     """
-    share = _clipped_share(fraction)
     if width <= 0:
         return "", ""
-    if share is None:
+    if fraction is None or math.isnan(fraction):
         return "", UNKNOWN_BAR * width
+    share = min(1.0, max(0.0, fraction))
     eighths = round(share * width * 8)
     if share > 0:
         eighths = max(1, eighths)
@@ -145,11 +141,11 @@ def segments(parts: Sequence[float], total: float, width: int) -> list[int]:
     by_remainder = sorted(range(len(shares)), key=lambda i: (widths[i] - shares[i] * unit, i))
     for index in by_remainder[: width - sum(widths)]:
         widths[index] += 1
-    _show_all(widths, shares)
+    _give_each_a_cell(widths, shares)
     return widths
 
 
-def _show_all(widths: list[int], shares: Sequence[float]) -> None:
+def _give_each_a_cell(widths: list[int], shares: Sequence[float]) -> None:
     """Change `widths` so that each part of the bar whose share is above 0 has at least one cell.
 
     `widths` has the cells of each part, and as its last element the cells that no part fills. A part without
@@ -177,11 +173,11 @@ def sparkrow(values: Sequence[float | None], width: int, top: float) -> str:
     """
     if width <= 0:
         return ""
-    cells = [_level(value, top) for value in values[-width:]]
+    cells = [_level_char(value, top) for value in values[-width:]]
     return "".join(cells).rjust(width)
 
 
-def _level(value: float | None, top: float) -> str:
+def _level_char(value: float | None, top: float) -> str:
     if value is None or math.isnan(value):
         return " "
     if value <= 0 or not top > 0:

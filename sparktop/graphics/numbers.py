@@ -49,21 +49,21 @@ _ALWAYS_GROUPED = 9999.5
 _THREE_DIGITS = ((10.0, 2), (100.0, 1), (1000.0, 0))
 
 
-def _thousands(suffix: str, short: str) -> tuple[_Unit, ...]:
+def _metric_units(suffix: str, short: str) -> tuple[_Unit, ...]:
     return tuple(
         _Unit(1000.0**power, (f"{prefix}{suffix}", f"{prefix}{short}".strip()), _THREE_DIGITS)
         for power, prefix in enumerate("kMGTPE", start=1)
     )
 
 
-_COUNT = (_Unit(1.0, ("",), ((10_000.0, 0),), grouped=True), *_thousands("", ""))
-_RATE = (_Unit(1.0, ("",), ((100.0, 1), (100_000.0, 0)), grouped=True), *_thousands("", ""))
-_PERCENT = (_Unit(1.0, (" %",), ((1000.0, 0),)), *_thousands(" %", " %"))
+_COUNT = (_Unit(1.0, ("",), ((10_000.0, 0),), grouped=True), *_metric_units("", ""))
+_RATE = (_Unit(1.0, ("",), ((100.0, 1), (100_000.0, 0)), grouped=True), *_metric_units("", ""))
+_PERCENT = (_Unit(1.0, (" %",), ((1000.0, 0),)), *_metric_units(" %", " %"))
 _MHZ = (
     _Unit(1.0, (" MHz", "MHz", "M"), ((10_000.0, 0),)),
     _Unit(1e3, (" GHz", "GHz", "G"), _THREE_DIGITS),
 )
-_CLOCK = (_Unit(1.0, ("",), ((10_000.0, 0),)), *_thousands("", ""))
+_CLOCK = (_Unit(1.0, ("",), ((10_000.0, 0),)), *_metric_units("", ""))
 _SECONDS = (
     _Unit(1e-6, (" µs", "µs"), ((100.0, 0),)),
     _Unit(1e-3, (" ms", "ms"), ((10.0, 1), (1000.0, 0))),
@@ -88,7 +88,7 @@ _BYTES_PER_S = (
 )
 
 
-def _known(value: float | None) -> float | None:
+def _finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -125,24 +125,24 @@ def _decimals(number: float, steps: tuple[tuple[float, int], ...]) -> int | None
     return None
 
 
-def _negative(text: str) -> str:
+def _with_minus(text: str) -> str:
     return f">{MINUS}{text[1:]}" if text[0] == "<" else MINUS + text
 
 
-def _figure(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
+def _number_text(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
     """Format `value` in `width` cells, in the first of `units` in which the text fits.
 
     If no unit fits, use e notation, and if that does not fit, "…". Return "–" for None, NaN and infinity.
     """
     if width <= 0:
         return ""
-    known = _known(value)
+    known = _finite_or_none(value)
     if known is None:
         return UNKNOWN.rjust(width)
     size = abs(known)
     for unit in units:
         for text in _spellings(size, unit, finest=unit is units[0]):
-            shown = _negative(text) if known < 0 else text
+            shown = _with_minus(text) if known < 0 else text
             if len(shown) <= width:
                 return shown.rjust(width)
     base = next(unit for unit in units if unit.factor == 1.0)
@@ -156,7 +156,7 @@ def _figure(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
 
 def count(value: float | None, width: int = 5) -> str:
     """Format a count in `width` cells: an integer up to 9,999, then "12.3k", "1.23M"; "–" for None."""
-    return _figure(value, width, _COUNT)
+    return _number_text(value, width, _COUNT)
 
 
 def rate(value: float | None, width: int = 6) -> str:
@@ -164,12 +164,12 @@ def rate(value: float | None, width: int = 6) -> str:
 
     The number has one decimal below 100 and is an integer up to 99,999. Above, it is "123k", "1.23M".
     """
-    return _figure(value, width, _RATE)
+    return _number_text(value, width, _RATE)
 
 
 def percent(value: float | None, width: int = 5) -> str:
     """Format a percentage, given as 0 to 100, as an integer such as "42 %" in `width` cells; "–" for None."""
-    return _figure(value, width, _PERCENT)
+    return _number_text(value, width, _PERCENT)
 
 
 def data(value: float | None, width: int = 8) -> str:
@@ -177,7 +177,7 @@ def data(value: float | None, width: int = 8) -> str:
 
     The number has one decimal if there is space for it ("121.6 GiB" needs 9 cells).
     """
-    return _figure(value, width, _BYTES)
+    return _number_text(value, width, _BYTES)
 
 
 def data_rate(bytes_per_s: float | None, width: int = 9) -> str:
@@ -185,7 +185,7 @@ def data_rate(bytes_per_s: float | None, width: int = 9) -> str:
 
     The number has one decimal if there is space for it.
     """
-    return _figure(bytes_per_s, width, _BYTES_PER_S)
+    return _number_text(bytes_per_s, width, _BYTES_PER_S)
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -199,17 +199,17 @@ def duration(seconds: float | None, width: int = 7) -> str:
 
     "–" for None.
     """
-    return _figure(seconds, width, _SECONDS[1:] if seconds == 0 else _SECONDS)
+    return _number_text(seconds, width, _SECONDS[1:] if seconds == 0 else _SECONDS)
 
 
 def clock_mhz(value: float | None, width: int = 8) -> str:
     """Format a clock rate given in MHz in `width` cells, in GHz if MHz does not fit; "–" for None."""
-    return _figure(value, width, _MHZ)
+    return _number_text(value, width, _MHZ)
 
 
 def clock(mhz: float | None, width: int = 5) -> str:
     """Format a clock rate in MHz without its unit in `width` cells, such as "2406"; "–" for None."""
-    return _figure(mhz, width, _CLOCK)
+    return _number_text(mhz, width, _CLOCK)
 
 
 def tick(value: float | None, digits: int = 3) -> str:
@@ -217,7 +217,7 @@ def tick(value: float | None, digits: int = 3) -> str:
 
     "–" for None.
     """
-    known = _known(value)
+    known = _finite_or_none(value)
     if known is None:
         return UNKNOWN
     size, prefix = abs(known), ""
@@ -237,7 +237,7 @@ def age(seconds: float | None) -> str:
 
     The last unit shown is rounded down.
     """
-    known = _known(seconds)
+    known = _finite_or_none(seconds)
     if known is None:
         return UNKNOWN
     whole = int(abs(known))
@@ -250,9 +250,6 @@ def age(seconds: float | None) -> str:
             rest = whole % unit_s // _AGES[index + 1][1] if name in {"d", "h"} else 0
             return sign + text + (f" {rest} {_AGES[index + 1][0]}" if rest else "")
     return "0 s"
-
-
-# Durations as text: one spelling for exact ones, and one for the range in which an estimate lies.
 
 
 _MINUTE_S, _HOUR_S = 60, 3600

@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.theme import BUILTIN_THEMES, Theme
 
 from sparktop.colors.palette import BOLD, Palette
-from sparktop.graphics.braille import blocks
+from sparktop.graphics.braille import block_table
 
 _HEAVY = str.maketrans("╭╮╰╯─│├┤", "┏┓┗┛━┃┣┫")
 
@@ -23,7 +23,7 @@ class RoleStyles:
         self.palette = palette
         self._color = color
         self.blocks = False
-        """Whether graphs are drawn with blocks instead of braille dots."""
+        """Whether graphs are drawn with block_table instead of braille dots."""
         self._styles: dict[str, Style] = {}
 
     def __getitem__(self, role: str) -> Style:
@@ -35,10 +35,10 @@ class RoleStyles:
     def text(self, text: str, role: str) -> str:
         """Return `text` as it is drawn.
 
-        Without colours, the frame of the selected panel has heavy lines. Graphs may consist of blocks.
+        Without colours, the frame of the selected panel has heavy lines. Graphs may consist of block_table.
         """
         if self.blocks and not text.isascii():
-            text = text.translate(blocks())
+            text = text.translate(block_table())
         return text if self._color or role != "selected" else text.translate(_HEAVY)
 
     def _make(self, role: str) -> Style:

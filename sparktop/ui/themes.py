@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets._toast import Toast, ToastHolder
 
-from sparktop.colors.palette import Palette, find_palette, limited, palettes, theme_problems
+from sparktop.colors.palette import Palette, find_palette, limited_to_terminal, palettes, theme_problems
 from sparktop.errors import ConfigError
 from sparktop.model.text import clean
 from sparktop.ui.canvas import Canvas
@@ -95,7 +95,7 @@ class ThemedApp(NoticeApp):
         `canvas` is that of the first screen, which is not mounted yet.
         """
         self.color_system = self.console.color_system
-        palette = limited(self.role_styles.palette, self.color_system)
+        palette = limited_to_terminal(self.role_styles.palette, self.color_system)
         if palette is not self.role_styles.palette:
             self._draw_with(palette)
             canvas.restyle(self.role_styles)
@@ -117,7 +117,7 @@ class ThemedApp(NoticeApp):
     def _restyle(self) -> None:
         palette = find_palette(self.theme)
         if palette is not None and palette.name != self.role_styles.palette.name:
-            self._draw_with(limited(palette, self.color_system))
+            self._draw_with(limited_to_terminal(palette, self.color_system))
 
     def action_next_theme(self, step: int = 1) -> None:
         """Change to the next (1) or previous (-1) of sparktop's themes."""
@@ -127,7 +127,7 @@ class ThemedApp(NoticeApp):
             return
         index = names.index(self.theme) if self.theme in names else -1
         name = names[(index + step) % len(names)]
-        self.register_theme(textual_theme(limited(palettes()[name], self.color_system)))
+        self.register_theme(textual_theme(limited_to_terminal(palettes()[name], self.color_system)))
         self.theme = name
         self.notify(f"theme {self.theme}", timeout=2, markup=False)
 

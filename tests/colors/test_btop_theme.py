@@ -24,7 +24,7 @@ def text_of(name: str) -> str:
 
 
 def harbour(role: str) -> str:
-    return role_colors(parse_btop(text_of("harbour.theme"))).colors[role]
+    return role_colors(parse_btop(text_of("harbour.theme")))[1][role]
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_a_file_without_colours_is_none(text: str) -> None:
 
 def test_whether_it_is_dark_follows_from_background_or_text() -> None:
     """On the terminal's own background, dark text means a light theme."""
-    assert role_colors(parse_btop('theme[main_bg]="#10"')).dark
-    assert not role_colors(parse_btop('theme[main_bg]="#f0"')).dark
-    assert not role_colors(parse_btop(text_of("clear-sky.theme"))).dark
-    assert role_colors(parse_btop('theme[main_bg]=""\ntheme[main_fg]="#ee"')).dark
+    assert role_colors(parse_btop('theme[main_bg]="#10"'))[0]
+    assert not role_colors(parse_btop('theme[main_bg]="#f0"'))[0]
+    assert not role_colors(parse_btop(text_of("clear-sky.theme")))[0]
+    assert role_colors(parse_btop('theme[main_bg]=""\ntheme[main_fg]="#ee"'))[0]
 
 
 def test_a_themes_colours_are_in_our_roles() -> None:
@@ -101,7 +101,7 @@ def test_a_themes_colours_are_in_our_roles() -> None:
         "bad": "#f07178",
     }
     assert {role: harbour(role) for role in expected} == expected
-    gradients = role_colors(parse_btop(text_of("harbour.theme"))).gradients
+    gradients = role_colors(parse_btop(text_of("harbour.theme")))[2]
     assert gradients["load"] == ("#39bae6", "#ffb454", "#f07178")
     assert gradients["cpu"] == gradients["gpu"] == ("#0c1f2d", "#7fd962")
     assert gradients["memory"] == ("#d2a6ff",)
@@ -117,13 +117,13 @@ def test_a_themes_colours_are_in_our_roles() -> None:
 def test_any_theme_gives_every_role(colors: dict[str, str]) -> None:
     """Any theme gives a colour for each role, and its text is readable on the background."""
     lines = [f'theme[{key}]="{value}"' for key, value in colors.items()]
-    roles = role_colors(parse_btop("\n".join([*lines, 'theme[temp_start]="#808080"'])))
-    assert set(roles.colors) == set(COLOR_ROLES)
-    assert set(roles.gradients) == set(GRADIENT_ROLES)
+    _, colors, gradients = role_colors(parse_btop("\n".join([*lines, 'theme[temp_start]="#808080"'])))
+    assert set(colors) == set(COLOR_ROLES)
+    assert set(gradients) == set(GRADIENT_ROLES)
     for role in ("text", "muted", "stale", "title", "key", "selected", "accent", "good", "warn", "bad"):
-        assert contrast(roles.colors[role], roles.colors["background"]) >= WORDS
-    assert contrast(roles.colors["text"], roles.colors["cursor_background"]) >= WORDS
-    frames_and_keys_stand_out(roles.colors, roles.colors["background"])
+        assert contrast(colors[role], colors["background"]) >= WORDS
+    assert contrast(colors["text"], colors["cursor_background"]) >= WORDS
+    frames_and_keys_stand_out(colors, colors["background"])
 
 
 def frames_and_keys_stand_out(colors: Mapping[str, str], background: str) -> None:

@@ -20,7 +20,7 @@ from sparktop.colors.palette import (
     PARTS,
     Palette,
     find_palette,
-    limited,
+    limited_to_terminal,
     palettes,
     parse_palette,
     shipped_palettes,
@@ -117,7 +117,7 @@ def rgb(color: str) -> tuple[int, int, int]:
 @pytest.mark.parametrize("palette", OWN, ids=lambda p: p.name)
 def test_256_colours_are_sent_as_they_are(palette: Palette) -> None:
     """Rich's conversion to 256 colours changes each colour by less than a step."""
-    few = limited(palette, "256")
+    few = limited_to_terminal(palette, "256")
     for role in (*WORDS, *EDGES, "background", *STEPS):
         color = few.color(role)
         sent = Color.parse(color).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
@@ -127,10 +127,10 @@ def test_256_colours_are_sent_as_they_are(palette: Palette) -> None:
 @pytest.mark.parametrize("palette", OWN, ids=lambda p: p.name)
 def test_words_can_still_be_read_and_signals_differ(palette: Palette) -> None:
     """On 256 colours words have a contrast of 4 or more; on 16, good, warn and bad differ."""
-    few = limited(palette, "256")
+    few = limited_to_terminal(palette, "256")
     for role in WORDS:
         assert contrast(few.color(role), few.color("background")) >= 4.0, role
-    least = limited(palette, "standard")
+    least = limited_to_terminal(palette, "standard")
     assert least.ansi
     assert len({least.color(role) for role in ("bad", "warn", "good")}) == 3
 
@@ -138,7 +138,7 @@ def test_words_can_still_be_read_and_signals_differ(palette: Palette) -> None:
 @pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
 def test_peaks_on_16_colours_are_no_fainter_than_the_base(palette: Palette) -> None:
     """On 16 colours graphs become no fainter towards the top, except `load`, whose hues have meanings."""
-    few = limited(palette, "standard")
+    few = limited_to_terminal(palette, "standard")
     behind = "#000000" if palette.dark else "#ffffff"
     for role in set(GRADIENT_ROLES) - {"load"}:
         steps = [contrast(XTERM[few.color(f"{role}/{level}")], behind) for level in range(LEVELS)]
@@ -154,16 +154,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     themes = tmp_path / "sparktop" / "themes"
     themes.mkdir(parents=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    palette._all.cache_clear()
+    palette._palettes_and_problems.cache_clear()
     yield themes
-    palette._all.cache_clear()
+    palette._palettes_and_problems.cache_clear()
 
 
 def test_every_theme_is_found_as_listed(folder: Path) -> None:
     """Shipped themes, the user's, and the user's with a shipped name are found as in the full list."""
     (folder / "harbour.theme").write_text(BTOP, encoding="utf-8")
     (folder / "spark-dark.theme").write_text(BTOP, encoding="utf-8")
-    ours = (palette._folder() / "spark-light.toml").read_text(encoding="utf-8")
+    ours = (palette._shipped_folder() / "spark-light.toml").read_text(encoding="utf-8")
     (folder / "both.toml").write_text(ours, encoding="utf-8")
     (folder / "both.theme").write_text(BTOP, encoding="utf-8")
     (folder / "half.toml").write_text("broken", encoding="utf-8")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sparktop.colors.mixing import contrast, ramp
 from sparktop.graphics.axes import PlotAxis, Top, nice_ceiling, time_axis, top_without_spikes
-from sparktop.graphics.braille import LOWER, UPPER, area, flipped, lead_row, mirrored, stacked
+from sparktop.graphics.braille import LOWER, UPPER, area, flip_table, lead_row, mirrored, stacked
 
 Reader = Callable[[Sequence[str]], list[list[bool]]]
 VALUE = st.one_of(
@@ -194,7 +194,7 @@ def test_an_unknown_layer_counts_as_nothing() -> None:
 
 def test_a_graph_that_falls_has_its_cells_upside_down() -> None:
     """The dots of each cell are reversed from top to bottom, column by column; other text stays."""
-    assert "⣀⡄⢸⠭ x".translate(flipped()) == "⠉⠃⢸⣒ x"
+    assert "⣀⡄⢸⠭ x".translate(flip_table()) == "⠉⠃⢸⣒ x"
 
 
 @settings(max_examples=60, deadline=None)

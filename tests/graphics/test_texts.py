@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from sparktop.graphics import numbers
-from sparktop.graphics.braille import blocks as block_table
+from sparktop.graphics.braille import block_table
 from sparktop.graphics.cells import bar, cell_width, fit, fit_name, segments, sparkrow
 from sparktop.graphics.numbers import duration_words, range_words
 

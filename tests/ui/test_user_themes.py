@@ -31,9 +31,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     place = tmp_path / "sparktop" / "themes"
     place.mkdir(parents=True)
-    palette_module._all.cache_clear()
+    palette_module._palettes_and_problems.cache_clear()
     yield place
-    palette_module._all.cache_clear()
+    palette_module._palettes_and_problems.cache_clear()
 
 
 def own_toml(**colors: str) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes
-from sparktop.graphics.braille import cell_means, flipped, lead_row
+from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
@@ -210,7 +210,7 @@ def opposed_rows(
         stacked_rows(*pair, width, half, top, gradients, end_slot=end_slot, by_height=False)
         for pair in (up, down)
     )
-    table: dict[int, int | str] = {**flipped(), ord(CLIPPED): _CLIPPED_BELOW}
+    table: dict[int, int | str] = {**flip_table(), ord(CLIPPED): _CLIPPED_BELOW}
     return above, [[(text.translate(table), role) for text, role in row] for row in reversed(below)]
 
 

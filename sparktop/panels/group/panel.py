@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.rules import RHYTHM_TURN, Check
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import PlotAxis, nice_ceiling, pointed, time_axis
+from sparktop.graphics.axes import PlotAxis, labels_from_cells, nice_ceiling, time_axis
 from sparktop.graphics.braille import lead_row, mirrored
 from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.graphics.numbers import UNKNOWN
@@ -424,7 +424,7 @@ def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, hei
     marks = ""
     if swing.period_s is not None:
         half, whole = swing.period_s / 2, swing.period_s
-        marks = pointed([(whole, f"▲ {period}".rstrip()), (half, "△")], axis)
+        marks = labels_from_cells([(whole, f"▲ {period}".rstrip()), (half, "△")], axis)
     return [_plot_heading(title, words, width), *_plot_with_scale(rows, edges, marks, axis)]
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling
+from sparktop.graphics.axes import PlotAxis, centred_labels, nice_ceiling
 from sparktop.graphics.braille import NO_LAYER, DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import tick
@@ -253,7 +253,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * tall
     parts = zip(_scale_rows(tall, place), grid.rows(), names, strict=True)
     body = [[*scale, *_colored(runs), *name] for scale, runs, name in parts]
-    below = labelled([(point.value, point.words) for point in points], place.axis)
+    below = centred_labels([(point.value, point.words) for point in points], place.axis)
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     if place.bottom:
         better = f"logarithmic, {better}"

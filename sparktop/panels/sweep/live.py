@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling, time_axis, top_without_spikes
+from sparktop.graphics.axes import PlotAxis, centred_labels, nice_ceiling, time_axis, top_without_spikes
 from sparktop.graphics.braille import DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
@@ -281,7 +281,7 @@ def time_row(axis: SweepAxis) -> Row:
     places = [
         (index * step, elapsed_tick(index * step, step, span)) for index in range(int(span // step) + 1)
     ]
-    return [label(labelled(places, PlotAxis(0.0, span, axis.width)))]
+    return [label(centred_labels(places, PlotAxis(0.0, span, axis.width)))]
 
 
 def elapsed_tick(seconds: int, step: int, span: float) -> str:
