@@ -29,7 +29,7 @@ from sparktop.recording.session import Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.keys import key_table
-from sparktop.ui.remembered import as_configured, recall, remember
+from sparktop.ui.remembered import recall, remember, with_configured
 from sparktop.ui.rewind import Rewind, Timeline
 from sparktop.ui.screens.base import is_outdated
 from sparktop.ui.screens.overview import OverviewScreen
@@ -128,7 +128,7 @@ class SparktopApp(ThemedApp):
         self.overview = OverviewScreen(
             self.role_styles,
             self._picture,
-            view=as_configured(View() if state is None else recall(state), (watch or Watch()).view),
+            view=with_configured(View() if state is None else recall(state), (watch or Watch()).view),
             keys=key_table(keys or {}, watch),
             show_processes=self._show_processes,
         )
@@ -200,10 +200,10 @@ class SparktopApp(ThemedApp):
         self.overview.look_closer = monitor.through.look_closer
         self.overview.want_group = monitor.through.want
         self.run_worker(monitor.start(), group="sources", exit_on_error=False)
-        self._arm()
-        self._await_first(0, time.monotonic() + _FIRST_WITHIN_S)
+        self._schedule_drawing()
+        self._draw_on_first_answer(0, time.monotonic() + _FIRST_WITHIN_S)
 
-    def _await_first(self, answered: int, until: float) -> None:
+    def _draw_on_first_answer(self, answered: int, until: float) -> None:
         """Draw when another source has answered for the first time, perhaps long before the next drawing.
 
         `answered` sources have answered by now; `until` is the monotonic time at which this ends.
@@ -214,14 +214,14 @@ class SparktopApp(ThemedApp):
         if count > answered:
             self._redraw()
         if count < len(ages) and time.monotonic() < until:
-            self.set_timer(_FIRST_EVERY_S, lambda: self._await_first(count, until))
+            self.set_timer(_FIRST_EVERY_S, lambda: self._draw_on_first_answer(count, until))
 
     @property
     def interval_s(self) -> float:
         """Seconds between two polls of a backend, as requested by the user."""
         return self.cadence.asked_s
 
-    def _arm(self) -> None:
+    def _schedule_drawing(self) -> None:
         """Set the timer for the next drawing, shortly after the poll whose samples it will show."""
         period, phase = self.cadence.draw_s, _PHASE * self.cadence.interval_s
         passed = (time.monotonic() - phase) % period
@@ -229,26 +229,26 @@ class SparktopApp(ThemedApp):
             self._timer.cancel()
         # A timer of Textual's is a task of its own.
         later = asyncio.get_running_loop().call_later
-        self._timer = later(max(0.02, period - passed), self.call_next, self._draw)
+        self._timer = later(max(0.02, period - passed), self.call_next, self._draw_and_schedule)
 
-    def _draw(self) -> None:
+    def _draw_and_schedule(self) -> None:
         # The session leader may wait for sparktop instead of passing the hang-up on: make does.
         if not self.is_headless and not os.isatty(0):
             self.desk.hang_up()
             return
-        backlog = self._backlog()
+        backlog = self._pending_writes()
         self.cadence.drew(backlog)
         if backlog > _MOST_UNREAD:
             self._picture()
-            self._arm()
+            self._schedule_drawing()
             return
         shown = self.overview.shown
         if shown is not None and self.cadence.polled(shown.backends) and self._monitor is not None:
             self._monitor.set_interval(self.cadence.interval_s)
         self._redraw()
-        self._arm()
+        self._schedule_drawing()
 
-    def _backlog(self) -> int:
+    def _pending_writes(self) -> int:
         """Return the number of writes that the terminal has not accepted yet."""
         return self._driver.output.backlog if isinstance(self._driver, TerminalDriver) else 0
 
@@ -269,7 +269,7 @@ class SparktopApp(ThemedApp):
         self.overview.take_band()
         self._redraw()
         if self._timer is not None:
-            self._arm()
+            self._schedule_drawing()
 
     def action_interval(self, step: int) -> None:
         """Change to the next longer (`step` 1) or shorter (-1) of `INTERVALS_S`."""
@@ -330,12 +330,12 @@ class SparktopApp(ThemedApp):
             self.notify("a report is being written", timeout=2)
         else:
             self.notify("writing a report", timeout=2)
-            self.run_worker(self._save(shown), group="report", exit_on_error=False)
+            self.run_worker(self._save_moment(shown), group="report", exit_on_error=False)
 
-    async def _save(self, shown: Snapshot) -> None:
-        from sparktop.ui.report import saved_moment  # late: the first picture does not need it
+    async def _save_moment(self, shown: Snapshot) -> None:
+        from sparktop.ui.report import save_moment  # late: the first picture does not need it
 
-        self.notify(await saved_moment(self.reader(shown), shown, self.targets()), markup=False)
+        self.notify(await save_moment(self.reader(shown), shown, self.targets()), markup=False)
 
     def reader(self, shown: Snapshot) -> Callable[[], Moment]:
         """Return a function that returns the minutes up to the snapshot on screen, as a report shows them."""

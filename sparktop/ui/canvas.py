@@ -44,11 +44,11 @@ _ATTRIBUTES = (
     ("overline", "53"),
 )
 """Rich's text attributes, each with its parameter in an SGR escape sequence (ECMA-48)."""
-_Parts = tuple[str, str, str]
+_SgrParts = tuple[str, str, str]
 
 
 @lru_cache(maxsize=1024)
-def _parts(style: Style, system: ColorSystem) -> _Parts:
+def _sgr_parts(style: Style, system: ColorSystem) -> _SgrParts:
     """Return (attributes, foreground, background) of a style as parameters of an SGR escape sequence."""
     attributes = ";".join(code for name, code in _ATTRIBUTES if getattr(style, name))
     foreground = "" if style.color is None else ";".join(style.color.downgrade(system).get_ansi_codes())
@@ -59,7 +59,7 @@ def _parts(style: Style, system: ColorSystem) -> _Parts:
 
 
 @lru_cache(maxsize=1024)
-def _change(before: _Parts | None, after: _Parts) -> str:
+def _sgr_change(before: _SgrParts | None, after: _SgrParts) -> str:
     """Return the escape sequence that changes the style from `before` to `after`; "" if they are equal.
 
     An attribute such as bold can only be ended by a reset of everything. `before` is None if the style is
@@ -87,8 +87,8 @@ def _drawing_sequences(pieces: Iterable[tuple[int, int, Iterable[Segment]]], con
     """Return the text and escape sequences that draw `pieces`: (column, row, cells) each."""
     system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 - as Textual's own updates do
     out: list[str] = []
-    current: _Parts | None = None
-    known: dict[int, tuple[Style | None, _Parts]] = {}
+    current: _SgrParts | None = None
+    known: dict[int, tuple[Style | None, _SgrParts]] = {}
     """By the identity of a style, which is kept here: its hash costs more than everything else."""
     for x, y, cells in pieces:
         out.append(f"\x1b[{y + 1};{x + 1}H")
@@ -101,10 +101,10 @@ def _drawing_sequences(pieces: Iterable[tuple[int, int, Iterable[Segment]]], con
             if not control:
                 found = known.get(id(style))
                 if found is None:
-                    found = known[id(style)] = style, _parts(style or Style.null(), system)
+                    found = known[id(style)] = style, _sgr_parts(style or Style.null(), system)
                 wanted = found[1]
                 if wanted is not current:
-                    out.append(_change(current, wanted))
+                    out.append(_sgr_change(current, wanted))
                     current = wanted
             out.append(text)
     out.append("\x1b[0m")
@@ -114,7 +114,7 @@ def _drawing_sequences(pieces: Iterable[tuple[int, int, Iterable[Segment]]], con
 class FrugalUpdate(ChopsUpdate):
     """A partial screen update that sends only the cells that changed, not their complete rows."""
 
-    def _pieces(self) -> Iterator[tuple[int, int, Strip]]:
+    def _changed_pieces(self) -> Iterator[tuple[int, int, Strip]]:
         """Yield (column, row, cells) of each changed range of cells, split at the edges of widgets."""
         for y, first, end in self.spans:
             for chop_end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
@@ -124,7 +124,7 @@ class FrugalUpdate(ChopsUpdate):
 
     def render_segments(self, console: Console) -> str:
         """Return the text and escape sequences to send to the terminal."""
-        return _drawing_sequences(self._pieces(), console)
+        return _drawing_sequences(self._changed_pieces(), console)
 
 
 class CellsUpdate(ChopsUpdate):
@@ -146,7 +146,7 @@ class FrugalCompositor(Compositor):
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """Return the cells that changed since the last update; None if none did."""
-        widget = self._filling()
+        widget = self._filling_widget()
         if widget is not None and self._dirty_regions:
             spans = list(self._regions_to_spans(self._dirty_regions))
             self._dirty_regions.clear()
@@ -159,9 +159,13 @@ class FrugalCompositor(Compositor):
 
         None unless the widget fills the screen and nothing else waits to be drawn.
         """
-        return None if self._dirty_regions or self._filling() is not widget else CellsUpdate(widget, spans)
+        return (
+            None
+            if self._dirty_regions or self._filling_widget() is not widget
+            else CellsUpdate(widget, spans)
+        )
 
-    def _filling(self) -> HasCells | None:
+    def _filling_widget(self) -> HasCells | None:
         """Return the widget that fills the screen with nothing in front of it; None if there is none."""
         for widget, (region, clip) in self.visible_widgets.items():
             if region.width and region.height:
@@ -217,7 +221,7 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def joined(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, int]]:
+def join_close_spans(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tuple[int, int]]:
     """Yield `spans`, with neighbours merged where sending the cells between them is cheaper than a new span.
 
     `spans` are ranges [first, end) of cells in `row`, in ascending order.
@@ -311,7 +315,7 @@ class Canvas(Widget, can_focus=True):
         for y, (before, after) in enumerate(zip(old, rows, strict=True)):
             if before != after:
                 self._strips.pop(y, None)
-                spans += [(y, a, b) for a, b in joined(changed_spans(before, after), after)]
+                spans += [(y, a, b) for a, b in join_close_spans(changed_spans(before, after), after)]
         if spans and not self._draw_now(spans):
             self.refresh(*(Region(a, y, b - a, 1) for y, a, b in spans))
 
@@ -350,13 +354,15 @@ class Canvas(Widget, can_focus=True):
                 if x >= end:
                     return
                 shown = text if first <= x and after <= end else text[max(0, first - x) : end - x]
-                yield Segment(text_of(shown, role), self._drawn_styles.get(role) or self._drawn_style(role))
+                yield Segment(
+                    text_of(shown, role), self._drawn_styles.get(role) or self._filtered_style(role)
+                )
             x = after
         if x < end:
             blank = " " * (end - max(x, first))
-            yield Segment(blank, self._drawn_styles.get("text") or self._drawn_style("text"))
+            yield Segment(blank, self._drawn_styles.get("text") or self._filtered_style("text"))
 
-    def _drawn_style(self, role: str) -> Style:
+    def _filtered_style(self, role: str) -> Style:
         """Return the style of a role after the application's filters, which convert colours."""
         segments = [Segment(" ", self.role_styles[role])]
         for one in self._filters:

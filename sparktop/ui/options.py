@@ -62,16 +62,16 @@ class Configured:
         """Return the line of the menu for `option`."""
         return Setting(
             option.name,
-            lambda: _text(option, self.watch),
-            lambda step: self._change(option, step),
+            lambda: _value_text(option, self.watch),
+            lambda step: self._change_option(option, step),
             option.help,
             live=option.live,
             file_name=shown_place(option),
-            default=_text(option, Watch()),
+            default=_value_text(option, Watch()),
             changed=lambda: option.place in self.unsaved(),
         )
 
-    def _change(self, option: Option, step: int) -> None:
+    def _change_option(self, option: Option, step: int) -> None:
         value = option.step(option.value(self.watch), step or 1, around=step == 0)
         self.watch = option.put(self.watch, value)
         self._apply(self.watch)
@@ -113,7 +113,7 @@ class Configured:
         if not values:
             return "nothing was changed since the last save"
         try:
-            _write(path, values, self._env or {})
+            _write_file(path, values, self._env or {})
         except (ConfigError, OSError) as error:
             return f"not saved: {clean(error, 300)}"
         self._saved = self.watch
@@ -141,7 +141,7 @@ class Configured:
         return f"written: {self._short(path)}"
 
 
-def _text(option: Option, watch: Watch) -> str:
+def _value_text(option: Option, watch: Watch) -> str:
     """Return the value of `option` in `watch` as text with its unit."""
     value = option.value(watch)
     if value is None:
@@ -153,7 +153,7 @@ def _text(option: Option, watch: Watch) -> str:
     return f"{text} {option.unit}".rstrip()
 
 
-def _write(path: Path, values: Mapping[Place, Value], env: Mapping[str, str]) -> None:
+def _write_file(path: Path, values: Mapping[Place, Value], env: Mapping[str, str]) -> None:
     """Write the file with other values; a file that was approved stays so.
 
     Raises:
@@ -241,8 +241,8 @@ def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], pla
         "How many recorded seconds one second of playing shows.",
         f"{shown['slower']} {shown['faster']}",
     )
-    board = [setting for setting in _board(app, host) if setting.name != _PICTURE_NAME]
-    program = [setting for setting in _program(host) if setting.name == LOW_BANDWIDTH.name]
+    board = [setting for setting in _board_settings(app, host) if setting.name != _PICTURE_NAME]
+    program = [setting for setting in _program_settings(host) if setting.name == LOW_BANDWIDTH.name]
     tabs = [Tab("board", tuple(board)), Tab("recording", (play, *program))]
     return MenuScreen(tabs, lambda: host.role_styles, place=place)
 
@@ -251,19 +251,24 @@ def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:
     """Return the pages of the menu in their order."""
     option = configured.setting
     return [
-        Tab("board", tuple(_board(app, host))),
+        Tab("board", tuple(_board_settings(app, host))),
         Tab("alerts", tuple(map(option, ALERTS))),
         Tab("states", tuple(map(option, STATES))),
         Tab("events", tuple(map(option, EVENTS))),
         Tab("sweeps", tuple(map(option, GUARD))),
         Tab(
             "program",
-            (*_program(host), *map(option, RECORDER), _snapshot(host), _found(app, host, configured)),
+            (
+                *_program_settings(host),
+                *map(option, RECORDER),
+                _snapshot_setting(host),
+                _new_file_setting(app, host, configured),
+            ),
         ),
     ]
 
 
-def _board(app: App[None], host: Host) -> list[Setting]:
+def _board_settings(app: App[None], host: Host) -> list[Setting]:
     overview = host.overview
     shown = overview.key_names
 
@@ -283,12 +288,12 @@ def _board(app: App[None], host: Host) -> list[Setting]:
         return "past" if overview.frozen else "live"
 
     return [
-        _choice(overview, "view", "preset", list(Preset), _VIEW_HELP, shown["view"]),
-        _choice(overview, "sorted by", "sort", list(Sort), _SORT, shown["sort"]),
+        _view_setting(overview, "view", "preset", list(Preset), _VIEW_HELP, shown["view"]),
+        _view_setting(overview, "sorted by", "sort", list(Sort), _SORT, shown["sort"]),
         Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, shown["filter"]),
-        _choice(overview, "graphs", "graphs", list(GraphStyle), _GRAPHS),
-        _choice(overview, "seconds of the graphs", "window_s", WINDOWS_S, _WINDOW),
-        _choice(overview, "columns of the list", "columns", list(ColumnOrder), _COLUMNS),
+        _view_setting(overview, "graphs", "graphs", list(GraphStyle), _GRAPHS),
+        _view_setting(overview, "seconds of the graphs", "window_s", WINDOWS_S, _WINDOW),
+        _view_setting(overview, "columns of the list", "columns", list(ColumnOrder), _COLUMNS),
         *(box(name) for name in _BOXES),
         Setting(
             THEME.name,
@@ -302,7 +307,7 @@ def _board(app: App[None], host: Host) -> list[Setting]:
     ]
 
 
-def _choice(
+def _view_setting(
     overview: OverviewScreen, name: str, field: str, choices: Sequence[object], about: str, key: str = ""
 ) -> Setting:
     """Return the setting of a field of the view; one that has a `key` shows all panels, as its key does."""
@@ -316,7 +321,7 @@ def _choice(
     return Setting(name, lambda: str(getattr(overview.view, field)), change, about, key, file_name=file_name)
 
 
-def _program(host: Host) -> list[Setting]:
+def _program_settings(host: Host) -> list[Setting]:
     cadence = host.cadence
     shown = host.overview.key_names
 
@@ -334,7 +339,7 @@ def _program(host: Host) -> list[Setting]:
         ),
         Setting(
             LOW_BANDWIDTH.name,
-            _either(lambda: cadence.low_bandwidth),
+            _on_or_off(lambda: cadence.low_bandwidth),
             lambda _: host.action_low_bandwidth(),
             LOW_BANDWIDTH.help,
             file_name="low_bandwidth",
@@ -342,7 +347,7 @@ def _program(host: Host) -> list[Setting]:
     ]
 
 
-def _snapshot(host: Host) -> Setting:
+def _snapshot_setting(host: Host) -> Setting:
     key = next((key.shown for key in host.overview.key_table if key.name == "snapshot"), "")
 
     def save(_: int) -> None:
@@ -351,7 +356,7 @@ def _snapshot(host: Host) -> Setting:
     return Setting("save a snapshot", lambda: "in this folder", save, _SNAPSHOT, key)
 
 
-def _found(app: App[None], host: Host, configured: Configured) -> Setting:
+def _new_file_setting(app: App[None], host: Host, configured: Configured) -> Setting:
     """Return the line that writes a new configuration file; in the file are the targets on the screen."""
 
     def write(_: int) -> None:
@@ -365,5 +370,5 @@ def _found(app: App[None], host: Host, configured: Configured) -> Setting:
     return Setting("write a configuration", value, write, _FOUND)
 
 
-def _either(now: Callable[[], bool]) -> Callable[[], str]:
+def _on_or_off(now: Callable[[], bool]) -> Callable[[], str]:
     return lambda: "on" if now() else "off"

@@ -45,23 +45,23 @@ def recall(path: Path) -> View:
     kept = Boxes(**chosen)
     all_hidden = not any(asdict(kept).values())
     return View(
-        preset=_member(Preset, data.get("preset"), Preset.WATCH),
+        preset=_enum_member(Preset, data.get("preset"), Preset.WATCH),
         boxes=Boxes() if all_hidden else kept,
-        sort=_member(Sort, data.get("sort"), Sort.CONFIG),
-        processes=ProcessOrder(_member(ProcessSort, data.get("process_sort"), ProcessSort.GPU)),
-        graphs=_member(GraphStyle, data.get("graphs"), GraphStyle.BRAILLE),
+        sort=_enum_member(Sort, data.get("sort"), Sort.CONFIG),
+        processes=ProcessOrder(_enum_member(ProcessSort, data.get("process_sort"), ProcessSort.GPU)),
+        graphs=_enum_member(GraphStyle, data.get("graphs"), GraphStyle.BRAILLE),
         window_s=next((one for one in WINDOWS_S if one == data.get("window_s")), WINDOWS_S[0]),
-        columns=_member(ColumnOrder, data.get("columns"), ColumnOrder.LOAD),
+        columns=_enum_member(ColumnOrder, data.get("columns"), ColumnOrder.LOAD),
     )
 
 
-def as_configured(view: View, settings: ViewSettings) -> View:
+def with_configured(view: View, settings: ViewSettings) -> View:
     """Return `view` with what the configuration file sets, which holds at each start."""
     return replace(
         view,
-        graphs=_member(GraphStyle, settings.graphs, view.graphs),
+        graphs=_enum_member(GraphStyle, settings.graphs, view.graphs),
         window_s=view.window_s if settings.window_s is None else settings.window_s,
-        columns=_member(ColumnOrder, settings.columns, view.columns),
+        columns=_enum_member(ColumnOrder, settings.columns, view.columns),
         wall_from=settings.wall_from,
     )
 
@@ -82,7 +82,7 @@ def settings_of(view: View, saved: ViewSettings) -> ViewSettings:
     )
 
 
-def _member(kind: type[Remembered], value: object, default: Remembered) -> Remembered:
+def _enum_member(kind: type[Remembered], value: object, default: Remembered) -> Remembered:
     return next((member for member in kind if member.value == value), default)
 
 

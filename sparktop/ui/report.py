@@ -50,7 +50,7 @@ green, and bright magenta is a shocking pink."""
 _FILL = re.compile(r'fill(="|: )(#[0-9a-f]{6})\b')
 
 
-def usual_colors(svg: str) -> str:
+def with_usual_colors(svg: str) -> str:
     """Return an exported picture with those of its colours replaced that stand for the terminal's 16 colours.
 
     Only attributes and styles match: in the text of an SVG, quotes are escaped.
@@ -60,7 +60,7 @@ def usual_colors(svg: str) -> str:
     return _FILL.sub(lambda match: f"fill{match[1]}{usual.get(match[2], match[2])}", svg)
 
 
-def _in_pieces(match: re.Match[str]) -> str:
+def _text_in_pieces(match: re.Match[str]) -> str:
     """Replace a matched SVG text element by one element for each run of drawing characters or of other text.
 
     Spaces between the runs are left out. A viewer whose font lacks drawing characters takes them from another
@@ -91,26 +91,26 @@ def screen_svg(app: App[Any]) -> str:
     # Only the head is Rich's own; what follows holds foreign text, which may match any of these patterns.
     head, closing, body = svg.partition("</style>")
     head = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", head)))
-    svg = _TEXT.sub(_in_pieces, usual_colors(head + closing + body))
+    svg = _TEXT.sub(_text_in_pieces, with_usual_colors(head + closing + body))
     # Rich names its classes by a hash of the content; a fixed name keeps differences readable.
     names = _CLASS.findall(head)
     return svg.replace(f"{names[0]}-", "terminal-") if names else svg
 
 
-async def saved_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> str:
+async def save_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> str:
     """Write the moment that `read` returns into the current folder; return a message for the user.
 
     It is written as HTML and Markdown, and the snapshot `shown` as JSON. `targets` are what was watched.
     """
     try:
-        paths = await asyncio.to_thread(_save_moment, read, shown, targets)
+        paths = await asyncio.to_thread(_moment_files, read, shown, targets)
     except (SparktopError, OSError) as error:
         return f"not saved: {clean(error)}"
     first, *others = paths
     return f"saved {clean(first.name)}, {' and '.join(path.suffix for path in others)}"
 
 
-def _save_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> list[Path]:
+def _moment_files(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> list[Path]:
     # Late: the first picture needs no report.
     from sparktop.moments.report import moment_report
     from sparktop.report.json_snapshot import to_json
@@ -125,7 +125,7 @@ def _save_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[
     return paths
 
 
-async def saved_report(source: SweepSource, beside: Sequence[Series] = ()) -> str:
+async def save_report(source: SweepSource, beside: Sequence[Series] = ()) -> str:
     """Write reports of the sweep of `source` into the current folder; return a one-line message for the user.
 
     `beside` are the series of the published table that the screen draws over the curves.

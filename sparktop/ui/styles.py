@@ -29,7 +29,7 @@ class RoleStyles:
     def __getitem__(self, role: str) -> Style:
         style = self._styles.get(role)
         if style is None:
-            style = self._styles[role] = self._make(role)
+            style = self._styles[role] = self._style_of(role)
         return style
 
     def text(self, text: str, role: str) -> str:
@@ -41,7 +41,7 @@ class RoleStyles:
             text = text.translate(block_table())
         return text if self._color or role != "selected" else text.translate(_HEAVY)
 
-    def _make(self, role: str) -> Style:
+    def _style_of(self, role: str) -> Style:
         bold = True if role in BOLD else None
         if not self._color:
             return Style(bold=bold, dim=True if role == "stale" else None)

@@ -16,7 +16,14 @@ from textual.screen import Screen
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.text import Row, row_width
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.canvas import Canvas, CellsUpdate, FrugalUpdate, changed_spans, is_narrow_row, joined
+from sparktop.ui.canvas import (
+    Canvas,
+    CellsUpdate,
+    FrugalUpdate,
+    changed_spans,
+    is_narrow_row,
+    join_close_spans,
+)
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.themes import chosen_palette
 from stage.rehearsal import Rehearsal
@@ -55,7 +62,7 @@ def test_every_changed_cell_is_in_a_span(old: Row, new: Row) -> None:
     """Painting just the spans over the old row gives the new row."""
     before, after = cells_of(old), cells_of(new)
     painted = list(before)
-    for start, end in joined(changed_spans(old, new), new):
+    for start, end in join_close_spans(changed_spans(old, new), new):
         assert 0 <= start < end <= WIDTH
         painted[start:end] = after[start:end]
     assert painted == after
@@ -73,9 +80,9 @@ def test_a_long_unchanged_middle_is_not_sent_again() -> None:
     middle = "⣿" * 40
     old: Row = [("⡀" + middle + "⡀", "graph")]
     new: Row = [("⣀" + middle + "⣀", "graph")]
-    assert list(joined(changed_spans(old, new), new)) == [(0, 1), (41, 42)]
+    assert list(join_close_spans(changed_spans(old, new), new)) == [(0, 1), (41, 42)]
     old, new = [("⡀" + middle[:4] + "⡀", "graph")], [("⣀" + middle[:4] + "⣀", "graph")]
-    assert list(joined(changed_spans(old, new), new)) == [(0, 6)]
+    assert list(join_close_spans(changed_spans(old, new), new)) == [(0, 6)]
 
 
 ROWS: list[Row] = [

@@ -13,7 +13,7 @@ import pytest
 
 from sparktop.errors import ConfigError
 from sparktop.model.snapshot import Snapshot
-from sparktop.ui.report import usual_colors
+from sparktop.ui.report import with_usual_colors
 from sparktop.ui.start import screen_of
 from stage.rehearsal import Rehearsal
 
@@ -75,5 +75,5 @@ def test_drawing_leaves_no_trace(
 
 def test_bright_colours_are_brighter_in_a_picture() -> None:
     """A theme of the terminal's own colours is drawn as terminals draw it; text stays as it is."""
-    svg = usual_colors('.r1 { fill: #00823d } <rect fill="#ff2c7a"/><text>fill=&quot;#00823d</text>')
+    svg = with_usual_colors('.r1 { fill: #00823d } <rect fill="#ff2c7a"/><text>fill=&quot;#00823d</text>')
     assert svg == '.r1 { fill: #23d18b } <rect fill="#d670d6"/><text>fill=&quot;#00823d</text>'

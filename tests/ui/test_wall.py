@@ -251,7 +251,7 @@ async def test_keys_load_what_is_marked_else_what_the_filter_leaves(*, routers: 
         desk, notes = board.app.desk, noted_by(board.app)
 
         def meant() -> list[str]:
-            return [one.name for one in desk.targets((), board.overview._meant) or ()]
+            return [one.name for one in desk.targets((), board.overview._panel_to_load) or ()]
 
         await board.press("slash", *"unreachable", "enter")
         assert meant() == ["llama-001", "llama-002"]

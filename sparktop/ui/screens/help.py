@@ -227,9 +227,9 @@ class HelpScreen(Dialog[None]):
     @classmethod
     def text(cls, keys: Sequence[Key]) -> Text:
         """Return the complete help as text without colours and without wrapped lines."""
-        return _drawn(cls.sections(keys), _UNWRAPPED, None, None)
+        return _sections_text(cls.sections(keys), _UNWRAPPED, None, None)
 
-    def _found(self) -> list[Section]:
+    def _matching_sections(self) -> list[Section]:
         words = self._words.casefold().split()
         options = (
             [option_section()]
@@ -250,19 +250,23 @@ class HelpScreen(Dialog[None]):
             y=(ahead[0] if step > 0 else ahead[-1]) if ahead else heads[0], animate=False, immediate=True
         )
 
-    def _found_keys(self) -> list[Key]:
+    def _matching_keys(self) -> list[Key]:
         """Return the keys that were found, in their order; empty while nothing is searched."""
         if not self._words.strip():
             return []
-        return [entry.key for one in self._found() for entry in one.entries if entry.key is not None]
+        return [
+            entry.key for one in self._matching_sections() for entry in one.entries if entry.key is not None
+        ]
 
     def _draw(self) -> None:
         box = self.query_one(VerticalScroll)
         styles = getattr(self.app, "role_styles", None)
-        keys = self._found_keys()
+        keys = self._matching_keys()
         marked = keys[self._marked] if keys else None
         width = min(78, self.size.width * 96 // 100) - 6
-        self.query_one("#help", Static).update(_drawn(self._found(), width, styles, marked))
+        self.query_one("#help", Static).update(
+            _sections_text(self._matching_sections(), width, styles, marked)
+        )
         seeks = self._searching or bool(self._words)
         box.border_title = Text(f"help: {self._words}▏") if seeks else "help"
         runs = "enter runs ▸ · ↑↓ · " if keys else ""
@@ -272,28 +276,28 @@ class HelpScreen(Dialog[None]):
     def on_key(self, event: events.Key) -> None:
         """Add a typed character to the search, or handle a key of the search."""
         seeks = self._searching or bool(self._words)
-        keys = self._found_keys()
+        keys = self._matching_keys()
         if event.key == "escape" or (not seeks and event.key in {"q", "question_mark", "enter"}):
             event.stop()
             self._stop_or_close(seeks=seeks)
         elif event.key == "enter" and keys:
             event.stop()
-            self._run(keys[self._marked])
+            self._run_key(keys[self._marked])
         elif event.key in {"up", "down"} and keys:
             event.stop()
             event.prevent_default()
             self._marked = (self._marked + (1 if event.key == "down" else -1)) % len(keys)
             self._draw()
         elif event.key == "backspace":
-            self._seek(self._words[:-1])
+            self._search(self._words[:-1])
         elif event.key == "slash" and not seeks:
             self._searching = True
-            self._seek("")
+            self._search("")
         elif event.character is not None and event.is_printable:
             event.stop()
-            self._seek(self._words + event.character)
+            self._search(self._words + event.character)
 
-    def _seek(self, words: str) -> None:
+    def _search(self, words: str) -> None:
         self._words, self._marked = words[:40], 0
         self._draw()
         self.query_one(VerticalScroll).scroll_home(animate=False)
@@ -302,18 +306,20 @@ class HelpScreen(Dialog[None]):
         """End the search if words were typed, else close the help."""
         if seeks and self._words:
             self._searching = False
-            self._seek("")
+            self._search("")
         else:
             self.dismiss()
 
-    def _run(self, key: Key) -> None:
+    def _run_key(self, key: Key) -> None:
         """Close the help and run the action of `key` on the screen below."""
         below = self.app.screen_stack[-2]
         self.dismiss()
         self.app.call_later(below.run_action, key.action)
 
 
-def _drawn(sections: Sequence[Section], width: int, styles: RoleStyles | None, marked: Key | None) -> Text:
+def _sections_text(
+    sections: Sequence[Section], width: int, styles: RoleStyles | None, marked: Key | None
+) -> Text:
     """Return the sections as text of `width` cells; further rows of an entry are indented like its first.
 
     A word that is wider than the first column has a row of its own. `styles` is None for text without

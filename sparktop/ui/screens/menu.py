@@ -152,31 +152,35 @@ class MenuScreen(Dialog[None]):
             if self._place and setting.file_name == self._place
         ]
         self._page, index = found[0] if found else (0, 0)
-        self._fill(index)
+        self._fill_page(index)
 
     @property
-    def _list(self) -> OptionList:
+    def _option_list(self) -> OptionList:
         return self.query_one(OptionList)
 
     @property
-    def _chosen(self) -> Setting:
-        return self._tabs[self._page].settings[self._list.highlighted or 0]
+    def _chosen_setting(self) -> Setting:
+        return self._tabs[self._page].settings[self._option_list.highlighted or 0]
 
-    def _fill(self, index: int = 0) -> None:
+    def _fill_page(self, index: int = 0) -> None:
         """Show the settings of the present page, with the setting `index` marked."""
-        self._list.clear_options()
-        self._list.add_options([Option(self._line(setting)) for setting in self._tabs[self._page].settings])
-        self._list.highlighted = index
-        self._list.focus()
+        self._option_list.clear_options()
+        self._option_list.add_options(
+            [Option(self._setting_line(setting)) for setting in self._tabs[self._page].settings]
+        )
+        self._option_list.highlighted = index
+        self._option_list.focus()
         self._draw()
 
     def _draw(self) -> None:
         """Show all values of the page again, since one may affect another, and the explanation."""
         styles = self._styles()
         self.query_one(Tabs).show(self._page, styles)
-        chosen = self._chosen
+        chosen = self._chosen_setting
         for index, setting in enumerate(self._tabs[self._page].settings):
-            self._list.replace_option_prompt_at_index(index, self._line(setting, chosen=setting is chosen))
+            self._option_list.replace_option_prompt_at_index(
+                index, self._setting_line(setting, chosen=setting is chosen)
+            )
         about = Text(chosen.help, styles["text"])
         if not chosen.live:
             about.append("\ntakes effect at the next start", styles["warn"])
@@ -188,7 +192,7 @@ class MenuScreen(Dialog[None]):
                 about.append(f" · default {chosen.default}", styles["muted"])
         self.query_one("#about", Static).update(about)
 
-    def _line(self, setting: Setting, *, chosen: bool = False) -> Text:
+    def _setting_line(self, setting: Setting, *, chosen: bool = False) -> Text:
         styles = self._styles()
         line = Text(fit(setting.name, _NAME))
         line.append("*" if setting.changed() else " ", Style(color=styles["warn"].color))
@@ -210,18 +214,18 @@ class MenuScreen(Dialog[None]):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Note where the mouse button is pressed: at the arrow left of a value, it goes back."""
-        self._pressed_x = event.screen_x - self._list.region.x
+        self._pressed_x = event.screen_x - self._option_list.region.x
 
     def action_change(self, step: int) -> None:
         """Change the highlighted setting: to its next value (1), its previous (-1), or around (0)."""
         self._pressed_x = None
-        self._chosen.change(step)
+        self._chosen_setting.change(step)
         if self.is_current:  # the filter closes the menu
             self._draw()
 
     def action_move(self, step: int) -> None:
         """Move the highlight by one line: 1 down, -1 up."""
-        self._list.action_cursor_down() if step > 0 else self._list.action_cursor_up()
+        self._option_list.action_cursor_down() if step > 0 else self._option_list.action_cursor_up()
 
     def action_turn(self, step: int) -> None:
         """Show the next (1) or previous (-1) page."""
@@ -231,7 +235,7 @@ class MenuScreen(Dialog[None]):
         """Show page `number`, from 0; do nothing if there is no such page."""
         if number < len(self._tabs):
             self._page = number
-            self._fill()
+            self._fill_page()
 
     def action_save(self) -> None:
         """Save the changed settings in the configuration file, and say what was saved where."""

@@ -220,7 +220,9 @@ class OverviewScreen(CanvasScreen):
         self._board_height = scene.layout.height
         self._report_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
-        header = header_row(shown, width, moment=self._moment(), notice=self.notice, sweep=self._word)
+        header = header_row(
+            shown, width, moment=self._moment_words(), notice=self.notice, sweep=self._sweep_word
+        )
         return with_moved_keys([header, *board], self.key_table) + bar
 
     def _report_processes(self, names: tuple[str, ...]) -> None:
@@ -251,7 +253,7 @@ class OverviewScreen(CanvasScreen):
         keys = [
             (key.shown, key.footer)
             for key in table
-            if key.footer and key.name not in absent and self._helps(key.name)
+            if key.footer and key.name not in absent and self._is_useful(key.name)
         ]
         unseen = keys_to_unseen(table, self.view, self.shown) if self.zoomed is None else []
         first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys(), *self._wall_keys()]
@@ -259,12 +261,12 @@ class OverviewScreen(CanvasScreen):
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]
         if self.on_processes and self.view.processes.filter:
             keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
-        elif self.view.filter and (self.zoomed is None or self._on_lines):
+        elif self.view.filter and (self.zoomed is None or self._has_selectable_lines):
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         below = self._board_height - self._room - self._scroll
         return [*scroll_keys(self._scroll, below), *keys]
 
-    def _helps(self, name: str) -> bool:
+    def _is_useful(self, name: str) -> bool:
         """Return whether the key `name` can do something with what is on the screen."""
         shown = self.shown
         servers = 0 if shown is None else len(shown.backends) + len(shown.fleets)
@@ -335,8 +337,8 @@ class OverviewScreen(CanvasScreen):
         If a panel is shown alone already, show all panels again.
         """
         if self.zoomed is not None:
-            self._leave()
-        elif self._opens_line() or self._opens_sweep():
+            self._leave_panel()
+        elif self._open_line() or self._open_sweep():
             return
         elif self._drawn:
             backends = (panel.key for panel in self._drawn if panel.key.kind == "backend")
@@ -356,30 +358,30 @@ class OverviewScreen(CanvasScreen):
         of what is shown, leave a list of a wall, leave the panel shown alone, drop the filter, remove a
         finished sweep, drop the selection.
         """
-        if self._asks("time"):
+        if self._is_asking("time"):
             self._close_line("time")
-        elif self._asks("filter"):
+        elif self._is_asking("filter"):
             self._close_line("filter")
             self._filter_by("")
-        elif self._calls_off():
+        elif self._call_off():
             return
-        elif (self.on_processes or self._on_lines) and self._filter:
+        elif (self.on_processes or self._has_selectable_lines) and self._filter_words:
             self._filter_by("")
         elif self._has_lists and self.view.top:
             self._drop_list()
         elif self.zoomed is not None:
-            self._leave()
+            self._leave_panel()
         elif self.view.filter:
             self.show_as(replace(self.view, filter=""))
-        elif self._dismisses():
+        elif self._dismiss_sweep():
             return
         else:
             self.selected = None
         self._paint()
 
-    def _leave(self) -> None:
+    def _leave_panel(self) -> None:
         """Return from the panel shown alone to all panels, or to the panel from which it was opened."""
-        if self._steps_back():
+        if self._step_back():
             return
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
@@ -393,7 +395,7 @@ class OverviewScreen(CanvasScreen):
     def action_processes(self) -> None:
         """Show the processes of the selected node, else of the header's, else of the first; or return."""
         if self.zoomed is not None and self.zoomed.kind == "processes":
-            self._leave()
+            self._leave_panel()
         else:
             names = [view.name for view in self.shown.nodes] if self.shown is not None else []
             keys = (self.zoomed, self.selected, self.in_header("node"))
@@ -490,7 +492,7 @@ class OverviewScreen(CanvasScreen):
         elif panel is not None and panel.kind == "state":
             self._filter_by_state(panel.name)
         elif panel is not None and self.selected == panel:
-            if not self._opens_line():
+            if not self._open_line():
                 self.action_zoom()
         elif panel is not None:
             self.selected = panel
@@ -506,14 +508,14 @@ class OverviewScreen(CanvasScreen):
     # Selection and walls
 
     @property
-    def _on_lines(self) -> bool:
+    def _has_selectable_lines(self) -> bool:
         """Whether the lines of a wall, or of an opened group, can be selected."""
         return self._is_wall if self.zoomed is None else self.zoomed.kind in _LINED
 
     @property
     def _has_lists(self) -> bool:
         """Whether a wall is shown whose lists of the worst can be shown in full."""
-        return self._on_lines and (self.zoomed is None or self.zoomed.kind == "prometheus")
+        return self._has_selectable_lines and (self.zoomed is None or self.zoomed.kind == "prometheus")
 
     @property
     def left_by_filter(self) -> frozenset[str] | None:
@@ -528,7 +530,7 @@ class OverviewScreen(CanvasScreen):
 
     def _wall_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first on a wall."""
-        names = ["open"] * self._on_lines + ["lists"] * self._has_lists
+        names = ["open"] * self._has_selectable_lines + ["lists"] * self._has_lists
         return [(self.key_names[name], name) for name in names if self.key_names[name]]
 
     def action_select(self, step: int) -> None:
@@ -536,7 +538,7 @@ class OverviewScreen(CanvasScreen):
 
         If a panel that is higher than the screen is shown alone, scroll it instead.
         """
-        if self.zoomed is not None and not self._on_lines:
+        if self.zoomed is not None and not self._has_selectable_lines:
             # A zoomed panel may be taller than the screen, and so may a table of processes.
             if self.zoomed.kind == "processes":
                 self._first_row += step
@@ -570,7 +572,7 @@ class OverviewScreen(CanvasScreen):
         On a wall, move the selection by as many lines.
         """
         keys = self._selectable
-        if self._on_lines and keys:
+        if self._has_selectable_lines and keys:
             at = keys.index(self.selected) if self.selected in keys else 0
             self._select(keys[max(0, min(len(keys) - 1, at + screens * max(1, self._room - _HEAD)))])
             return
@@ -589,12 +591,14 @@ class OverviewScreen(CanvasScreen):
         On a wall, select the first line of the next or previous part: groups, machines, each list.
         """
         groups = [balance.group for balance in self.shown.balance] if self.shown is not None else []
-        kinds = list(dict.fromkeys(key.kind for key in self._selectable)) if self._on_lines else []
+        kinds = (
+            list(dict.fromkeys(key.kind for key in self._selectable)) if self._has_selectable_lines else []
+        )
         if len(kinds) > 1:
             kind = "" if self.selected is None else self.selected.kind
             at = (kinds.index(kind) + step) % len(kinds) if kind in kinds else 0
             self._select(next(key for key in self._selectable if key.kind == kinds[at]))
-        elif self.zoomed is not None and self._on_group and self.zoomed.name in groups:
+        elif self.zoomed is not None and self._is_group_alone and self.zoomed.name in groups:
             name = groups[(groups.index(self.zoomed.name) + step) % len(groups)]
             self.zoomed = PanelKey(self.zoomed.kind, name)
             self.selected = PanelKey("balance", name)
@@ -607,7 +611,7 @@ class OverviewScreen(CanvasScreen):
         """Scroll the board if it is higher than the screen; scroll a list that is longer than its panel."""
         self._scroll = max(0, min(self._board_height - self._room, self._scroll + 3 * message.direction))
         self._first_row += 3 * message.direction
-        if self._on_lines or any(panel.key.kind == "table" for panel in self._drawn):
+        if self._has_selectable_lines or any(panel.key.kind == "table" for panel in self._drawn):
             self.selected = None  # a selected row would pull the list back
         self._paint()
 
@@ -633,30 +637,30 @@ class OverviewScreen(CanvasScreen):
         On a wall without a selection, select its first line. During a sweep's countdown, say how to stop it.
         If the samples of a group are too seldom for a verdict on swings, poll its servers directly instead.
         """
-        if self._opens_line():
+        if self._open_line():
             return
         is_sweep = self.selected == SWEEP
-        if self._on_lines and (self.zoomed is not None or not is_sweep):
+        if self._has_selectable_lines and (self.zoomed is not None or not is_sweep):
             self.action_select(1)  # what is not marked, perhaps not even on the screen, is not opened
         elif self._countdown:
             self._say_how_to_stop()
-        elif self.zoomed is None and is_sweep and self._opens_sweep():
+        elif self.zoomed is None and is_sweep and self._open_sweep():
             return
-        elif self._on_group and (group := self._too_slow()) is not None:
+        elif self._is_group_alone and (group := self._slowly_sampled_group()) is not None:
             self.notify(
                 self.look_closer(group) if self.look_closer else "nothing is polled here", markup=False
             )
-        elif self._on_group:
+        elif self._is_group_alone:
             self.action_why()
         else:
             self.action_zoom()
 
-    def _opens_line(self) -> bool:
+    def _open_line(self) -> bool:
         """Open the selected line of a wall, if there is one, and return whether there is."""
-        if not self._on_lines or self.selected not in self._selectable or self.selected is None:
+        if not self._has_selectable_lines or self.selected not in self._selectable or self.selected is None:
             return False
         kind, name = self.selected.kind, self.selected.name
-        opened = self._opened(kind, name)
+        opened = self._panel_of_line(kind, name)
         if opened is not None:
             self._steps.append(_Step(opened, self.zoomed, self.selected, self._first_row))
             self.zoomed, self.selected = opened, None
@@ -668,7 +672,7 @@ class OverviewScreen(CanvasScreen):
             self.notify("what the Prometheus has about this machine stands in its line", timeout=2)
         return True
 
-    def _opened(self, kind: str, name: str) -> PanelKey | None:
+    def _panel_of_line(self, kind: str, name: str) -> PanelKey | None:
         """Return the panel that opens for a line of a wall; None for a server or machine of a Prometheus."""
         scraped = self.zoomed is not None and self.zoomed.kind in {"prometheus", "scraped"}
         if kind == "wall":
@@ -702,7 +706,7 @@ class OverviewScreen(CanvasScreen):
         self._scroll = self._first_row = 0
         self._paint()
 
-    def _steps_back(self) -> bool:
+    def _step_back(self) -> bool:
         """Return to the wall or group from which the panel shown alone was opened, if it was from one."""
         if not self._steps or self._steps[-1].opened != self.zoomed:
             self._steps.clear()
@@ -719,11 +723,13 @@ class OverviewScreen(CanvasScreen):
 
         The list is empty while no group is shown alone.
         """
-        if self.zoomed is None or not self._on_group:
+        if self.zoomed is None or not self._is_group_alone:
             return []
         several = self.shown is not None and len(self.shown.balance) > 1
         if self.zoomed.kind == "balance":
-            closer = [(self.key_names["open"], "look closer")] if self._too_slow() is not None else []
+            closer = (
+                [(self.key_names["open"], "look closer")] if self._slowly_sampled_group() is not None else []
+            )
             keys = [*closer, (self.key_names["why"], "why?")]
         else:
             keys = [(self.key_names["why"], "picture")]
@@ -731,8 +737,8 @@ class OverviewScreen(CanvasScreen):
 
     def action_balance(self) -> None:
         """Show the balance of a group alone; if a group is shown alone, show all panels again."""
-        if self._on_group:
-            self._leave()
+        if self._is_group_alone:
+            self._leave_panel()
         elif (group := self._chosen_group()) is not None:
             self.zoomed = self.selected = PanelKey("balance", group)
             self._scroll = 0
@@ -741,7 +747,7 @@ class OverviewScreen(CanvasScreen):
     def action_why(self) -> None:
         """Show the evidence for a group's verdict; if it is shown already, show the balance again."""
         self._why_on_board = self.zoomed is None
-        if self.zoomed is not None and self._on_group:
+        if self.zoomed is not None and self._is_group_alone:
             kind = "evidence" if self.zoomed.kind == "balance" else "balance"
             self.zoomed = PanelKey(kind, self.zoomed.name)
         elif (group := self._chosen_group()) is not None:
@@ -751,7 +757,7 @@ class OverviewScreen(CanvasScreen):
         self._paint()
 
     @property
-    def _on_group(self) -> bool:
+    def _is_group_alone(self) -> bool:
         """Whether a group that is still judged is shown alone."""
         if self.zoomed is None or self.zoomed.kind not in {"balance", "evidence"} or self.shown is None:
             return False
@@ -772,7 +778,7 @@ class OverviewScreen(CanvasScreen):
         first = leading(chosen or groups) or chosen
         return min(first, key=lambda one: _GRAVITY.index(one.word)).group
 
-    def _too_slow(self) -> str | None:
+    def _slowly_sampled_group(self) -> str | None:
         """Return the group that is shown alone, if it is judged by samples too seldom to see a swing."""
         name = "" if self.zoomed is None else self.zoomed.name
         groups = self.shown.balance if self.shown is not None else ()
@@ -783,7 +789,7 @@ class OverviewScreen(CanvasScreen):
         """Ask about the selected backend; if none is selected, about the only one over several machines."""
         if self.refuses():
             return
-        name = self._asked_backend()
+        name = self._backend_to_ask()
         if self.ask_ranks is None:
             self.notify("nothing is polled here", timeout=2)
         elif name is None:
@@ -792,7 +798,7 @@ class OverviewScreen(CanvasScreen):
             self.notify(self.ask_ranks(name), timeout=5, markup=False)
             self.redraw()
 
-    def _asked_backend(self) -> str | None:
+    def _backend_to_ask(self) -> str | None:
         """Return the name of the backend that the key means; None if that is not clear."""
         backends: tuple[BackendView, ...] = () if self.shown is None else self.shown.backends
         names = {backend.name for backend in backends}
@@ -806,7 +812,7 @@ class OverviewScreen(CanvasScreen):
 
     # The filter and the line of a time
 
-    def _asks(self, name: str) -> bool:
+    def _is_asking(self, name: str) -> bool:
         """Return whether the input line "filter" or "time" is open."""
         return self.query_one(f"#{name}", Input).has_class("asking")
 
@@ -824,13 +830,13 @@ class OverviewScreen(CanvasScreen):
 
     def on_key(self, event: events.Key) -> None:
         """Close an open input line when Esc is pressed, even if Esc is configured for another action."""
-        if event.key == "escape" and (self._asks("filter") or self._asks("time")):
+        if event.key == "escape" and (self._is_asking("filter") or self._is_asking("time")):
             event.stop()
             self.action_back()
 
     def action_filter(self) -> None:
         """Open the filter's input line. If a node is shown alone, its processes are filtered."""
-        line = self._ask("filter", self._filter)
+        line = self._ask("filter", self._filter_words)
         line.placeholder = _PROCESS_WORDS if self.on_processes else _BOARD_WORDS
 
     @on(Input.Submitted, "#filter")
@@ -846,7 +852,7 @@ class OverviewScreen(CanvasScreen):
             self._filter_by(clean(event.value, 80))
 
     @property
-    def _filter(self) -> str:
+    def _filter_words(self) -> str:
         return self.view.processes.filter if self.on_processes else self.view.filter
 
     def _filter_by(self, words: str) -> None:
@@ -858,9 +864,9 @@ class OverviewScreen(CanvasScreen):
 
     def _filter_by_state(self, state: str) -> None:
         """Add the word of a state to the filter; remove it if the filter ends with it."""
-        words = f" {self._filter}".removesuffix(f" {state}").lstrip()
+        words = f" {self._filter_words}".removesuffix(f" {state}").lstrip()
         self._first_row = self._scroll = 0
-        self._filter_by(words if words != self._filter else f"{words} {state}".lstrip())
+        self._filter_by(words if words != self._filter_words else f"{words} {state}".lstrip())
 
     def action_go(self) -> None:
         """Open the line where a time is typed."""
@@ -904,7 +910,7 @@ class OverviewScreen(CanvasScreen):
         self.notify(self.timeline.refusal, timeout=3, markup=False)
         return True
 
-    def _moment(self) -> str | None:
+    def _moment_words(self) -> str | None:
         return self.timeline.word() if self.frozen else None
 
     def _bar_rows(self, width: int) -> list[Row]:
@@ -962,17 +968,17 @@ class OverviewScreen(CanvasScreen):
 
     def action_to_start(self) -> None:
         """Scroll to the top of a page higher than the screen, else move to the oldest moment kept."""
-        if not self._scrolls_to(0):
+        if not self._scroll_alone_to(0):
             self.timeline.to_start()
             self.redraw()
 
     def action_to_end(self) -> None:
         """Scroll to the end of a page higher than the screen, else move to the present or recording's end."""
-        if not self._scrolls_to(self._board_height):
+        if not self._scroll_alone_to(self._board_height):
             self.timeline.to_end()
             self.redraw()
 
-    def _scrolls_to(self, row: int) -> bool:
+    def _scroll_alone_to(self, row: int) -> bool:
         """Scroll a panel that is shown alone and higher than the screen to `row`; return False if none is."""
         if self.zoomed is None or self._board_height <= self._room:
             return False
@@ -1011,7 +1017,7 @@ class OverviewScreen(CanvasScreen):
         return isinstance(self._band, Countdown)
 
     @property
-    def _word(self) -> str | None:
+    def _sweep_word(self) -> str | None:
         """The header's text on a sweep: one that is announced or running, or in which requests failed."""
         band = self._band
         if isinstance(band, Countdown):
@@ -1036,7 +1042,7 @@ class OverviewScreen(CanvasScreen):
         return [*full, (self.key_names["stop-sweep"], "stop")]
 
     @property
-    def _meant(self) -> PanelKey | None:
+    def _panel_to_load(self) -> PanelKey | None:
         """The panel whose targets a key loads: a marked line, the panel shown alone, or the selected one."""
         lines = self.zoomed is not None and self.zoomed.kind == "members"
         return self.selected if lines and self.selected is not None else self.zoomed or self.selected
@@ -1044,22 +1050,22 @@ class OverviewScreen(CanvasScreen):
     def action_sweep(self) -> None:
         """Start the countdown of the default preset on the selected panel's targets."""
         if not self.refuses():
-            self.desk.start_usual(self._meant)
+            self.desk.start_usual(self._panel_to_load)
 
     def action_capacity(self) -> None:
         """Start the countdown of a search for how many agents the selected panel's targets can take."""
         if not self.refuses():
-            self.desk.start_capacity(self._meant)
+            self.desk.start_capacity(self._panel_to_load)
 
     def action_preset(self, number: int) -> None:
         """Start the countdown of the configured preset `number` (from 0)."""
         if not self.refuses():
-            self.desk.start_preset(number, self._meant)
+            self.desk.start_preset(number, self._panel_to_load)
 
     def action_sweep_editor(self) -> None:
         """Open the sweep editor, where the user chooses targets and load."""
         if not self.refuses():
-            self.desk.edit(self._meant)
+            self.desk.edit(self._panel_to_load)
 
     def action_stop_sweep(self) -> None:
         """Stop the sweep, at the second press within a few seconds."""
@@ -1072,7 +1078,7 @@ class OverviewScreen(CanvasScreen):
         """Show the stored results of sweeps."""
         self.desk.history()
 
-    def _opens_sweep(self) -> bool:
+    def _open_sweep(self) -> bool:
         """If the sweep's panel or no panel is selected, show the full screen of the sweep and return True.
 
         During a countdown, return True without showing anything. Return False if there is no sweep or if
@@ -1084,13 +1090,13 @@ class OverviewScreen(CanvasScreen):
         self.desk.open_sweep()
         return True
 
-    def _calls_off(self) -> bool:
+    def _call_off(self) -> bool:
         """Cancel the sweep whose countdown is running; return False if there is no countdown."""
         if self._countdown:
             self.desk.call_off()
         return self._countdown
 
-    def _dismisses(self) -> bool:
+    def _dismiss_sweep(self) -> bool:
         """Remove a finished sweep's panel from the board; return False if there is no such sweep."""
         band = self._band
         if isinstance(band, Countdown) or band is None or not band.status.over or self.frozen:

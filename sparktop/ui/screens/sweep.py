@@ -20,7 +20,7 @@ from sparktop.sweep.compare.series import Reference, load_reference, reference_n
 from sparktop.sweep.view.curves import fits
 from sparktop.sweep.view.result import StoredView, SweepSource
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.report import saved_report
+from sparktop.ui.report import save_report
 from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.screens.desk import Desk
 from sparktop.ui.styles import RoleStyles
@@ -131,7 +131,7 @@ class SweepScreen(CanvasScreen):
         """Return the rows of the present page; change to the main page if the present one has no content."""
         room = self.room
         if self.page is Page.EVIDENCE:
-            level = self._level(view)
+            level = self._selected_level(view)
             self._evidence = None if level is None else self._source.evidence(level)
             if self._evidence is not None:
                 return evidence_screen(
@@ -158,7 +158,9 @@ class SweepScreen(CanvasScreen):
             return notices_screen(view, width, room)
         self.page = Page.MAIN
         note = "" if self.reference is None else f"beside it: {fit(self.reference.title, 44).rstrip()}"
-        drawn = drawn_sweep(view, width, room, chosen=self._level(view), curves=not self.tracks, note=note)
+        drawn = drawn_sweep(
+            view, width, room, chosen=self._selected_level(view), curves=not self.tracks, note=note
+        )
         self._rows_of, self._first_cell = drawn.spots, drawn.first_cell
         return drawn.rows
 
@@ -183,12 +185,12 @@ class SweepScreen(CanvasScreen):
             return f"ref: {fit(self.reference.name, min(24, len(self.reference.name)))}"
         return key.footer or ""
 
-    def _level(self, view: SweepView) -> LevelKey | None:
+    def _selected_level(self, view: SweepView) -> LevelKey | None:
         """Return the selected level, else the best or the newest one; None if there is no level."""
         known = any(level.key == self.chosen for level in all_levels(view))
         return self.chosen if known else default_key(view)
 
-    def _show(self, page: Page) -> None:
+    def _toggle_page(self, page: Page) -> None:
         """Change to `page`, or to the main page if `page` is shown already."""
         self.page = Page.MAIN if self.page is page else page
         self._scroll = 0
@@ -223,12 +225,12 @@ class SweepScreen(CanvasScreen):
         view = self._view
         if self.page is Page.EVIDENCE or view is None:
             return
-        level = self._level(view)
+        level = self._selected_level(view)
         if level is None or self._source.evidence(level) is None:
             self._say("nothing is known of this level yet")
             return
         self.run = None
-        self._show(Page.EVIDENCE)
+        self._toggle_page(Page.EVIDENCE)
 
     def action_turn(self, step: int) -> None:
         """Show the requests of the next (1) or previous (-1) load run of the level.
@@ -258,25 +260,25 @@ class SweepScreen(CanvasScreen):
             return
         if self.page is Page.CURVES:
             self.tracks = view.status.over and view.live is not None and not self.tracks
-        self._show(Page.CURVES)
+        self._toggle_page(Page.CURVES)
 
     def action_topologies(self) -> None:
         """Show the page that compares the targets; if it is shown already, show the main page."""
         if self._view is not None and self._view.topologies is None:
             self._say("only one target: nothing to compare")
             return
-        self._show(Page.TOPOLOGIES)
+        self._toggle_page(Page.TOPOLOGIES)
 
     def action_notices(self) -> None:
         """Show the page of all findings and notices; if it is shown already, show the main page."""
-        self._show(Page.NOTICES)
+        self._toggle_page(Page.NOTICES)
 
     def action_reference(self) -> None:
         """Add the next published table of results to the curves; after the last table, none."""
         view = self._view
         if view is None:
             return
-        fitting = [reference for reference in self._all_references() if fits(reference, view)]
+        fitting = [reference for reference in self._usable_references() if fits(reference, view)]
         if not fitting:
             self._say("no published table has figures for these curves")
             return
@@ -288,7 +290,7 @@ class SweepScreen(CanvasScreen):
             self._say(f"{self.reference.title}; {self.reference.source}")
         self.redraw()
 
-    def _all_references(self) -> list[Reference]:
+    def _usable_references(self) -> list[Reference]:
         if self._references is None:
             self._references = []
             for name in reference_names():
@@ -323,9 +325,9 @@ class SweepScreen(CanvasScreen):
         if view is None or not view.status.over or self._source.result is None:
             self._say("other limits are for results of sparktop's own sweeps that are over")
         else:
-            self.app.push_screen(LimitsScreen(), self._limited)
+            self.app.push_screen(LimitsScreen(), self._answer_typed_limits)
 
-    def _limited(self, typed: str | None) -> None:
+    def _answer_typed_limits(self, typed: str | None) -> None:
         from sparktop.sweep.plan.capacity import parse_conditions
         from sparktop.sweep.plan.plan import Capacity
         from sparktop.sweep.run.again import answered
@@ -333,7 +335,7 @@ class SweepScreen(CanvasScreen):
         result, view = self._source.result, self._view
         if not typed or result is None or view is None:
             return
-        kind, level = result.plan.load, self._level(view)
+        kind, level = result.plan.load, self._selected_level(view)
         pp = level.prompt_tokens if level is not None and view.several_lengths else None
         try:
             found = answered(result, Capacity(kind, parse_conditions(typed, kind)), pp)
@@ -348,7 +350,7 @@ class SweepScreen(CanvasScreen):
         self.run_worker(self._save_report(), group="report", exclusive=True, exit_on_error=False)
 
     async def _save_report(self) -> None:
-        self._say(await saved_report(self._source, () if self.reference is None else self.reference.series))
+        self._say(await save_report(self._source, () if self.reference is None else self.reference.series))
 
     def action_help(self) -> None:
         """Show the help on the keys of this screen."""
@@ -359,7 +361,7 @@ class SweepScreen(CanvasScreen):
     def action_back(self) -> None:
         """Return from a page to the main page; from the main page, close this screen."""
         if self.page is not Page.MAIN:
-            self._show(Page.MAIN)
+            self._toggle_page(Page.MAIN)
         else:
             self.dismiss(None)
 

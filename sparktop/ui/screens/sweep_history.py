@@ -26,7 +26,7 @@ from sparktop.sweep.history import History, found_rows, title_of
 from sparktop.sweep.view.difference import difference, series_pairs
 from sparktop.sweep.view.result import SweepSource
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.report import saved_report
+from sparktop.ui.report import save_report
 from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.styles import RoleStyles
@@ -75,9 +75,9 @@ class DifferenceScreen(CanvasScreen):
         self._titles, self._before, self._after = titles, before, after
         self._at = 0
         self._scroll = 0
-        self._make()
+        self._compare_pair()
 
-    def _make(self) -> None:
+    def _compare_pair(self) -> None:
         """Compute the changes of the metrics for the selected pair of targets."""
         self._pairs = series_pairs(self._before, self._after)
         first, second = self._pairs[self._at]
@@ -104,14 +104,14 @@ class DifferenceScreen(CanvasScreen):
         # The same pair as before the swap, at whatever index it has now.
         pairs = series_pairs(self._before, self._after)
         self._at = next((at for at, pair in enumerate(pairs) if pair[0] is second and pair[1] is first), 0)
-        self._make()
+        self._compare_pair()
         self._paint()
 
     def action_pair(self, step: int) -> None:
         """Change to the next (1) or previous (-1) pair of targets."""
         self._at = (self._at + step) % len(self._pairs)
         self._scroll = 0
-        self._make()
+        self._compare_pair()
         self._paint()
 
     def action_scroll_by(self, step: int) -> None:
@@ -239,21 +239,21 @@ class HistoryScreen(CanvasScreen):
         """Read new files, a few at a time in a thread, and show all rows read so far after each step."""
         left = await asyncio.to_thread(self._history.look)
         while left:
-            self._take(left)
+            self._show_read_rows(left)
             left = await asyncio.to_thread(self._history.read, _READ_AT_ONCE)
-        self._take(0)
+        self._show_read_rows(0)
 
-    def _take(self, unread: int) -> None:
+    def _show_read_rows(self, unread: int) -> None:
         """Show the rows that the history has now; `unread` is the number of files still to be read."""
         self._unread = unread
         self._all = self._history.rows()
         known = {row.key for row in self._all}
         if not unread:
             self._marked = [key for key in self._marked if key in known]
-        self._find()
+        self._apply_search()
         self._paint()
 
-    def _find(self) -> None:
+    def _apply_search(self) -> None:
         """Apply the search to all rows.
 
         The cursor stays on its row if that row is still shown, else at its position in the table.
@@ -314,7 +314,7 @@ class HistoryScreen(CanvasScreen):
         self._paint()
 
     @property
-    def _room(self) -> int:
+    def _results_in_sight(self) -> int:
         """Number of results on the screen at once."""
         return room_of(self.size.height - 1, len(self._found))
 
@@ -343,12 +343,12 @@ class HistoryScreen(CanvasScreen):
 
     def action_page(self, step: int) -> None:
         """Move the cursor by `step` screens."""
-        self.action_select(step * self._room)
+        self.action_select(step * self._results_in_sight)
 
     async def _point(self, x: int, y: int) -> None:
         """Move the cursor to the clicked row; if the cursor is there already, open the result."""
         at = self._first + y - TOP
-        if not TOP <= y < TOP + self._room or at >= len(self._found) or not x:
+        if not TOP <= y < TOP + self._results_in_sight or at >= len(self._found) or not x:
             return
         if self._chosen == self._found[at].key:
             self.action_open()
@@ -359,7 +359,7 @@ class HistoryScreen(CanvasScreen):
     def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
         """Scroll the table, and move the cursor along if it would leave the screen."""
         message.stop()
-        room = self._room
+        room = self._results_in_sight
         self._first = max(0, min(len(self._found) - room, self._first + 3 * message.direction))
         self.action_select(max(self._first, min(self._first + room - 1, self._at)) - self._at)
 
@@ -375,7 +375,7 @@ class HistoryScreen(CanvasScreen):
             self._marked.append(row.key)
         self.action_select(1)
 
-    def _work(self, work: Coroutine[None, None, None]) -> None:
+    def _start_work(self, work: Coroutine[None, None, None]) -> None:
         self.run_worker(work, group="history", exit_on_error=False)
 
     def action_open(self) -> None:
@@ -386,7 +386,7 @@ class HistoryScreen(CanvasScreen):
         if row.problem is not None:
             self._notify(row.problem)
             return
-        self._work(self._open(row.key))
+        self._start_work(self._open(row.key))
 
     async def _open(self, key: str) -> None:
         try:
@@ -410,7 +410,7 @@ class HistoryScreen(CanvasScreen):
         # The rows are newest first.
         chosen = [one for one in reversed(self._all) if one.key in keys]
         if len(chosen) == len(keys):
-            self._work(self._compare(chosen[0], chosen[1]))
+            self._start_work(self._compare(chosen[0], chosen[1]))
 
     async def _compare(self, before: HistoryRow, after: HistoryRow) -> None:
         try:
@@ -435,7 +435,7 @@ class HistoryScreen(CanvasScreen):
 
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
             if yes:
-                self._work(self._delete(keys))
+                self._start_work(self._delete(keys))
 
         question = [*lines, "", "This cannot be undone."]
         self.app.push_screen(AskScreen("delete", question, yes=f"delete {what}", careful=True), answered)
@@ -443,13 +443,13 @@ class HistoryScreen(CanvasScreen):
     async def _delete(self, keys: list[str]) -> None:
         notice = await asyncio.to_thread(self._history.delete, keys)
         self._marked = []
-        self._take(self._unread)
+        self._show_read_rows(self._unread)
         self._say(notice)
 
     def action_report(self) -> None:
         """Write a report of the result into the current folder."""
         if (row := self.current) is not None:
-            self._work(self._report(row.key))
+            self._start_work(self._report(row.key))
 
     async def _report(self, key: str) -> None:
         try:
@@ -457,7 +457,7 @@ class HistoryScreen(CanvasScreen):
         except SparktopError as error:
             self._notify(self._history.short(error))
         else:
-            self._notify(await saved_report(source))
+            self._notify(await save_report(source))
 
     def action_path(self) -> None:
         """Show the path of the result file under the cursor."""
@@ -490,14 +490,14 @@ class HistoryScreen(CanvasScreen):
         """Apply the search words typed so far."""
         if self._asked is Asked.SEARCH:
             self._query = clean(event.value, 80)
-            self._find()
+            self._apply_search()
             self._paint()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Import the file whose path was typed, or keep the search."""
         path = event.value.strip()
         if self._asked is Asked.IMPORT and path:
-            self._work(self._import(path))
+            self._start_work(self._import(path))
         else:
             self._close_line()
 
@@ -509,16 +509,16 @@ class HistoryScreen(CanvasScreen):
             return
         self._close_line()
         self._chosen, self._query = key, ""
-        self._take(self._unread)
+        self._show_read_rows(self._unread)
         self._say(f"kept as {clean(key, 80)}: enter opens it")
 
     def action_complete(self) -> None:
         """Complete the path in the input line as far as it is unambiguous."""
         if self._asked is Asked.IMPORT:
-            self._work(self._complete(self._line.value))
+            self._start_work(self._complete(self._line.value))
 
     async def _complete(self, text: str) -> None:
-        found = await asyncio.to_thread(completed, text)
+        found = await asyncio.to_thread(complete_path, text)
         if self._asked is Asked.IMPORT and self._line.value == text:
             self._line.value = found.text
             self._line.cursor_position = len(found.text)
@@ -541,7 +541,7 @@ class HistoryScreen(CanvasScreen):
         else:
             self.dismiss()
             return
-        self._find()
+        self._apply_search()
         self._say("")
 
 
@@ -564,7 +564,7 @@ class Completed(Struct, frozen=True):
         return f"{shown}  and {more} more" if more > 0 else shown
 
 
-def completed(text: str) -> Completed:
+def complete_path(text: str) -> Completed:
     """Complete the last name of the path `text` as far as it is unambiguous; a leading "~" stays as typed.
 
     The text is returned unchanged if no name matches or its folder cannot be read.
@@ -573,7 +573,7 @@ def completed(text: str) -> Completed:
     if text in {"~", ".", ".."}:
         return Completed(f"{text}/")
     try:
-        found = sorted(_names(os.path.expanduser(folder) or ".", name))  # noqa: PTH111 - "~x" may be unknown
+        found = sorted(_names_in_folder(os.path.expanduser(folder) or ".", name))  # noqa: PTH111 - "~x" may be unknown
     except OSError:
         return Completed(text)
     if not found:
@@ -583,7 +583,7 @@ def completed(text: str) -> Completed:
     return Completed(path, () if len(found) == 1 else tuple(found))
 
 
-def _names(folder: str, start: str) -> list[str]:
+def _names_in_folder(folder: str, start: str) -> list[str]:
     with os.scandir(folder) as entries:
         return [
             f"{entry.name}/" if entry.is_dir() else entry.name

@@ -93,7 +93,7 @@ async def test_typing_searches_and_enter_runs_what_was_found() -> None:
         assert any(line.startswith("▸slow clock: ") for line in told(board))
         await board.press("enter")
         assert isinstance(board.app.screen, MenuScreen)
-        assert board.app.screen._chosen.file_name == "alerts.slow_clock_mhz"
+        assert board.app.screen._chosen_setting.file_name == "alerts.slow_clock_mhz"
 
 
 async def test_q_closes_unless_it_is_searched() -> None:

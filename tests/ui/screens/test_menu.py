@@ -21,7 +21,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import ViewSettings, Watch
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, View
 from sparktop.panels.server.table import ColumnOrder
-from sparktop.ui.remembered import as_configured, settings_of
+from sparktop.ui.remembered import settings_of, with_configured
 from sparktop.ui.screens.menu import MenuScreen, Setting
 from stage.rehearsal import Rehearsal
 from tests.ui.board import SIZES, Board
@@ -315,7 +315,7 @@ async def test_how_graphs_are_drawn_is_saved_and_holds_at_the_next_start(tmp_pat
         assert menu.notes == ["saved in ~/mine.toml: view.graphs, view.window_s"]
     assert path.read_text(encoding="utf-8").endswith('[view]\ngraphs = "blocks"\nwindow_s = 120\n')
     watch = load(path).watch({})
-    shown = as_configured(replace(View(), columns=ColumnOrder.CACHE, window_s=900), watch.view)
+    shown = with_configured(replace(View(), columns=ColumnOrder.CACHE, window_s=900), watch.view)
     assert (shown.graphs, shown.window_s, shown.columns) == (GraphStyle.BLOCKS, 120, ColumnOrder.CACHE)
     assert settings_of(View(), watch.view) == ViewSettings("braille dots", 60)
     for option in VIEW:  # the words of the file are those of the menu

@@ -208,7 +208,7 @@ class SweepEditor(Dialog[Draft]):
 
     def compose(self) -> ComposeResult:
         """Yield the widgets: the form, and below it the part with error, cost and buttons."""
-        self._fields = {name: Field(label, self._inside(name)) for name, label in LABELS.items()}
+        self._fields = {name: Field(label, self._value_widget(name)) for name, label in LABELS.items()}
         with Vertical(id="box") as box:
             box.border_title = "sweep"
             hints = " · ".join(f"{key.shown} {key.footer}" for key in EDITOR_KEYS if key.footer)
@@ -233,16 +233,16 @@ class SweepEditor(Dialog[Draft]):
                     yield Button(Text("[ start ]"), id="start", compact=True)
                     yield Button(Text("[ cancel ]"), id="cancel", compact=True)
 
-    def _inside(self, name: str) -> Choice | Typed:
+    def _value_widget(self, name: str) -> Choice | Typed:
         if name == "preset":
             return Choice(name, list(self._presets), self._draft.preset)
         if name == "kind":
             return Pages(name, KIND_TITLES, self._draft.kind)
         if name in CHOICES:
-            return Choice(name, CHOICES[name], self._word(name))
-        return Typed(name, self._word(name), placeholder(name, self._draft.kind))
+            return Choice(name, CHOICES[name], self._kind_word(name))
+        return Typed(name, self._kind_word(name), placeholder(name, self._draft.kind))
 
-    def _word(self, name: str) -> str:
+    def _kind_word(self, name: str) -> str:
         value = getattr(self._draft, name)
         if isinstance(value, bool):
             return WARM if value else COLD
@@ -312,9 +312,9 @@ class SweepEditor(Dialog[Draft]):
             inside = field.inside
             field.display = name == "preset" or name in shown
             if isinstance(inside, Choice):
-                inside.show(self._word(name), ", changed" if name == "preset" and changed else "")
+                inside.show(self._kind_word(name), ", changed" if name == "preset" and changed else "")
             elif fill:
-                inside.show(self._word(name))
+                inside.show(self._kind_word(name))
                 inside.placeholder = placeholder(name, draft.kind)
             field.problem.report(problems.get(name))
         targets = self.query_one(TargetList)
@@ -338,7 +338,7 @@ class SweepEditor(Dialog[Draft]):
             words = f"{load}\n{time}"
             if words != str(cost.content):
                 cost.update(Text(words))
-        self.query_one("#wrong", Problem).report(_cannot(problems) if problems else None)
+        self.query_one("#wrong", Problem).report(_why_not_startable(problems) if problems else None)
 
     def _expected(self, plan: Plan) -> Forecast:
         """Return the forecast of a plan, from the watched servers too if there is a snapshot of them."""
@@ -370,7 +370,7 @@ class SweepEditor(Dialog[Draft]):
         self.dismiss(None)
 
 
-def _cannot(problems: Mapping[str, str]) -> str:
+def _why_not_startable(problems: Mapping[str, str]) -> str:
     """Return why the sweep cannot start: an error of the draft as a whole, or the faulty fields' names."""
     if WHOLE in problems:
         return f"cannot start: {problems[WHOLE]}"
@@ -385,7 +385,7 @@ _MOST_KEPT = 8
 _Choice = tuple[str | None, str | None, float | None, str | None]
 
 
-def _choice(spec: SweepSpec) -> _Choice:
+def _trace_choice(spec: SweepSpec) -> _Choice:
     """Return what decides the traffic of a spec: path, format, speed and part."""
     return spec.trace, spec.trace_format, spec.trace_speed, spec.trace_range
 
@@ -410,26 +410,28 @@ class TraceReading:
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "is not there"
             raise UsageError(f"{clean(path, 200)} {what}")
-        found = self._found.get(_choice(spec))
+        found = self._found.get(_trace_choice(spec))
         if isinstance(found, UsageError):
             raise found
         if found is None:
-            self._begin(spec)
+            self._begin_reading(spec)
         return found
 
-    def _begin(self, spec: SweepSpec) -> None:
+    def _begin_reading(self, spec: SweepSpec) -> None:
         if self._busy:
             self._next = spec
             return
         self._busy = True
-        read_in_thread(spec.trace or "", lambda: replay_of(spec), lambda found: self._end(spec, found))
+        read_in_thread(
+            spec.trace or "", lambda: replay_of(spec), lambda found: self._end_reading(spec, found)
+        )
 
-    def _end(self, spec: SweepSpec, result: Replay | UsageError) -> None:
+    def _end_reading(self, spec: SweepSpec, result: Replay | UsageError) -> None:
         while len(self._found) >= _MOST_KEPT:
             self._found.pop(next(iter(self._found)))
-        self._found[_choice(spec)] = result
+        self._found[_trace_choice(spec)] = result
         self._busy = False
         following, self._next = self._next, None
-        if following is not None and _choice(following) not in self._found:
-            self._begin(following)
+        if following is not None and _trace_choice(following) not in self._found:
+            self._begin_reading(following)
         self._read()
