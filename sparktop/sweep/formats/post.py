@@ -36,6 +36,7 @@ from sparktop.sweep.formats.report import (
     router_costs,
     rules,
     server_facts,
+    version_facts,
 )
 from sparktop.sweep.formats.tables import load_words, points_head, winners_and_refused
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult
@@ -119,7 +120,7 @@ def _setup(result: SweepResult) -> str:
     )
     parts = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
     machines = f"Machines: {'; '.join(parts) or 'not known'}"
-    return " ".join(_full_stops([machines, *server_facts(result)]))
+    return " ".join(_full_stops([machines, *version_facts(result), *server_facts(result)]))
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:

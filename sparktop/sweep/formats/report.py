@@ -499,6 +499,7 @@ def _about(result: SweepResult) -> Iterator[str]:
     yield " · ".join(part for part in parts if part)
     yield from server_facts(result)
     yield from machine_facts(result)
+    yield from version_facts(result)
     if result.guard is not None:
         yield plain(result.guard)
     yield from caveats(result)
@@ -748,30 +749,44 @@ def server_facts(result: SweepResult) -> Iterator[str]:
     """Yield one line of Markdown for all targets with the same facts; targets without any are left out.
 
     Such as "`spark-a`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy; started with
-    `--enforce-eager`, NCCL 2.28.9".
+    `--enforce-eager`".
     """
     names: dict[str, list[str]] = {}
     for target in result.targets:
         words = server_words(target)
-        parts = [*([] if words is None else [plain(words)]), *_setup_words(target)]
+        parts = [*([] if words is None else [plain(words)]), *_launch_words(target)]
         if parts:
             names.setdefault("; ".join(parts), []).append(code(target.name))
     for words, alike in names.items():
         yield f"{names_in_words(alike)}: {words}"
 
 
-_VERSIONS = ("model revision", "NCCL", "kernel")
-"""Facts of a server's setup beside its engine's version; its machine's driver is that of `machine_facts`."""
+_VERSIONS = {"model revision": "model revision ", "NCCL": "NCCL ", "kernel": ""}
+"""Facts of a server's setup beside its engine's version, each with the word before it; the driver is that of
+`machine_facts`."""
 
 
-def _setup_words(target: TargetResult) -> Iterator[str]:
-    """Yield the launch options and the versions of a target's servers as Markdown, once for equal servers."""
+def version_facts(result: SweepResult) -> Iterator[str]:
+    """Yield one line of Markdown with the versions below all servers, or one for servers with the same ones.
+
+    Such as "NCCL 2.28.9, Ubuntu 24.04 · kernel 6.11".
+    """
     names: dict[str, list[str]] = {}
-    for name, facts in target.setups.items():
-        parts = [f"started with {code(facts[FLAGS])}"] if FLAGS in facts else []
-        parts += [f"{fact} {plain(facts[fact])}" for fact in _VERSIONS if fact in facts]
+    setups = {name: facts for target in result.targets for name, facts in target.setups.items()}
+    for name, facts in setups.items():
+        parts = [f"{word}{plain(facts[fact])}" for fact, word in _VERSIONS.items() if fact in facts]
         if parts:
             names.setdefault(", ".join(parts), []).append(code(name))
+    for words, alike in names.items():
+        yield words if len(names) == 1 else f"{names_in_words(alike)}: {words}"
+
+
+def _launch_words(target: TargetResult) -> Iterator[str]:
+    """Yield the launch options of a target's servers as Markdown, once for servers with the same ones."""
+    names: dict[str, list[str]] = {}
+    for name, facts in target.setups.items():
+        if FLAGS in facts:
+            names.setdefault(f"started with {code(facts[FLAGS])}", []).append(code(name))
     for words, alike in names.items():
         yield words if len(names) == 1 else f"{names_in_words(alike)} {words}"
 

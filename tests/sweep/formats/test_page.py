@@ -324,18 +324,24 @@ def test_published_values_are_a_column() -> None:
 
 def test_launch_options_and_versions_of_servers() -> None:
     """As their processes show them, once for servers that are alike; an anonymous post has no names."""
-    facts = {"flags": "--enforce-eager --kv-cache-dtype fp8", "NCCL": "2.28.9", "kernel": "6.14", "BIOS": "1"}
+    facts = {
+        "flags": "--enforce-eager --kv-cache-dtype fp8",
+        "NCCL": "2.28.9",
+        "kernel": "Linux 6.14",
+        "BIOS": "1",
+    }
     result = made_sweep(("fast", [made_level(2, step=0.2)]), ("slow", [made_level(2, step=0.3)]))
     fast, slow = result.targets
     targets = (
-        fast.model_copy(update={"setups": {"alpha": facts, "omega": facts}}),
-        slow.model_copy(update={"setups": {"alpha": facts, "omega": {"NCCL": "2.29.2"}}}),
+        fast.model_copy(update={"setups": {"alpha": facts}}),
+        slow.model_copy(update={"setups": {"alpha": facts, "omega": {"flags": "none", "NCCL": "2.29.2"}}}),
     )
     result = result.model_copy(update={"targets": targets})
     items = paragraphs(post_of(result))[1]
-    started = "started with `--enforce-eager --kv-cache-dtype fp8`, NCCL 2.28.9, kernel 6.14"
+    started = "started with `--enforce-eager --kv-cache-dtype fp8`"
     assert f"`fast`: {started}." in items
-    assert f"`slow`: `alpha` {started}; `omega` NCCL 2.29.2." in items
+    assert f"`slow`: `alpha` {started}; `omega` started with `none`." in items
+    assert "`alpha`: NCCL 2.28.9, Linux 6.14. `omega`: NCCL 2.29.2." in items
     assert "omega" not in post_of(result, privacy=SweepPrivacy(anonymous=True))
 
 
