@@ -12,6 +12,8 @@ from sparktop.model.node import ModelWeights
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 ENGINE_VERSION, FLAGS = "version", "flags"
 """Names of facts of a setup; with another of them a server has another best of its own."""
+NO_FLAGS = "none"
+"""The fact `FLAGS` of a server that was started without options that change its speed."""
 BEST, PUBLISHED, LIMIT = "its own best", "the published", "the limit"
 """Names of the yardsticks."""
 YARDSTICK_WORDS: Mapping[str, str] = MappingProxyType(

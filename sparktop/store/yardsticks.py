@@ -18,6 +18,7 @@ from sparktop.model.yardsticks import (
     FLAGS,
     MOST_BESTS,
     MOST_SETUPS,
+    NO_FLAGS,
     PastSetup,
     PublishedRates,
     SteadyLoad,
@@ -30,7 +31,6 @@ _LOOK_EVERY_S = 5.0
 """Seconds after which a backend's setup is looked at again: it changes with a start, or not at all."""
 _BETTER = 0.005
 """Share by which a best must be beaten to be replaced: else it is the same."""
-_NO_FLAGS = "none"
 _FROM_CONFIGURATION = "the configuration"
 _Key = tuple[str, str, str]
 
@@ -133,7 +133,7 @@ class YardBook:
         setups = [one.setup for one in identities if one.setup is not None]
         found = {
             ENGINE_VERSION: view.version,
-            FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or _NO_FLAGS,
+            FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or NO_FLAGS,
             "model revision": None if server is None else server.revision,
             "kernel": _all(one.os for one in identities),
             "driver": _all(one.driver for one in identities),

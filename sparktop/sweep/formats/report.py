@@ -21,7 +21,7 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
 from sparktop.model.sweep import Mark, SweepView, Value
 from sparktop.model.text import names_in_words
-from sparktop.model.yardsticks import FLAGS
+from sparktop.model.yardsticks import FLAGS, NO_FLAGS
 from sparktop.report.document.document import Cell, Grid, Outside, Section, plain, to_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import (
@@ -786,7 +786,8 @@ def _launch_words(target: TargetResult) -> Iterator[str]:
     names: dict[str, list[str]] = {}
     for name, facts in target.setups.items():
         if FLAGS in facts:
-            names.setdefault(f"started with {code(facts[FLAGS])}", []).append(code(name))
+            flags = "default options" if facts[FLAGS] == NO_FLAGS else code(facts[FLAGS])
+            names.setdefault(f"started with {flags}", []).append(code(name))
     for words, alike in names.items():
         yield words if len(names) == 1 else f"{names_in_words(alike)} {words}"
 

@@ -340,7 +340,7 @@ def test_launch_options_and_versions_of_servers() -> None:
     items = paragraphs(post_of(result))[1]
     started = "started with `--enforce-eager --kv-cache-dtype fp8`"
     assert f"`fast`: {started}." in items
-    assert f"`slow`: `alpha` {started}; `omega` started with `none`." in items
+    assert f"`slow`: `alpha` {started}; `omega` started with default options." in items
     assert "`alpha`: NCCL 2.28.9, Linux 6.14. `omega`: NCCL 2.29.2." in items
     assert "omega" not in post_of(result, privacy=SweepPrivacy(anonymous=True))
 
