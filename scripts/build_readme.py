@@ -113,7 +113,7 @@ _MEANINGS = {
     ): "The environment variable that holds its key; with it, deployments are read.",
     ("routers", "tls_ca"): "As of a backend.",
     ("prometheus", "name"): "Its name on the screen.",
-    ("prometheus", "url"): "Its URL, without /api/v1.",
+    ("prometheus", "url"): "Its URL, without /api/v1; of a Mimir with its prefix: `http://mimir/prometheus`.",
     ("prometheus", "bearer_env"): "The environment variable that holds a bearer token.",
     (
         "",
