@@ -76,7 +76,7 @@ def render(
     grids = list(_matrices(comparison, series, metrics, changes, against))
     is_matrix = bool(grids)
     if not grids and metrics:
-        grids = [_level_table(result, changes, against)]
+        grids = [_level_table(result, metrics[0], changes, against)]
     first, *others = answer(result, result_view(result)) or ["Nothing was measured"]
     costs = router_costs(result, comparison)
     lead = " ".join([f"**{first}.**", *_full_stops([*([] if is_matrix else others), *costs])])
@@ -257,10 +257,10 @@ def _with_changes(grid: Grid, loads: Sequence[Load], words: Mapping[Load, str], 
     return replace(grid, heads=heads, rows=rows, left=grid.left | {len(heads) - 1})
 
 
-def _level_table(result: SweepResult, changes: _Changes, against: str) -> Grid:
-    """Return the table of levels, one row for each of a target: rates, latency, published values."""
+def _level_table(result: SweepResult, main: Metric, changes: _Changes, against: str) -> Grid:
+    """Return the table of levels, one row for each of a target: the rate `main`, others, latency, published."""
     rows = [
-        _level_row(target, level, changes)
+        _level_row(target, level, main, changes)
         for target in result.targets
         for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
@@ -268,7 +268,7 @@ def _level_table(result: SweepResult, changes: _Changes, against: str) -> Grid:
     heads: tuple[Cell, ...] = (
         axis,
         "Target",
-        "Decode tok/s",
+        f"{main.title} {main.unit}",
         "per request",
         "Prefill tok/s",
         "Peak tok/s",
@@ -288,13 +288,12 @@ def _level_table(result: SweepResult, changes: _Changes, against: str) -> Grid:
     return Grid("", tuple(heads[number] for number in kept), body, left)
 
 
-def _level_row(target: TargetResult, level: LevelResult, changes: _Changes) -> tuple[Cell, ...]:
+def _level_row(target: TargetResult, level: LevelResult, main: Metric, changes: _Changes) -> tuple[Cell, ...]:
     load = load_of(level)
     where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
         return where, Outside(target.name), "refused", *[UNKNOWN] * 6
-    rate = level.rate("decode_tps") or level.rate(main_rate([level]) or "decode_tps")
-    words = UNKNOWN if rate is None else METRICS["decode_tps"].text(rate.mean)
+    words = _rate_text(level, main.name)
     if any(mark.doubt for mark in marks_of(level)):
         words += " ?"
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
