@@ -258,7 +258,7 @@ def _with_changes(grid: Grid, loads: Sequence[Load], words: Mapping[Load, str], 
 
 
 def _level_table(result: SweepResult, main: Metric, changes: _Changes, against: str) -> Grid:
-    """Return the table of levels, one row for each of a target: the rate `main`, others, latency, published."""
+    """Return the table of levels, a row for each of a target: the rate `main`, others, latency, published."""
     rows = [
         _level_row(target, level, main, changes)
         for target in result.targets
