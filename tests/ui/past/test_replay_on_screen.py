@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from sparktop.recording.replay import Replay
 from sparktop.store.store import Journals
 from sparktop.ui.replay import ReplayApp
 from sparktop.ui.screens.menu import MenuScreen
-from stage.rehearsal import Outage, Rehearsal
+from stage.rehearsal import START, Outage, Rehearsal
 from tests.ui.board import Board
 
 pytestmark = pytest.mark.outside
@@ -66,7 +67,9 @@ async def test_e_explains_a_moment_of_a_recording(path: Path) -> None:
     """The minutes around it are read from the file again; esc returns to the board."""
     stage = Stage(path)
     async with stage.on((80, 24)):
-        await stage.press("left_curly_bracket", "e")
+        fails_at = (START + timedelta(seconds=45)).astimezone()
+        await stage.press("g", *f"{fails_at:%H:%M:%S}", "enter")
+        await stage.press("e")
         await stage.app.workers.wait_for_complete()
         await stage.pilot.pause()
         assert "what happened" in stage.rows[1]
