@@ -469,6 +469,8 @@ class ResultRow(Struct, frozen=True):
     stream_p50_tps: float | None = None
     spec_accept_percent: float | None = None
     """Accepted share of the tokens drafted by speculative decoding, 0 to 100; None if unknown."""
+    beside_itl_ms: float | None = None
+    """Token gap while long prompts arrive: mean over the runs of their 95 % quantiles or means."""
     conversations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Figures of agents by name, such as "tool_p90_ms"; empty for other kinds of load."""
     error: str | None = None

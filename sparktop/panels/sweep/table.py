@@ -236,10 +236,13 @@ def _accepted_text(row: ResultRow) -> str:
 
 _ACCEPTED = Column("accepted", 8, None, _accepted_text)
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
+_BESIDE = Column("ITL + long", 10, None, lambda row: milliseconds(row.beside_itl_ms))
+"""The token gap of the requests while long prompts arrive; known only where these were sent."""
 COLUMNS = (
     Column("decode", 8, None, _main_rate_text),
     Column("TTFT mean", 10, "ttft_ms", _latency_column("ttft_ms")),
     _ACCEPTED,
+    _BESIDE,
     Column("prefill", 8, "prefill_tps", _rate_column("prefill_tps")),
     Column("95 %", 7, None, _interval_column),
     Column("peak", 8, "peak_tps", _rate_column("peak_tps")),
@@ -298,6 +301,7 @@ SHOWN = (
     "prefill",
     "decode",
     "accepted",
+    "ITL + long",
     "95 %",
     "peak",
     "TTFT mean",

@@ -12,6 +12,7 @@ from typing import Any
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind
 from sparktop.model.text import clean, spreadsheet_text
+from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.level import largest_run_share
 from sparktop.sweep.result.results import (
@@ -142,12 +143,18 @@ def _fields(
         yield name, getattr(level.server, name) if level.server is not None else None
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
+    yardsticks = {one.name: one for one in level.yardsticks}
+    for name, column in ((BEST, "own_best"), (PUBLISHED, "published"), (LIMIT, "limit")):
+        yield f"{column}_tps", yardsticks[name].tps if name in yardsticks else None
+        yield f"{column}_percent", yardsticks[name].percent if name in yardsticks else None
     yield "joules_per_token", level.joules_per_token
     beside = level.beside
     yield "beside_prompt_tokens", beside.prompt_tokens if beside else None
     for part in ("mean", "p95"):
         yield f"beside_itl_ms_{part}", getattr(beside.itl_ms, part, None) if beside else None
     yield "beside_significant", beside.significant if beside else None
+    yield "beside_ok", beside.requests.ok if beside else None
+    yield "beside_failed", beside.requests.failed if beside else None
     yield "error", spreadsheet_text(level.error or "")
     yield "validity", spreadsheet_text(" ".join(mark.code for mark in level.validity))
     slow = (mark for mark in marks_of(level) if not mark.doubt)

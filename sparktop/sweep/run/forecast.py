@@ -60,12 +60,20 @@ class Estimate:
         self._plan = plan
         self._known: dict[tuple[str, Load], list[float]] = {}
         self._pauses: list[float] = []
+        self._beside: list[float] = []
+        """Durations of runs with long prompts, in those of the same runs alone."""
         self.most: Mapping[str, int] = {}
         """Highest concurrency of each target to which the sweep may go on; empty if it adds no levels."""
 
     def learn_run(self, target: str, load: Load, seconds: float) -> None:
         """Record that one load run (measured or warm-up) of `load` on `target` took `seconds`."""
         self._known.setdefault((target, load), []).append(seconds)
+
+    def learn_beside(self, target: str, load: Load, seconds: float) -> None:
+        """Record that a run of `load` with long prompts took `seconds`: their steps may take seconds."""
+        alone_s = self.run_s(target, load)
+        if alone_s:
+            self._beside.append(seconds / alone_s)
 
     def learn_pause(self, seconds: float) -> None:
         """Record how many seconds the servers took to become idle after a series of runs of one level."""
@@ -180,7 +188,8 @@ class Estimate:
             else:
                 total += seconds * len(stint.runs)
             if stint.last and self._plan.beside is not None:  # all runs again, while long prompts arrive
-                total += seconds * self._plan.runs
+                times = sum(self._beside) / len(self._beside) if self._beside else 1.0
+                total += seconds * times * self._plan.runs
             # The warm-up run of an open loop is a single request.
             warms = stint.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
             total += pause + (seconds if warms else 0.0)
@@ -586,14 +595,30 @@ def _level_s(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> flo
         run_s += earlier.run_s(replace(load, prompt_tokens=load.depth, depth=0), plan.tg)
     if plan.mode is LoadMode.STEADY:
         known_values = [one for one in (plan.duration_s, _steady_s(plan, load, run_s)) if one is not None]
-        times = 1 if plan.beside is None else 2
-        return total + times * (_runs(plan, load) or plan.runs) * min(known_values, default=0.0)
+        seconds = min(known_values, default=0.0)
+        again = 0.0 if plan.beside is None else seconds + _slow_end_s(plan, earlier)
+        return total + (_runs(plan, load) or plan.runs) * (seconds + again)
     runs = _runs(plan, load)
     if runs is not None:
         # With more runs, the last one is on average half done when the time is up.
         return total + max(runs * run_s, ENOUGH_S + run_s / 2 if plan.more_runs else 0.0)
     # No run begins after the time is up; on average the last one is half done by then.
     return total + max(run_s, (plan.duration_s or 0.0) + run_s / 2)
+
+
+def _slow_end_s(plan: Plan, earlier: EarlierSweep | AssumedPace) -> float:
+    """Return the seconds for which the last answers of a run go on beside long prompts.
+
+    They are those of an earlier sweep; 0 where it had no such runs.
+    """
+    levels = [] if isinstance(earlier, AssumedPace) else earlier.result.targets
+    gaps = [
+        level.beside.itl_ms.mean
+        for target in levels
+        for level in target.levels
+        if level.beside is not None and level.beside.itl_ms is not None
+    ]
+    return plan.tg * max(gaps, default=0.0) / 1000
 
 
 def _steady_s(plan: Plan, load: Load, run_s: float) -> float | None:

@@ -732,6 +732,8 @@ class LevelMaker(Struct, eq=False):
             if run.finished is None or self.brake.pulled:
                 break
             record.health.append(run.finished.health)
+            took_s = run.finished.ended_at - run.finished.started_at
+            self.estimate.learn_beside(stint.target.name, stint.load, took_s)
             traces += collect(run.events())
         if not self.brake.pulled:
             await self.settle(record.prepared.backends)

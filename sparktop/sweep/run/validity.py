@@ -333,6 +333,11 @@ def _requests(level: LevelResult) -> Iterator[Validity]:
         kinds = ", ".join(f"{word} {count}" for word, count in sorted(level.requests.errors.items()))
         total = failed + level.requests.ok
         yield Validity(code=ERRORS, message=f"{failed} of {total} requests failed ({kinds})")
+    beside = None if level.beside is None else level.beside.requests
+    if beside is not None and beside.failed:
+        kinds = ", ".join(f"{word} {count}" for word, count in sorted(beside.errors.items()))
+        said = f"{beside.failed} of {beside.failed + beside.ok} requests failed while long prompts arrived"
+        yield Validity(code=ERRORS, message=f"{said} ({kinds})")
 
 
 def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
+from statistics import fmean
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -292,6 +293,11 @@ def result_rows(
     )
 
 
+def _beside_itl_ms(level: LevelResult) -> float | None:
+    runs = () if level.beside is None else level.beside.itl_runs_ms
+    return fmean(runs) if runs else None
+
+
 def _result_row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
     loop, requests = level.open_loop, level.requests
     ttft = level.ttft_ms if loop is None else level.ttft_due_ms
@@ -305,6 +311,7 @@ def _result_row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) ->
         ttft_growth=None if loop is None else loop.ttft_growth,
         stream_p50_tps=None if level.stream_tps is None else level.stream_tps.p50,
         spec_accept_percent=None if level.server is None else level.server.spec_accept_percent,
+        beside_itl_ms=_beside_itl_ms(level),
         runs=level.runs,
         ok=requests.ok,
         failed=requests.failed,

@@ -503,3 +503,10 @@ def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
     ]
     (stored,) = result.to_json()["targets"][0]["levels"]
     assert [one["percent"] for one in stored["yardsticks"]] == [62.0, 71.5, None]
+    (row,) = csv.DictReader(io.StringIO(exports.to_csv(result)))
+    assert (row["own_best_tps"], row["own_best_percent"], row["published_percent"]) == (
+        "150.0",
+        "62.0",
+        "71.5",
+    )
+    assert (row["limit_tps"], row["limit_percent"]) == ("", "")

@@ -12,6 +12,7 @@ from sparktop.demo.scenario import Scenario
 from sparktop.errors import UsageError
 from sparktop.model.load import Level, LoadMode
 from sparktop.model.targets import SweepSpec
+from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import EngineProfile
 from sparktop.sweep.formats.exports import to_csv
@@ -19,10 +20,13 @@ from sparktop.sweep.formats.report import sweep_markdown
 from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
-from sparktop.sweep.result.results import BesideResult, LevelResult, SweepResult
+from sparktop.sweep.result.results import BesideResult, LevelResult, Requests, SweepResult
 from sparktop.sweep.run.beside import beside_tokens
+from sparktop.sweep.run.validity import LevelFacts, judge
+from sparktop.sweep.view.result import StoredView
 from sparktop.sweep.view.words import beside_words, headline
 from stage.sweep import RehearsedSweep
+from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.watched_servers import QUICK, watched
 
 LONG = replace(SOLO, max_model_len=65536, max_num_batched_tokens=2048)
@@ -145,6 +149,26 @@ def test_words_say_how_certain_it_is(found: BesideResult, words: str) -> None:
     """A difference has its interval, single runs have none, and what was not measured is unknown."""
     assert beside_words(LevelResult(concurrency=1, beside=found)) == words
     assert beside_words(LevelResult(concurrency=1)) == ""
+
+
+def test_short_requests_that_fail_beside_long_prompts_are_a_warning() -> None:
+    """The level's own requests are not meant: these were sent before."""
+    requests = Requests(ok=3, failed=2, errors={"timeout": 2})
+    level = LevelResult(concurrency=1, beside=BesideResult(prompt_tokens=32768, requests=requests))
+    plan = make_plan(find_preset("interference"), (SweepTarget("a", "http://a"),))
+    said = [mark.message for mark in judge(plan, level, LevelFacts()) if "failed" in mark.message]
+    assert said == ["2 of 5 requests failed while long prompts arrived (timeout 2)"]
+
+
+def test_the_table_has_the_gap_while_long_prompts_arrive() -> None:
+    """A column of its own on the screen, before those of less weight; without long prompts there is none."""
+    beside = BesideResult(prompt_tokens=32768, itl_runs_ms=(83.0, 85.0))
+    for found, is_shown in ((beside, True), (None, False)):
+        level = made_level().model_copy(update={"beside": found})
+        view = StoredView(made_sweep(("a", (level,)))).view()
+        table = {column.heading: column for column in columns_for(view, 110)}
+        assert ("ITL + long" in table) is is_shown
+        assert not is_shown or table["ITL + long"].text(view.rows[0]).strip() == "84 ms"
 
 
 def test_long_prompts_fit_into_the_context() -> None:
