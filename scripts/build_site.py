@@ -1,6 +1,6 @@
 """Build the pages of this repository as a web site with one search box, which loads nothing from elsewhere.
 
-usage: build_site.py [FOLDER]    default: dist/site
+usage: build_site.py [FOLDER]    default: dist/site; a site that is there is replaced, another folder left alone
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _COPIED = (
     "docs",
     "screenshots",
 )
+_SEARCH = "search.json"
+"""The index of the search, which every site has."""
 _MARKER = re.compile(r"^<!-- [a-z]+:(?:begin|end) -->$", re.MULTILINE)
 _LIST = re.compile(r"^(?![ *|#>-])(.+)\n(?=[*-] )", re.MULTILINE)
 _LOADED = ("src", "srcset", "data", "poster", "background")
@@ -92,6 +94,9 @@ def foreign_loads(site: Path) -> Iterator[str]:
 
 def main(folder: Path) -> int:
     """Build the site in `folder`; return the exit code, 1 where a link leads nowhere or a page loads more."""
+    if folder.exists() and not (folder / _SEARCH).is_file():
+        print(f"{folder}: is there and is no site", file=sys.stderr)
+        return 1
     copy_pages()
     tool = Path(sys.executable).with_name("zensical")
     done = subprocess.run(

@@ -65,6 +65,13 @@ def test_every_document_is_a_page(site: Path) -> None:
     assert (site / "screenshots" / "hero.svg").is_file()
 
 
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    """Only a site is replaced."""
+    (tmp_path / "kept").write_text("x")
+    assert build_site(tmp_path) == 1
+    assert (tmp_path / "kept").read_text() == "x"
+
+
 def test_no_page_loads_from_another_host(site: Path, tmp_path: Path) -> None:
     """No script, style, font or picture; what would be one is found."""
     assert list(foreign_loads(site)) == []
