@@ -1,6 +1,6 @@
 """Build the pages of this repository as a web site with one search box, which loads nothing from elsewhere.
 
-usage: build_site.py [FOLDER]    default: dist/site; a site that is there is replaced, another folder left alone
+usage: build_site.py [FOLDER]    default: dist/site; a site is replaced, another folder is left alone
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = ROOT / "scripts" / "site"
-PROJECT = ROOT / "build" / "site"
-"""Folder of the copies: in its folder `pages` every relative link of the repository's pages holds."""
 _COPIED = (
     "README.md",
     "ARCHITECTURE.md",
@@ -41,18 +40,20 @@ _FOREIGN = re.compile(r"^\s*(?:https?:)?//", re.IGNORECASE)
 _IN_STYLES = re.compile(r"""(?:url\(|@import)\s*['"]?\s*((?:https?:)?//[^'")\s]+)""", re.IGNORECASE)
 
 
-def copy_pages() -> None:
-    """Copy settings and pages to `PROJECT`, in the Markdown that Python-Markdown reads."""
-    shutil.rmtree(PROJECT, ignore_errors=True)
-    shutil.copytree(SETTINGS, PROJECT)
+def copy_pages(project: Path) -> None:
+    """Copy settings and pages to the new folder `project`, in the Markdown that Python-Markdown reads.
+
+    In its folder `pages` every relative link of the repository's pages holds.
+    """
+    shutil.copytree(SETTINGS, project)
     for name in _COPIED:
-        source, target = ROOT / name, PROJECT / "pages" / name
+        source, target = ROOT / name, project / "pages" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, target)
         else:
             shutil.copyfile(source, target)
-    for page in (PROJECT / "pages").rglob("*.md"):
+    for page in (project / "pages").rglob("*.md"):
         # Without an empty line between them, a comment's next lines are read as HTML, and a list as prose.
         text = _LIST.sub(r"\1\n\n", _MARKER.sub("", page.read_text(encoding="utf-8")))
         page.write_text(text, encoding="utf-8")
@@ -97,20 +98,19 @@ def main(folder: Path) -> int:
     if folder.exists() and not (folder / _SEARCH).is_file():
         print(f"{folder}: is there and is no site", file=sys.stderr)
         return 1
-    copy_pages()
-    tool = Path(sys.executable).with_name("zensical")
-    done = subprocess.run(
-        [tool, "build", "--strict"], cwd=PROJECT, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        print(done.stdout + done.stderr, file=sys.stderr)
-        return 1
-    foreign = list(foreign_loads(PROJECT / "site"))
-    for one in foreign:
-        print(one, file=sys.stderr)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(PROJECT / "site", folder)
+    with tempfile.TemporaryDirectory() as made:
+        project = Path(made) / "project"
+        copy_pages(project)
+        command = [Path(sys.executable).with_name("zensical"), "build", "--strict"]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stdout + done.stderr, file=sys.stderr)
+            return 1
+        foreign = list(foreign_loads(project / "site"))
+        for one in foreign:
+            print(one, file=sys.stderr)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(project / "site", folder)
     return int(bool(foreign))
 
 
