@@ -101,7 +101,7 @@ def main(folder: Path) -> int:
     with tempfile.TemporaryDirectory() as made:
         project = Path(made) / "project"
         copy_pages(project)
-        command = [Path(sys.executable).with_name("zensical"), "build", "--strict"]
+        command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict"]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
         if done.returncode:
             print(done.stdout + done.stderr, file=sys.stderr)
