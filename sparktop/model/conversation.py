@@ -42,14 +42,16 @@ class ConversationCall(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """A model call of a conversation whose lengths are known before: in a forecast, or in a simulation."""
+    """The next model call of a conversation, with the lengths that are known before it is sent."""
 
     place: ConversationCall
     pause_s: float
-    """Seconds from the end of the answer before to this call."""
+    """Seconds from the end of the answer before, also of an earlier conversation; 0 for the first call."""
     prompt_tokens: int
     output_tokens: int
     shared_tokens: int
     """Tokens at the beginning of the prompt that all conversations share."""
     compactions: int
     """How often the conversation's context has been compacted, this call included."""
+    fits: bool = True
+    """False if prompt and answer are too long together, although the context was compacted."""

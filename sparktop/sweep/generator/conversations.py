@@ -9,13 +9,14 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
+from sparktop.model.conversation import Turn
 from sparktop.model.load import RequestEnded, RunStarted
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog
 from sparktop.sweep.generator.prompts import PromptMaker
 from sparktop.sweep.generator.wire import ConversationLoad, RunLoad
-from sparktop.sweep.plan.conversations import Lane, Step
+from sparktop.sweep.plan.conversations import Lane
 from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.terms.request_errors import CONTEXT, request_failure
 
@@ -70,28 +71,28 @@ class Dialogue:
         self._end = b'"}' if is_chat else b"\\n\\n"
         self._comma = b"," if is_chat else b""
 
-    def past(self) -> Step | None:
+    def past(self) -> Turn | None:
         """Write the past of a conversation under way, with made-up answers; return its warm-up call.
 
         The warm-up call is the last one before the conversation goes on; it is not answered yet. Return None
         for a conversation without a past.
         """
-        last: Step | None = None
-        for step in self.lane.past():
+        last: Turn | None = None
+        for turn in self.lane.past():
             if last is not None:
-                self.add_answer(self._texts.text(last.call.output_tokens, f"{_name(last)}/answer"))
-            self.add_call(step)
-            last = step
+                self.add_answer(self._texts.text(last.output_tokens, f"{_name(last)}/answer"))
+            self.add_call(turn)
+            last = turn
         return last
 
-    def add_call(self, step: Step) -> None:
+    def add_call(self, turn: Turn) -> None:
         """Append the new text of a call; begin anew for a new conversation and for a compacted context."""
-        place, call = step.place, step.call
+        place = turn.place
         if place.turn and not place.compacted:
-            text = self._texts.text(call.new_tokens, _name(step))
+            text = self._texts.text(place.new_tokens, _name(turn))
             self._parts += (self._comma, self._user, _escaped(text), self._end)
             return
-        text = self._texts.text(step.prompt.tokens - self.lane.shared_tokens, _name(step))
+        text = self._texts.text(turn.prompt_tokens - self.lane.shared_tokens, _name(turn))
         self._parts = [self._user, self._texts.shared, _escaped(text), self._end]
 
     def add_answer(self, text: str) -> None:
@@ -103,8 +104,8 @@ class Dialogue:
         return self._parts
 
 
-def _name(step: Step) -> str:
-    place = step.place
+def _name(turn: Turn) -> str:
+    place = turn.place
     return f"{place.lane}.{place.conversation}.{place.turn}"
 
 
@@ -142,7 +143,7 @@ class ConversationClient(LoadClient):
         self._terms = replace(self._terms, keep_text=True)
         self._maker = PromptMaker(recipe.book, recipe.tokens.with_overhead(_OPENING_TOKENS))
         self._dialogues: list[Dialogue] = []
-        self._past: dict[int, Step] = {}
+        self._past: dict[int, Turn] = {}
         """The warm-up call of each lane that has one, by the lane's number."""
         self._window = (0.0, 0.0)
         """(beginning, end) of the time in which requests that start are measured, in monotonic seconds."""
@@ -160,8 +161,8 @@ class ConversationClient(LoadClient):
         for number in range(load.concurrency):
             dialogue = Dialogue(texts, Lane(plan.preset, plan.seed, number, plan.max_model_len))
             self._dialogues.append(dialogue)
-            if (step := dialogue.past()) is not None:
-                self._past[number] = step
+            if (turn := dialogue.past()) is not None:
+                self._past[number] = turn
             if number % _LANES_A_TURN == 0:
                 await asyncio.sleep(0)
                 if self.cancelled:
@@ -206,48 +207,48 @@ class ConversationClient(LoadClient):
         """After `delay_s` seconds, send the calls of a lane one after the other until the run is to stop."""
         await self._pause(delay_s)
         while not self._stopping.is_set():
-            step = dialogue.lane.step()
-            dialogue.add_call(step)
-            ok = await self._call(dialogue, step)
+            turn = dialogue.lane.next_turn()
+            dialogue.add_call(turn)
+            ok = await self._call(dialogue, turn)
             await self._pause(dialogue.lane.pause_s if ok else max(_REFUSED_PAUSE_S, dialogue.lane.pause_s))
 
-    async def _call(self, dialogue: Dialogue, step: Step, *, is_answered: bool = False) -> bool:
+    async def _call(self, dialogue: Dialogue, turn: Turn, *, is_answered: bool = False) -> bool:
         """Send a call and wait for its answer, which becomes part of the conversation; return if it came.
 
         A call that fails ends its conversation. `is_answered` is True for a warm-up call, whose answer the
         lane has counted already.
         """
         lane = dialogue.lane
-        end = await self._answer(dialogue, step)
+        end = await self._answer(dialogue, turn)
         if end is None or not end.ok:
             lane.give_up()
             return False
         prompt, generated = end.prompt_tokens, end.generated_tokens
-        prompt = step.prompt.tokens if prompt is None else prompt
-        generated = step.call.output_tokens if generated is None else generated
+        prompt = turn.prompt_tokens if prompt is None else prompt
+        generated = turn.output_tokens if generated is None else generated
         if is_answered:
             lane.context.answered(prompt, generated)
         else:
             lane.answered(prompt, generated)
         return True
 
-    async def _answer(self, dialogue: Dialogue, step: Step) -> RequestEnded | None:
+    async def _answer(self, dialogue: Dialogue, turn: Turn) -> RequestEnded | None:
         """Send a call; return its end, None where it could not be sent. Append the answer's text."""
-        content = self._content(dialogue, step)
-        if not step.prompt.fits:
+        content = self._content(dialogue, turn)
+        if not turn.fits:
             limit = self._conversations.max_model_len
-            words = f"the conversation does not fit: {step.prompt.tokens} tokens, {limit} at most"
-            self._note_failed(self._request(step, content), request_failure(CONTEXT, words, perf_counter()))
+            words = f"the conversation does not fit: {turn.prompt_tokens} tokens, {limit} at most"
+            self._note_failed(self._request(turn, content), request_failure(CONTEXT, words, perf_counter()))
             return None
         try:
             connection = await self._pool.open()
         except OSError as error:
-            self._note_unsent(self._request(step, content), error)
+            self._note_unsent(self._request(turn, content), error)
             return None
         if self._stopping.is_set():
             connection.abort()
             return None
-        request = self._request(step, content)
+        request = self._request(turn, content)
         is_measured = request.call is not None and request.call.measured
         self._measured += is_measured
         exchange = await self._begin(request, connection)
@@ -258,19 +259,19 @@ class ConversationClient(LoadClient):
             self._stop_if_done()
         return exchange.end
 
-    def _content(self, dialogue: Dialogue, step: Step) -> bytes:
+    def _content(self, dialogue: Dialogue, turn: Turn) -> bytes:
         load, form, endpoint = self._load, self._form, self._pool.endpoint
         salt = load.cache_salt if CACHE_SALT not in form.dropped else None
-        tokens = step.call.output_tokens
+        tokens = turn.output_tokens
         body = form.conversation(dialogue.parts(), tokens, salt)
         return endpoint.head("POST", form.path, len(body)) + body
 
-    def _request(self, step: Step, content: bytes) -> Request:
+    def _request(self, turn: Turn, content: bytes) -> Request:
         begin, end = self._window
-        place = replace(step.place, measured=begin <= perf_counter() < end)
+        place = replace(turn.place, measured=begin <= perf_counter() < end)
         self._made += 1
         name = f"{self._load.id}-{self._made}"
-        return Request(name, content, step.prompt.tokens, step.call.output_tokens, call=place)
+        return Request(name, content, turn.prompt_tokens, turn.output_tokens, call=place)
 
     def _freed(self, exchange: Exchange) -> None:
         exchange.connection.abort()

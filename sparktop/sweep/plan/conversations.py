@@ -60,6 +60,11 @@ class Draw(Struct, frozen=True):
         return self.fixed_share * self.fixed + (1 - self.fixed_share) * mean
 
     def _log_normal_mean(self) -> float:
+        """Return the mean of the log-normal part, median × e^(sigma² / 2); values above `most` are cut to it.
+
+        Of a cut one: the mean of the values below `most`, which is the whole mean × Φ(at - sigma), and `most`
+        itself with the chance of all above it, 1 - Φ(at).
+        """
         median, sigma, most = self.median, self.sigma, self.most
         if not sigma or median <= 0:
             return median if most is None else min(median, most)
@@ -67,7 +72,7 @@ class Draw(Struct, frozen=True):
         if most is None:
             return mean
         at = math.log(most / median) / sigma
-        return mean * _normal(at - sigma) + most * (1 - _normal(at))
+        return mean * _normal_cdf(at - sigma) + most * (1 - _normal_cdf(at))
 
     @property
     def largest(self) -> float:
@@ -77,8 +82,8 @@ class Draw(Struct, frozen=True):
         return largest if self.fixed is None else max(largest, self.fixed)
 
 
-def _normal(at: float) -> float:
-    """Return the standard normal distribution function at `at`."""
+def _normal_cdf(at: float) -> float:
+    """Return the probability that a standard normal value is below `at`."""
     return 0.5 * (1 + math.erf(at / math.sqrt(2)))
 
 
@@ -138,16 +143,12 @@ class ConversationPreset(Struct, frozen=True):
         return (self.human_pause_s.typical + steps * self.tool_pause_s.typical) / (1.0 + steps)
 
 
-# Scripts of conversations: what is asked, how long the answers are, and the pauses, drawn from a seed.
-#
-# A script has no texts. All its random values depend on the preset, the seed and the number of the
-# conversation alone, so that every server and every level gets the same conversations.
-
-
 MOST_CALLS = 20_000
 """Calls after which a conversation ends, however many its preset draws."""
 MOST_LANES = 1_000_000
+"""Agents at most; see `number_of`."""
 _LIFE_FROM, _LIFE_TO = 0.25, 0.75
+"""Share (0 to 1) of its calls that a conversation has behind it when the load starts: least and most."""
 
 
 class Call(Struct, frozen=True):
@@ -163,7 +164,11 @@ class Call(Struct, frozen=True):
 
 
 class Script(Struct, frozen=True):
-    """The course of one conversation."""
+    """The course of one conversation: lengths and pauses, no texts.
+
+    It depends on the preset, the seed and the number of the conversation alone, so that every server and
+    every level gets the same conversations.
+    """
 
     number: int
     own_tokens: int
@@ -252,18 +257,8 @@ _MOST_UNFIT = 100
 """Conversations that end one after the other without a call until a lane has no further turn."""
 
 
-class Step(Struct, frozen=True):
-    """The next call of a lane."""
-
-    place: ConversationCall
-    call: Call
-    prompt: Prompt
-    pause_s: float
-    """Seconds from the end of the answer before, also of an earlier conversation; 0 for the first call."""
-
-
 class Lane:
-    """One user or agent: call `step`, then `answered` or `give_up`, and so on."""
+    """One user or agent: call `next_turn`, then `answered` or `give_up`, and so on."""
 
     def __init__(
         self,
@@ -284,17 +279,17 @@ class Lane:
         """Seconds from the end of the last answer to the next call, also to that of a new conversation."""
         self.script, self.context = self._begin()
 
-    def past(self) -> Iterator[Step]:
+    def past(self) -> Iterator[Turn]:
         """Yield the calls that a conversation under way has behind it; the last one is the warm-up.
 
         The context is then as if these calls had been answered with the lengths of the script.
         """
         for _ in range(self.script.resumes_at):
-            step = self.step(measured=False)
-            yield step
-            self.answered(step.prompt.tokens, step.call.output_tokens)
+            turn = self.next_turn(measured=False)
+            yield turn
+            self.answered(turn.prompt_tokens, turn.output_tokens)
 
-    def step(self, *, measured: bool = True) -> Step:
+    def next_turn(self, *, measured: bool = True) -> Turn:
         """Return the next call; `measured` is False for the past of a conversation."""
         call = self.script.calls[self._turn]
         prompt = self.context.prompt(call)
@@ -311,10 +306,18 @@ class Lane:
             compacted=prompt.compacted,
             measured=measured,
         )
-        return Step(place, call, prompt, self.pause_s)
+        return Turn(
+            place,
+            self.pause_s,
+            prompt.tokens,
+            call.output_tokens,
+            min(self.shared_tokens, prompt.tokens),
+            self.context.compactions,
+            prompt.fits,
+        )
 
     def answered(self, prompt_tokens: int, output_tokens: int) -> None:
-        """Record the answer of the last step: the server's counts of tokens, or the script's."""
+        """Record the answer of the last call: the server's counts of tokens, or the script's."""
         self.context.answered(prompt_tokens, output_tokens)
         self._turn += 1
         if self._turn == len(self.script.calls):
@@ -323,7 +326,7 @@ class Lane:
             self.pause_s = self.script.calls[self._turn].pause_s
 
     def give_up(self) -> None:
-        """End the conversation; the next step is the first call of a new one, after a human pause."""
+        """End the conversation; the next call is the first one of a new one, after a human pause."""
         self.pause_s = self.script.pause_after_s
         self._conversation += 1
         self._turn = 0
@@ -345,40 +348,32 @@ def planned_turns(
     """
     lane = Lane(preset, seed, number, max_model_len)
     past = list(lane.past())
-    if past:
-        yield _turn(preset, past[-1], lane.context.compactions)
+    yield from past[-1:]
     unfit = 0
     while unfit < _MOST_UNFIT:
-        step = lane.step()
-        if not step.prompt.fits:
+        turn = lane.next_turn()
+        if not turn.fits:
             unfit += 1
             lane.give_up()
             continue
         unfit = 0
-        yield _turn(preset, step, lane.context.compactions)
-        lane.answered(step.prompt.tokens, step.call.output_tokens)
-
-
-def _turn(preset: ConversationPreset, step: Step, compactions: int) -> Turn:
-    return Turn(
-        step.place,
-        step.pause_s,
-        step.prompt.tokens,
-        step.call.output_tokens,
-        min(preset.shared_tokens, step.prompt.tokens),
-        compactions,
-    )
+        yield turn
+        lane.answered(turn.prompt_tokens, turn.output_tokens)
 
 
 DEFAULT = "coder-quick"
 BUILT_IN = ("chat", "coder", "coder-quick", "rag")
+"""The presets of the package."""
 _SUFFIX = ".toml"
 _MOST_BYTES = 64 << 10
+"""Bytes of a preset's file."""
 _MOST_TOKENS = 10_000_000
 _MOST_CALLS = 100_000
 _LONGEST_PAUSE_S = 86_400.0
 _MOST_SIGMA = 4.0
+"""At 4, one value in ten is more than 170 times the median: no conversation is drawn so."""
 _TABLE = ("median", "sigma", "max", "fixed", "fixed_share")
+"""Keys of a random quantity's table."""
 _MOST_OF = {
     "new_tokens": _MOST_TOKENS,
     "own_tokens": _MOST_TOKENS,
@@ -397,6 +392,7 @@ _NUMBERS = {
 }
 """Smallest and largest value of each plain number."""
 _KEYS = ("description", *_MOST_OF, *_NUMBERS)
+"""All keys of a preset's file; the next are those that it must have."""
 _NEEDED = ("new_tokens", "output_tokens", "human_requests", "max_context_tokens")
 _AT_LEAST_ONE = {
     "human_requests": "a conversation without requests has no load",
@@ -456,7 +452,7 @@ def parse_conversations(text: str, name: str, where: str) -> ConversationPreset:
     for key, value in found.items():
         place = f"{where}: {key}"
         if key in _MOST_OF:
-            values[key] = _draw(value, place, _MOST_OF[key], _AT_LEAST_ONE.get(key))
+            values[key] = _parse_draw(value, place, _MOST_OF[key], _AT_LEAST_ONE.get(key))
         else:
             parse = _number if key == "duration_s" else _whole
             values[key] = parse(value, place, *_NUMBERS[key])
@@ -475,7 +471,7 @@ def _check_room(preset: ConversationPreset, where: str) -> None:
         )
 
 
-def _draw(value: object, place: str, most: float, least_reason: str | None) -> Draw:
+def _parse_draw(value: object, place: str, most: float, least_reason: str | None) -> Draw:
     """Parse a number or a table with the keys of `_TABLE`, whose values are at most `most`.
 
     With `least_reason`, the median and the fixed value are at least 1 for this reason.
@@ -488,7 +484,7 @@ def _draw(value: object, place: str, most: float, least_reason: str | None) -> D
         raise UsageError(f"{place}: must be a number of 0 or more, or a table with median")
     if ("fixed" in table) != ("fixed_share" in table):
         raise UsageError(f"{place}: fixed and fixed_share belong together")
-    read = partial(_entry, table, place, least_reason)
+    read = partial(_table_entry, table, place, least_reason)
     return Draw(
         read("median", most, key_reason=True) or 0.0,
         read("sigma", _MOST_SIGMA) or 0.0,
@@ -498,7 +494,7 @@ def _draw(value: object, place: str, most: float, least_reason: str | None) -> D
     )
 
 
-def _entry(
+def _table_entry(
     table: Mapping[str, object],
     place: str,
     least_reason: str | None,

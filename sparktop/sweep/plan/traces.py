@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
@@ -23,18 +24,19 @@ from sparktop.model.text import clean, reason_of
 from sparktop.sweep.terms.definitions import MOST_TOKENS
 from sparktop.typed import seconds, split_range
 
-# A request of a trace: as its file states it, and as it is to be sent.
-
 
 class FaultError(Exception):
     """A line of a trace cannot be used; the message says why, without file and line number."""
 
 
-class Recorded(Struct, frozen=True):
-    """A request as a line of a trace states it, in the file's own time."""
+class TracedRequest(Struct, frozen=True):
+    """A request of a trace, as its line states it; `Trace` gives it its place in the replay."""
 
-    at_s: float | None
-    """Seconds on the file's clock; None if the request only follows another one, or has no time."""
+    number: int
+    """Position in the replay, from 0; 0 as long as it has none."""
+    due_s: float | None
+    """Seconds after the begin of the replay at which it is due, before it has a place seconds on the file's
+    clock; None if only its predecessor decides, or if it has no time."""
     prompt_tokens: int | None
     """None if the file holds the text instead."""
     output_tokens: int
@@ -46,43 +48,23 @@ class Recorded(Struct, frozen=True):
     scope: str = ""
     """What the ids are valid for, such as a conversation; "" for the whole file. Requests of a scope without
     ids share their beginnings: the prompt of a longer one begins with that of a shorter one."""
-    session: str | None = None
-    """Its conversation, whose latest request has to end first; None if it belongs to none."""
-    pause_s: float = 0.0
-    """Seconds from the end of the predecessor to this request, if it has no time of its own."""
-    text: str | None = None
-    """The prompt, if the file holds it."""
-
-
-class TracedRequest(Struct, frozen=True):
-    """A request of a replay, in the order of the file."""
-
-    number: int
-    """Position in the replay, from 0."""
-    due_s: float | None
-    """Seconds after the begin of the replay at which it is due; None if only its predecessor decides."""
-    prompt_tokens: int | None
-    """None if the file holds the text instead."""
-    output_tokens: int
-    blocks: tuple[int, ...] = ()
-    block_tokens: int = 0
-    scope: str = ""
-    """As in `Recorded`."""
     after: int | None = None
     """Number of the request of the same conversation that has to end first; None for the first one."""
     delay_s: float = 0.0
-    """Pause in seconds after the end of `after`."""
+    """Seconds from the end of its predecessor to this request, if it has no time of its own."""
     text: str | None = None
-
-
-# Values of the lines of trace files: JSON objects, and rows of CSV files with or without a header.
+    """The prompt, if the file holds it."""
+    session: str | None = None
+    """Its conversation, whose latest request has to end first; None if it belongs to none."""
 
 
 MOST_TIME_S = 1e11
-"""Largest time that is accepted, in seconds; Unix time in milliseconds is above it."""
+"""Largest time that is accepted, in seconds: Unix time in milliseconds is above it."""
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone are compared with each other only
 _SHOWN = 40
+"""Characters of a wrong value that a message quotes."""
 _LONGEST_NUMBER = len(str(MOST_TOKENS))
+"""Digits from which on a number of tokens is too large."""
 
 
 def json_object(text: str) -> Mapping[str, object]:
@@ -244,15 +226,18 @@ def _shown(value: object) -> str:
     return f"'{clean(str(value), _SHOWN)}'"
 
 
-# The formats of trace files: Mooncake's JSON lines, aiperf's additions to them, and Azure's CSV files.
-
-
 class TraceFormat(StrEnum):
     """The formats of traces, by the names that `--trace-format` accepts."""
 
     MOONCAKE = "mooncake"
+    """JSON Lines of Mooncake's serving traces."""
     AIPERF = "aiperf"
+    """The same with aiperf's fields: sessions, pauses, prompts as text."""
     AZURE = "azure"
+    """CSV files of Azure's LLM inference traces."""
+
+
+FORMAT_NAMES = tuple(one.value for one in TraceFormat)
 
 
 Memory = dict[str, int]
@@ -262,13 +247,15 @@ _BLOCK = 512
 """Tokens of each block of a Mooncake prompt."""
 _AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _PROMPTS = ("input_length", "text_input", "messages", "payload")
+"""Fields that hold a prompt or its length; the last two are not supported."""
 _AIPERF = {"session_id", "delay", "text_input", "messages", "payload"}
 """Fields of a first line, one of which tells aiperf from Mooncake."""
-_MS = 1000.0
+_PER_S = 1000.0
+"""Milliseconds, the unit of Mooncake's times, in a second."""
 _KNOWN = ", ".join(TraceFormat)
 
 
-def read_line(form: TraceFormat, text: str, memory: Memory) -> Recorded | None:
+def read_line(form: TraceFormat, text: str, memory: Memory) -> TracedRequest | None:
     """Return the request of a line of a file; None for a header.
 
     `memory` is empty at the first line of a file, and belongs to the file until its end.
@@ -276,10 +263,10 @@ def read_line(form: TraceFormat, text: str, memory: Memory) -> Recorded | None:
     Raises:
         FaultError: the line is not one of such a file.
     """
-    return _azure(text, memory) if form is TraceFormat.AZURE else _mooncake(text, memory)
+    return _read_azure(text, memory) if form is TraceFormat.AZURE else _read_mooncake(text, memory)
 
 
-def _mooncake(text: str, lengths: Memory) -> Recorded:
+def _read_mooncake(text: str, lengths: Memory) -> TracedRequest:
     """Read a line of Mooncake or aiperf.
 
     The turns of a session hold new text only, so each prompt begins with the one before. In place of the
@@ -294,21 +281,21 @@ def _mooncake(text: str, lengths: Memory) -> Recorded:
         raise FaultError(f"'{given[0]}' is not supported: write input_length or text_input")
     session = word_of(row, "session_id") if row.get("session_id") is not None else None
     has_time = row.get("timestamp") is not None or session is None
-    at_s = seconds_of(row, "timestamp", _MS) if has_time else None
-    pause_s, output = pause_of(row, "delay", _MS), tokens_of(row, "output_length")
+    at_s = seconds_of(row, "timestamp", _PER_S) if has_time else None
+    pause_s, output = pause_of(row, "delay", _PER_S), tokens_of(row, "output_length")
     if given == ["text_input"]:
         prompt = word_of(row, "text_input")
-        return Recorded(at_s, None, output, session=session, pause_s=pause_s, text=prompt)
+        return TracedRequest(0, at_s, None, output, session=session, delay_s=pause_s, text=prompt)
     length, blocks, scope = tokens_of(row, "input_length"), block_ids(row), ""
     if session is not None and not blocks:
         scope = f"session {session}"
         length += lengths.get(session, 0)
         lengths[session] = length + output
     size = _BLOCK if blocks else 0
-    return Recorded(at_s, length, output, blocks, size, scope, session=session, pause_s=pause_s)
+    return TracedRequest(0, at_s, length, output, blocks, size, scope, session=session, delay_s=pause_s)
 
 
-def _azure(text: str, columns: Memory) -> Recorded | None:
+def _read_azure(text: str, columns: Memory) -> TracedRequest | None:
     """Read a row of Azure's LLM inference traces of 2023 and 2024; `columns` are the positions by name."""
     row = cells(text)
     if not columns:
@@ -317,7 +304,8 @@ def _azure(text: str, columns: Memory) -> Recorded | None:
         if is_header:
             return None
     when, context, generated = _AZURE
-    return Recorded(
+    return TracedRequest(
+        0,
         iso_seconds(cell(row, columns[when], when)),
         cell_tokens(row, columns[context], context),
         cell_tokens(row, columns[generated], generated),
@@ -343,9 +331,6 @@ def recognise(text: str) -> TraceFormat:
     if has_header or (len(row_cells) == len(_AZURE) and "-" in row_cells[0] and row_cells[0][:1].isdecimal()):
         return TraceFormat.AZURE
     raise FaultError(f"none of the known formats: {_KNOWN}; choose one with --trace-format")
-
-
-# The lines of a trace file, read one at a time, and the errors that name file and line.
 
 
 LONGEST_LINE = 64 << 20
@@ -397,9 +382,6 @@ def _text(path: str, number: int, raw: bytes) -> str:
     if number == 1:
         text = text.removeprefix(_BOM)
     return text.strip()
-
-
-# A trace as a schedule: the requests of a part of a file, with their times from the begin of that part.
 
 
 MOST_REQUESTS = 1_000_000
@@ -459,8 +441,8 @@ class Trace:
         for line, text in numbered_lines(path):
             try:
                 self.form = self.form or recognise(text)
-                recorded = read_line(self.form, text, memory)
-                request = None if recorded is None else self._placed(recorded)
+                stated = read_line(self.form, text, memory)
+                request = None if stated is None else self._scheduled(stated)
                 if request is not None:
                     yield request
             except FaultError as error:
@@ -468,19 +450,19 @@ class Trace:
             if self._newest_s >= self._end_s:
                 break
         if self._number == 0:
-            raise TraceError(path, self._nothing(is_empty=line == 0))
+            raise TraceError(path, self._why_empty(has_lines=line > 0))
 
-    def _placed(self, one: Recorded) -> TracedRequest | None:
-        """Return the request with its time in the replay; None if it is not part of it."""
-        is_known, after = self._sessions.of(one.session)
-        at_s = self._time(one, follows=is_known)
+    def _scheduled(self, stated: TracedRequest) -> TracedRequest | None:
+        """Return a request, as its line states it, with its place in the replay; None if it has none."""
+        is_known, after = self._sessions.latest(stated.session)
+        at_s = self._time_s(stated, follows=is_known)
         choice = self.choice
         in_part = after is not None if at_s is None else choice.from_s <= at_s < self._end_s
-        if in_part and (one.output_tokens == 0 or one.prompt_tokens == 0):
+        if in_part and (stated.output_tokens == 0 or stated.prompt_tokens == 0):
             self.skipped += 1
             return None
         number = self._number if in_part else None
-        self._sessions.add(one.session, number)
+        self._sessions.add(stated.session, number)
         if number is None:
             return None
         if number == MOST_REQUESTS:
@@ -489,42 +471,39 @@ class Trace:
             )
         self._number += 1
         self.conversations += after is None
-        return TracedRequest(
+        return replace(
+            stated,
             number=number,
             due_s=None if at_s is None else (at_s - choice.from_s) / choice.speed,
-            prompt_tokens=one.prompt_tokens,
-            output_tokens=one.output_tokens,
-            blocks=one.blocks,
-            block_tokens=one.block_tokens,
-            scope=one.scope,
             after=after,
-            delay_s=self._pause_s(one, after) / choice.speed,
-            text=one.text,
+            delay_s=self._pause_s(stated, after) / choice.speed,
         )
 
-    def _time(self, one: Recorded, *, follows: bool) -> float | None:
-        """Return the time of a request in seconds after the first one; None if its predecessor decides."""
-        if one.at_s is None:
+    def _time_s(self, stated: TracedRequest, *, follows: bool) -> float | None:
+        """Return the seconds from the file's first request to this one; None if its predecessor decides."""
+        if stated.due_s is None:
             if follows:
                 return None
             at_s = self._newest_s + (CONVERSATION_GAP_S if self._begun else 0.0)
         else:
             if self._origin_s is None:
-                self._origin_s = one.at_s
-            at_s = one.at_s - self._origin_s
+                self._origin_s = stated.due_s
+            at_s = stated.due_s - self._origin_s
         if at_s < self._newest_s:
             raise FaultError(f"the clock steps back by {self._newest_s - at_s:.3g} s: sort the file by time")
         self._newest_s, self._begun = at_s, True
         return at_s
 
-    def _pause_s(self, one: Recorded, after: int | None) -> float:
-        if after is None or one.at_s is not None:
+    def _pause_s(self, stated: TracedRequest, after: int | None) -> float:
+        """Return the pause before a request, at most `LONGEST_PAUSE_S`; 0 where the file has its time."""
+        if after is None or stated.due_s is not None:
             return 0.0
-        self.shortened += one.pause_s > LONGEST_PAUSE_S
-        return min(one.pause_s, LONGEST_PAUSE_S)
+        self.shortened += stated.delay_s > LONGEST_PAUSE_S
+        return min(stated.delay_s, LONGEST_PAUSE_S)
 
-    def _nothing(self, *, is_empty: bool) -> str:
-        if is_empty:
+    def _why_empty(self, *, has_lines: bool) -> str:
+        """Return why the replay has no request."""
+        if not has_lines:
             return "is empty"
         if self.skipped:
             return f"no request with a prompt and an answer; {self.skipped:,} failed when they were recorded"
@@ -541,8 +520,8 @@ class _Sessions:
         self._new: dict[str, int | None] = {}
         self._old: dict[str, int | None] = {}
 
-    def of(self, session: str | None) -> tuple[bool, int | None]:
-        """Return (whether the session is known, number of its request; None if that is not replayed)."""
+    def latest(self, session: str | None) -> tuple[bool, int | None]:
+        """Return (whether the session is known, number of its latest request; None if not replayed)."""
         if session is None:
             return False, None
         for numbers in (self._new, self._old):
@@ -551,6 +530,7 @@ class _Sessions:
         return False, None
 
     def add(self, session: str | None, number: int | None) -> None:
+        """Note the latest request of a session; forget the older half of the sessions where they are many."""
         if session is None:
             return
         self._new[session] = number
@@ -558,17 +538,38 @@ class _Sessions:
             self._old, self._new = self._new, {}
 
 
-# The summary of a trace before it is replayed: requests, duration, rate, lengths, repeated prompts.
-
-
 _MOST_BLOCKS = 2_000_000
 """Maximum number of distinct blocks of which the repetitions are counted."""
+PATTERN = "trace"
+"""Name of the arrivals in place of a pattern."""
+SPEEDS = (0.001, 1000.0)
+"""Smallest and largest speed."""
+_LEAST_PER_S = 0.001
+"""Smallest rate of the level, in requests per second: of a single request it is not known."""
+_DIGITS = 3
+"""Digits of that rate."""
+_LONGEST_NAME = 40
+_SHORTEST_S = 1.0
+"""Least seconds of the measured time."""
+_TEXT_TOKENS = 128
+"""Length of the trial prompts for a trace that holds texts, whose lengths are unknown."""
+_LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
+"""Seconds after the last request at which the run ends, whatever is not answered: least and most."""
+_TURNS_TAIL_S = 600.0
+"""The same where turns wait for the answers before them."""
+_LONGEST_S = 1e12
+"""Largest begin or end of a part, in seconds."""
 
 
-class TraceSummary(Struct, frozen=True):
-    """What a replay will send; all of it at the chosen speed."""
+class Replay(Struct, frozen=True):
+    """The recorded traffic of a sweep: which part of which file, and what a replay of it will send.
 
+    Times are at the chosen speed.
+    """
+
+    choice: TraceChoice
     form: TraceFormat
+    """Format of the file."""
     requests: int
     conversations: int
     """Requests that wait for no other one."""
@@ -614,9 +615,58 @@ class TraceSummary(Struct, frozen=True):
         """Return how many requests are longer than a context, prompt and answer together."""
         return sum(count for tokens, count in self.lengths if tokens > context_tokens)
 
+    @property
+    def name(self) -> str:
+        """Name of the file, for display."""
+        return clean(Path(self.choice.path).name, _LONGEST_NAME)
 
-def summarise(choice: TraceChoice) -> TraceSummary:
-    """Read the chosen part of a trace once and return its summary.
+    @property
+    def point(self) -> LoadPoint:
+        """The point of the level: the mean rate of the trace at the chosen speed."""
+        rate = float(f"{self.per_s:.{_DIGITS}g}")
+        return LoadPoint(LoadKind.RATE, max(_LEAST_PER_S, rate), trace=self.name)
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds from the first request to the mean gap after the last one, if answers take no time."""
+        if self.requests < 2:  # noqa: PLR2004 - a gap needs two
+            return _SHORTEST_S
+        return max(_SHORTEST_S, self.duration_s * self.requests / (self.requests - 1))
+
+    @property
+    def tail_s(self) -> float:
+        """Seconds after the last request at which requests without an answer are given up.
+
+        Where turns wait for answers, a slow answer must not end the conversations that wait for it.
+        """
+        if self.waits:
+            return _TURNS_TAIL_S
+        return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, self.duration_s))
+
+    def too_long(self, context_tokens: int | None) -> str | None:
+        """Return how many requests are longer than a server's context, as text; None if none is."""
+        if context_tokens is None or not (count := self.beyond(context_tokens)):
+            return None
+        return (
+            f"{count:,} of {self.requests:,} requests of {self.name} are longer than its context of "
+            f"{context_tokens:,} tokens, prompt and answer together: it will refuse them"
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of a plan of this replay, by field name; lengths are the means."""
+        return {
+            "points": (self.point,),
+            "arrivals": PATTERN,
+            "depths": (),
+            "whole": False,
+            "prompt_lengths": (self.mean_prompt or _TEXT_TOKENS,),
+            "tg": max(1, self.mean_answer),
+            "duration_s": self.measured_s,
+        }
+
+
+def read_replay(choice: TraceChoice) -> Replay:
+    """Read the chosen part of a trace once and return what a replay of it will send.
 
     Raises:
         TraceError: the file cannot be used.
@@ -625,8 +675,7 @@ def summarise(choice: TraceChoice) -> TraceSummary:
     lengths: Counter[int] = Counter()
     count, prompts, outputs, longest, most_output = 0, 0, 0, 0, 0
     waits, texts = False, 0
-    earliest = array("d")
-    """Earliest time of each request."""
+    earliest = array("d")  # seconds at which each request can begin, if answers take no time
     repeated = _Repeated()
     begin_s, last_s = None, 0.0
     for one in trace:
@@ -646,7 +695,8 @@ def summarise(choice: TraceChoice) -> TraceSummary:
         earliest.append(at_s)
         repeated.add(one, length)
     assert trace.form is not None  # noqa: S101 - a trace without a format raises
-    return TraceSummary(
+    return Replay(
+        choice=choice,
         form=trace.form,
         requests=count,
         conversations=trace.conversations,
@@ -676,6 +726,7 @@ class _Repeated:
         self._is_known = True
 
     def add(self, one: TracedRequest, length: int) -> None:
+        """Count what the prompt of a request, of `length` tokens, repeats of earlier ones."""
         if not self._is_known:
             return
         if one.blocks:
@@ -704,85 +755,9 @@ class _Repeated:
         return found
 
     def share(self, prompts: int) -> float | None:
+        """Return the repeated share (0 to 1) of all `prompts` tokens; None if nothing shows it."""
         has_any = bool(self._blocks or self._lengths)
         return self._tokens / prompts if self._is_known and has_any and prompts else None
-
-
-# Recorded traffic as the only level of a sweep: the part of the file that is replayed, and what it holds.
-
-
-PATTERN = "trace"
-"""Name of the arrivals in place of a pattern."""
-FORMAT_NAMES = ("mooncake", "aiperf", "azure")
-"""The values of `TraceFormat`, which is loaded late."""
-SPEEDS = (0.001, 1000.0)
-"""Smallest and largest speed."""
-_LEAST_PER_S = 0.001
-_DIGITS = 3
-_LONGEST_NAME = 40
-_SHORTEST_S = 1.0
-_TEXT_TOKENS = 128
-"""Length of the trial prompts for a trace that holds texts, whose lengths are unknown."""
-_LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
-_TURNS_TAIL_S = 600.0
-_LONGEST_S = 1e12
-
-
-class Replay(Struct, frozen=True):
-    """The recorded traffic of a sweep."""
-
-    choice: TraceChoice
-    summary: TraceSummary
-
-    @property
-    def name(self) -> str:
-        """Name of the file, for display."""
-        return clean(Path(self.choice.path).name, _LONGEST_NAME)
-
-    @property
-    def point(self) -> LoadPoint:
-        """The point of the level: the mean rate of the trace at the chosen speed."""
-        rate = float(f"{self.summary.per_s:.{_DIGITS}g}")
-        return LoadPoint(LoadKind.RATE, max(_LEAST_PER_S, rate), trace=self.name)
-
-    @property
-    def measured_s(self) -> float:
-        """Seconds from the first request to the mean gap after the last one, if answers take no time."""
-        summary = self.summary
-        if summary.requests < 2:  # noqa: PLR2004 - a gap needs two
-            return _SHORTEST_S
-        return max(_SHORTEST_S, summary.duration_s * summary.requests / (summary.requests - 1))
-
-    @property
-    def tail_s(self) -> float:
-        """Seconds after the last request at which requests without an answer are given up.
-
-        Where turns wait for answers, a slow answer must not end the conversations that wait for it.
-        """
-        if self.summary.waits:
-            return _TURNS_TAIL_S
-        return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, self.summary.duration_s))
-
-    def too_long(self, context_tokens: int | None) -> str | None:
-        """Return how many requests are longer than a server's context, as text; None if none is."""
-        if context_tokens is None or not (count := self.summary.beyond(context_tokens)):
-            return None
-        return (
-            f"{count:,} of {self.summary.requests:,} requests of {self.name} are longer than its context of "
-            f"{context_tokens:,} tokens, prompt and answer together: it will refuse them"
-        )
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of a plan of this replay, by field name; lengths are the means."""
-        return {
-            "points": (self.point,),
-            "arrivals": PATTERN,
-            "depths": (),
-            "whole": False,
-            "prompt_lengths": (self.summary.mean_prompt or _TEXT_TOKENS,),
-            "tg": max(1, self.summary.mean_answer),
-            "duration_s": self.measured_s,
-        }
 
 
 def find_replay(
@@ -795,7 +770,7 @@ def find_replay(
     """
     begin, end = (0.0, None) if part is None else parse_range(part)
     choice = TraceChoice(path, TraceFormat(form) if form else None, speed or 1.0, begin, end)
-    return Replay(choice, summarise(choice))
+    return read_replay(choice)
 
 
 def parse_range(text: str) -> tuple[float, float | None]:
@@ -808,11 +783,11 @@ def parse_range(text: str) -> tuple[float, float | None]:
     """
     first, last = split_range(text)
     if last is None:
-        raise UsageError(f"{_replay_shown(text)} is no part: write it as in 600..1200, 10m..1h or 1h..")
+        raise UsageError(f"{_quoted(text)} is no part: write it as in 600..1200, 10m..1h or 1h..")
     begin = _seconds(first) if first else 0.0
     end = _seconds(last) if last else None
     if end is not None and end <= begin:
-        raise UsageError(f"{_replay_shown(text)} is empty: it ends before it begins")
+        raise UsageError(f"{_quoted(text)} is empty: it ends before it begins")
     return begin, end
 
 
@@ -820,8 +795,8 @@ def _seconds(text: str) -> float:
     try:
         return seconds(text, 0.0, _LONGEST_S)
     except UsageError:
-        raise UsageError(f"{_replay_shown(text)} is no time: write seconds, or 10m, 2h, 1d") from None
+        raise UsageError(f"{_quoted(text)} is no time: write seconds, or 10m, 2h, 1d") from None
 
 
-def _replay_shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return f"'{clean(text, _LONGEST_NAME)}'"

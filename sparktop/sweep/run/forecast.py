@@ -717,15 +717,15 @@ def _open_forecast(plan: Plan) -> Forecast:
 
 
 def _replay_forecast(plan: Plan, replay: Replay) -> Forecast:
-    summary, runs = replay.summary, plan.runs * len(plan.targets)
-    least_s = runs * (summary.begin_s + summary.duration_s + _REST_S)
+    runs = plan.runs * len(plan.targets)
+    least_s = runs * (replay.begin_s + replay.duration_s + _REST_S)
     return Forecast(
-        requests=summary.requests * runs,
+        requests=replay.requests * runs,
         warm_ups=len(plan.targets) if plan.warmup else 0,
-        prompt_tokens=None if summary.texts else summary.prompt_tokens * runs,
-        output_tokens=summary.output_tokens * runs,
+        prompt_tokens=None if replay.texts else replay.prompt_tokens * runs,
+        output_tokens=replay.output_tokens * runs,
         seconds=least_s,
-        why="by its trace" + (", if answers take no time" if summary.waits else ""),
+        why="by its trace" + (", if answers take no time" if replay.waits else ""),
         levels=len(plan.targets),
         time=TimeRange(least_s, least_s + runs * min(_LATE_S, replay.tail_s)),
     )

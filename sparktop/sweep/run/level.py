@@ -215,7 +215,7 @@ class LevelRecord(Struct, eq=False):
     def _most_output(self) -> int:
         """The most output tokens that a request asks for."""
         trace = self.plan.trace
-        return self.level.output_tokens if trace is None else trace.summary.longest_answer
+        return self.level.output_tokens if trace is None else trace.longest_answer
 
     @property
     def runs(self) -> int:

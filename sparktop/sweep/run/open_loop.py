@@ -27,7 +27,7 @@ def warm_up_s(plan: Plan) -> float:
     Of recorded traffic all requests are measured; before the first one there may be a pause.
     """
     if plan.trace is not None:
-        return plan.trace.summary.begin_s
+        return plan.trace.begin_s
     return min(_LONGEST_WARM_UP_S, _WARM_UP_SHARE * (plan.duration_s or OPEN_S)) if plan.warmup else 0.0
 
 
@@ -42,7 +42,7 @@ def open_loop_of(plan: Plan, load: Load, run: int) -> OpenLoop:
     """Return the arrivals of a run; they depend on the plan's seed alone, so all targets see the same."""
     point, trace = load.point, plan.trace
     # Where requests wait for answers, how long they take is not known before.
-    duration_s = 0.0 if trace is not None and trace.summary.waits else plan.duration_s or OPEN_S
+    duration_s = 0.0 if trace is not None and trace.waits else plan.duration_s or OPEN_S
     return OpenLoop(
         pattern=plan.arrivals,
         per_s=point.value,
@@ -86,52 +86,51 @@ def trace_plan(replay: Replay | None) -> TracePlan | None:
     """Return the recorded traffic of a plan as its result holds it; None for other plans."""
     if replay is None:
         return None
-    choice, summary = replay.choice, replay.summary
+    choice = replay.choice
     return TracePlan(
         name=replay.name,
         path=choice.path,
-        form=summary.form.value,
+        form=replay.form.value,
         speed=choice.speed,
         from_s=choice.from_s or None,
         to_s=choice.to_s,
-        requests=summary.requests,
-        duration_s=summary.duration_s,
-        waits=summary.waits,
+        requests=replay.requests,
+        duration_s=replay.duration_s,
+        waits=replay.waits,
     )
 
 
 def replay_sentences(replay: Replay) -> Iterator[str]:
     """Yield lines on what a replay will send: requests, duration, rate, tokens, and what is repeated."""
-    summary, choice = replay.summary, replay.choice
+    choice = replay.choice
     speed = "" if choice.speed == 1.0 else f" at {choice.speed:g}×"
-    longer = " or longer, as turns wait for answers" if summary.waits else ""
-    least = "at most " if summary.waits else ""
-    count = f"{summary.requests:,} request{'' if summary.requests == 1 else 's'}"
-    if summary.waits:
-        count += f" in {summary.conversations:,} conversations"
+    longer = " or longer, as turns wait for answers" if replay.waits else ""
+    least = "at most " if replay.waits else ""
+    count = f"{replay.requests:,} request{'' if replay.requests == 1 else 's'}"
+    if replay.waits:
+        count += f" in {replay.conversations:,} conversations"
     yield (
-        f"{replay.name} ({summary.form.value}){speed}: {count}, {duration_words(summary.duration_s)}{longer}"
+        f"{replay.name} ({replay.form.value}){speed}: {count}, {duration_words(replay.duration_s)}{longer}"
         f" ({least}{replay.point.words} /s on average)"
     )
     yield _token_words(replay)
     left_out = []
-    if summary.skipped:
-        left_out.append(f"{summary.skipped:,} that failed when they were recorded are left out")
-    if summary.shortened:
-        left_out.append(f"{summary.shortened:,} longer pauses are shortened to 5 min")
+    if replay.skipped:
+        left_out.append(f"{replay.skipped:,} that failed when they were recorded are left out")
+    if replay.shortened:
+        left_out.append(f"{replay.shortened:,} longer pauses are shortened to 5 min")
     if left_out:
         yield "; ".join(left_out)
 
 
 def _token_words(replay: Replay) -> str:
-    summary = replay.summary
-    texts = f" + {summary.texts:,} prompt{'' if summary.texts == 1 else 's'} as text" if summary.texts else ""
+    texts = f" + {replay.texts:,} prompt{'' if replay.texts == 1 else 's'} as text" if replay.texts else ""
     words = (
-        f"{summary.prompt_tokens:,} prompt tokens{texts} + {summary.output_tokens:,} output tokens; "
-        f"on average {summary.mean_prompt:,} + {summary.mean_answer:,}, "
-        f"at most {summary.longest_prompt:,} + {summary.longest_answer:,}"
+        f"{replay.prompt_tokens:,} prompt tokens{texts} + {replay.output_tokens:,} output tokens; "
+        f"on average {replay.mean_prompt:,} + {replay.mean_answer:,}, "
+        f"at most {replay.longest_prompt:,} + {replay.longest_answer:,}"
     )
-    share = summary.repeated_share
+    share = replay.repeated_share
     if share is None:
         return f"{words}; which parts of prompts are repeated is not recorded"
     return f"{words}; {_PERCENT * share:.0f} % of the prompt tokens repeat earlier requests"
@@ -157,20 +156,20 @@ def with_replay(
         return level
     prompt, cached = cached_tokens(traces)
     counters = grown or Counters()
-    share, choice = replay.summary.repeated_share, replay.choice
+    share, choice = replay.repeated_share, replay.choice
     stable = level.open_loop is not None and not level.open_loop.unstable
     sent = sum(trace.due is not None for trace in traces)
     found = ReplayResult(
-        not_due=0 if is_cut else max(0, replay.summary.requests * len(spans) - sent),
+        not_due=0 if is_cut else max(0, replay.requests * len(spans) - sent),
         prompt_tokens=prompt,
         cached_tokens=cached,
         server_cached_tokens=counters.cache_hits,
         server_queried_tokens=counters.cache_queries,
         repeated_percent=None if share is None else _PERCENT * share,
         context_tokens=context_tokens,
-        beyond_context=None if context_tokens is None else replay.summary.beyond(context_tokens),
+        beyond_context=None if context_tokens is None else replay.beyond(context_tokens),
         phases=phases(
-            traces, spans, choice.from_s + replay.summary.begin_s * choice.speed, choice.speed, stable=stable
+            traces, spans, choice.from_s + replay.begin_s * choice.speed, choice.speed, stable=stable
         ),
     )
     return level.model_copy(update={"replay": found})

@@ -123,7 +123,7 @@ def test_recorded_traffic_is_read_from_its_file(tmp_path: Path) -> None:
     draft = draft_of(preset, ("a",), GUARD)
     plan = plan_of(draft)
     assert plan.trace is not None
-    assert (plan.trace.summary.requests, plan.trace.choice.speed, plan.runs) == (5, 2.0, 2)
+    assert (plan.trace.requests, plan.trace.choice.speed, plan.runs) == (5, 2.0, 2)
     assert plan.trace == make_plan(preset, TARGETS[:1]).trace
 
     def wrong(**changes: str) -> dict[str, str]:

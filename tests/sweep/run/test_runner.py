@@ -23,7 +23,7 @@ from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
-from sparktop.sweep.plan.traces import Replay, TraceChoice, summarise
+from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
@@ -292,7 +292,7 @@ DATA = Path(__file__).parents[2] / "data" / "traffic"
 def replay_plan(servers: Watched, choice: TraceChoice) -> Plan:
     """Return a plan that replays a trace on all servers."""
     spec = find_preset("quick") | SweepSpec(trace=choice.path, seed=5)
-    return make_plan(spec, servers.targets, replay=Replay(choice, summarise(choice)))
+    return make_plan(spec, servers.targets, replay=read_replay(choice))
 
 
 def many(path: Path, count: int = 120) -> Path:

@@ -164,10 +164,10 @@ def test_a_conversation_under_way_starts_with_its_past() -> None:
     past = list(lane.past())
     assert 1 <= len(past) <= 3
     assert not any(step.place.measured for step in past)
-    step = lane.step()
+    step = lane.next_turn()
     assert step.place.measured
     assert step.place.turn == len(past)
-    assert step.prompt.tokens == 100 + 50 + 10 + len(past) * 15
+    assert step.prompt_tokens == 100 + 50 + 10 + len(past) * 15
 
 
 def test_turns_follow_one_another_over_conversations() -> None:

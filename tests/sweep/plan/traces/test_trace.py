@@ -35,8 +35,8 @@ from sparktop.sweep.plan.traces import (
     TraceError,
     TraceFormat,
     parse_range,
+    read_replay,
     recognise,
-    summarise,
 )
 
 DATA = Path(__file__).parents[3] / "data" / "traffic"
@@ -338,7 +338,7 @@ def test_an_unknown_line_is_refused(line: str) -> None:
 
 def replay(name: str, speed: float = 1.0, to_s: float | None = None) -> Replay:
     choice = TraceChoice(str(DATA / name), speed=speed, to_s=to_s)
-    return Replay(choice, summarise(choice))
+    return read_replay(choice)
 
 
 def test_the_level_is_the_mean_rate_of_the_trace() -> None:
@@ -401,7 +401,7 @@ def test_what_is_no_part_is_refused(text: str) -> None:
 
 def test_a_timed_trace_has_a_duration_and_a_mean_rate() -> None:
     """Five requests in 5.4 s; 4 blocks of 512 are at the begin of earlier prompts, and a prompt of 300."""
-    found = summarise(TraceChoice(str(DATA / "mooncake.jsonl")))
+    found = read_replay(TraceChoice(str(DATA / "mooncake.jsonl")))
     assert (found.form, found.requests, found.waits) == (TraceFormat.MOONCAKE, 5, False)
     assert found.duration_s == pytest.approx(5.4)
     assert found.per_s == pytest.approx(4 / 5.4)
@@ -413,7 +413,7 @@ def test_a_timed_trace_has_a_duration_and_a_mean_rate() -> None:
 
 def test_conversations_last_at_least_as_long_as_their_pauses() -> None:
     """A conversation of 0.8 and 2 s of pauses, and one that begins 30 s later and pauses for 300 s."""
-    found = summarise(TraceChoice(str(DATA / "aiperf-sessions.jsonl")))
+    found = read_replay(TraceChoice(str(DATA / "aiperf-sessions.jsonl")))
     assert found.waits
     assert found.duration_s == pytest.approx(330.0)
     assert (found.conversations, found.shortened) == (2, 1)
