@@ -17,10 +17,10 @@ from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.level import largest_run_share
 from sparktop.sweep.result.results import (
     ContextPart,
-    EachRequest,
     LevelResult,
     PlanResult,
     Rate,
+    RequestColumns,
     SweepResult,
     TargetResult,
 )
@@ -261,7 +261,7 @@ def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:
     """
     if level.context is not None:
         yield _context_entry(level, level.context, plan)
-    each = level.each or EachRequest()
+    each = level.each or RequestColumns()
     counts = [None if one is None else max(0, one - level.depth) for one in each.prompt_tokens]
     refused = {} if level.error is None else {"error": level.error}
     figures = _figures(level, counts, each.ttfr_ms, each.ttft_ms, each.stream_tps)

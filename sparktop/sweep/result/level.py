@@ -1,6 +1,8 @@
 """Computation of a level's entry in the result file from the traces of its requests.
 
-A level is measured in several runs, each a repetition of the same load.
+A level is measured in several runs, each a repetition of the same load. `level_result` is the way in; what
+follows it computes what agents show, the phases of a replay, the requests one by one, how they were
+distributed over servers, and the cause that most levels of a search have in common.
 """
 
 from __future__ import annotations
@@ -8,9 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, TokenSource
@@ -25,165 +27,308 @@ from sparktop.sweep.result.measure import (
     run_duration_s,
     timed,
 )
-from sparktop.sweep.result.open_loop import due_values_s, measured, open_loop_result, open_rates
+from sparktop.sweep.result.open_loop import due_values_s, is_unanswered, open_loop_result, open_rates
 from sparktop.sweep.result.results import (
     AgentsResult,
     CallGroup,
-    EachRequest,
     Latency,
     LevelResult,
     LimitSide,
+    Quantiles,
     Rate,
     ReplayPhase,
+    RequestColumns,
     Requests,
-    StreamRates,
     TargetResult,
     TimeShares,
     TokenCounts,
-    UncountedRequests,
     axis_fields,
 )
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, LATENCIES, RATES
 from sparktop.sweep.terms.request_errors import count_errors, error_word
 from sparktop.sweep.terms.statistics import P90_FROM, quantile
 
-Placed = tuple[RequestTrace, ConversationCall]
-"""A request and its place in a conversation."""
-_TURN_EDGES = (1, 2, 4, 6, 11, 21, 51)
-"""First turns (from 1) of the groups by turn; the last one is open."""
-_BEYOND = 1 << 30
-_INTERACTIVITY_SHARE = 0.9
+MOST_EACH = 5000
+"""Maximum requests of a level that are stored individually; that many take half a megabyte."""
 _PERCENT = 100.0
+_ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
+    "ttfr_ms": lambda trace: trace.ttfr_s,
+    "ttft_ms": lambda trace: trace.ttft_s,
+    "first_answer_ms": lambda trace: trace.first_answer_s,
+    "tpot_ms": lambda trace: trace.tpot_s,
+    "e2e_ms": lambda trace: trace.e2e_s,
+}
+"""The latencies that have one value per request, in seconds."""
 
 
-def placed(traces: Iterable[RequestTrace]) -> list[Placed]:
-    """Return the requests that have a place in a conversation."""
-    return [(trace, trace.call) for trace in traces if trace.call is not None]
+def level_result(
+    level: Level, traces: Sequence[RequestTrace], windows: Mapping[int, Span] | None = None
+) -> LevelResult:
+    """Compute a level's result from the traces of its requests.
 
-
-def measured_calls(traces: Iterable[RequestTrace]) -> list[RequestTrace]:
-    """Return the requests that count: those sent in the measured time."""
-    return [trace for trace, call in placed(traces) if call.measured]
-
-
-def agents_result(
-    traces: Sequence[RequestTrace],
-    windows: Mapping[int, Span],
-    workload: str | None = None,
-    shared_tokens: int = 0,
-) -> AgentsResult:
-    """Return what the requests of all runs of a level show; `windows` has the measured time of each run.
-
-    `workload` names the preset of the conversations, whose common start has `shared_tokens` tokens. The
-    servers' own counters are left out.
+    For an open loop and for agents, `windows` has the measured time of each run. The fields `server`,
+    `hardware` and `validity` stay empty; callers add them with `model_copy(update=…)`.
     """
-    everything = placed(traces)
-    counted = [(trace, call) for trace, call in everything if call.measured]
-    answered = [(trace, call) for trace, call in counted if trace.ok]
-    requests = _human_requests(answered)
-    early = [trace.ended.error for trace, _ in counted if trace.ended and trace.ended.error is not None]
-    return AgentsResult(
-        workload=workload,
-        calls=len(counted),
-        unanswered=sum(_is_unanswered(trace) for trace, _ in counted),
-        conversations=len({(trace.run, call.lane, call.conversation) for trace, call in counted}),
-        after_tool_ms=_ttft(answered, lambda one: _is_plain(one) and one.start is CallStart.TOOL),
-        after_human_ms=_ttft(
-            answered, lambda one: _is_plain(one) and one.start is CallStart.HUMAN and one.turn > 0
+    counted = _requests_that_count(level, traces)
+    made = _closed_result(level, traces, counted)
+    if level.mode not in {LoadMode.OPEN, LoadMode.AGENTS} or not windows:
+        return made
+    runs = {run: [trace for trace in traces if trace.run == run] for run in sorted(windows)}
+    rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
+    fields: dict[str, Any] = {name: Rate.of_runs([one.get(name) for one in rates]) for name in RATES}
+    fields["duration_s"] = _seconds(windows)
+    if level.mode is LoadMode.AGENTS:
+        fields["agents"] = agents_result(list(chain.from_iterable(runs.values())), windows)
+        return made.model_copy(update=fields)
+    fields |= {name: _latency(due_values_s(name, counted)) for name in DUE_LATENCIES}
+    fields["open_loop"] = together = open_loop_result(level, runs, windows)
+    if together is not None and together.unstable:  # how long they are depends on how long one looks
+        fields |= {**dict.fromkeys(LATENCIES), "stream_tps": None}
+    return made.model_copy(update=fields)
+
+
+def _requests_that_count(level: Level, traces: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
+    """Return the measured requests: at a rate those with a due time, of agents those in the measured time."""
+    match level.mode:
+        case LoadMode.OPEN:
+            return [trace for trace in traces if trace.due is not None]
+        case LoadMode.AGENTS:
+            return [trace for trace in traces if trace.call is not None and trace.call.measured]
+        case _:
+            return traces
+
+
+def _closed_result(
+    level: Level, traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]
+) -> LevelResult:
+    """Compute the figures that all kinds of load have, from the requests that count (`counted`)."""
+    runs = by_run(counted)
+    finished = [trace for trace in counted if trace.ok]
+    ends = [trace.ended for trace in counted if trace.ended is not None]
+    added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
+    starts = run_starts(traces)
+    asked_prompt, counted_prompt = _prompt_lengths(level, finished)
+    result = LevelResult(
+        **_load_fields(level),
+        asked_prompt_tokens=asked_prompt,
+        counted_prompt_tokens=counted_prompt,
+        runs=len(runs),
+        duration_s=sum(run_duration_s(run) for run in runs),
+        requests=Requests(
+            ok=len(finished),
+            failed=sum(end.reason is EndReason.ERROR for end in ends),
+            cancelled=sum(end.reason is EndReason.ABORT for end in ends),
+            errors=dict(count_errors(ends)),
+            resent=sum(trace.resent for trace in counted),
         ),
-        first_ms=_ttft(answered, lambda one: _is_plain(one) and one.turn == 0),
-        compacted_ms=_ttft(answered, lambda one: one.compacted),
-        turns=_turns(answered),
-        request_ms=Latency.of_values([1000 * sum(times) for times in requests]),
-        calls_per_request=fmean(map(len, requests)) if requests else None,
-        prompt_tokens=_prompt(answered),
-        cached_tokens=_cached(answered),
-        new_tokens=_new(answered),
-        prompt_tokens_all=_prompt(everything),
-        cached_tokens_all=_cached(everything),
-        compactions=sum(call.compacted for _, call in counted),
-        early=Counter(error_word(error) for error in early),
-        early_message=early[-1].message if early else None,
-        context_tokens=_context(answered),
-        shared_tokens=shared_tokens,
-        interactivity_tps=_interactivity(answered),
-        in_flight_mean=in_flight_mean(traces, windows),
-        shares=_shares(everything, windows),
+        tokens=_token_counts(counted, finished),
+        tokens_from=_worst_source(finished or counted),
+        router_overhead_ms=quantile(added, 0.5) if added else None,
+        router_overhead_from="router" if added else None,
+        stream_tps=_stream_rates(finished),
+        served_by=Counter(end.served_by for end in ends if end.served_by is not None),
+        runs_split=split_by_run(counted),
+        each=RequestColumns(
+            **_columns(finished, starts),
+            stream_tps=tuple(trace.stream_tps for trace in finished),
+            prompt_tokens=tuple(trace.prompt_tokens for trace in finished),
+            generated_tokens=tuple(trace.tokens for trace in finished),
+        )
+        if len(finished) <= MOST_EACH
+        else None,
+        uncounted=uncounted(_others(traces, counted), starts, {trace.request_id for trace in counted}),
+    )
+    latencies = {name: _latency(_values_s(name, finished)) for name in LATENCIES if name not in DUE_LATENCIES}
+    return result.model_copy(update={**_rates(level, runs), **latencies})
+
+
+def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[float | None, float | None]:
+    """Return the mean prompt length (asked for, counted by the server) of the requests that it counted.
+
+    Of conversations and recorded traffic, whose prompts differ, the former is the client's estimate; of the
+    user's own prompts it is None.
+    """
+    counted = [one for one in finished if one.counted_prompt_tokens is not None]
+    if not counted:
+        return None, None
+    each = [
+        one.expected_prompt_tokens if _has_unlike_prompts(level) else level.depth + level.prompt_tokens
+        for one in counted
+    ]
+    known = [length for length in each if length is not None]
+    asked = fmean(known) if len(known) == len(counted) and not level.own_prompts else None
+    return asked, fmean(one.counted_prompt_tokens or 0 for one in counted)
+
+
+def _has_unlike_prompts(level: Level) -> bool:
+    """Return whether the prompts of a level have different lengths."""
+    return level.point.trace is not None or level.point.kind is LoadKind.AGENTS
+
+
+def _others(traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]) -> list[RequestTrace]:
+    """Return the requests that do not count for latencies: they failed, or are not measured."""
+    names = {trace.request_id for trace in counted}
+    return [trace for trace in traces if not trace.ok or trace.request_id not in names]
+
+
+def refused_level(level: Level, words: str) -> LevelResult:
+    """Return the result of a level that the server refuses with the message `words`: it has no figures."""
+    return LevelResult(**_load_fields(level), error=words)
+
+
+def _load_fields(level: Level) -> dict[str, Any]:
+    """Return the fields of a level's result that say what its load is."""
+    length = None if level.own_prompts else level.prompt_tokens
+    lengths = {"depth": level.depth, "pp": length, "tg": level.output_tokens}
+    return {**axis_fields(level.concurrency, level.point), **lengths}
+
+
+def _token_counts(traces: Sequence[RequestTrace], finished: Sequence[RequestTrace]) -> TokenCounts:
+    hidden = [trace for trace in finished if trace.hides_tokens]
+    return TokenCounts(
+        prompt=prompt_tokens(traces),
+        generated=sum(trace.tokens for trace in traces),
+        hidden=sum(trace.unplaced + trace.hidden_before for trace in hidden),
+        hidden_requests=len(hidden),
     )
 
 
-def in_flight_mean(traces: Iterable[RequestTrace], windows: Mapping[int, Span]) -> float | None:
+def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
+    """Return the least exact way in which tokens of these requests were counted; None if unknown."""
+    sources = [trace.ended.token_source for trace in traces if trace.ended is not None]
+    known = [source for source in sources if source is not None]
+    return max(known, key=list(TokenSource).index, default=None)
+
+
+def _stream_rates(finished: Sequence[RequestTrace]) -> Quantiles | None:
+    streams = sorted(tps for trace in timed(finished) if (tps := trace.stream_tps) is not None)
+    return Quantiles(p10=quantile(streams, 0.1), p50=quantile(streams, 0.5)) if streams else None
+
+
+def _rates(level: Level, runs: Sequence[Sequence[RequestTrace]]) -> dict[str, Rate | None]:
+    """Return every rate of a level by metric name; None for a rate that has no value in any run."""
+    return {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
+
+
+def _latency(values_s: Iterable[tuple[int, float]]) -> Latency | None:
+    """Return the latency with these (run, seconds); None without values."""
+    runs: dict[int, list[float]] = {}
+    for run, value_s in values_s:
+        runs.setdefault(run, []).append(1000 * value_s)
+    values = [value for run in runs.values() for value in run]
+    return Latency.of_values(values, [fmean(runs[run]) for run in sorted(runs)])
+
+
+def _values_s(name: str, finished: Sequence[RequestTrace]) -> Iterator[tuple[int, float]]:
+    """Yield (run, seconds) of the latency metric `name`: one per request; for ITL one per token gap."""
+    for trace in timed(finished) if name in {"itl_ms", "tpot_ms"} else finished:
+        if name == "itl_ms":
+            yield from ((trace.run, gap_s) for gap_s in gaps_s([trace]))
+        elif (value := _ONE_VALUE[name](trace)) is not None:
+            yield trace.run, value
+
+
+_TURN_EDGES = (1, 2, 4, 6, 11, 21, 51)
+"""First turns (from 1) of the groups by turn; the last one is open."""
+_BEYOND = 1 << 30
+"""Stands for the end of that group."""
+_INTERACTIVITY_SHARE = 0.9
+"""Quantile (0 to 1) of E2E / output tokens from which the interactivity is computed."""
+CallTrace = tuple[RequestTrace, ConversationCall]
+"""A request of an agent, and the call of its conversation that it is."""
+
+
+def agents_result(traces: Sequence[RequestTrace], windows: Mapping[int, Span]) -> AgentsResult:
+    """Return what the requests of all runs of a level show; `windows` has the measured time of each run.
+
+    The workload and the servers' own counters are left out: callers add them.
+    """
+    calls = [(trace, trace.call) for trace in traces if trace.call is not None]
+    counted = [(trace, call) for trace, call in calls if call.measured]
+    answered = [(trace, call) for trace, call in counted if trace.ok]
+    requests = _human_requests(answered)
+    prompt, cached = cached_tokens(trace for trace, _ in answered)
+    prompt_all, cached_all = cached_tokens(trace for trace, _ in calls)
+    early = [trace.ended.error for trace, _ in counted if trace.ended and trace.ended.error is not None]
+    return AgentsResult(
+        calls=len(counted),
+        unanswered=sum(is_unanswered(trace) for trace, _ in counted),
+        conversations=len({(trace.run, call.lane, call.conversation) for trace, call in counted}),
+        after_tool_ms=_ttft(answered, lambda call: not call.compacted and call.start is CallStart.TOOL),
+        after_human_ms=_ttft(
+            answered, lambda call: not call.compacted and call.start is CallStart.HUMAN and call.turn > 0
+        ),
+        first_ms=_ttft(answered, lambda call: not call.compacted and call.turn == 0),
+        compacted_ms=_ttft(answered, lambda call: call.compacted),
+        turns=_groups_by_turn(answered),
+        request_ms=Latency.of_values([1000 * sum(times) for times in requests]),
+        calls_per_request=fmean(map(len, requests)) if requests else None,
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        new_tokens=_new_tokens(answered),
+        prompt_tokens_all=prompt_all,
+        cached_tokens_all=cached_all,
+        compactions=sum(call.compacted for _, call in counted),
+        early=Counter(error_word(error) for error in early),
+        early_message=early[-1].message if early else None,
+        context_tokens=_mean_context(answered),
+        interactivity_tps=_interactivity_tps(answered),
+        in_flight_mean=_in_flight_mean(traces, windows),
+        shares=_time_shares(calls, windows),
+    )
+
+
+def _in_flight_mean(traces: Iterable[RequestTrace], windows: Mapping[int, Span]) -> float | None:
     """Return the mean number of requests in flight in the measured time of their runs."""
     measured_s = _seconds(windows)
     if measured_s <= 0:
         return None
-    return sum(_overlap((one.start, one.end), windows[one.run]) for one in traces) / measured_s
+    return sum(_overlap_s((trace.start, trace.end), windows[trace.run]) for trace in traces) / measured_s
 
 
 def _seconds(windows: Mapping[int, Span]) -> float:
+    """Return the measured seconds of all runs together."""
     return sum(end - begin for begin, end in windows.values())
 
 
-def _is_plain(call: ConversationCall) -> bool:
-    return not call.compacted
-
-
-def _is_unanswered(trace: RequestTrace) -> bool:
-    return trace.ended is None or trace.ended.reason is EndReason.ABORT
-
-
-def _ttft(calls: Iterable[Placed], which: Callable[[ConversationCall], bool]) -> Latency | None:
+def _ttft(calls: Iterable[CallTrace], which: Callable[[ConversationCall], bool]) -> Latency | None:
+    """Return the time to first token of the calls for which `which` is true."""
     values = (trace.ttft_s for trace, call in calls if which(call))
     return Latency.of_values([1000 * value for value in values if value is not None])
 
 
-def _turns(calls: Sequence[Placed]) -> tuple[CallGroup, ...]:
-    found = []
+def _groups_by_turn(calls: Sequence[CallTrace]) -> tuple[CallGroup, ...]:
+    """Return the time to first token by the turn of the calls; groups without a call are left out."""
+    groups = []
     for first, beyond in pairwise((*_TURN_EDGES, _BEYOND)):
         group = [(trace, call) for trace, call in calls if first <= call.turn + 1 < beyond]
         if group:
             last = "+" if beyond == _BEYOND else "" if beyond == first + 1 else f"-{beyond - 1}"
             ttft = _ttft(group, lambda _: True)
-            found.append(CallGroup(name=f"{first}{last}", calls=len(group), ttft_ms=ttft))
-    return tuple(found)
+            groups.append(CallGroup(name=f"{first}{last}", calls=len(group), ttft_ms=ttft))
+    return tuple(groups)
 
 
-def _human_requests(answered: Sequence[Placed]) -> list[list[float]]:
+def _human_requests(answered: Sequence[CallTrace]) -> list[list[float]]:
     """Return the E2E of all calls of each person's request whose calls were all measured and answered."""
-    requests: dict[tuple[int, int, int, int], list[Placed]] = {}
+    requests: dict[tuple[int, int, int, int], list[CallTrace]] = {}
     for trace, call in answered:
         key = (trace.run, call.lane, call.conversation, call.request)
         requests.setdefault(key, []).append((trace, call))
-    found = []
+    whole = []
     for calls in requests.values():
-        places = sorted((call for _, call in calls), key=lambda one: one.turn)
+        places = sorted((call for _, call in calls), key=lambda call: call.turn)
         complete = (
             places[0].start is CallStart.HUMAN
             and places[-1].then is not CallStart.TOOL
             and places[-1].turn - places[0].turn == len(places) - 1
         )
         if complete:
-            found.append([trace.e2e_s or 0.0 for trace, _ in calls])
-    return found
+            whole.append([trace.e2e_s or 0.0 for trace, _ in calls])
+    return whole
 
 
-def _prompt(calls: Iterable[Placed]) -> int | None:
-    counts = [trace.prompt_tokens for trace, _ in calls if trace.ok]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
-
-
-def _cached(calls: Iterable[Placed]) -> int | None:
-    """Return the cached tokens of all answered calls; None if no answer reports any.
-
-    Servers leave the count out where it is 0.
-    """
-    counts = [trace.ended.cached_tokens for trace, _ in calls if trace.ok and trace.ended is not None]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
-
-
-def _new(calls: Iterable[Placed]) -> int | None:
+def _new_tokens(calls: Iterable[CallTrace]) -> int | None:
     """Return the prompt tokens that were not in an earlier prompt or answer of their conversation.
 
     A prompt may be shorter than expected, where a server leaves reasoning out of it; then the new text of the
@@ -197,12 +342,14 @@ def _new(calls: Iterable[Placed]) -> int | None:
     return total
 
 
-def _context(answered: Sequence[Placed]) -> float | None:
+def _mean_context(answered: Sequence[CallTrace]) -> float | None:
+    """Return the mean tokens of prompt and answer; None if no prompt's length is known."""
     lengths = [trace.prompt_tokens + trace.tokens for trace, _ in answered if trace.prompt_tokens is not None]
     return fmean(lengths) if lengths else None
 
 
-def _interactivity(answered: Sequence[Placed]) -> float | None:
+def _interactivity_tps(answered: Sequence[CallTrace]) -> float | None:
+    """Return 1 / the 90th percentile of (E2E / output tokens), in tokens/s; None without an answer."""
     each = sorted(
         trace.e2e_s / trace.tokens for trace, _ in answered if trace.e2e_s is not None and trace.tokens > 0
     )
@@ -210,9 +357,9 @@ def _interactivity(answered: Sequence[Placed]) -> float | None:
     return 1 / slow if slow > 0 else None
 
 
-def _shares(calls: Sequence[Placed], windows: Mapping[int, Span]) -> TimeShares | None:
+def _time_shares(calls: Sequence[CallTrace], windows: Mapping[int, Span]) -> TimeShares | None:
     """Return what the lanes did in the measured time of their runs, in percent."""
-    lanes: dict[tuple[int, int], list[Placed]] = {}
+    lanes: dict[tuple[int, int], list[CallTrace]] = {}
     for trace, call in calls:
         lanes.setdefault((trace.run, call.lane), []).append((trace, call))
     total = sum(windows[run][1] - windows[run][0] for run, _ in lanes)
@@ -221,25 +368,27 @@ def _shares(calls: Sequence[Placed], windows: Mapping[int, Span]) -> TimeShares 
     first = generation = tool = 0.0
     for (run, _), lane in lanes.items():
         window = windows[run]
-        ordered = sorted(lane, key=lambda one: one[0].start)
+        ordered = sorted(lane, key=lambda pair: pair[0].start)
         for trace, _ in ordered:
             began = trace.end if trace.first_token is None else trace.first_token
-            first += _overlap((trace.start, began), window)
-            generation += _overlap((began, trace.end), window)
+            first += _overlap_s((trace.start, began), window)
+            generation += _overlap_s((began, trace.end), window)
         for (before, call), (after, _) in pairwise(ordered):
             if call.then is CallStart.TOOL and before.ok:
-                tool += _overlap((before.end, after.start), window)
+                tool += _overlap_s((before.end, after.start), window)
     parts = [_PERCENT * part / total for part in (first, generation, tool)]
     return TimeShares(
         first_token=parts[0], generation=parts[1], tool=parts[2], human=max(0.0, _PERCENT - sum(parts))
     )
 
 
-def _overlap(span: Span, window: Span) -> float:
+def _overlap_s(span: Span, window: Span) -> float:
+    """Return the seconds of a span that are in a window."""
     return max(0.0, min(span[1], window[1]) - max(span[0], window[0]))
 
 
 PHASES = 10
+"""Equal parts of a replay."""
 _ROUNDING = 1e-6
 """Part of a phase by which a time may be off its begin."""
 LEAST_REQUESTS = 100
@@ -274,15 +423,15 @@ def phases(
     due: list[list[RequestTrace]] = [[] for _ in range(PHASES)]
     ended = [0] * PHASES
     for trace in traces:
-        if trace.due is not None and (place := _phase(trace.due, windows.get(trace.run))) is not None:
+        if trace.due is not None and (place := _phase_number(trace.due, windows.get(trace.run))) is not None:
             due[place].append(trace)
-        if trace.ok and (place := _phase(trace.end, windows.get(trace.run))) is not None:
+        if trace.ok and (place := _phase_number(trace.end, windows.get(trace.run))) is not None:
             ended[place] += 1
     length_s = fmean(to - at for at, to in windows.values()) / PHASES
     if length_s <= 0:
         return ()
     return tuple(
-        _figures(
+        _phase_figures(
             due[place],
             ended[place],
             (from_s + place * length_s * speed, from_s + (place + 1) * length_s * speed),
@@ -293,9 +442,13 @@ def phases(
     )
 
 
-def _figures(
+def _phase_figures(
     due: Sequence[RequestTrace], ended: int, span: Span, seconds: float, *, stable: bool
 ) -> ReplayPhase:
+    """Return the figures of a phase, of the requests that were `due` and the number that `ended` in it.
+
+    `span` is its part of the file, `seconds` its length in all runs.
+    """
     values = sorted(1000 * value for _, value in due_values_s("ttft_due_ms", due)) if stable else []
     return ReplayPhase(
         from_s=span[0],
@@ -308,222 +461,12 @@ def _figures(
     )
 
 
-def _phase(at: float, span: Span | None) -> int | None:
+def _phase_number(at: float, span: Span | None) -> int | None:
     """Return the number of the phase that a moment of a run is in; None if in none."""
     if span is None or span[1] <= span[0]:
         return None
     place = math.floor(PHASES * (at - span[0]) / (span[1] - span[0]) + _ROUNDING)
     return place if 0 <= place < PHASES else None
-
-
-MOST_EACH = 5000
-"""Maximum requests of a level that are stored individually; that many take half a megabyte."""
-
-_ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
-    "ttfr_ms": lambda trace: trace.ttfr_s,
-    "ttft_ms": lambda trace: trace.ttft_s,
-    "first_answer_ms": lambda trace: trace.first_answer_s,
-    "tpot_ms": lambda trace: trace.tpot_s,
-    "e2e_ms": lambda trace: trace.e2e_s,
-}
-
-
-def level_result(
-    level: Level, traces: Sequence[RequestTrace], windows: Mapping[int, Span] | None = None
-) -> LevelResult:
-    """Compute a level's result from the traces of its requests.
-
-    For an open loop, `windows` has the measured time of each run. The fields `server`, `hardware` and
-    `validity` stay empty; callers add them with `model_copy(update=…)`.
-    """
-    counted = _counted(level, traces)
-    made = _closed_result(level, traces, counted)
-    if level.mode not in {LoadMode.OPEN, LoadMode.AGENTS} or not windows:
-        return made
-    if level.mode is LoadMode.AGENTS:
-        return _with_conversations(made, traces, windows)
-    runs = {run: [one for one in traces if one.run == run] for run in sorted(windows)}
-    rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
-    found = open_loop_result(level, runs, windows)
-    made = made.model_copy(
-        update={
-            **{name: Rate.of_runs([one.get(name) for one in rates]) for name in RATES},
-            **{name: _due_latency(name, counted) for name in DUE_LATENCIES},
-            "duration_s": sum(end - begin for begin, end in windows.values()),
-            "open_loop": found,
-        }
-    )
-    if found is not None and found.unstable:  # how long they are depends on how long one looks
-        return made.model_copy(update={**dict.fromkeys(LATENCIES), "stream_tps": None})
-    return made
-
-
-def _counted(level: Level, traces: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
-    match level.mode:
-        case LoadMode.OPEN:
-            return measured(traces)
-        case LoadMode.AGENTS:
-            return measured_calls(traces)
-        case _:
-            return traces
-
-
-def _with_conversations(
-    made: LevelResult, traces: Sequence[RequestTrace], windows: Mapping[int, Span]
-) -> LevelResult:
-    """Return `made` with rates over the measured time, and what agents show in all runs."""
-    runs = {run: [one for one in traces if one.run == run] for run in sorted(windows)}
-    rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
-    everything = [trace for run_traces in runs.values() for trace in run_traces]
-    return made.model_copy(
-        update={
-            **{name: Rate.of_runs([one.get(name) for one in rates]) for name in RATES},
-            "duration_s": sum(end - begin for begin, end in windows.values()),
-            "agents": agents_result(everything, windows),
-        }
-    )
-
-
-def _due_latency(name: str, counted: Iterable[RequestTrace]) -> Latency | None:
-    runs: dict[int, list[float]] = {}
-    for run, value_s in due_values_s(name, counted):
-        runs.setdefault(run, []).append(1000 * value_s)
-    values = [value for run in runs.values() for value in run]
-    return Latency.of_values(values, [fmean(runs[run]) for run in sorted(runs)])
-
-
-def _closed_result(
-    level: Level, traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]
-) -> LevelResult:
-    """Compute the figures that all kinds of load have, from the requests that count."""
-    runs = by_run(counted)
-    finished = [trace for trace in counted if trace.ok]
-    ends = [trace.ended for trace in counted if trace.ended is not None]
-    added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
-    starts = run_starts(traces)
-    asked_prompt, counted_prompt = _prompt_lengths(level, finished)
-    result = LevelResult(
-        **axis_fields(level.concurrency, level.point),
-        depth=level.depth,
-        pp=None if level.own_prompts else level.prompt_tokens,
-        tg=level.output_tokens,
-        asked_prompt_tokens=asked_prompt,
-        counted_prompt_tokens=counted_prompt,
-        runs=len(runs),
-        duration_s=sum(run_duration_s(run) for run in runs),
-        requests=Requests(
-            ok=len(finished),
-            failed=sum(end.reason is EndReason.ERROR for end in ends),
-            cancelled=sum(end.reason is EndReason.ABORT for end in ends),
-            errors=dict(count_errors(ends)),
-            resent=sum(trace.resent for trace in counted),
-        ),
-        tokens=_tokens(counted, finished),
-        tokens_from=_worst_source(finished or counted),
-        router_overhead_ms=quantile(added, 0.5) if added else None,
-        router_overhead_from="router" if added else None,
-        stream_tps=_stream_rates(finished),
-        served_by=Counter(end.served_by for end in ends if end.served_by is not None),
-        runs_split=split_by_run(counted),
-        each=_each(finished, starts) if len(finished) <= MOST_EACH else None,
-        uncounted=uncounted(_others(traces, counted), starts, {trace.request_id for trace in counted}),
-    )
-    latencies = {name: _latency(name, finished) for name in LATENCIES if name not in DUE_LATENCIES}
-    return result.model_copy(update={**_rates(level, runs), **latencies})
-
-
-def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[float | None, float | None]:
-    """Return the mean prompt length (asked for, counted by the server) of the requests that it counted.
-
-    Of conversations and recorded traffic, whose prompts differ, the former is the client's estimate; of the
-    user's own prompts it is None.
-    """
-    counted = [one for one in finished if one.counted_prompt_tokens is not None]
-    if not counted:
-        return None, None
-    each = [
-        one.expected_prompt_tokens if _varies(level) else level.depth + level.prompt_tokens for one in counted
-    ]
-    known = [length for length in each if length is not None]
-    asked = fmean(known) if len(known) == len(counted) and not level.own_prompts else None
-    return asked, fmean(one.counted_prompt_tokens or 0 for one in counted)
-
-
-def _varies(level: Level) -> bool:
-    """Return whether the prompts of a level have different lengths."""
-    return level.point.trace is not None or level.point.kind is LoadKind.AGENTS
-
-
-def _others(traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]) -> list[RequestTrace]:
-    """Return the requests that do not count for latencies: they failed, or are not measured."""
-    names = {trace.request_id for trace in counted}
-    return [trace for trace in traces if not trace.ok or trace.request_id not in names]
-
-
-def refused_level(level: Level, words: str) -> LevelResult:
-    """Return the result of a level that the server refuses with the message `words`: it has no figures."""
-    return LevelResult(
-        **axis_fields(level.concurrency, level.point),
-        depth=level.depth,
-        pp=None if level.own_prompts else level.prompt_tokens,
-        tg=level.output_tokens,
-        error=words,
-    )
-
-
-def _tokens(traces: Sequence[RequestTrace], finished: Sequence[RequestTrace]) -> TokenCounts:
-    hidden = [trace for trace in finished if trace.hides_tokens]
-    return TokenCounts(
-        prompt=prompt_tokens(traces),
-        generated=sum(trace.tokens for trace in traces),
-        hidden=sum(trace.unplaced + trace.hidden_before for trace in hidden),
-        hidden_requests=len(hidden),
-    )
-
-
-def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
-    sources = [trace.ended.token_source for trace in traces if trace.ended is not None]
-    known = [source for source in sources if source is not None]
-    return max(known, key=list(TokenSource).index, default=None)
-
-
-def _stream_rates(finished: Sequence[RequestTrace]) -> StreamRates | None:
-    streams = sorted(tps for trace in timed(finished) if (tps := trace.stream_tps) is not None)
-    return StreamRates(p10=quantile(streams, 0.1), p50=quantile(streams, 0.5)) if streams else None
-
-
-def _rates(level: Level, runs: Sequence[Sequence[RequestTrace]]) -> dict[str, Rate | None]:
-    """Return every rate of a level by metric name; None for a rate that has no value in any run."""
-    return {name: Rate.of_runs([rule(run) for run in runs]) for name, rule in rate_rules(level).items()}
-
-
-def _latency(name: str, finished: Sequence[RequestTrace]) -> Latency | None:
-    values = [1000 * value for value in _values_s(name, finished)]
-    return Latency.of_values(values, _run_means(name, finished)) if values else None
-
-
-def _values_s(name: str, finished: Sequence[RequestTrace]) -> Iterator[float]:
-    """Yield the values of latency metric `name` in seconds: one per request; for ITL one per token gap."""
-    if name == "itl_ms":
-        yield from gaps_s(finished)
-        return
-    chosen = timed(finished) if name == "tpot_ms" else finished
-    yield from (value for trace in chosen if (value := _ONE_VALUE[name](trace)) is not None)
-
-
-def _run_means(name: str, traces: Sequence[RequestTrace]) -> tuple[float, ...]:
-    """Return the mean of latency metric `name` for each run, in milliseconds, in the order of the runs.
-
-    The mean is over requests, for ITL over token gaps. Runs without values are left out.
-    """
-    by_run: dict[int, list[float]] = {}
-    for trace in timed(traces) if name in {"itl_ms", "tpot_ms"} else traces:
-        values = by_run.setdefault(trace.run, [])
-        if name == "itl_ms":
-            values.extend(gaps_s([trace]))
-        elif (value := _ONE_VALUE[name](trace)) is not None:
-            values.append(value)
-    return tuple(1000 * fmean(by_run[run]) for run in sorted(by_run) if by_run[run])
 
 
 def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
@@ -536,7 +479,7 @@ def run_starts(traces: Iterable[RequestTrace]) -> dict[int, float]:
 
 def uncounted(
     traces: Sequence[RequestTrace], starts: Mapping[int, float], counted: Container[str] = ()
-) -> UncountedRequests | None:
+) -> RequestColumns | None:
     """Return the requests `traces`, which do not count for latencies, as columns with one entry per request.
 
     `starts` has the start time of each run's first request, `counted` the ids of the measured requests.
@@ -544,69 +487,41 @@ def uncounted(
     """
     if not 0 < len(traces) <= MOST_EACH:
         return None
-    backends = _backends(traces)
-    return UncountedRequests(
-        run=tuple(trace.run for trace in traces),
-        start_ms=tuple(_ms(trace.start - starts[trace.run]) for trace in traces),
-        ttft_ms=tuple(_ms(trace.ttft_s) for trace in traces),
-        e2e_ms=tuple(_ms(trace.e2e_s) for trace in traces),
+    return RequestColumns(
+        **_columns(traces, starts),
         ok=tuple(trace.ok for trace in traces),
-        served_by=_places(traces, backends),
-        backends=backends,
         missed=tuple(_missed(trace) if trace.request_id in counted else None for trace in traces),
-        ttfr_ms=tuple(_ms(trace.ttfr_s) for trace in traces),
-        wait_ms=_waits(traces),
-        call=_calls(traces),
     )
 
 
+def _columns(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> dict[str, Any]:
+    """Return the columns that completed and other requests have."""
+    backends = tuple(sorted({name for trace in traces if (name := trace.served_by) is not None}))
+    place: dict[str | None, int] = {name: index for index, name in enumerate(backends)}
+    waits = [None if trace.due is None else _ms(trace.start - trace.due) for trace in traces]
+    return {
+        "run": tuple(trace.run for trace in traces),
+        "start_ms": tuple(_ms(trace.start - starts[trace.run]) for trace in traces),
+        "ttfr_ms": tuple(_ms(trace.ttfr_s) for trace in traces),
+        "ttft_ms": tuple(_ms(trace.ttft_s) for trace in traces),
+        "e2e_ms": tuple(_ms(trace.e2e_s) for trace in traces),
+        "wait_ms": tuple(waits) if any(wait is not None for wait in waits) else (),
+        "served_by": tuple(place.get(trace.served_by) for trace in traces) if backends else (),
+        "backends": backends,
+        "call": tuple(_call_word(trace.call) for trace in traces if trace.call is not None),
+    }
+
+
 def _missed(trace: RequestTrace) -> Literal["error", "unanswered"]:
+    """Return how a measured request ended that has no latency."""
     is_error = trace.ended is not None and trace.ended.reason is EndReason.ERROR
     return "error" if is_error else "unanswered"
-
-
-def _calls(traces: Sequence[RequestTrace]) -> tuple[str, ...]:
-    return tuple(_call_word(trace.call) for trace in traces if trace.call is not None)
 
 
 def _call_word(call: ConversationCall) -> str:
     if call.compacted:
         return "compacted"
     return "first" if call.turn == 0 and call.start is CallStart.HUMAN else call.start.value
-
-
-def _backends(traces: Iterable[RequestTrace]) -> tuple[str, ...]:
-    return tuple(sorted({name for trace in traces if (name := trace.served_by) is not None}))
-
-
-def _places(traces: Iterable[RequestTrace], backends: Sequence[str]) -> tuple[int | None, ...]:
-    if not backends:
-        return ()
-    place: dict[str | None, int] = {name: index for index, name in enumerate(backends)}
-    return tuple(place.get(trace.served_by) for trace in traces)
-
-
-def _each(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> EachRequest:
-    backends = _backends(traces)
-    return EachRequest(
-        run=tuple(trace.run for trace in traces),
-        ttfr_ms=tuple(_ms(trace.ttfr_s) for trace in traces),
-        ttft_ms=tuple(_ms(trace.ttft_s) for trace in traces),
-        e2e_ms=tuple(_ms(trace.e2e_s) for trace in traces),
-        stream_tps=tuple(trace.stream_tps for trace in traces),
-        prompt_tokens=tuple(trace.prompt_tokens for trace in traces),
-        generated_tokens=tuple(trace.tokens for trace in traces),
-        start_ms=tuple(_ms(trace.start - starts[trace.run]) for trace in traces),
-        wait_ms=_waits(traces),
-        served_by=_places(traces, backends),
-        backends=backends,
-        call=_calls(traces),
-    )
-
-
-def _waits(traces: Sequence[RequestTrace]) -> tuple[float | None, ...]:
-    waits = [None if trace.due is None else _ms(trace.start - trace.due) for trace in traces]
-    return tuple(waits) if any(wait is not None for wait in waits) else ()
 
 
 def _ms(seconds: float | None) -> float | None:
@@ -616,11 +531,12 @@ def _ms(seconds: float | None) -> float | None:
 Split = Mapping[str, int]
 """Number of requests by backend, in one run."""
 _PAIR = 2
+"""Requests of a run, and servers, from which on a distribution can be uneven."""
 
 
 def split_by_run(traces: Iterable[RequestTrace]) -> tuple[dict[str, int], ...]:
     """Return the number of requests by backend for each run, in order; empty if no answer named a backend."""
-    return _by_run((one.run, one.served_by) for one in traces)
+    return _count_by_run((one.run, one.served_by) for one in traces)
 
 
 def level_split(level: LevelResult) -> tuple[Split, ...]:
@@ -631,7 +547,7 @@ def level_split(level: LevelResult) -> tuple[Split, ...]:
     if level.runs_split:
         return level.runs_split
     columns = [part for part in (level.each, level.uncounted) if part is not None]
-    return _by_run(pair for part in columns for pair in _served(part))
+    return _count_by_run(pair for part in columns for pair in _run_and_backend(part))
 
 
 def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
@@ -666,7 +582,8 @@ def split_words(level: LevelResult) -> str | None:
     return f"{span} of {'the' if len(runs) == 1 else 'each'} run on one server"
 
 
-def _by_run(pairs: Iterable[tuple[int, str | None]]) -> tuple[dict[str, int], ...]:
+def _count_by_run(pairs: Iterable[tuple[int, str | None]]) -> tuple[dict[str, int], ...]:
+    """Return the number of requests by backend for each run, from (run, backend) of each request."""
     runs: dict[int, Counter[str]] = {}
     for run, name in pairs:
         counts = runs.setdefault(run, Counter())
@@ -676,7 +593,8 @@ def _by_run(pairs: Iterable[tuple[int, str | None]]) -> tuple[dict[str, int], ..
     return split if any(split) else ()
 
 
-def _served(part: EachRequest | UncountedRequests) -> Iterable[tuple[int, str | None]]:
+def _run_and_backend(part: RequestColumns) -> Iterable[tuple[int, str | None]]:
+    """Yield (run, name of the backend, None if unknown) of each stored request."""
     places = part.served_by or repeat(None)
     names = part.backends
     for run, place in zip(part.run, places, strict=False):
@@ -703,7 +621,7 @@ def common_cause(levels: Iterable[LevelResult]) -> str | None:
 def with_common_cause(levels: Mapping[float, LevelResult]) -> dict[float, LevelResult]:
     """Return the levels of a search by load, those limited by steps with the cause of most of them."""
     cause = common_cause(levels.values())
-    return {value: level if cause is None else _limited_by(level, cause) for value, level in levels.items()}
+    return {value: level if cause is None else _with_cause(level, cause) for value, level in levels.items()}
 
 
 def with_common_causes(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
@@ -711,12 +629,13 @@ def with_common_causes(targets: Iterable[TargetResult]) -> tuple[TargetResult, .
     changed = []
     for target in targets:
         cause = common_cause(target.levels)
-        levels = (one if cause is None else _limited_by(one, cause) for one in target.levels)
+        levels = (one if cause is None else _with_cause(one, cause) for one in target.levels)
         changed.append(target.model_copy(update={"levels": tuple(levels)}))
     return tuple(changed)
 
 
-def _limited_by(level: LevelResult, cause: str) -> LevelResult:
+def _with_cause(level: LevelResult, cause: str) -> LevelResult:
+    """Return a level whose limit of steps is `cause`; one with another kind of limit is returned as it is."""
     own = level.limited_by
     if own is None or own.kind not in LIMITS_OF_STEPS or own.kind == cause:
         return level

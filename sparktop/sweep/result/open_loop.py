@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from msgspec import Struct
-
 from sparktop.model.load import EndReason, Level, LoadEvent, RunStarted
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.result.measure import RequestTrace, Span, peak_tps
@@ -32,18 +30,15 @@ _SECTIONS = 12
 _LEAST_POINTS = 5
 """Fewer parts with a mean, or fewer requests without a first token, do not show a growth."""
 _SURE = 0.95
+"""One-sided confidence with which a growth is named."""
 _LEAST_GROWTH = 0.02
 """Seconds by which the TTFT grows each second, and requests by which the queue grows per arrival, from which
 on a run is unstable. For a queue served in order, the first is arrival rate / service rate - 1: less than
 that is a server within 2 % of its limit."""
 
 
-class Slope(Struct, frozen=True):
-    """A straight line through means of equal parts of a run."""
-
-    per_s: float
-    least_per_s: float
-    """Lower bound of `per_s` (Student's t, one-sided 95 %)."""
+Slope = tuple[float, float]
+"""The slope per second of a straight line, and its lower bound (Student's t, one-sided 95 %)."""
 
 
 def open_loop_result(
@@ -53,32 +48,33 @@ def open_loop_result(
 
     `runs` has all requests of each run, `windows` the time in which its measured requests were due.
     """
-    found = [
-        one
+    each = [
+        figures
         for run, traces in runs.items()
-        if (one := open_loop_figures(traces, *windows[run], level.concurrency)) is not None
+        if (figures := open_loop_figures(traces, *windows[run], level.concurrency)) is not None
     ]
-    if not found:
+    if not each:
         return None
     return OpenLoopResult(
         offered_per_s=mean_per_s(level.point),
-        arrived_per_s=_mean(one.arrived_per_s for one in found),
-        completed_per_s=_mean(one.completed_per_s for one in found),
-        requests=sum(one.requests for one in found),
-        unanswered=sum(one.unanswered for one in found),
-        in_flight_mean=_mean(one.in_flight_mean for one in found),
-        in_flight_max=max(one.in_flight_max or 0 for one in found),
+        arrived_per_s=_known_mean(one.arrived_per_s for one in each),
+        completed_per_s=_known_mean(one.completed_per_s for one in each),
+        requests=sum(one.requests for one in each),
+        unanswered=sum(one.unanswered for one in each),
+        in_flight_mean=_known_mean(one.in_flight_mean for one in each),
+        in_flight_max=max(one.in_flight_max or 0 for one in each),
         in_flight_limit=level.concurrency,
-        overloaded=any(one.overloaded for one in found),
-        unstable=any(one.unstable for one in found),
-        ttft_growth=_mean(one.ttft_growth for one in found),
-        queue_growth_per_s=_mean(one.queue_growth_per_s for one in found),
-        late=any(one.late for one in found),
-        client_wait_p99_ms=max(one.client_wait_p99_ms or 0.0 for one in found),
+        overloaded=any(one.overloaded for one in each),
+        unstable=any(one.unstable for one in each),
+        ttft_growth=_known_mean(one.ttft_growth for one in each),
+        queue_growth_per_s=_known_mean(one.queue_growth_per_s for one in each),
+        late=any(one.late for one in each),
+        client_wait_p99_ms=max(one.client_wait_p99_ms or 0.0 for one in each),
     )
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def _known_mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known; None if none is."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
@@ -104,19 +100,14 @@ def windows(
             found[run] = (begin, begin + (last - begin) * len(dues) / (len(dues) - 1))
         else:
             found[run] = (begin, max(trace.end for trace in traces if trace.run == run))
-    return {run: _cut(span, run, traces) for run, span in found.items()} if is_cut else found
+    return {run: _span_until_end(span, run, traces) for run, span in found.items()} if is_cut else found
 
 
-def _cut(span: Span, run: int, traces: Sequence[RequestTrace]) -> Span:
+def _span_until_end(span: Span, run: int, traces: Sequence[RequestTrace]) -> Span:
     """Return the part of a run's measured time up to the end of its last request."""
     begin, end = span
     last = max((trace.end for trace in traces if trace.run == run), default=begin)
     return begin, min(end, max(begin, last))
-
-
-def measured(traces: Iterable[RequestTrace]) -> list[RequestTrace]:
-    """Return the requests that count: those that have a due time."""
-    return [trace for trace in traces if trace.due is not None]
 
 
 def due_values_s(name: str, traces: Iterable[RequestTrace]) -> Iterator[tuple[int, float]]:
@@ -132,6 +123,7 @@ def due_values_s(name: str, traces: Iterable[RequestTrace]) -> Iterator[tuple[in
 
 
 def _due_value_s(name: str, trace: RequestTrace, due: float) -> float | None:
+    """Return the value of one request that was `due`; see `due_values_s`."""
     wait_s = trace.start - due
     if name == "client_wait_ms":
         return wait_s
@@ -195,7 +187,7 @@ def open_loop_figures(
         arrived_per_s=len(counted) / span_s,
         completed_per_s=sum(trace.ok and begin < trace.end <= end for trace in traces) / span_s,
         requests=len(counted),
-        unanswered=sum(_is_unanswered(trace) for _, trace in counted),
+        unanswered=sum(is_unanswered(trace) for _, trace in counted),
         in_flight_mean=flying.mean(begin, end),
         in_flight_max=flying.most(begin, end),
         overloaded=limit is not None and sent.most(begin, end) >= limit,
@@ -207,7 +199,8 @@ def open_loop_figures(
     )
 
 
-def _is_unanswered(trace: RequestTrace) -> bool:
+def is_unanswered(trace: RequestTrace) -> bool:
+    """Return whether a request had neither an answer nor a failure when its run was over."""
     return trace.ended is None or trace.ended.reason is EndReason.ABORT
 
 
@@ -230,16 +223,18 @@ def _growth(
     )
     queued = _slope(edges, [queue.mean(a, b) for a, b in pairwise(edges)])
     ttft = _ttft_slope(edges, counted)
-    if queued is None or queued.least_per_s <= _LEAST_GROWTH * len(counted) / (end - begin):
+    if queued is None or queued[1] <= _LEAST_GROWTH * len(counted) / (end - begin):
         return None
+    queue_per_s = queued[0]
     if ttft is not None:
-        return (ttft.per_s, queued.per_s) if ttft.least_per_s > _LEAST_GROWTH else None
+        ttft_per_s, least_per_s = ttft
+        return (ttft_per_s, queue_per_s) if least_per_s > _LEAST_GROWTH else None
     if sum(trace.first_token is None for _, trace in counted) < _LEAST_POINTS:
         return None
     # Too few got a first token: ages say nothing of TTFT. What arrives waits for the queue before it, which
     # is served at the rate of first tokens.
     served = sum(one.first_token is not None and begin < one.first_token <= end for one in traces)
-    return (queued.per_s * (end - begin) / served if served else None), queued.per_s
+    return (queue_per_s * (end - begin) / served if served else None), queue_per_s
 
 
 def _ttft_slope(edges: Sequence[float], counted: Sequence[tuple[float, RequestTrace]]) -> Slope | None:
@@ -275,6 +270,7 @@ class _InFlight:
         self._ends = sorted(end for _, end in spans)
 
     def _at(self, time: float) -> int:
+        """Return the number in flight at a time."""
         return bisect_right(self._begins, time) - bisect_right(self._ends, time)
 
     def mean(self, begin: float, end: float) -> float:
@@ -291,7 +287,10 @@ class _InFlight:
 
 
 def _slope(edges: Sequence[float], means: Sequence[float | None]) -> Slope | None:
-    """Return the line through the means of sections, placed at their middles; None for fewer than five."""
+    """Return the least-squares line through the means of sections, at their middles; None for too few.
+
+    Its standard error is √(squared deviations from the line / (n - 2) / squared deviations of the times).
+    """
     points = [
         ((begin + end) / 2, mean)
         for (begin, end), mean in zip(pairwise(edges), means, strict=True)
@@ -300,8 +299,8 @@ def _slope(edges: Sequence[float], means: Sequence[float | None]) -> Slope | Non
     if len(points) < _LEAST_POINTS:
         return None
     at, value = fmean(x for x, _ in points), fmean(y for _, y in points)
-    spread = sum((x - at) ** 2 for x, _ in points)
-    per_s = sum((x - at) * (y - value) for x, y in points) / spread
-    left = sum((y - value - per_s * (x - at)) ** 2 for x, y in points)
-    error = math.sqrt(left / (len(points) - 2) / spread)
-    return Slope(per_s, per_s - student_t(_SURE, len(points) - 2) * error)
+    times2 = sum((x - at) ** 2 for x, _ in points)
+    per_s = sum((x - at) * (y - value) for x, y in points) / times2
+    rest2 = sum((y - value - per_s * (x - at)) ** 2 for x, y in points)
+    error = math.sqrt(rest2 / (len(points) - 2) / times2)
+    return per_s, per_s - student_t(_SURE, len(points) - 2) * error

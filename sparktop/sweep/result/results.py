@@ -399,17 +399,11 @@ class Latency(Part):
         )
 
 
-class StreamRates(Part):
-    """Tokens/s of single requests: 10th percentile and median over the requests of a level."""
-
-    p10: Number = None
-    p50: Number = None
-
-
-class LoopLag(Part):
-    """How late the timers of the load generator's event loop fired, in milliseconds."""
+class Quantiles(Part):
+    """Quantiles of something that has no runs; those that are not stored are None."""
 
     mean: Number = None
+    p10: Number = None
     p50: Number = None
     p99: Number = None
     max: Number = None
@@ -420,7 +414,8 @@ class ClientResult(Part):
 
     loop: Literal["uvloop", "asyncio"] | None = None
     cpu_percent: Number = None
-    loop_lag_ms: LoopLag | None = None
+    loop_lag_ms: Quantiles | None = None
+    """How late the timers of its event loop fired."""
     connect_ms: Number = None
     trustworthy: bool | None = None
     reasons: tuple[Text, ...] = ()
@@ -935,75 +930,50 @@ class TokenCounts(Part):
     """Completed requests with such hidden tokens."""
 
 
-class EachRequest(Part):
-    """The completed requests of a level: columns with one entry per request, in the order of their starts."""
+class RequestColumns(Part):
+    """Requests of a level one by one: columns with an entry per request, in the order of their starts.
+
+    A column is empty where nothing of the kind is known, and some are in files of older versions.
+    """
 
     run: tuple[int, ...] = ()
     ttfr_ms: tuple[Number, ...] = ()
     ttft_ms: tuple[Number, ...] = ()
     e2e_ms: tuple[Number, ...] = ()
     stream_tps: tuple[Number, ...] = ()
+    """Of completed requests, as the two columns of tokens."""
     prompt_tokens: tuple[int | None, ...] = ()
     generated_tokens: tuple[int | None, ...] = ()
     start_ms: tuple[Number, ...] = ()
-    """Milliseconds since the first request of the run started; empty in files of older versions."""
+    """Milliseconds since the first request of the run started."""
     wait_ms: tuple[Number, ...] = ()
-    """Open loop: milliseconds from when the request was due to its start; empty otherwise."""
+    """Open loop: milliseconds from when the request was due to its start."""
     served_by: tuple[int | None, ...] = ()
     """Index into `backends` of the backend that answered; empty if no answer named a backend."""
     backends: tuple[Text, ...] = ()
     call: tuple[Text, ...] = ()
     """Agents: what each request followed: "first" (nothing), "human", "tool", or whatever that was, the
-    "compacted" context. Empty otherwise, and in older files."""
-
-
-class UncountedRequests(Part):
-    """The requests of a level that do not count for latencies: columns with one entry per request.
-
-    They failed, were cancelled, or belong to an interrupted run. They are stored to draw runs completely.
-    """
-
-    run: tuple[int, ...] = ()
-    start_ms: tuple[Number, ...] = ()
-    """Milliseconds since the first request of the run started."""
-    ttft_ms: tuple[Number, ...] = ()
-    e2e_ms: tuple[Number, ...] = ()
+    "compacted" context."""
     ok: tuple[bool, ...] = ()
-    """True if the server completed the request."""
-    served_by: tuple[int | None, ...] = ()
-    """Index into `backends` of the backend that answered; empty if no answer named a backend."""
-    backends: tuple[Text, ...] = ()
+    """Of requests that do not count: whether the server completed the request."""
     missed: tuple[Literal["error", "unanswered"] | None, ...] = ()
-    """How a request of the measured ones ended; None for one that was not measured. Empty in older files."""
-    ttfr_ms: tuple[Number, ...] = ()
-    """As in `EachRequest`, like the next two; empty in older files."""
-    wait_ms: tuple[Number, ...] = ()
-    call: tuple[Text, ...] = ()
-
-
-class BackendSide(Part):
-    """Activity of one server behind the target during a level."""
-
-    running_mean: Number = None
-    """Mean number of running requests over all samples taken during runs, idle samples included."""
-    running_max: Number = None
-    waiting_max: Number = None
-    kv_cache_max_percent: Number = None
-    """Maximum used share, 0 to 100, of the KV caches of all the server's engine cores together."""
-    prefill_ms: Number = None
-    """Mean prefill time of a request during the measured runs, as the server reports it."""
+    """Of these: how a measured one ended; None for one that was not measured."""
 
 
 class ServerSide(Part):
-    """What all servers behind the target reported during a level."""
+    """What one server behind the target, or all of them together, reported during a level."""
 
+    running_mean: Number = None
+    """Of one server: mean number of running requests over all samples during runs, idle ones included."""
     running_max: Number = None
     waiting_max: Number = None
     kv_cache_max_percent: Number = None
-    """Used share of the KV caches of the fullest server, all its engine cores together."""
+    """Used share, 0 to 100, of the KV caches of the fullest server, all its engine cores together."""
+    prefill_ms: Number = None
+    """Of one server: mean prefill time of a request during the measured runs, as it reports it."""
     kv_fullest_percent: Number = None
-    """Used share of the fullest engine core (data-parallel rank) of any server: once it is full, requests
-    wait. None in older files."""
+    """Of all, as what follows: used share of the fullest engine core (data-parallel rank) of any server: once
+    it is full, requests wait. None in older files."""
     preemptions: Number = None
     generation_tokens: Number = None
     """Tokens generated during the level, by the servers' own counters; `prompt_tokens` likewise."""
@@ -1140,7 +1110,8 @@ class LevelResult(AxisPart):
     """Open loop, like the next two: from the time at which the request was due."""
     e2e_due_ms: Latency | None = None
     client_wait_ms: Latency | None = None
-    stream_tps: StreamRates | None = None
+    stream_tps: Quantiles | None = None
+    """Tokens/s of single requests: their 10th percentile and median."""
     open_loop: OpenLoopResult | None = None
     """What requests at a rate show; None on other axes."""
     replay: ReplayResult | None = None
@@ -1160,7 +1131,7 @@ class LevelResult(AxisPart):
     the router's median TTFT minus that of its backends measured directly. None in files of older versions:
     they have the latter difference at any concurrency, which includes the effect of uneven load."""
     server: ServerSide | None = None
-    backends: dict[Text, BackendSide] = Field(default_factory=dict)
+    backends: dict[Text, ServerSide] = Field(default_factory=dict)
     """By server name; empty in files of older versions."""
     hardware: dict[Text, NodeSide] = Field(default_factory=dict)
     """By name of the machine."""
@@ -1178,10 +1149,11 @@ class LevelResult(AxisPart):
     limited_by: LimitSide | None = None
     balance: Tree | None = None
     """How evenly the router distributed the load over its backends, in the format of a JSON snapshot."""
-    each: EachRequest | None = None
+    each: RequestColumns | None = None
     """The completed requests one by one; None if there were too many to store."""
-    uncounted: UncountedRequests | None = None
-    """The other requests one by one; None if there were none, or too many to store."""
+    uncounted: RequestColumns | None = None
+    """Those that do not count for latencies: they failed, were cancelled, or are of an interrupted run. They
+    are stored to draw runs completely; None if there were none, or too many."""
 
     @property
     def prompt_share(self) -> float | None:

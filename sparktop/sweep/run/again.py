@@ -21,11 +21,10 @@ from sparktop.sweep.plan.slo import parts_of
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import (
     CapacityAnswer,
-    EachRequest,
     LevelResult,
+    RequestColumns,
     SweepResult,
     TargetResult,
-    UncountedRequests,
 )
 from sparktop.sweep.run.capacity import capacity_answer, capacity_result, unstable_words
 from sparktop.sweep.run.judgement import judge
@@ -171,7 +170,7 @@ def _doubt(level: LevelResult, *, late: bool) -> str:
 
 def stored_traces(level: LevelResult) -> list[RequestTrace]:
     """Return the measured requests of a stored level, with the times that a judgement needs."""
-    each, others = level.each or EachRequest(), level.uncounted or UncountedRequests()
+    each, others = level.each or RequestColumns(), level.uncounted or RequestColumns()
     missed = [_MISSED[word] for word in others.missed]
     if not missed and level.load is not LoadKind.RATE:  # an older file, with one kind of them only
         reason = EndReason.ERROR if level.requests.failed else EndReason.ABORT
@@ -184,7 +183,7 @@ def stored_traces(level: LevelResult) -> list[RequestTrace]:
 
 def _traces(
     kind: LoadKind,
-    part: EachRequest | UncountedRequests,
+    part: RequestColumns,
     rates: Iterable[float | None],
     ends: Iterable[EndReason | None],
 ) -> Iterator[RequestTrace]:

@@ -47,13 +47,12 @@ from sparktop.sweep.result.level import level_result, run_starts, uncounted
 from sparktop.sweep.result.measure import RequestTrace, by_run, collect, run_duration_s
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import (
-    BackendSide,
     BesideResult,
     LeftRequests,
     LevelResult,
     LimitSide,
+    RequestColumns,
     ServerSide,
-    UncountedRequests,
     YardstickSide,
 )
 from sparktop.sweep.run.agents import conversations_of, with_servers
@@ -406,18 +405,18 @@ class LevelRecord(Struct, eq=False):
             spec_accepted_per_draft=_ratio(grown.spec_accepted_tokens, grown.spec_drafts),
         )
 
-    def _backends(self, log: ServerLog) -> dict[str, BackendSide]:
+    def _backends(self, log: ServerLog) -> dict[str, ServerSide]:
         """Return a summary of the samples of each server that was sampled during measured runs, by name."""
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         return {name: self._backend(name, points) for name, points in looks.items() if points}
 
-    def _backend(self, name: str, points: list[ServerPoint]) -> BackendSide:
+    def _backend(self, name: str, points: list[ServerPoint]) -> ServerSide:
         running = [one.running for one in points if one.running is not None]
         grown = None if self.fell else self.measured.get(name)
         prefill_ms = None
         if grown is not None and grown.prefill_s is not None and grown.prefills:
             prefill_ms = 1000 * grown.prefill_s / grown.prefills
-        return BackendSide(
+        return ServerSide(
             running_mean=sum(running) / len(running) if running else None,
             running_max=max(running, default=None),
             waiting_max=max((one.waiting for one in points if one.waiting is not None), default=None),
@@ -433,7 +432,7 @@ class LevelRecord(Struct, eq=False):
         }
         return {name: batch for name, batch in found.items() if batch is not None}
 
-    def _uncounted(self) -> UncountedRequests | None:
+    def _uncounted(self) -> RequestColumns | None:
         """Return a summary of the requests that are not part of the latency metrics.
 
         These are the failed requests of completed runs, and all requests of interrupted runs.

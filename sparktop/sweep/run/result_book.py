@@ -23,9 +23,9 @@ from sparktop.sweep.result.results import (
     ClientResult,
     Holds,
     LevelResult,
-    LoopLag,
     PlanResult,
     PromptPlan,
+    Quantiles,
     RanRun,
     SloResult,
     SweepResult,
@@ -209,7 +209,7 @@ class ResultBook:
         return ClientResult(
             loop="uvloop" if health[-1].loop == "uvloop" else "asyncio",
             cpu_percent=max(one.cpu_percent for one in health),
-            loop_lag_ms=LoopLag(
+            loop_lag_ms=Quantiles(
                 mean=max(lag.mean for lag in lags),
                 p50=max(lag.p50 for lag in lags),
                 p99=max(lag.p99 for lag in lags),

@@ -35,17 +35,16 @@ from sparktop.sweep.compare.ratio import clearly_best, main_rate
 from sparktop.sweep.plan.plan import Load, Order, Plan, TargetKind, loads
 from sparktop.sweep.result.level import level_split, split_words
 from sparktop.sweep.result.results import (
-    BackendSide,
     ComparisonResult,
-    EachRequest,
     Latency,
     LevelResult,
     NodeSide,
     OpenLoopResult,
     Rate,
     ReplayResult,
+    RequestColumns,
+    ServerSide,
     SweepResult,
-    UncountedRequests,
     YardstickSide,
 )
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
@@ -516,13 +515,13 @@ def stored_timelines(
 
 
 def _stored_requests(
-    part: EachRequest | UncountedRequests, only: str | None
+    part: RequestColumns, only: str | None
 ) -> Iterator[tuple[int, _RequestTimes]]:
     """Yield (run number, request) for each stored request; times are in seconds from the start of its run.
 
     `only` is the only backend that can have answered, used if the file names none.
     """
-    oks = part.ok if isinstance(part, UncountedRequests) else (True,) * len(part.run)
+    oks = part.ok or (True,) * len(part.run)
     places = part.served_by or repeat(None)
     requests = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
     for run, start_ms, ttft_ms, e2e_ms, place, ok in requests:
@@ -534,7 +533,7 @@ def _stored_requests(
         yield run, _RequestTimes(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
 
 
-def _burst_timelines(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
+def _burst_timelines(key: LevelKey, each: RequestColumns) -> tuple[Timeline, ...]:
     """Return the timelines of a level's runs, all bursts, from a file without start times and backends."""
     note = "the file keeps no starts: every request is drawn from the burst's beginning"
     runs: dict[int, list[RequestBar]] = {}
@@ -607,7 +606,7 @@ def _stored_shares(level: LevelResult) -> tuple[BackendShare, ...]:
     The servers are sorted by name; unknown values are None.
     """
     names = level.known_servers
-    sides = {name: level.backends.get(name) or BackendSide() for name in names}
+    sides = {name: level.backends.get(name) or ServerSide() for name in names}
     return tuple(
         BackendShare(
             name=name,

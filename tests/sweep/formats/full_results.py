@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
-    BackendSide,
-    EachRequest,
     Holds,
     LevelResult,
     NodeSide,
+    RequestColumns,
+    ServerSide,
     SloResult,
     SweepResult,
     TargetResult,
@@ -26,7 +26,7 @@ def full_level(concurrency: int, step: float = 0.25, backends: Sequence[str] = B
     """Return a level of a router: a split of each run, batches, machines, marks and single requests."""
     made = made_level(concurrency, step=step)
     count = 3 * concurrency
-    each = (made.each or EachRequest()).model_copy(
+    each = (made.each or RequestColumns()).model_copy(
         update={
             "ttft_ms": tuple(900.0 + 37 * index % 400 for index in range(count)),
             "served_by": tuple(index % 2 for index in range(count)),
@@ -41,7 +41,7 @@ def full_level(concurrency: int, step: float = 0.25, backends: Sequence[str] = B
             "served_by": {first: half, second: count - half},
             "runs_split": tuple({first: run, second: concurrency - run} for run in range(3)),
             "busy_batch": {first: 1.5, second: 2.5},
-            "backends": {name: BackendSide(waiting_max=2.0) for name in backends},
+            "backends": {name: ServerSide(waiting_max=2.0) for name in backends},
             "hardware": {
                 name: NodeSide(gpu_c_max=71.0, power_w_mean=48.0, headroom_min_bytes=9 * 2**30)
                 for name in NODES

@@ -28,7 +28,7 @@ from sparktop.sweep.result.level import (
     with_common_cause,
 )
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.result.results import BackendSide, LevelResult, LimitSide
+from sparktop.sweep.result.results import LevelResult, LimitSide, ServerSide
 from sparktop.sweep.run.capacity import capacity_answer
 from sparktop.sweep.run.judgement import Judged, Shares, Verdict
 from sparktop.sweep.run.search import CapacitySearch
@@ -96,7 +96,7 @@ def test_an_answer_names_the_common_cause_with_the_figures_of_the_nearest_level(
     assert found.evidence.startswith("figures at 2")
 
 
-SERVERS = {"spark-a": BackendSide(), "spark-b": BackendSide()}
+SERVERS = {"spark-a": ServerSide(), "spark-b": ServerSide()}
 
 
 def herded(*runs: str, concurrency: int = 4) -> LevelResult:

@@ -23,11 +23,11 @@ from sparktop.sweep.generator.wire import ClientHealth, LagFigures, WorkerTarget
 from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import (
     AgentsResult,
-    EachRequest,
     Latency,
     LevelResult,
     NodeSide,
     Rate,
+    RequestColumns,
     Requests,
     TargetResult,
     TokenCounts,
@@ -88,7 +88,7 @@ def prompts(counted: float, **changes: object) -> dict[str, object]:
 
 
 def answers(*tokens: int) -> dict[str, object]:
-    return {"each": EachRequest(generated_tokens=tokens)}
+    return {"each": RequestColumns(generated_tokens=tokens)}
 
 
 LONG_E2E = {"e2e_ms": Latency(mean=4e3, p50=4e3)}

@@ -45,7 +45,7 @@ from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind, loads
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.result.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
+from sparktop.sweep.result.results import LevelResult, PlanResult, RequestColumns, ServerSide, SweepResult
 from sparktop.sweep.result.store import load, save
 from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
@@ -371,7 +371,7 @@ def sweep(level: LevelResult, mode: LoadMode = LoadMode.BURST) -> SweepResult:
 @pytest.mark.parametrize("mode", [LoadMode.BURST, LoadMode.STEADY])
 def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) -> None:
     """Starts, first tokens, ends, servers and failures are the same bar by bar, in both modes."""
-    sides = {"spark-a": BackendSide(prefill_ms=400.0), "spark-b": BackendSide(prefill_ms=900.0)}
+    sides = {"spark-a": ServerSide(prefill_ms=400.0), "spark-b": ServerSide(prefill_ms=900.0)}
     result = sweep(level_result(LEVEL, collect(level_events())).model_copy(update={"backends": sides}), mode)
     target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
     live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
@@ -408,7 +408,7 @@ def older(level: LevelResult) -> LevelResult:
     each = level.each.model_dump()
     for name in ("start_ms", "served_by", "backends"):
         del each[name]
-    return level.model_copy(update={"each": EachRequest.model_validate(each), "uncounted": None})
+    return level.model_copy(update={"each": RequestColumns.model_validate(each), "uncounted": None})
 
 
 def test_an_older_burst_is_drawn_from_its_beginning_and_says_so() -> None:
@@ -431,7 +431,7 @@ def test_places_beyond_the_names_are_nobody() -> None:
 
 def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
     """The batch that each one ran stands in the evidence and beside the comparison."""
-    side = BackendSide(running_mean=2.5, running_max=4.0, waiting_max=1.0, kv_cache_max_percent=30.0)
+    side = ServerSide(running_mean=2.5, running_max=4.0, waiting_max=1.0, kv_cache_max_percent=30.0)
     known = {"backends": {"spark-a": side}, "busy_batch": {"spark-a": 3.5}}
     level = level_result(LEVEL, collect(level_events())).model_copy(update=known)
     evidence = stored_evidence(sweep(level), KEY)

@@ -31,7 +31,6 @@ from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,
     ConditionResult,
-    EachRequest,
     Holds,
     Latency,
     LevelResult,
@@ -41,6 +40,7 @@ from sparktop.sweep.result.results import (
     RanOut,
     Rate,
     ReplayResult,
+    RequestColumns,
     Requests,
     SloResult,
     SweepResult,
@@ -66,7 +66,7 @@ def level(concurrency: int, *rates: float, ttft_ms: float = 100.0, requests: int
             "ttft_ms": Latency.of_values(waits),
             "requests": Requests(ok=requests),
             "validity": (),
-            "each": EachRequest(run=tuple(runs), ttft_ms=tuple(waits)),
+            "each": RequestColumns(run=tuple(runs), ttft_ms=tuple(waits)),
         }
     )
 

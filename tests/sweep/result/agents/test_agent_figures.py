@@ -52,7 +52,7 @@ REQUEST = [
 
 def test_times_to_the_first_token_are_split_by_what_came_before() -> None:
     """First calls, calls after a tool, after a human, and after a compaction each have their own."""
-    found = agents_result(REQUEST, {0: (0.0, 30.0)}, "coder", 400)
+    found = agents_result(REQUEST, {0: (0.0, 30.0)})
     assert found.first_ms is not None
     assert found.first_ms.p50 == 3_000
     assert found.after_tool_ms is not None
@@ -75,7 +75,7 @@ def test_a_persons_request_takes_the_time_of_all_its_calls() -> None:
 
 def test_tokens_from_the_cache_and_amplification() -> None:
     """Servers leave out a count of 0; computed tokens are divided by the new ones."""
-    found = agents_result(REQUEST, {0: (0.0, 30.0)}, shared_tokens=400)
+    found = agents_result(REQUEST, {0: (0.0, 30.0)})
     assert (found.prompt_tokens, found.cached_tokens) == (4_000, 1_792)
     assert found.new_tokens == 600 + 90 + 90 + 300
     assert found.cached_percent == pytest.approx(44.8)
