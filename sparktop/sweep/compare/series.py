@@ -164,21 +164,29 @@ def merged(series: Iterable[Series], name: str) -> Series:
     This is for tools that write one file per run or per level. A value without known runs counts as one run.
     """
     parts = list(series)
-    levels: dict[Load, SeriesLevel] = {}
-    for level in (level for part in parts for level in part.levels):
-        known = levels.get(level.load)
-        levels[level.load] = level if known is None else _merged_level(known, level)
-    first = parts[0]
+    levels = sorted(
+        merged_levels(level for part in parts for level in part.levels), key=lambda level: level.load.order
+    )
+    loads = {level.load for level in levels}
     return replace(
-        first,
+        parts[0],
         name=name,
-        levels=tuple(sorted(levels.values(), key=lambda level: level.load.order)),
+        levels=tuple(levels),
         source=", ".join(dict.fromkeys(part.source for part in parts)),
         tool=", ".join(dict.fromkeys(part.tool for part in parts)),
         simulated=any(part.simulated for part in parts),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        refused={load: words for part in parts for load, words in part.refused.items() if load not in levels},
+        refused={load: words for part in parts for load, words in part.refused.items() if load not in loads},
     )
+
+
+def merged_levels(levels: Iterable[SeriesLevel]) -> tuple[SeriesLevel, ...]:
+    """Return levels in the same order, those of equal load as one with all their runs."""
+    by_load: dict[Load, SeriesLevel] = {}
+    for level in levels:
+        first = by_load.get(level.load)
+        by_load[level.load] = level if first is None else _merged_level(first, level)
+    return tuple(by_load.values())
 
 
 def loads(series: Iterable[Series]) -> list[Load]:

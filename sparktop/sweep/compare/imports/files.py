@@ -11,20 +11,12 @@ from pydantic import JsonValue
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.compare.imports import tables, tools
+from sparktop.sweep.compare.imports import tables
 from sparktop.sweep.compare.imports.reading import ImportFormatError, part
+from sparktop.sweep.compare.imports.tools import TOOLS
 from sparktop.sweep.compare.series import PREFIX, Series, TableRule, load_reference, merged, series_of
 from sparktop.sweep.result.store import parse, read_value
 
-_TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], list[Series]]], ...] = (
-    ("llama-benchy", tools.is_llama_benchy, tools.read_llama_benchy),
-    ("aiperf", tools.is_aiperf, tools.read_aiperf),
-    ("aiperf", tools.is_aiperf_sweep, tools.read_aiperf_sweep),
-    ("guidellm", tools.is_guidellm, tools.read_guidellm),
-    ("inference-perf", tools.is_inference_perf, tools.read_inference_perf),
-    ("SGLang's benchmark", tools.is_sglang, tools.read_sglang),
-    ("vllm bench serve", tools.is_it, tools.read),
-)
 _KNOWN = (
     "a sparktop sweep, or a result of llama-benchy, vllm bench serve, SGLang's benchmark, aiperf, guidellm "
     "or inference-perf"
@@ -82,7 +74,7 @@ def read_file(path: Path) -> list[Series]:
     """
     name, data = clean(path), read_value(path)
     if isinstance(data, str):
-        return _of_text(data, path, name)
+        return _read_text(data, path, name)
     if _is_progress(data):
         raise UsageError(f"{name}: is the progress of a run, not its result; give the result file")
     if isinstance(part(data, "schema"), str):
@@ -90,19 +82,19 @@ def read_file(path: Path) -> list[Series]:
         if not found:
             raise UsageError(f"{name}: no level of that sweep was finished; there is nothing to compare")
         return found
-    for tool, is_it, read in _TOOLS:
-        if is_it(data):
+    for tool in TOOLS:
+        if tool.is_result(data):
             try:
-                return read(data, clean(path.stem, 60), clean(path.name))
+                return tool.read(data, clean(path.stem, 60), clean(path.name))
             except ImportFormatError as problem:
-                raise UsageError(f"{name}: {tool}: {problem}") from None
-    for tool, is_it, words in _OTHER_FILES:
-        if is_it(data):
-            raise UsageError(f"{name}: is a file of {tool}: {words}")
+                raise UsageError(f"{name}: {tool.title}: {problem}") from None
+    for title, is_such_file, what in _OTHER_FILES:
+        if is_such_file(data):
+            raise UsageError(f"{name}: is a file of {title}: {what}")
     raise UsageError(f"{name}: is JSON, but not {_KNOWN}")
 
 
-def _of_text(text: str, path: Path, name: str) -> list[Series]:
+def _read_text(text: str, path: Path, name: str) -> list[Series]:
     """Return the series of a text with tables.
 
     Raises:

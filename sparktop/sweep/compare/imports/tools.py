@@ -1,25 +1,33 @@
-"""Import of the JSON results of llama-benchy, guidellm, aiperf, SGLang's benchmarks and inference-perf.
+"""Import of the JSON results of other load generators: a `Tool` each, with what is known of its files.
 
 * llama-benchy 0.3 and 0.4: several levels, measured in bursts. Rates have one value per run, latencies one
   value per request, in the order of the runs. If the number of latencies is a multiple of the concurrency,
   the mean of each run is computed; otherwise some requests failed, and only the overall mean is used. Rows
   of the context alone are left out. At concurrency 1, its rates are means over requests, and it subtracts
   the latency of a probe request from the prompt processing time.
-* guidellm: one level per benchmark. Its "inter_token_latency_ms" has one value per request, which sparktop
-  calls TPOT. Its "time_per_output_token_ms" includes the wait for the first token; sparktop has no such
-  metric.
+* guidellm: one level per benchmark, of a concurrency or a rate. Its "inter_token_latency_ms" has one value
+  per request, which sparktop calls TPOT. Its "time_per_output_token_ms" includes the wait for the first
+  token; sparktop has no such metric.
 * aiperf: one level per file, or an aggregate of a sweep. Its "inter_token_latency" has one value per
   request, which sparktop calls TPOT; its gaps between chunks are imported as ITL.
 * SGLang: JSON Lines with an object a run, of bench_serving and bench_one_batch_server.
 * inference-perf: the result of a stage (stage_N_lifecycle_metrics.json), which has one level.
+* `vllm bench serve`: one level per result in the file (--append-result). A result with a finite request rate
+  is a level at that rate; its `--max-concurrency` is then a limit. Such a request was due when the tool's
+  loop woke for it, which is later than meant where the loop was busy. Of files written with --save-detailed,
+  all metrics are recomputed from the time stamps of the requests by sparktop's definitions. If a request has
+  as many gaps as tokens, the tool has also counted a first event without text: its "TTFT" ends at this
+  event, which sparktop calls TTFR, and its first gap ends at the first token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from statistics import fmean, stdev
+from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.failure import FailureKind, RequestFailure
@@ -60,13 +68,44 @@ from sparktop.sweep.compare.imports.reading import (
     whole,
     words,
 )
-from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, merged
+from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, merged_levels
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.terms.definitions import GROWTH, LATE_SENDS, LATENCIES, OVERLOADED, RATES, UNSTABLE
 from sparktop.sweep.terms.statistics import value_of
+
+
+class Tool(Struct, frozen=True):
+    """A tool whose result files are read."""
+
+    title: str
+    is_result: Callable[[object], bool]
+    """Whether the JSON value of a file is a result of the tool."""
+    levels: Callable[[object], Iterable[SeriesLevel]]
+    """Yields the levels of a result; raises `ImportFormatError` for one that is not readable."""
+    definitions: Mapping[str, str]
+    """The tool's definition by metric, where it differs from sparktop's."""
+    facts: Callable[[object], Mapping[str, object]] = field(default=lambda _: {})
+    """Returns further fields of the series of a result: `tool`, `model`, `shape`, `notes`, `definitions`."""
+    why_none: str = "it holds no level"
+
+    def read(self, data: object, name: str, source: str) -> list[Series]:
+        """Convert a result to series, one for each axis: those at rates are apart from others.
+
+        `name` is the name of the series, `source` that of the file.
+
+        Raises:
+            ImportFormatError: the result has no level, or a level states neither concurrency nor rate.
+        """
+        levels = merged_levels(self.levels(data))
+        if not levels:
+            raise ImportFormatError(self.why_none)
+        usual = {"tool": self.title, "shape": LoadShape.CLOSED_LOOP, "definitions": self.definitions}
+        fields: dict[str, Any] = {**usual, **self.facts(data)}
+        return by_axis(Series(name=name, levels=levels, source=source, **fields))
+
 
 _LLAMA_BENCHY_RATES = {
     "pp_throughput": "prefill_tps",
@@ -84,38 +123,17 @@ _LLAMA_BENCHY_DEFINITIONS = {
 }
 
 
-def is_llama_benchy(data: object) -> bool:
-    """Return whether the JSON value of a file is a result of llama-benchy."""
+def _is_llama_benchy(data: object) -> bool:
     return part(data, "latency_mode") is not None and isinstance(part(data, "benchmarks"), list)
 
 
-def read_llama_benchy(data: object, name: str, source: str) -> list[Series]:
-    """Convert a result of llama-benchy to a list with one series.
-
-    `name` is the name of the series, `source` that of the file.
-
-    Raises:
-        ImportFormatError: the file has no level.
-    """
-    levels = tuple(_llama_benchy_levels(data))
-    if not levels:
-        raise ImportFormatError("it holds no level")
-    latency_ms = number(data, "latency_ms")
+def _llama_benchy_facts(data: object) -> dict[str, object]:
+    latency_ms, version = number(data, "latency_ms"), words(data, "version") or "?"
     notes = (f"at c1 its probe's {latency_ms:.1f} ms are taken off the prompt's time",) if latency_ms else ()
-    version = words(data, "version") or "?"
-    ours = version.startswith("sparktop")
-    return by_axis(
-        Series(
-            name=name,
-            levels=levels,
-            source=source,
-            tool=version if ours else f"llama-benchy {version}",
-            model=words(data, "model"),
-            shape=LoadShape.BURST,
-            definitions={} if ours else _LLAMA_BENCHY_DEFINITIONS,
-            notes=notes,
-        )
-    )
+    facts = {"model": words(data, "model"), "shape": LoadShape.BURST, "notes": notes}
+    if version.startswith("sparktop"):  # its file, written by sparktop
+        return {**facts, "tool": version, "definitions": {}}
+    return {**facts, "tool": f"llama-benchy {version}"}
 
 
 def _llama_benchy_levels(data: object) -> Iterator[SeriesLevel]:
@@ -158,6 +176,10 @@ def _llama_benchy_latency(metric: object, concurrency: int) -> Value | None:
     return value_of(mean, tuple(fmean(run) for run in runs))
 
 
+LLAMA_BENCHY = Tool(
+    "llama-benchy", _is_llama_benchy, _llama_benchy_levels, _LLAMA_BENCHY_DEFINITIONS, _llama_benchy_facts
+)
+
 _GUIDELLM_FIGURES = {
     "output_tokens_per_second": "output_tps",
     "time_to_first_token_ms": "ttft_ms",
@@ -181,40 +203,19 @@ _GUIDELLM_STREAMS = {"concurrent", "throughput"}
 _GUIDELLM_RATES = {"constant", "poisson"}
 
 
-def is_guidellm(data: object) -> bool:
-    """Return whether the JSON value of a file is a report of guidellm."""
+def _is_guidellm(data: object) -> bool:
     return isinstance(part(data, "benchmarks"), list) and (
         part(data, "metadata", "guidellm_version") is not None
         or words(data, "benchmarks", 0, "type_") == "generative_benchmark"
     )
 
 
-def read_guidellm(data: object, name: str, source: str) -> list[Series]:
-    """Convert a report of guidellm to a list with a series, which has a level per benchmark.
-
-    If it has benchmarks with a fixed concurrency and others with a request rate, as after a sweep, there are
-    two series. `name` is the name of the series, `source` that of the file.
-
-    Raises:
-        ImportFormatError: no benchmark has a fixed concurrency or a rate.
-    """
-    levels = tuple(_guidellm_levels(data))
-    if not levels:
-        raise ImportFormatError(
-            "no benchmark of it has a concurrency or a rate; run it with a concurrent or poisson profile"
-        )
-    version = words(data, "metadata", "guidellm_version")
-    return by_axis(
-        Series(
-            name=name,
-            levels=levels,
-            source=source,
-            tool=f"guidellm {version or '?'}",
-            model=words(data, "benchmarks", 0, "config", "backend", "model"),
-            shape=LoadShape.CLOSED_LOOP,
-            definitions=_GUIDELLM_DEFINITIONS,
-        )
-    )
+def _guidellm_facts(data: object) -> dict[str, object]:
+    version = words(data, "metadata", "guidellm_version") or "?"
+    return {
+        "tool": f"guidellm {version}",
+        "model": words(data, "benchmarks", 0, "config", "backend", "model"),
+    }
 
 
 def _guidellm_levels(data: object) -> Iterator[SeriesLevel]:
@@ -260,6 +261,15 @@ def _guidellm_open_loop(benchmark: object) -> dict[str, Value | None]:
     }
 
 
+GUIDELLM = Tool(
+    "guidellm",
+    _is_guidellm,
+    _guidellm_levels,
+    _GUIDELLM_DEFINITIONS,
+    _guidellm_facts,
+    "no benchmark of it has a concurrency or a rate; run it with a concurrent or poisson profile",
+)
+
 _AIPERF_FIGURES = {
     "output_token_throughput": "output_tps",
     "time_to_first_token": "ttft_ms",
@@ -282,43 +292,21 @@ _AIPERF_DEFINITIONS = {
 }
 
 
-def is_aiperf(data: object) -> bool:
-    """Return whether the JSON value of a file is a result of aiperf."""
+def _is_aiperf(data: object) -> bool:
     return part(data, "aiperf_version") is not None
 
 
-def is_aiperf_sweep(data: object) -> bool:
-    """Return whether the JSON value of a file is the aggregate of a sweep of aiperf."""
+def _is_aiperf_sweep(data: object) -> bool:
     return part(data, "aggregation_type") == "sweep" and bool(_aiperf_combinations(data))
 
 
-def read_aiperf_sweep(data: object, name: str, source: str) -> list[Series]:
-    """Convert the aggregate of a sweep to series, one for each axis.
-
-    `name` is the name of the series, `source` that of the file.
-
-    Raises:
-        ImportFormatError: no value that was swept is a concurrency or a rate.
-    """
-    levels = []
+def _aiperf_sweep_levels(data: object) -> Iterator[SeriesLevel]:
     for parameters, metrics in _aiperf_combinations(data):
         point = next((one for key, value in parameters.items() if (one := _aiperf_swept(key, value))), None)
         figures = {ours: _aiperf_aggregate(metrics, theirs) for theirs, ours in _AIPERF_FIGURES.items()}
         figures["requests_per_s"] = _aiperf_aggregate(metrics, "request_throughput")
         if point is not None:
-            levels.append(SeriesLevel(Load(point), known(figures)))
-    if not levels:
-        raise ImportFormatError("what it varies is neither the concurrency nor the request rate")
-    return by_axis(
-        Series(
-            name=name,
-            levels=tuple(sorted(levels, key=lambda one: one.load.order)),
-            source=source,
-            tool="aiperf",
-            shape=LoadShape.CLOSED_LOOP,
-            definitions=_AIPERF_DEFINITIONS,
-        )
-    )
+            yield SeriesLevel(Load(point), known(figures))
 
 
 def _aiperf_combinations(data: object) -> list[tuple[Json, Json]]:
@@ -328,10 +316,10 @@ def _aiperf_combinations(data: object) -> list[tuple[Json, Json]]:
     ]
     swept = words(data, "metadata", "parameter_name") or words(data, "parameter_name") or "concurrency"
     by_value = table(data, "per_value_metrics")
-    return found + [({swept: _plain(value)}, table(by_value, value)) for value in by_value]
+    return found + [({swept: _float_or_none(value)}, table(by_value, value)) for value in by_value]
 
 
-def _plain(text: str) -> float | None:
+def _float_or_none(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
@@ -339,6 +327,7 @@ def _plain(text: str) -> float | None:
 
 
 def _aiperf_swept(key: str, value: object) -> LoadPoint | None:
+    """Return the point of a parameter that was varied; None if it is neither concurrency nor rate."""
     leaf = key.rpartition(".")[2]
     if leaf == "concurrency":
         concurrency = concurrency_at(value)
@@ -357,34 +346,25 @@ def _aiperf_aggregate(metrics: Json, name: str) -> Value | None:
     return None if mean is None else value_of(scale * mean, std=None if std is None else scale * std)
 
 
-def read_aiperf(data: object, name: str, source: str) -> list[Series]:
-    """Convert a result of aiperf to a list with one series, which has one level.
-
-    `name` is the name of the series, `source` that of the file.
-
-    Raises:
-        ImportFormatError: the file states neither a concurrency nor a rate.
-    """
-    point, phase = _aiperf_point(data)
+def _aiperf_levels(data: object) -> Iterator[SeriesLevel]:
+    point, _ = _aiperf_point(data)
     figures = {ours: single(_aiperf_mean(data, theirs)) for theirs, ours in _AIPERF_FIGURES.items()}
     figures["total_tps"] = single(_aiperf_total_tps(data))
     if point.kind is LoadKind.RATE:
         figures["requests_per_s"] = single(number(data, "request_throughput", "avg"))
     failed = listed(data, "error_summary") or part(data, "was_cancelled") is True
     prompt, output = (rounded(data, f"{one}_sequence_length", "avg") for one in ("input", "output"))
-    level = single_level(point, figures, prompt, output, failed=failed)
+    yield single_level(point, figures, prompt, output, failed=failed)
+
+
+def _aiperf_facts(data: object) -> dict[str, object]:
+    point, phase = _aiperf_point(data)
     models = listed(data, "input_config", "models", "items")
-    return by_axis(
-        Series(
-            name=name,
-            levels=(level,),
-            source=source,
-            tool=f"aiperf {words(data, 'aiperf_version') or '?'}",
-            model=words(models[0], "name") if models else None,
-            shape=LoadShape.BURST if whole(phase, "requests") == point.value else LoadShape.CLOSED_LOOP,
-            definitions=_AIPERF_DEFINITIONS,
-        )
-    )
+    return {
+        "tool": f"aiperf {words(data, 'aiperf_version') or '?'}",
+        "model": words(models[0], "name") if models else None,
+        "shape": LoadShape.BURST if whole(phase, "requests") == point.value else LoadShape.CLOSED_LOOP,
+    }
 
 
 def _aiperf_point(data: object) -> tuple[LoadPoint, object]:
@@ -409,12 +389,22 @@ def _aiperf_mean(data: object, metric: str) -> float | None:
 
 
 def _aiperf_total_tps(data: object) -> float | None:
+    """Return all prompt and generated tokens per second of the benchmark's duration."""
     duration = number(data, "benchmark_duration", "avg")
     prompt, output = number(data, "total_isl", "avg"), number(data, "total_osl", "avg")
     if not duration or prompt is None or output is None:
         return None
     return (prompt + output) / duration
 
+
+AIPERF = Tool("aiperf", _is_aiperf, _aiperf_levels, _AIPERF_DEFINITIONS, _aiperf_facts)
+AIPERF_SWEEP = Tool(
+    "aiperf",
+    _is_aiperf_sweep,
+    _aiperf_sweep_levels,
+    _AIPERF_DEFINITIONS,
+    why_none="what it varies is neither the concurrency nor the request rate",
+)
 
 _SGLANG_FIGURES = {
     "output_throughput": "output_tps",
@@ -440,9 +430,9 @@ _SGLANG_BATCH_DEFINITIONS = {
 }
 
 
-def is_sglang(data: object) -> bool:
-    """Return whether the JSON value of a file is a result of SGLang's benchmarks."""
-    return all(map(_is_sglang_run, _sglang_runs(data))) and bool(_sglang_runs(data))
+def _is_sglang(data: object) -> bool:
+    runs = _sglang_runs(data)
+    return bool(runs) and all(map(_is_sglang_run, runs))
 
 
 def _sglang_runs(data: object) -> Sequence[object]:
@@ -450,36 +440,30 @@ def _sglang_runs(data: object) -> Sequence[object]:
 
 
 def _is_sglang_run(run: object) -> bool:
-    served = number(run, "output_throughput") is not None and part(run, "mean_e2e_latency_ms") is not None
-    batch = number(run, "batch_size") is not None and number(run, "output_throughput") is not None
-    return (served and part(run, "completed") is not None) or (batch and number(run, "input_len") is not None)
+    if number(run, "output_throughput") is None:
+        return False
+    of_serving = part(run, "mean_e2e_latency_ms") is not None and part(run, "completed") is not None
+    return of_serving or (number(run, "batch_size") is not None and number(run, "input_len") is not None)
 
 
-def read_sglang(data: object, name: str, source: str) -> list[Series]:
-    """Convert a result to series, one for each axis. `name` is that of the series, `source` of the file.
+def _sglang_levels(data: object) -> Iterator[SeriesLevel]:
+    return map(_sglang_level, _sglang_runs(data))
 
-    Raises:
-        ImportFormatError: a run states neither a concurrency nor a rate.
-    """
-    runs = _sglang_runs(data)
-    levels = [_sglang_level(run) for run in runs]
-    first, is_batch = runs[0], whole(runs[0], "batch_size") is not None
-    parts = [
-        Series(
-            name=name,
-            levels=(level,),
-            source=source,
-            tool="SGLang's benchmark",
-            model=words(first, "model_id") or words(first, "model") or words(first, "run_name"),
-            shape=LoadShape.BURST if is_batch else LoadShape.CLOSED_LOOP,
-            definitions=_SGLANG_BATCH_DEFINITIONS if is_batch else _SGLANG_DEFINITIONS,
-        )
-        for level in levels
-    ]
-    return by_axis(merged(parts, name))
+
+def _sglang_facts(data: object) -> dict[str, object]:
+    first = _sglang_runs(data)[0]
+    model = words(first, "model_id") or words(first, "model") or words(first, "run_name")
+    if whole(first, "batch_size") is None:
+        return {"model": model}
+    return {"model": model, "shape": LoadShape.BURST, "definitions": _SGLANG_BATCH_DEFINITIONS}
 
 
 def _sglang_level(run: object) -> SeriesLevel:
+    """Return the level of a run, of a batch or of a served load.
+
+    Raises:
+        ImportFormatError: the run states neither a concurrency nor a rate.
+    """
     batch = whole(run, "batch_size")
     if batch is not None:
         first = number(run, "last_ttft") or number(run, "ttft")
@@ -503,14 +487,17 @@ def _sglang_level(run: object) -> SeriesLevel:
     if figures["total_tps"] is None:
         prompt, output = number(run, "input_throughput"), number(run, "output_throughput")
         figures["total_tps"] = None if prompt is None or output is None else single(prompt + output)
-    prompt, output = (_sglang_mean(run, f"total_{one}_tokens") for one in ("input", "output"))
+    prompt, output = (_sglang_tokens(run, f"total_{one}_tokens") for one in ("input", "output"))
     return single_level(point, figures, prompt, output)
 
 
-def _sglang_mean(run: object, name: str) -> int | None:
+def _sglang_tokens(run: object, name: str) -> int | None:
+    """Return the mean tokens of a completed request, from a sum over all of them."""
     total, completed = number(run, name), number(run, "completed")
     return round(total / completed) if total and completed else None
 
+
+SGLANG = Tool("SGLang's benchmark", _is_sglang, _sglang_levels, _SGLANG_DEFINITIONS, _sglang_facts)
 
 _INFERENCE_PERF_LATENCIES = {
     "time_to_first_token": "ttft_ms",
@@ -530,56 +517,32 @@ _INFERENCE_PERF_DEFINITIONS = {
 }
 
 
-def is_inference_perf(data: object) -> bool:
-    """Return whether the JSON value of a file is a report of inference-perf."""
+def _is_inference_perf(data: object) -> bool:
     return part(data, "load_summary") is not None and part(data, "successes") is not None
 
 
-def read_inference_perf(data: object, name: str, source: str) -> list[Series]:
-    """Convert the result of a stage to a list with one series. `name` is its name, `source` that of the file.
-
-    Raises:
-        ImportFormatError: it is the summary of all stages, which have no load in common.
-    """
+def _inference_perf_levels(data: object) -> Iterator[SeriesLevel]:
     concurrency = concurrency_at(data, "load_summary", "concurrency")
-    point = (
-        rate_at(data, "load_summary", "requested_rate")
-        if concurrency is None
-        else concurrency_point(concurrency)
-    )
+    point = rate_at(data, "load_summary", "requested_rate")
+    point = point if concurrency is None else concurrency_point(concurrency)
     if point is None:
-        raise ImportFormatError(
-            "is the summary of all stages; give the file of each stage, NAME=stage_0_lifecycle_metrics.json"
-        )
+        return
     latency, rates = part(data, "successes", "latency"), part(data, "successes", "throughput")
     figures = singles(latency, _INFERENCE_PERF_LATENCIES, "mean", scale=1000.0)
     figures |= singles(rates, _INFERENCE_PERF_RATES)
     prompt, output = (rounded(data, "successes", f"{one}_len", "mean") for one in ("prompt", "output"))
-    level = single_level(point, figures, prompt, output, failed=number(data, "failures", "count"))
-    return by_axis(
-        Series(
-            name=name,
-            levels=(level,),
-            source=source,
-            tool="inference-perf",
-            shape=LoadShape.CLOSED_LOOP,
-            definitions=_INFERENCE_PERF_DEFINITIONS,
-        )
-    )
+    yield single_level(point, figures, prompt, output, failed=number(data, "failures", "count"))
 
 
-# Import of `vllm bench serve`'s JSON result: one level per result in the file.
-#
-# A result with a finite request rate is a level at that rate; its `--max-concurrency` is then a limit. Such
-# a request was due when the tool's loop woke for it, which is later than meant where the loop was busy.
-#
-# For files written with --save-detailed, all metrics are recomputed from the time stamps of the requests by
-# sparktop's definitions. If a request has as many gaps as tokens, the tool has also counted a first event
-# without text: its "TTFT" ends at this event, which sparktop calls TTFR, and its first gap ends at the
-# first token.
+INFERENCE_PERF = Tool(
+    "inference-perf",
+    _is_inference_perf,
+    _inference_perf_levels,
+    _INFERENCE_PERF_DEFINITIONS,
+    why_none="is the summary of all stages; give the file of each stage, NAME=stage_0_lifecycle_metrics.json",
+)
 
-
-_FIGURES = {
+_VLLM_FIGURES = {
     "output_throughput": "output_tps",
     "total_token_throughput": "total_tps",
     "mean_ttft_ms": "ttft_ms",
@@ -587,8 +550,8 @@ _FIGURES = {
     "mean_tpot_ms": "tpot_ms",
     "mean_e2el_ms": "e2e_ms",
 }
-_AT_RATES = {"request_throughput": "requests_per_s", "mean_e2el_including_client_queue_ms": "e2e_due_ms"}
-_DEFINITIONS = {
+_VLLM_AT_RATES = {"request_throughput": "requests_per_s", "mean_e2el_including_client_queue_ms": "e2e_due_ms"}
+_VLLM_DEFINITIONS = {
     "output_tps": "generated tokens / benchmark duration",
     "total_tps": "prompt and generated tokens / benchmark duration",
     "ttft_ms": "first event that holds a choice, a role-only one too - start; mean over requests",
@@ -598,51 +561,44 @@ _DEFINITIONS = {
     "requests_per_s": "completed requests / benchmark duration, which lasts until the last answer",
     "e2e_due_ms": "last event - when its loop woke for the request",
 }
-_DUE = "requests were due when its loop woke for them"
-_COMPUTED = "computed from its detailed stamps, with sparktop's definitions"
+_DUE_NOTE = "requests were due when its loop woke for them"
+_COMPUTED_NOTE = "computed from its detailed stamps, with sparktop's definitions"
 
 
-def is_it(data: object) -> bool:
-    """Return whether the JSON value of a file is a result of `vllm bench serve`."""
-    first = part(data, 0) if isinstance(data, list) else data
-    return (
-        part(first, "request_throughput") is not None and number(first, "total_token_throughput") is not None
+def _is_vllm(data: object) -> bool:
+    first = _vllm_results(data)[:1]
+    return bool(first) and (
+        part(first[0], "request_throughput") is not None
+        and number(first[0], "total_token_throughput") is not None
     )
 
 
-def read(data: object, name: str, source: str) -> list[Series]:
-    """Convert the results of `vllm bench serve` to a list with one series, or with two for both axes.
-
-    A file written with --append-result has several levels. `name` is the name of the series, `source` that of
-    the file.
-
-    Raises:
-        ImportFormatError: a result states neither a concurrency nor a rate.
-    """
-    results = data if isinstance(data, list) else [data]
-    detailed = [_detailed(result) for result in results]
-    levels = tuple(found or _summary(result) for found, result in zip(detailed, results, strict=True))
-    computed = all(detailed)
-    due = (_DUE,) if computed and not all(one.load.point.concurrency for one in levels) else ()
-    return by_axis(
-        Series(
-            name=name,
-            levels=levels,
-            source=source,
-            tool="vllm bench serve",
-            model=words(results[0], "model_id"),
-            shape=LoadShape.CLOSED_LOOP if not _bursts(results) else LoadShape.BURST,
-            definitions={} if computed else _DEFINITIONS,
-            notes=(_COMPUTED, *due) if computed else (),
-        )
-    )
+def _vllm_results(data: object) -> Sequence[object]:
+    return data if isinstance(data, list) else [data]
 
 
-def _bursts(results: Sequence[object]) -> bool:
+def _vllm_levels(data: object) -> Iterator[SeriesLevel]:
+    for result in _vllm_results(data):
+        yield _vllm_detailed(result) or _vllm_summary(result)
+
+
+def _vllm_facts(data: object) -> dict[str, object]:
+    results = _vllm_results(data)
+    shape = LoadShape.BURST if _are_bursts(results) else LoadShape.CLOSED_LOOP
+    facts: dict[str, object] = {"model": words(results[0], "model_id"), "shape": shape}
+    if not all(any(_vllm_events(result)) for result in results):
+        return facts
+    at_rates = any(_vllm_point(result).kind is LoadKind.RATE for result in results)
+    notes = (_COMPUTED_NOTE, _DUE_NOTE) if at_rates else (_COMPUTED_NOTE,)
+    return {**facts, "definitions": {}, "notes": notes}
+
+
+def _are_bursts(results: Sequence[object]) -> bool:
+    """Return whether no result has more requests than are sent at once."""
     return all((whole(one, "num_prompts") or 0) <= (whole(one, "max_concurrency") or 0) for one in results)
 
 
-def _point(result: object) -> LoadPoint:
+def _vllm_point(result: object) -> LoadPoint:
     """Return the point of a result on its axis: its rate if it has a finite one, else its concurrency."""
     first, last = rate_at(result, "ramp_up_start_rps"), rate_at(result, "ramp_up_end_rps")
     if words(result, "ramp_up_strategy") and first is not None and last is not None:
@@ -656,53 +612,57 @@ def _point(result: object) -> LoadPoint:
     )
 
 
-def _load(result: object) -> Load:
+def _vllm_load(result: object) -> Load:
+    """Return the point of a result with the mean tokens of its requests."""
     requests = whole(result, "completed") or 0
     prompt, output = whole(result, "total_input_tokens"), whole(result, "total_output_tokens")
     if not requests:
-        return Load(_point(result))
+        return Load(_vllm_point(result))
     return Load(
-        _point(result),
+        _vllm_point(result),
         None if prompt is None else round(prompt / requests),
         None if output is None else round(output / requests),
     )
 
 
-def _summary(result: object) -> SeriesLevel:
-    load = _load(result)
-    theirs_of = _FIGURES if load.point.concurrency else _FIGURES | _AT_RATES
+def _vllm_summary(result: object) -> SeriesLevel:
+    load = _vllm_load(result)
+    theirs_of = _VLLM_FIGURES if load.point.concurrency else _VLLM_FIGURES | _VLLM_AT_RATES
     return SeriesLevel(
-        load=load, figures=known(singles(result, theirs_of)), runs=1, validity=_validity(result)
+        load=load, figures=known(singles(result, theirs_of)), runs=1, validity=_vllm_warnings(result)
     )
 
 
-def _validity(result: object) -> tuple[str, ...]:
+def _vllm_warnings(result: object) -> tuple[str, ...]:
     return ("errors",) if whole(result, "failed") else ()
 
 
-def _detailed(result: object) -> SeriesLevel | None:
+def _vllm_detailed(result: object) -> SeriesLevel | None:
     """Return the level of a result, recomputed from the time stamps of its requests.
 
     Return None if the result has no time stamps.
     """
-    events = list(_events(result))
+    events = list(_vllm_events(result))
     if not events:
         return None
-    load = _load(result)
-    made = level_result(_level(load, result), traces := collect(events), windows(events, traces))
+    load = _vllm_load(result)
+    made = level_result(_vllm_level(load, result), traces := collect(events), windows(events, traces))
     rates = {name: value_of(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
     latencies = {name: value_of(one.mean, one.run_means) for name in LATENCIES if (one := made.latency(name))}
     growth = single(made.open_loop.ttft_growth) if made.open_loop is not None else None
-    validity = (*_validity(result), *_open_loop_codes(made))
+    validity = (*_vllm_warnings(result), *_open_loop_codes(made))
     return SeriesLevel(load, known({**rates, **latencies, GROWTH: growth}), runs=1, validity=validity)
 
 
-def _level(load: Load, result: object) -> Level:
+def _vllm_level(load: Load, result: object) -> Level:
+    """Return the description of a level, as a sweep of ours would have it."""
     pp, tg, limit = load.pp or 0, load.tg or 0, concurrency_at(result, "max_concurrency")
     if not load.point.concurrency:
         most = whole(result, "num_prompts") or 0
         return Level("", limit or most + 1, pp, tg, LoadMode.OPEN, position=load.point)
-    return Level("", load.point.concurrency, pp, tg, LoadMode.BURST if _bursts([result]) else LoadMode.STEADY)
+    return Level(
+        "", load.point.concurrency, pp, tg, LoadMode.BURST if _are_bursts([result]) else LoadMode.STEADY
+    )
 
 
 def _open_loop_codes(made: LevelResult) -> Iterator[str]:
@@ -713,13 +673,14 @@ def _open_loop_codes(made: LevelResult) -> Iterator[str]:
         yield from (code for code, holds in marks if holds)
 
 
-def _events(result: object) -> Iterator[LoadEvent]:
+def _vllm_events(result: object) -> Iterator[LoadEvent]:
+    """Yield the load events of the requests of a result with time stamps; none of one without."""
     columns = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
     starts, firsts, gaps, prompts, outputs, errors = (listed(result, name) for name in columns)
     if not starts or len({len(starts), len(firsts), len(gaps), len(prompts), len(outputs)}) != 1:
         return
     latencies, waits = listed(result, "latencies"), listed(result, "queue_times")
-    at_rate = _point(result).kind is LoadKind.RATE
+    at_rate = _vllm_point(result).kind is LoadKind.RATE
     for index in range(len(starts)):
         start, first = finite(starts[index]), finite(firsts[index])
         error = errors[index] if index < len(errors) else ""
@@ -735,13 +696,18 @@ def _events(result: object) -> Iterator[LoadEvent]:
             continue
         times = list(accumulate(numbers(gaps, index), initial=start + first))
         yield ResponseStarted(name, times[0])
-        yield from _tokens(name, times[1:] if len(times) > output else times)
+        yield from _token_events(name, times[1:] if len(times) > output else times)
         end = finite(latencies[index]) if index < len(latencies) else None
         ended = times[-1] if end is None else max(times[-1], start + end)
         source = TokenSource.USAGE if len(times) - output not in {0, 1} else TokenSource.TOKEN_IDS
         yield RequestEnded(name, ended, EndReason.LENGTH, generated_tokens=output, token_source=source)
 
 
-def _tokens(name: str, times: Sequence[float]) -> Iterator[LoadEvent]:
+def _token_events(name: str, times: Sequence[float]) -> Iterator[LoadEvent]:
     for number_of, at in enumerate(times):
         yield Tokens(name, at) if number_of else FirstToken(name, at)
+
+
+VLLM = Tool("vllm bench serve", _is_vllm, _vllm_levels, _VLLM_DEFINITIONS, _vllm_facts)
+TOOLS = (LLAMA_BENCHY, AIPERF, AIPERF_SWEEP, GUIDELLM, INFERENCE_PERF, SGLANG, VLLM)
+"""All tools, in the order in which a file is tried."""

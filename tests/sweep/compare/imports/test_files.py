@@ -81,7 +81,7 @@ def test_vllms_failed_requests_are_told_and_their_latencies_left_out() -> None:
     """A request with an error is not part of the figures."""
     told = deepcopy(captured(VLLM))
     told["errors"][0], told["ttfts"][0], told["failed"] = "HTTP 500", 99.0, 1
-    (series,) = tools.read(told, "n", "f")
+    (series,) = tools.VLLM.read(told, "n", "f")
     assert means(series)["ttft_ms"] < 400
     assert series.levels[0].validity == ("errors",)
 
@@ -163,12 +163,12 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 
 
 READERS: dict[str, Callable[[object, str, str], list[Series]]] = {
-    LLAMA: tools.read_llama_benchy,
-    AIPERF: tools.read_aiperf,
-    VLLM: tools.read,
-    GUIDELLM: tools.read_guidellm,
-    "vllm-bench-serve-0.32-rate-detailed.json": tools.read,
-    "guidellm-0.8.1-rate.json": tools.read_guidellm,
+    LLAMA: tools.LLAMA_BENCHY.read,
+    AIPERF: tools.AIPERF.read,
+    VLLM: tools.VLLM.read,
+    GUIDELLM: tools.GUIDELLM.read,
+    "vllm-bench-serve-0.32-rate-detailed.json": tools.VLLM.read,
+    "guidellm-0.8.1-rate.json": tools.GUIDELLM.read,
 }
 ODD = st.sampled_from([None, True, -1, 0, 1e300, "x\x1b[2J", [], {}, [None, "a"], {"a": [1]}, 10**400])
 

@@ -419,7 +419,7 @@ def test_a_server_that_does_not_keep_up_has_a_growth_in_vllms_file_too() -> None
     """Requests that wait longer and longer have no mean."""
     content = deepcopy(captured(VLLM))
     content["ttfts"] = [0.2 + 2.0 * place for place in range(20)]
-    (level,) = tools.read(content, "n", "f")[0].levels
+    (level,) = tools.VLLM.read(content, "n", "f")[0].levels
     assert "unstable" in level.validity
     assert level.figures["ttft_growth"].mean > 1
     assert not level.figures.keys() & set(LATENCIES)
@@ -440,7 +440,7 @@ def test_guidellms_scheduler_says_when_requests_were_due() -> None:
 
 def test_aiperfs_concurrency_is_a_limit_at_a_rate() -> None:
     """The phase that is measured decides, and its rate is the point."""
-    made = means(*tools.read_aiperf(at_rate(), "n", "f"))
+    made = means(*tools.AIPERF.read(at_rate(), "n", "f"))
     assert made["requests_per_s"] == captured(AIPERF)["request_throughput"]["avg"]
     assert "e2e_due_ms" not in made
 
@@ -449,4 +449,4 @@ def test_aiperfs_concurrency_is_a_limit_at_a_rate() -> None:
 def test_a_rate_that_is_none_is_refused(rate: object) -> None:
     """Zero, negative and infinite rates are refused; the message says what to run."""
     with pytest.raises(ImportFormatError, match="--request-rate"):
-        tools.read(captured(VLLM) | {"request_rate": rate}, "n", "f")
+        tools.VLLM.read(captured(VLLM) | {"request_rate": rate}, "n", "f")

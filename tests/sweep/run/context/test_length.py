@@ -24,7 +24,7 @@ from sparktop.model.sweep import LevelKey, LevelState
 from sparktop.model.targets import BackendTarget, SweepSpec, Watch
 from sparktop.panels.sweep.table import table_rows
 from sparktop.store import SourceKey, Store
-from sparktop.sweep.compare.imports.tools import read_llama_benchy
+from sparktop.sweep.compare.imports.tools import LLAMA_BENCHY
 from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.drawings import DEPTH, by_load
@@ -252,7 +252,7 @@ def _check_forms(result: SweepResult) -> None:
     assert file["prefix_caching_enabled"] is True
     kinds = [(one["context_size"], one["is_context_prefill_phase"]) for one in file["benchmarks"]]
     assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]
-    (back,) = read_llama_benchy(file, "back", "file")
+    (back,) = LLAMA_BENCHY.read(file, "back", "file")
     assert [level.load for level in back.levels] == [
         Load(concurrency_point(1), 64, 32),
         Load(concurrency_point(2), 64, 32),
