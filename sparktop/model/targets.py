@@ -356,7 +356,9 @@ class GuardLimits(Struct, frozen=True):
     """
 
     min_headroom_gib: float | None = None
+    """Minimum free memory; by default 8 GiB."""
     max_gpu_c: float | None = None
+    """Maximum GPU temperature; by default 92 °C."""
 
 
 @hide_in_repr("webhook", "webhook_token")

@@ -43,13 +43,8 @@ _FREEDOM_STEP = 10
 Pair = tuple[str, str]
 """Names of two targets."""
 _Key = TypeVar("_Key", bound=Hashable)
-
-
-class Spread(Struct, frozen=True):
-    """The variance between runs on a log scale, and the degrees of freedom of its estimate."""
-
-    variance: float
-    freedom: float
+Variance = tuple[float, float]
+"""A variance between runs on a log scale, and the degrees of freedom of its estimate."""
 
 
 class Ratio(Struct, frozen=True):
@@ -59,8 +54,8 @@ class Ratio(Struct, frozen=True):
     """Ratio of the means; for two ranges that do not overlap, the ratio of their nearest ends."""
     log_ratio: float = 0.0
     """Mean of the first value's logarithms over runs, minus that of the second."""
-    spread: Spread | None = None
-    """Variance between runs; None if a value has a single run: no test."""
+    variance: Variance | None = None
+    """Between runs; None if a value has a single run: no test."""
     weight: float = 1.0
     """1 / (1 / runs of the first + 1 / runs of the second)."""
     proven: bool = False
@@ -74,24 +69,24 @@ class Ratio(Struct, frozen=True):
     @property
     def p(self) -> float | None:
         """The test's p-value: probability of at least this difference if the two do not differ."""
-        if self.spread is None:
+        if self.variance is None:
             return None
-        if self.spread.variance == 0:
+        variance, freedom = self.variance
+        if variance == 0:
             return 1.0 if self.log_ratio == 0 else 0.0
-        return two_sided_t(self.log_ratio / self._error(self.spread), self.spread.freedom)
+        return two_sided_t(self.log_ratio / math.sqrt(variance / self.weight), freedom)
 
     @property
     def ci95(self) -> tuple[float, float] | None:
         """(low, high) of the ratio's 95 % confidence interval; None without a test."""
-        if self.spread is None:
+        if self.variance is None:
             return None
-        if self.spread.variance == 0:
+        variance, freedom = self.variance
+        if variance == 0:
             return (math.exp(self.log_ratio),) * 2
-        steps = max(1.0, math.floor(self.spread.freedom * _FREEDOM_STEP + 1e-6) / _FREEDOM_STEP)
-        return _interval(self.log_ratio, student_t((1 + CONFIDENCE) / 2, steps) * self._error(self.spread))
-
-    def _error(self, spread: Spread) -> float:
-        return math.sqrt(spread.variance / self.weight)
+        steps = max(1.0, math.floor(freedom * _FREEDOM_STEP + 1e-6) / _FREEDOM_STEP)
+        error = math.sqrt(variance / self.weight)
+        return _interval(self.log_ratio, student_t((1 + CONFIDENCE) / 2, steps) * error)
 
     def beyond(self, floor_percent: float) -> bool:
         """Return whether the larger of the two values exceeds the smaller by more than the noise floor."""
@@ -123,10 +118,11 @@ def ratio_of(first: Value, second: Value) -> Ratio | None:
     if min(len(one), len(other)) < LEAST_RUNS or min(*one, *other) <= 0:
         return Ratio(ratio)
     logs = [[math.log(value) for value in values] for values in (one, other)]
-    parts = [Spread(variance(values) / len(values), len(values) - 1) for values in logs]
+    # Welch's test: the variance of a mean is that of its runs / their number.
+    of_means = [(variance(values) / len(values), float(len(values) - 1)) for values in logs]
     weight = 1 / (1 / len(one) + 1 / len(other))
-    squared = sum(part.variance for part in parts)
-    return Ratio(ratio, fmean(logs[0]) - fmean(logs[1]), Spread(squared * weight, _freedom(parts)), weight)
+    of_difference = sum(part for part, _ in of_means)
+    return Ratio(ratio, fmean(logs[0]) - fmean(logs[1]), (of_difference * weight, _freedom(of_means)), weight)
 
 
 def proofs(
@@ -138,12 +134,12 @@ def proofs(
     are returned have the mean variance of all levels of the two targets. The noise floor is not considered.
     """
     asked = {key: levels for key, levels in tests.items() if levels}
-    tested = {key: _with_mean_spread(levels) for key, levels in asked.items()}
+    tested = {key: _with_mean_variance(levels) for key, levels in asked.items()}
     differing = holm({key: _p_of_levels(levels, tested[key]) for key, levels in asked.items()})
     return {
         key: {load: replace(one, proven=load in shown) for load, one in levels.items()}
         for key, levels in tested.items()
-        for shown in [holm({load: _p(one) for load, one in levels.items()}) if key in differing else ()]
+        for shown in [holm({load: _p_or_1(one) for load, one in levels.items()}) if key in differing else ()]
     }
 
 
@@ -157,10 +153,11 @@ def holm(values: Mapping[_Key, float]) -> set[_Key]:
     return rejected
 
 
-def _with_mean_spread(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
-    spreads = [one.spread for one in levels.values() if one.spread is not None]
-    mean = Spread(fmean(one.variance for one in spreads), _freedom(spreads))
-    return {load: replace(one, spread=mean) for load, one in levels.items()}
+def _with_mean_variance(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
+    """Return the ratios of two targets' levels, each with the mean of their variances."""
+    each = [ratio.variance for ratio in levels.values() if ratio.variance is not None]
+    mean = fmean(variance for variance, _ in each), _freedom(each)
+    return {load: replace(ratio, variance=mean) for load, ratio in levels.items()}
 
 
 def _p_of_levels(own: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
@@ -171,21 +168,22 @@ def _p_of_levels(own: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> flo
     small for that level.
     """
     if len(own) == 1:
-        return min(map(_p, own.values()))
-    alone = min(max(len(own) * _p(tested[load]), _p(one)) for load, one in own.items())
-    return min(1.0, 2 * min(combined_p([_p(one) for one in own.values()]), alone))
+        return min(map(_p_or_1, own.values()))
+    single = min(max(len(own) * _p_or_1(tested[load]), _p_or_1(ratio)) for load, ratio in own.items())
+    return min(1.0, 2 * min(combined_p([_p_or_1(ratio) for ratio in own.values()]), single))
 
 
-def _p(ratio: Ratio) -> float:
+def _p_or_1(ratio: Ratio) -> float:
+    """Return the p-value of a ratio; 1 without a test."""
     return 1.0 if ratio.p is None else ratio.p
 
 
-def _freedom(parts: Sequence[Spread]) -> float:
-    """Return the degrees of freedom of a sum of variances (Satterthwaite)."""
-    total = sum(part.variance for part in parts)
+def _freedom(parts: Sequence[Variance]) -> float:
+    """Return the degrees of freedom of a sum of variances: (Σ v)² / Σ (v² / n) (Satterthwaite 1946)."""
+    total = sum(variance for variance, _ in parts)
     if total == 0:
-        return float(sum(part.freedom for part in parts))
-    return total**2 / sum(part.variance**2 / part.freedom for part in parts)
+        return sum(freedom for _, freedom in parts)
+    return total**2 / sum(variance**2 / freedom for variance, freedom in parts)
 
 
 def _ratio_of_ranges(first: Value, second: Value) -> Ratio | None:
@@ -202,10 +200,12 @@ def _ratio_of_ranges(first: Value, second: Value) -> Ratio | None:
 
 
 def _ends(figure: Value) -> tuple[float, float]:
+    """Return (low, high) of a range; of another value twice its mean."""
     return figure.span or (figure.mean, figure.mean)
 
 
 def _interval(difference: float, half: float) -> tuple[float, float]:
+    """Return the interval of a ratio, from its logarithm and half of that logarithm's interval."""
     try:
         return math.exp(difference - half), min(math.exp(difference + half), LARGEST)
     except OverflowError:  # the values of the runs differ too much for any conclusion

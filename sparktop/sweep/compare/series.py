@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import LoadMode, LoadPoint, concurrency_point
@@ -410,30 +410,28 @@ def _alike(one: int, other: int, within_percent: float) -> bool:
     return abs(math.log(one / other)) <= math.log1p(within_percent / 100)
 
 
-# References: published benchmark tables, shipped as JSON files of schema "sparktop.reference/1".
-#
-# A reference names its source, and its metrics have the source's own definitions.
-
-
 PREFIX = "ref:"
+"""Before the name of a published table in an argument."""
 FOLDER = Path(__file__).resolve().parent.parent.parent / "references"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class _TableLevel(Struct, frozen=True, forbid_unknown_fields=True):
+    """A level of a published table; without lengths it has those of the table."""
 
-
-class _Level(_Strict):
     concurrency: int
+    figures: dict[str, float | tuple[float, float]]
+    """Values by metric, or (low, high) where the source gives a range."""
     pp: int | None = None
     tg: int | None = None
     label: str | None = None
-    figures: dict[str, float | tuple[float, float]]
-    stds: dict[str, float] = Field(default_factory=dict)
+    stds: dict[str, float] = field(default_factory=dict)
 
 
-class _Target(_Strict):
+class _TableTarget(Struct, frozen=True, forbid_unknown_fields=True):
+    """A target of a published table."""
+
     name: str
+    levels: tuple[_TableLevel, ...]
     engines: tuple[str, ...] = ()
     """The engines that answer requests: the target's own name for a single engine, or the name of each
     backend behind a router."""
@@ -441,10 +439,9 @@ class _Target(_Strict):
     """GPU of its machines, where it is not that of the whole table."""
     machines: int = 1
     """Machines of one engine."""
-    levels: tuple[_Level, ...]
 
 
-class TableRule(_Strict):
+class TableRule(Struct, frozen=True, forbid_unknown_fields=True):
     """What the percentages of a published table refer to.
 
     A percentage is the winner's lead over the series `first` before the crossover, and over the series
@@ -455,10 +452,10 @@ class TableRule(_Strict):
     then: str
 
 
-class Reference(_Strict):
-    """A published benchmark table as its file states it."""
+class Reference(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
+    """A published benchmark table as its file states it: the metrics have the source's own definitions."""
 
-    schema_: Literal["sparktop.reference/1"] = Field(alias="schema")
+    schema: Literal["sparktop.reference/1"]
     name: str
     title: str
     source: str
@@ -474,17 +471,17 @@ class Reference(_Strict):
     tg: int | None
     runs: int | None
     hardware: str
-    settings: dict[str, JsonValue]
+    settings: dict[str, object]
     definitions: dict[str, str]
-    targets: tuple[_Target, ...]
+    targets: tuple[_TableTarget, ...]
     winner_vs: TableRule | None = None
     """What the table's percentages refer to; None if it states no percentages."""
-    stated_winners: dict[str, dict[int, dict[str, Any]]] = Field(default_factory=dict)
+    stated_winners: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
     """`winner` and its lead in `percent` as the table itself names them, by metric, then by concurrency."""
     stated_changes: dict[str, Any] | None = None
     """Differences in percent that the table itself names: `percent` of the series `baseline_of` in `metric`,
     by name of the other series, then by concurrency."""
-    facts: dict[str, JsonValue] = Field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
     """Further facts that the source states, by name."""
     notes: tuple[str, ...] = ()
 
@@ -510,10 +507,10 @@ def load_reference(name: str) -> Reference:
     if word not in known:
         near = did_you_mean(word, known) or f" (known: {', '.join(known)})"
         raise UsageError(f"no reference '{clean(word, 60)}'{near}; sparktop compare --list shows them")
-    return Reference.model_validate(read_json(FOLDER / f"{word}.json"))
+    return msgspec.convert(read_json(FOLDER / f"{word}.json"), Reference, str_keys=True)
 
 
-def fact_lines(facts: Mapping[str, JsonValue]) -> list[str]:
+def fact_lines(facts: Mapping[str, object]) -> list[str]:
     """Return one line "NAME: VALUE" for each fact that a reference states in addition to its table."""
     return [f"{_fact_name(name)}: {_fact(value)}" for name, value in facts.items()]
 
@@ -528,7 +525,7 @@ def _fact_name(name: str) -> str:
     return name.removesuffix(unit).replace("_", " ") + _UNITS.get(unit, "")
 
 
-def _fact(value: JsonValue) -> str:
+def _fact(value: object) -> str:
     """Return the value of a fact as text: "–" for None, "NAME VALUE; NAME VALUE" for an object.
 
     A list of two values becomes "before → after". Any other list becomes its values and, in parentheses, its
@@ -544,7 +541,7 @@ def _fact(value: JsonValue) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _series(file: Reference, target: _Target) -> Series:
+def _series(file: Reference, target: _TableTarget) -> Series:
     shapes = {"burst": LoadShape.BURST, "closed loop": LoadShape.CLOSED_LOOP}
     names = {name for level in target.levels for name in level.figures}
     return Series(
@@ -561,7 +558,7 @@ def _series(file: Reference, target: _Target) -> Series:
     )
 
 
-def _level(file: Reference, level: _Level) -> SeriesLevel:
+def _level(file: Reference, level: _TableLevel) -> SeriesLevel:
     return SeriesLevel(
         load=Load(concurrency_point(level.concurrency), level.pp or file.pp, level.tg or file.tg),
         figures={name: _figure(value, level.stds.get(name)) for name, value in level.figures.items()},

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
-from pydantic import JsonValue
 
 from sparktop.engines.registry import ENGINES
 from sparktop.graphics import numbers
@@ -82,7 +81,7 @@ MEANINGS = "What the figures mean"
 """Heading of the definitions."""
 _BESIDE = ("decode_tps", "prefill_tps", "sustained_tps", "output_tps", "ttft_ms")
 """Metrics of a sweep that are compared with other series."""
-Facts = Mapping[str, Mapping[str, JsonValue]]
+Facts = Mapping[str, Mapping[str, object]]
 """Facts that published tables state in addition: value by name of the fact, by name of the table."""
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, OnAxis, concurrency_point
 from sparktop.model.plain import hide_in_repr
+from sparktop.model.targets import GuardLimits
 from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.own_requests import PromptFile
 from sparktop.sweep.plan.traces import Replay
@@ -95,18 +96,6 @@ def patience(seconds: float) -> Timeouts:
     """Return the time limits of a request that may wait `seconds` for its first and each next token."""
     whole_s = max(seconds, Timeouts().whole_s)
     return Timeouts(first_token_s=seconds, between_tokens_s=seconds, whole_s=whole_s)
-
-
-class Guard(Struct, frozen=True):
-    """The limits at which a running sweep stops itself, as configured."""
-
-    min_headroom_gib: float | None = None
-    """Minimum free memory. 0: no limit. None: 8 GiB on machines with unified memory, no limit on others."""
-    max_gpu_c: float | None = None
-    """Maximum GPU temperature. 0: no limit. None: 92 °C on machines with unified memory, no limit on
-    others."""
-    max_error_share: float = 0.5
-    """Maximum share (0 to 1) of failed requests in a level, checked once ten requests have ended."""
 
 
 class SloCondition(Struct, frozen=True):
@@ -192,7 +181,7 @@ class Plan(Struct, frozen=True):
     warmup: bool = True
     """True for an additional run before each level that is not measured."""
     timeouts: Timeouts = Timeouts()
-    guard: Guard = Guard()
+    guard: GuardLimits = GuardLimits()
     slo: tuple[SloCondition, ...] = ()
     capacity: Capacity | None = None
     """The search that chooses the levels; None: the plan has them."""

@@ -20,7 +20,7 @@ from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rates_or
 from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
 from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
-from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SweepTarget, Timeouts, patience
+from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, patience
 from sparktop.sweep.plan.texts import TEXTS
 from sparktop.sweep.plan.traces import Replay, find_replay, parse_range
 
@@ -165,12 +165,11 @@ def make_plan(
         from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
 
         settings["slo"] = parse_slo(spec.slo)
-    limits = guard or GuardLimits()
     plan = _fitted(
         Plan(
             targets=tuple(targets),
             preset=spec.name or None,
-            guard=Guard(min_headroom_gib=limits.min_headroom_gib, max_gpu_c=limits.max_gpu_c),
+            guard=guard or GuardLimits(),
             **settings,
         )
     )

@@ -7,8 +7,8 @@ from typing import Literal
 
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import NodeView
+from sparktop.model.targets import GuardLimits
 from sparktop.model.text import clean
-from sparktop.sweep.plan.plan import Guard
 from sparktop.sweep.run.server_side import NodePoint
 from sparktop.sweep.terms.request_errors import (
     DISCONNECTED,
@@ -20,6 +20,8 @@ from sparktop.sweep.terms.request_errors import (
     UNREACHABLE,
 )
 
+_MOST_FAILED_SHARE = 0.5
+"""Share (0 to 1) of failed requests of a level above which the sweep stops itself."""
 ENOUGH_ENDED = 10
 """Minimum number of ended requests of a level before their share of failures is checked."""
 SILENT_S = 15.0
@@ -46,7 +48,7 @@ _GONE = frozenset(
 """Error codes of failures that are typical of a server that is no longer running."""
 
 
-def _limits(guard: Guard, *, unified: bool) -> tuple[float | None, float | None]:
+def _limits(guard: GuardLimits, *, unified: bool) -> tuple[float | None, float | None]:
     """Return (minimum headroom in GiB, maximum GPU temperature in °C) of a machine; None means no limit.
 
     `unified` is True if its CPU and GPU share their memory.
@@ -61,7 +63,7 @@ def _limits(guard: Guard, *, unified: bool) -> tuple[float | None, float | None]
     return least or None, most or None
 
 
-def guard_words(guard: Guard, targets: Mapping[str, Sequence[str]], nodes: Iterable[NodeView]) -> str:
+def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes: Iterable[NodeView]) -> str:
     """Return one line for the user: which limits stop a sweep on which machines, and what is not guarded.
 
     `targets` maps the name of each target to the names of its watched machines; `nodes` are all watched
@@ -106,7 +108,7 @@ class GuardWatch:
     different: it never stops the sweep, and returns a notice for the user or None.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: GuardLimits) -> None:
         """Use the limits of `guard`."""
         self._guard = guard
         self._silent: set[str] = set()
@@ -142,7 +144,7 @@ class GuardWatch:
 
         `ended` and `failed` are counts within the level, `reason` is the message of the newest failure.
         """
-        limit = self._guard.max_error_share
+        limit = _MOST_FAILED_SHARE
         if ended < ENOUGH_ENDED or failed <= limit * ended:
             return None
         return f"{failed} of {ended} requests to {target} failed, the limit is {100 * limit:.0f} %: {reason}"

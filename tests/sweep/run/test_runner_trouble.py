@@ -10,8 +10,9 @@ import pytest
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import GuardLimits
 from sparktop.store import SourceKey
-from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget
+from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.guard import SILENT_S
 from sparktop.sweep.run.progress import LevelMeasured, Notice
@@ -52,7 +53,7 @@ async def test_a_machine_beyond_its_limit_stops_the_sweep(
     bench: Bench, readings: tuple[float, float], words: str
 ) -> None:
     """It stops in mid-level with machine and figure as the reason, and nothing is left in flight."""
-    guard = Guard(min_headroom_gib=8.0, max_gpu_c=92.0)
+    guard = GuardLimits(min_headroom_gib=8.0, max_gpu_c=92.0)
     result = await in_mid_level(bench, lambda _: bench.node(*readings), guard=guard)
     assert result.status == "stopped_by_guard"
     assert "spark-a" in (result.stop_reason or "")

@@ -19,8 +19,9 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadMode
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import LimitKind, NodeView
+from sparktop.model.targets import GuardLimits
 from sparktop.sweep.generator.wire import ClientHealth, LagFigures, WorkerTarget
-from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import (
     AgentsResult,
     Latency,
@@ -356,7 +357,7 @@ def test_where_nobody_names_who_served_full_slots_show() -> None:
 
 
 GIB = 2**30
-WATCH = GuardWatch(Guard(min_headroom_gib=8.0, max_gpu_c=92.0, max_error_share=0.5))
+WATCH = GuardWatch(GuardLimits(min_headroom_gib=8.0, max_gpu_c=92.0))
 GONE = Failure(FailureKind.REFUSED, "nothing listens there", 100.0)
 
 
@@ -389,14 +390,14 @@ def test_what_is_at_its_limit_or_unknown_stops_nothing(seen: NodePoint) -> None:
 @pytest.mark.parametrize(
     ("guard", "seen", "words"),
     [
-        (Guard(), point(7.9), "7.9 GiB of memory left, the limit is 8 GiB"),
-        (Guard(), point(gpu_c=93.0), "93 °C, the limit is 92 °C"),
-        (Guard(min_headroom_gib=2.0), point(7.9), None),
-        (Guard(0.0, 0.0), point(0.1, 120.0), None),
+        (GuardLimits(), point(7.9), "7.9 GiB of memory left, the limit is 8 GiB"),
+        (GuardLimits(), point(gpu_c=93.0), "93 °C, the limit is 92 °C"),
+        (GuardLimits(min_headroom_gib=2.0), point(7.9), None),
+        (GuardLimits(0.0, 0.0), point(0.1, 120.0), None),
     ],
 )
 def test_unified_memory_is_guarded_unless_switched_off(
-    guard: Guard, seen: NodePoint, words: str | None
+    guard: GuardLimits, seen: NodePoint, words: str | None
 ) -> None:
     """Below 8 GiB or above 92 °C without any setting; another limit takes its place, 0 switches one off."""
     reason = GuardWatch(guard).check_node("spark-a", replace(seen, unified=True))
@@ -412,26 +413,30 @@ def node(name: str, *, unified: bool | None = True, answers: bool = True) -> Nod
 @pytest.mark.parametrize(
     ("guard", "nodes", "words"),
     [
-        (Guard(), [node("a"), node("b")], "guard: stops below 8 GiB of headroom or above 92 °C on a, b"),
-        (Guard(0.0, 0.0), [node("a"), node("b")], "no guard: it is switched off"),
-        (Guard(), [], "no guard: no node is watched"),
         (
-            Guard(max_gpu_c=85.0),
+            GuardLimits(),
+            [node("a"), node("b")],
+            "guard: stops below 8 GiB of headroom or above 92 °C on a, b",
+        ),
+        (GuardLimits(0.0, 0.0), [node("a"), node("b")], "no guard: it is switched off"),
+        (GuardLimits(), [], "no guard: no node is watched"),
+        (
+            GuardLimits(max_gpu_c=85.0),
             [node("a"), node("b", unified=False)],
             "guard: stops below 8 GiB of headroom or above 85 °C on a; above 85 °C on b",
         ),
         (
-            Guard(),
+            GuardLimits(),
             [node("a"), node("b", answers=False)],
             "guard: stops below 8 GiB of headroom or above 92 °C on a; not guarded: b (does not answer)",
         ),
         (
-            Guard(),
+            GuardLimits(),
             [node("a")] * 3,
             "memory and temperature are not guarded: proxy (no node of it is watched)",
         ),
         (
-            Guard(),
+            GuardLimits(),
             [node("b", unified=None)],
             (
                 "memory and temperature are not guarded: b (no memory shared with a GPU, "
@@ -441,7 +446,7 @@ def node(name: str, *, unified: bool | None = True, answers: bool = True) -> Nod
     ],
 )
 def test_the_header_states_what_stops_the_sweep_and_where(
-    guard: Guard, nodes: list[NodeView], words: str
+    guard: GuardLimits, nodes: list[NodeView], words: str
 ) -> None:
     """The limits by machine, and every machine and target that nothing guards."""
     targets = {"proxy": ["a", "b"]} if len(nodes) < 3 else {"proxy": []}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
-from pydantic import JsonValue
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
@@ -62,7 +61,7 @@ class Chosen(Struct, frozen=True):
     """The series of all arguments, with unique names."""
     rule: TableRule | None
     """What the percentages of a reference refer to, if it is the only argument; else None."""
-    facts: Mapping[str, Mapping[str, JsonValue]]
+    facts: Mapping[str, Mapping[str, object]]
     """Facts that references state in addition to their tables, by reference name."""
 
 
@@ -137,7 +136,7 @@ def choose(words: Sequence[str]) -> Chosen:
     parts: list[Series] = []
     named: dict[str, list[Series]] = {}
     rules: list[TableRule | None] = []
-    facts: dict[str, Mapping[str, JsonValue]] = {}
+    facts: dict[str, Mapping[str, object]] = {}
     for word in words:
         if word.startswith(PREFIX):
             reference = load_reference(word)
