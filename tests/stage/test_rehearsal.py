@@ -16,10 +16,11 @@ from sparktop.demo.machine import Machine
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import EndReason, LoadMode, concurrency_point
 from sparktop.model.sweep import LevelKey, SweepStatus
+from sparktop.model.targets import GuardLimits
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.report.json_snapshot import to_json
-from sparktop.sweep.plan.plan import Guard, Load, Plan
+from sparktop.sweep.plan.plan import Load, Plan
 from stage.rehearsal import Rehearsal
 from stage.sweep import Halt, RehearsedSweep
 
@@ -157,7 +158,7 @@ async def test_steady_load_ends_with_its_time() -> None:
 async def test_the_guard_stops_it() -> None:
     """A limit that is passed at once ends the sweep, says why and breaks off what is in flight."""
     sweep = RehearsedSweep()
-    await sweep.play(plan_of(sweep, "proxy", concurrency=(8,), tg=900, guard=Guard(max_gpu_c=1.0)))
+    await sweep.play(plan_of(sweep, "proxy", concurrency=(8,), tg=900, guard=GuardLimits(max_gpu_c=1.0)))
     assert sweep.result is not None
     assert sweep.result.status == "stopped_by_guard"
     engines = sweep.rehearsal.time.engines
