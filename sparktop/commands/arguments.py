@@ -183,10 +183,20 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_theme(parser: argparse.ArgumentParser) -> None:
+    """Add the option --theme."""
+    parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
+
+
+def add_output_file(parser: argparse._ActionsContainer) -> None:
+    """Add the option -o, which names the file of the result."""
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+
+
 def add_drawing(parser: argparse.ArgumentParser) -> None:
     """Add the options of the screen: --interval, --theme and --low-bandwidth."""
     add_interval(parser)
-    parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
+    add_theme(parser)
     parser.add_argument(
         "--low-bandwidth",
         action="store_true",
@@ -194,14 +204,12 @@ def add_drawing(parser: argparse.ArgumentParser) -> None:
     )
 
 
-# Shared parts of commands that watch without a screen and answer HTTP: options, service, systemd unit.
-
-
 class Listening(Struct, frozen=True):
-    """Where a command listens unless options say otherwise, and what its token is called."""
+    """What commands that answer HTTP have in common: their options, their service and their systemd unit."""
 
     command: str
     port: int
+    """Where it listens unless --listen says otherwise, on 127.0.0.1."""
     variable: str
     """Name of the environment variable that may hold the token."""
     page: str = ""

@@ -8,29 +8,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import number, seconds, whole_number
-from sparktop.commands.output import output_file, tell, write_markdown, write_out, write_result
+from sparktop.commands.arguments import number, seconds, typed, whole_number
+from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import (
+    REQUEST_OPTIONS,
     add_output,
-    add_own_options,
     add_seed,
-    add_shape_options,
     add_target_options,
-    add_timeout_option,
     ask_first,
-    counts,
     own_settings,
     verdict,
 )
 from sparktop.commands.sweep.command import render as render_sweep
 from sparktop.errors import UsageError
 from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_TOKENS
+from sparktop.typed import whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
     from sparktop.model.load import LoadKind
-    from sparktop.model.targets import GuardLimits, SweepSpec
+    from sparktop.model.targets import SweepSpec
     from sparktop.sweep.plan.plan import Capacity, Plan
     from sparktop.sweep.result.results import SweepResult
 
@@ -59,9 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_search(parser.add_argument_group("what is counted, and the conditions"))
     _add_load(parser.add_argument_group("the load"))
     group = parser.add_argument_group("what each request holds")
-    group.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N", help="prompt tokens, as in 2k")
+    lengths = typed(lambda text: whole_numbers(text, 1, MOST_TOKENS))
+    group.add_argument("--pp", type=lengths, metavar="N", help="prompt tokens, as in 2k")
     group.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
-    add_own_options(group)
+    for option in ("--prompts", "--extra-body", "--header"):
+        group.add_argument(option, **REQUEST_OPTIONS[option])
     group = parser.add_argument_group("when it stops, and output")
     group.add_argument(
         "--max-errors",
@@ -100,7 +100,11 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_load(group: argparse._ActionsContainer) -> None:
-    add_shape_options(group)
+    group.add_argument(
+        "--workload",
+        metavar="NAME",
+        help="of agents: chat, coder, coder-quick (default), rag, or a TOML file of your own",
+    )
     group.add_argument(
         "--arrivals", metavar="HOW", help="of a rate: poisson (default), constant, bursty, trains or gamma:B"
     )
@@ -110,7 +114,7 @@ def _add_load(group: argparse._ActionsContainer) -> None:
         metavar="TIME",
         help="of each level (default: 60 to 120 s, longer for slow requests and low rates)",
     )
-    add_timeout_option(group)
+    group.add_argument("--timeout", **REQUEST_OPTIONS["--timeout"])
     add_seed(group)
 
 
@@ -128,18 +132,20 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.commands.sweep.targets import choose_targets
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
+    from sparktop.sweep.plan.capacity import make_capacity_plan
 
     open_log(os.environ)
     output = output_file(arguments.output)
     form = arguments.form or ("txt" if output is None else _BY_SUFFIX.get(output.suffix.lower(), "json"))
     if arguments.stored is not None:
-        write_result(output, render(_of_stored(arguments), form), is_markdown=form == "md")
+        write_result(output, render(_stored_answer(arguments), form), is_markdown=form == "md")
         return 0
     capacity = capacity_of(arguments)
     watch = configured_watch(arguments.config, os.environ) or Watch()
     keys = target_keys(arguments.api_key_env, arguments.targets, os.environ)
     chosen = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model, keys))
-    plan = plan_of(arguments, capacity, chosen, GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard)
+    guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
+    plan = make_capacity_plan(capacity, chosen.targets, _spec(arguments), guard=guard)
     ask_first(chosen.targets, is_sure=arguments.yes)
     return _make(plan, chosen, form, output)
 
@@ -148,7 +154,7 @@ _SENDING = ("targets", "workload", "arrivals", "tg", "prompts", "duration", "mos
 """Arguments that say what is sent."""
 
 
-def _of_stored(arguments: argparse.Namespace) -> SweepResult:
+def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
     """Return the stored sweep that the arguments name with its answers to their conditions.
 
     Raises:
@@ -243,18 +249,8 @@ def _conditions(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
     )
 
 
-def plan_of(arguments: argparse.Namespace, capacity: Capacity, chosen: Chosen, guard: GuardLimits) -> Plan:
-    """Return the plan of the search.
-
-    Raises:
-        UsageError: settings contradict each other.
-    """
-    from sparktop.sweep.plan.capacity import make_capacity_plan  # late: as above
-
-    return make_capacity_plan(capacity, chosen.targets, _spec(arguments), guard=guard)
-
-
 def _spec(arguments: argparse.Namespace) -> SweepSpec:
+    """Return the settings of the levels that the arguments give."""
     import secrets  # late: as above
 
     from sparktop.model.targets import SweepSpec
@@ -275,19 +271,13 @@ def _spec(arguments: argparse.Namespace) -> SweepSpec:
 
 
 def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
-    import asyncio  # late: as above
-
-    from sparktop.commands.sweep.run import Keeper, make_sweep
+    """Run the search, write its result, and return the exit code."""
+    from sparktop.commands.sweep.run import measure  # late: as above
     from sparktop.sweep.run.forecast import plan_sentences
 
     for line in plan_sentences(plan, datetime.now().astimezone()):
         tell(line)
-    keeper = Keeper.open(os.environ, plan, output, form, render)
-    result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
-    keeper.finish(result)
-    if output is None and (form == "json" or result.has_levels):
-        (write_markdown if form == "md" else write_out)(render(result, form))
-    return verdict(result, plan)
+    return verdict(measure(plan, chosen.watch, form, output, render), plan)
 
 
 def render(result: SweepResult, form: str) -> str:

@@ -6,10 +6,8 @@ import argparse
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from sparktop.commands.output import (
-    output_file,
-    write_result,
-)
+from sparktop.commands.arguments import add_output_file
+from sparktop.commands.output import output_file, write_result
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
@@ -36,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--list", action="store_true", help="list references and stored sweeps, or names in FILEs"
     )
     parser.add_argument("--format", choices=FORMATS, default="md", dest="form", help="default: md")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    add_output_file(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("--start checks a command alone: leave out --bundle")
         return _run_start(arguments.start, arguments.form)
     from sparktop.commands.choice import chosen_of
-    from sparktop.doctor.check import Status, failed, next_step, to_json, to_text
+    from sparktop.doctor.check import Status, failed, next_step
     from sparktop.doctor.machine import check_open_files, check_recorder, check_versions, open_file_limits
     from sparktop.doctor.terminal import check_terminal, look_at_terminal
     from sparktop.logfile import open_log
@@ -94,12 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.bundle:
         _write_bundle(checks, watch, config)
-    elif arguments.form == "json":
-        write_out(json.dumps(to_json(checks, datetime.now(UTC), then), indent=2) + "\n")
     else:
         groups = {"sparktop": own, "this machine": machine, "nodes and servers": servers}
-        width, color = _terminal(os.environ)
-        write_out(to_text(groups, then, width=width, color=color))
+        _write_report(groups, then, arguments.form)
     return 1 if failed(checks) else 0
 
 
@@ -151,7 +148,7 @@ def _run_start(command: str, form: str) -> int:
     # Late: as above.
     import asyncio
 
-    from sparktop.doctor.check import failed, to_json, to_text
+    from sparktop.doctor.check import failed
     from sparktop.doctor.machine import check_machine, look_at_machine
     from sparktop.doctor.start import check_start, parse_start
     from sparktop.watch.state_files import read_starts, starts_file
@@ -160,14 +157,20 @@ def _run_start(command: str, form: str) -> int:
     reading, identity = asyncio.run(look_at_machine())
     starts, _ = read_starts(starts_file(os.environ))
     start = check_start(command, reading, identity, starts, os.environ)
-    checks = [*check_machine(reading, identity), *start]
-    if form == "json":
-        write_out(json.dumps(to_json(checks, datetime.now(UTC)), indent=2) + "\n")
-    else:
-        width, color = _terminal(os.environ)
-        groups = {"this machine": checks[: -len(start)], "start": start}
-        write_out(to_text(groups, width=width, color=color))
+    _write_report({"this machine": check_machine(reading, identity), "start": start}, "", form)
     return 1 if failed(start) else 0
+
+
+def _write_report(groups: Mapping[str, list[Check]], then: str, form: str) -> None:
+    """Print the checks, by heading, and the next step `then`."""
+    from sparktop.doctor.check import to_json, to_text  # late: as above
+
+    if form == "json":
+        checks = [check for group in groups.values() for check in group]
+        write_out(json.dumps(to_json(checks, datetime.now(UTC), then), indent=2) + "\n")
+        return
+    width, color = _terminal(os.environ)
+    write_out(to_text(groups, then, width=width, color=color))
 
 
 def _terminal(env: Mapping[str, str]) -> tuple[int | None, bool]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparktop.commands.arguments import seconds
+from sparktop.commands.arguments import add_output_file, seconds
 from sparktop.commands.output import is_device, output_file, tell, write_out, write_parts
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean, reason_of
@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, dest="form", help="default: by the suffix of -o FILE, else jsonl"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    add_output_file(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

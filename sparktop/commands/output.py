@@ -41,7 +41,7 @@ def write_out(text: str) -> None:
         drop_out()
     except OSError as error:
         drop_out()
-        raise OutputError(f"standard output: {_reason(error)}") from None
+        raise OutputError(f"standard output: {reason_of(error)}") from None
 
 
 def _write_all(stream: BinaryIO, parts: Iterable[bytes]) -> None:
@@ -124,7 +124,7 @@ def check_file(path: Path) -> None:
         if not path.resolve().parent.is_dir():
             raise OutputError(f"{clean(path)}: there is no folder {clean(path.resolve().parent)}")
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
-        raise OutputError(f"{clean(path)}: {_reason(error)}") from None
+        raise OutputError(f"{clean(path)}: {reason_of(error)}") from None
 
 
 def output_file(name: str | None) -> Path | None:
@@ -168,7 +168,7 @@ def write_file(path: Path, text: str) -> None:
             return
         files.write_whole(place, text, files.SHARED)
     except OSError as error:
-        raise OutputError(f"{clean(path)}: cannot be written: {_reason(error)}") from None
+        raise OutputError(f"{clean(path)}: cannot be written: {reason_of(error)}") from None
 
 
 def is_device(path: Path) -> bool:
@@ -201,11 +201,7 @@ def write_parts(path: Path | None, parts: Iterable[bytes]) -> None:
         drop_out()
     except OSError as error:
         where = "standard output" if path is None else clean(path)
-        raise OutputError(f"{where}: cannot be written: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    return reason_of(error)
+        raise OutputError(f"{where}: cannot be written: {reason_of(error)}") from None
 
 
 def drop_out() -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import refuse_removed
+from sparktop.commands.arguments import add_theme, refuse_removed
 from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--speed", type=int, choices=_SPEEDS, default=1, help="how fast space plays (+ and - change it)"
     )
-    parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
+    add_theme(parser)
     parser.add_argument("--config", metavar="FILE", help="the configuration file, for theme and keys")
 
 

@@ -8,11 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.output import (
-    output_file,
-    tell,
-    write_result,
-)
+from sparktop.commands.arguments import add_output_file
+from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.sweep.command import FORMATS, chosen_format
 from sparktop.errors import UsageError
 from sparktop.model.text import clean, reason_of
@@ -74,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="form",
         help="a short text for a forum: verdict, table and how it was measured; as --format post",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    add_output_file(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

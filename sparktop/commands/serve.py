@@ -7,7 +7,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import Listening, add_interval, add_targets, add_timeout
+from sparktop.commands.arguments import Listening, add_interval, add_targets, add_theme, add_timeout
 from sparktop.commands.demo import SCENARIOS
 from sparktop.commands.output import write_out
 from sparktop.errors import UsageError
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_targets(parser)
     add_interval(parser)
     add_timeout(parser)
-    parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
+    add_theme(parser)
     LISTENING.add_options(parser, client="viewers", insecure="show it to others without a token")
     parser.add_argument(
         "--demo",

@@ -10,7 +10,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_targets, add_timeout, format_name, refuse_removed, seconds
+from sparktop.commands.arguments import (
+    add_output_file,
+    add_targets,
+    add_timeout,
+    format_name,
+    refuse_removed,
+    seconds,
+)
 from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.replay import ONE_AT_A_TIME, moment
 from sparktop.errors import UnreachableError, UsageError
@@ -84,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the screen in svg and html (default 120x36)",
     )
     parser.add_argument("--theme", metavar="NAME", help="of that screen; one that sparktop themes lists")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    add_output_file(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,19 +10,13 @@ from msgspec.structs import asdict
 from sparktop.config.keys import KEYS, wrong_keys, wrong_preset_keys
 from sparktop.config.toml_text import Path, key_lines, key_name, line_of
 from sparktop.errors import ConfigError, did_you_mean
-from sparktop.model.targets import NodeThresholds
+from sparktop.model.targets import AXES, NodeThresholds
 from sparktop.model.text import clean
 
 MOST = 100
 """Most lines of errors shown."""
 
-_NEEDED = {
-    "workload": "agents",
-    "arrivals": "rate",
-    "trace_format": "trace",
-    "trace_speed": "trace",
-    "trace_range": "trace",
-}
+_NEEDED = {key: axis for axis, keys in AXES.items() if axis != "concurrency" for key in keys}
 """Keys of a sweep that belong to one axis."""
 _CLOSED_LOOP = ("climb_to", "more_runs", "mode", "requests", "depths")
 _LENGTHS = ("pp", "prompt_lengths", "tg")

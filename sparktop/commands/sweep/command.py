@@ -18,10 +18,10 @@ from sparktop.commands.arguments import (
     typed,
     whole_number,
 )
-from sparktop.commands.output import check_file, tell, write_markdown, write_out
+from sparktop.commands.output import check_file, tell, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.plan.traces import FORMAT_NAMES
+from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS
 from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
@@ -88,11 +88,6 @@ def settings(
     return typed(parse)
 
 
-def counts(most: int) -> Callable[[str], tuple[int, ...]]:
-    """Return an argument type for argparse that accepts comma-separated integers from 1 to `most`."""
-    return typed(lambda text: whole_numbers(text, 1, most))
-
-
 def _checked(text: str, prefix: str, parse: Callable[[str], object]) -> str:
     """Return a text that `parse` accepts; what it raises begins with `prefix`."""
     try:
@@ -114,23 +109,16 @@ def _arrivals(text: str) -> str:
     return _checked(text, "arrivals ", parse_pattern)
 
 
-def _part(text: str) -> str:
+def _trace_range(text: str) -> str:
     from sparktop.sweep.plan.traces import parse_range  # late: as above
 
     return _checked(text, "", parse_range)
 
 
-def _form(text: str) -> str:
+def _format_name(text: str) -> str:
     if text not in FORMAT_NAMES:
         raise UsageError(f"format must be {', '.join(FORMAT_NAMES)}, not '{clean(text, 40)}'")
     return text
-
-
-def _speed(text: str) -> float:
-    return number(_LEAST_SPEED, _MOST_SPEED)(text)
-
-
-_LEAST_SPEED, _MOST_SPEED = 0.001, 1000.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -148,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("when it stops, and output")
     add_output(output, FORMATS, "default: json, on a terminal md")
     for option, keywords in OLD_OPTIONS.items():
-        parser.add_argument(option, help=argparse.SUPPRESS, **keywords)
+        parser.add_argument(option, **{**keywords, "help": argparse.SUPPRESS})
 
 
 def add_target_options(
@@ -219,9 +207,9 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
         action=_Settings,
         type=settings(
             lambda text: {"trace": text},
-            format=("trace_format", _form),
-            speed=("trace_speed", _speed),
-            range=("trace_range", _part),
+            format=("trace_format", _format_name),
+            speed=("trace_speed", number(*SPEEDS)),
+            range=("trace_range", _trace_range),
         ),
         metavar="FILE",
         help="replay recorded traffic: each request when it was due, with its own lengths and repeated "
@@ -256,7 +244,7 @@ def _add_lengths(group: argparse._ActionsContainer) -> None:
         help="tokens of context before each prompt, as in 0,4k,16k: sent first, so that the prefix cache has "
         "them; 0,4k,whole: context and prompt in one request",
     )
-    group.add_argument("--prompts", metavar="FILE", help=_PROMPTS_HELP)
+    group.add_argument("--prompts", **REQUEST_OPTIONS["--prompts"])
 
 
 def _add_runs(group: argparse._ActionsContainer) -> None:
@@ -311,21 +299,41 @@ def add_output(group: argparse._ActionsContainer, formats: Sequence[str], defaul
     group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
 
 
+REQUEST_OPTIONS: Mapping[str, dict[str, Any]] = {
+    "--prompts": {"metavar": "FILE", "help": _PROMPTS_HELP},
+    "--extra-body": {
+        "metavar": "JSON",
+        "help": "more fields of each request, as in '{\"temperature\": 0}'",
+    },
+    "--header": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=VALUE",
+        "help": "one more header of each request, any number of times; results hold its name alone (a key: "
+        "--api-key-env)",
+    },
+    "--timeout": {
+        "dest": "timeout_s",
+        "type": seconds(LEAST_S, MOST_S),
+        "metavar": "TIME",
+        "help": "a request that waits longer for its first or its next token has failed (default: 5m, then "
+        "1m)",
+    },
+}
+"""Options of what each request has of the user's own."""
 OLD_OPTIONS: Mapping[str, dict[str, Any]] = {
     "--list": {"action": "store_const", "const": "", "dest": "preset"},
     "--target": {"action": "append", "default": []},
     "--workload": {},
     "--arrivals": {"type": typed(_arrivals)},
     "--trace-format": {"choices": FORMAT_NAMES},
-    "--trace-speed": {"type": number(_LEAST_SPEED, _MOST_SPEED)},
-    "--trace-range": {"type": typed(_part)},
+    "--trace-speed": {"type": number(*SPEEDS)},
+    "--trace-range": {"type": typed(_trace_range)},
     "--longest": {"action": "store_true"},
     "--whole-prompt": {"action": "store_true", "dest": "whole"},
     # Settings of [[sweeps]] in the configuration:
     "--api": {"choices": ("chat", "completions")},
-    "--extra-body": {},
-    "--header": {"action": "append", "default": []},
-    "--timeout": {"type": seconds(LEAST_S, MOST_S), "dest": "timeout_s"},
+    **{option: REQUEST_OPTIONS[option] for option in ("--extra-body", "--header", "--timeout")},
     "--max-errors": {"type": number(0.0, 1.0), "dest": "max_error_share"},
     "--no-warm-up": {"action": "store_const", "const": False, "dest": "warmup"},
 }
@@ -517,23 +525,18 @@ def ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
 
 
 def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
-    import asyncio
-
-    from sparktop.commands.sweep.run import Keeper, make_sweep, plan_line
+    """Run the sweep, write its result, and return the exit code."""
+    from sparktop.commands.sweep.run import measure, plan_line  # late: as above
     from sparktop.sweep.view.result import result_view
 
     for line in plan_line(plan).splitlines():
         tell(line)
-    keeper = Keeper.open(os.environ, plan, output, form, render)
-    result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
-    keeper.finish(result)
-    if output is None and (form == "json" or result.has_levels):
-        (write_markdown if form in {"md", "post"} else write_out)(render(result, form))
+    result = measure(plan, chosen.watch, form, output, render)
     _draw(result)
     code = verdict(result, plan)
-    found = result_view(result).headline
-    if found is not None:
-        tell(found)  # last, where the eye is after pages of tables and plots
+    headline = result_view(result).headline
+    if headline is not None:
+        tell(headline)  # last, where the eye is after pages of tables and plots
     return code
 
 
@@ -603,44 +606,6 @@ def _draw(result: SweepResult) -> None:
         sys.stderr.flush()
     except OSError:
         return
-
-
-def add_shape_options(parser: argparse._ActionsContainer) -> None:
-    """Add the option for what agents do."""
-    parser.add_argument(
-        "--workload",
-        metavar="NAME",
-        help="of agents: chat, coder, coder-quick (default), rag, or a TOML file of your own",
-    )
-
-
-def add_own_options(parser: argparse._ActionsContainer) -> None:
-    """Add the options for own prompts, further fields of bodies, and headers."""
-    parser.add_argument("--prompts", metavar="FILE", help=_PROMPTS_HELP)
-    parser.add_argument(
-        "--extra-body",
-        metavar="JSON",
-        help="more fields of each request, as in '{\"temperature\": 0}'",
-    )
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="one more header of each request, any number of times; results hold its name alone (a key: "
-        "--api-key-env)",
-    )
-
-
-def add_timeout_option(parser: argparse._ActionsContainer) -> None:
-    """Add the time limit of a request."""
-    parser.add_argument(
-        "--timeout",
-        dest="timeout_s",
-        type=seconds(LEAST_S, MOST_S),
-        metavar="TIME",
-        help="a request that waits longer for its first or its next token has failed (default: 5m, then 1m)",
-    )
 
 
 def own_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ from typing import Self, TextIO
 
 from msgspec import Struct
 
-from sparktop.commands.output import folded, tell, write_file
+from sparktop.commands.output import folded, tell, write_file, write_markdown, write_out
 from sparktop.errors import OutputError
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
@@ -102,6 +103,20 @@ class Keeper(Struct):
             return
         places = [clean(path, 300) for path in (self.stored, self.output) if path is not None]
         tell(f"kept in {' and in '.join(places)}")
+
+
+def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Render) -> SweepResult:
+    """Run a sweep, keep its result after each level and at the end, and print it unless `output` is a file.
+
+    Raises:
+        OutputError: the result cannot be written.
+    """
+    keeper = Keeper.open(os.environ, plan, output, form, render)
+    result = asyncio.run(make_sweep(plan, watch, keeper.keep))
+    keeper.finish(result)
+    if output is None and (form == "json" or result.has_levels):
+        (write_markdown if form in {"md", "post"} else write_out)(render(result, form))
+    return result
 
 
 async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], None]) -> SweepResult:

@@ -551,13 +551,11 @@ _LONGEST = 400
 _MOST_TARGETS = 256
 _MOST_BYTES = 256 * 1024
 _WORDS: Mapping[str, frozenset[str]] = {
-    "kind": frozenset(one.value for one in DraftKind),
-    "mode": frozenset(one.value for one in LoadMode),
+    **{name: frozenset(one.value for one in kind) for name, (kind, _) in _CHOICES.items()},
     "context": frozenset((SENT_BEFORE, SENT_TOGETHER)),
     "trace_format": frozenset((AUTO_FORMAT, *FORMAT_NAMES)),
-    "order": frozenset(one.value for one in Order),
-    "api": frozenset(one.value for one in Api),
 }
+"""The words that a kept field may have, where it may not have any."""
 
 
 def choice_file(env: Mapping[str, str]) -> Path:

@@ -112,33 +112,11 @@ def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
     return known[name]
 
 
-_SAME = (
-    *(
-        "concurrency",
-        "climb_to",
-        "prompt_lengths",
-        "tg",
-        "depths",
-        "whole",
-        "runs",
-        "more_runs",
-        "arrivals",
-        "texts",
-    ),
-    *(
-        "duration_s",
-        "requests",
-        "longest",
-        "seed",
-        "warmup",
-        "max_error_share",
-        "extra_body",
-        "headers",
-        "leave",
-        "beside",
-    ),
+_CONVERTED = frozenset({"targets", "mode", "order", "api", "slo", "trace", "prompts"})
+_SAME = tuple(
+    name for name in Plan.__struct_fields__ if name in SweepSpec.__struct_fields__ and name not in _CONVERTED
 )
-"""The settings that a plan holds as they are given."""
+"""The settings that a plan holds as they are given; it has the converted ones in another form."""
 _WORDS = {"mode": LoadMode, "order": Order, "api": Api}
 
 
@@ -368,9 +346,6 @@ def _check_agents(plan: Plan) -> None:
         raise UsageError("--agents: --order abba needs one run a level: leave out --runs")
 
 
-# Checks what the presets of a configuration file say about their load, beyond the types of the values.
-
-
 _OPTION = re.compile(r"--([a-z-]+)")
 _KEYS = {
     "duration": "duration_s",
@@ -427,9 +402,6 @@ def _named(message: str) -> str:
 
 def _key_of(option: str) -> str:
     return _KEYS.get(option, option.replace("-", "_"))
-
-
-# What a preset of sweeps measures, in a line.
 
 
 def preset_line(preset: SweepSpec) -> str:
