@@ -74,7 +74,7 @@ def chosen_of(
     """
     keys = target_keys(getattr(arguments, "api_key_env", ()), arguments.targets, env)
     if arguments.targets:
-        watch = _of_targets(watch, arguments.targets, keys)
+        watch = _with_targets(watch, arguments.targets, keys)
     elif not (watch.nodes or watch.backends or watch.prometheus or watch.target_files or watch.sparkrun):
         source = f"{watch.source}, this machine" if has_file else "this machine"
         watch = replace(watch, nodes=(this_machine(),), discover=("127.0.0.1",), source=source)
@@ -157,7 +157,7 @@ def this_machine() -> NodeTarget:
     return NodeTarget(clean(socket.gethostname(), 64) or "this machine")
 
 
-def _of_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -> Watch:
+def _with_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -> Watch:
     """Return `watch` with its targets replaced by those that the TARGET arguments `texts` name.
 
     `keys` has API keys by argument.

@@ -50,12 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "nothing to compare: name result files or references; sparktop compare --list shows some"
         )
-    text = _listing(arguments.files) if arguments.list else _comparison(arguments)
+    text = _list_names(arguments.files) if arguments.list else _compare_files(arguments)
     write_result(output, text, is_markdown=arguments.form == "md" and not arguments.list)
     return 0
 
 
-def _comparison(arguments: argparse.Namespace) -> str:
+def _compare_files(arguments: argparse.Namespace) -> str:
     # Late: --help needs none of them.
     from sparktop.sweep.compare.compare import compare
     from sparktop.sweep.compare.imports.files import choose
@@ -63,10 +63,10 @@ def _comparison(arguments: argparse.Namespace) -> str:
 
     chosen = choose(arguments.files)
     names = [series.name for series in chosen.series]
-    baseline = _known_name(arguments.baseline, names)
+    baseline = _check_name(arguments.baseline, names)
     same = None
     if arguments.same is not None:
-        first, second = (_known_name(name, names) or "" for name in arguments.same)
+        first, second = (_check_name(name, names) or "" for name in arguments.same)
         if first == second:
             raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
         same = (first, second)
@@ -76,7 +76,7 @@ def _comparison(arguments: argparse.Namespace) -> str:
     return write(found, chosen.series, chosen.facts)
 
 
-def _known_name(name: str | None, names: Collection[str]) -> str | None:
+def _check_name(name: str | None, names: Collection[str]) -> str | None:
     if name is None or name in names:
         return name
     from sparktop.errors import did_you_mean  # late: only after a mistake
@@ -85,7 +85,7 @@ def _known_name(name: str | None, names: Collection[str]) -> str | None:
     raise UsageError(f"nothing here is called '{clean(name, 60)}'{near}")
 
 
-def _listing(files: Sequence[str]) -> str:
+def _list_names(files: Sequence[str]) -> str:
     from sparktop.sweep.compare.imports.files import choose  # late: not needed for --help
 
     if files:

@@ -111,13 +111,13 @@ def run(arguments: argparse.Namespace) -> int:
     suffix = "" if output is None else output.suffix.lower()
     form = arguments.form or _BY_SUFFIX.get(suffix, FORMATS[0])
     if not arguments.files:
-        _list_usual(arguments.list, form)
+        _list_usual_names(arguments.list, form)
         return 0
     recording = Recording([Path(file) for file in arguments.files])
     try:
         span = span_of(recording, arguments.start, arguments.end)
         if arguments.list:
-            _list(recording, span, form)
+            _list_names(recording, span, form)
         elif form == "openmetrics":
             _write_openmetrics(recording, span, arguments, output)
         else:
@@ -137,8 +137,8 @@ def _write_rows(
     from sparktop.recording.player import Player
 
     player, fields = Player(recording), Fields(arguments.fields)
-    with _spool(output, "w+") as spool:
-        rows = _rows(player, span, fields, arguments.every or 1.0)
+    with _temporary_file(output, "w+") as spool:
+        rows = _snapshot_rows(player, span, fields, arguments.every or 1.0)
         lines = json_lines(rows) if form == "jsonl" else csv_lines(rows, fields, spool)
         write_parts(output, (line.encode() for line in lines))
     if player.unreadable:
@@ -146,7 +146,7 @@ def _write_rows(
     _tell_missing(fields.missing)
 
 
-def _rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterator[dict[str, object]]:
+def _snapshot_rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterator[dict[str, object]]:
     from sparktop.dump import rows_of
     from sparktop.recording.player import snapshots_in
 
@@ -165,7 +165,7 @@ def _write_openmetrics(
     from sparktop.dump import Collector, Spool
     from sparktop.recording.player import records_in
 
-    with _spool(output, "w+b") as file:
+    with _temporary_file(output, "w+b") as file:
         collector = Collector(Spool(file), arguments.fields, every_s=arguments.every)
         try:
             collector.add(records_in(recording, span), lambda record: span.holds(record.instant.wall))
@@ -182,7 +182,7 @@ def _write_openmetrics(
     _tell_missing([name for name in arguments.fields if name not in collector.names])
 
 
-def _list(recording: Recording, span: Span, form: str) -> None:
+def _list_names(recording: Recording, span: Span, form: str) -> None:
     """Print the field names, or for "openmetrics" the metric families, of the last seconds of the span."""
     from datetime import timedelta
 
@@ -192,7 +192,7 @@ def _list(recording: Recording, span: Span, form: str) -> None:
     end = recording.frames[-1].instant.wall if span.end is None else span.end
     minute = Span(end - timedelta(seconds=_LISTED_S), span.end)
     if form == "openmetrics":
-        with _spool(None, "w+b") as file:
+        with _temporary_file(None, "w+b") as file:
             collector = Collector(Spool(file))
             collector.add(records_in(recording, minute), lambda record: minute.holds(record.instant.wall))
             found = collector.names
@@ -202,7 +202,7 @@ def _list(recording: Recording, span: Span, form: str) -> None:
     _print_names(found)
 
 
-def _list_usual(listed: bool, form: str) -> None:  # noqa: FBT001 - whether --list was given
+def _list_usual_names(listed: bool, form: str) -> None:  # noqa: FBT001 - whether --list was given
     """Print the names of all fields without a recording, with the parts that a DGX Spark has.
 
     Raises:
@@ -238,7 +238,7 @@ def _print_names(found: Iterable[str]) -> None:
     write_out("".join(f"{clean(name)}\n" for name in found))
 
 
-def _spool(output: Path | None, mode: str) -> IO[Any]:
+def _temporary_file(output: Path | None, mode: str) -> IO[Any]:
     """Return a temporary file, in the folder of the output file: a dump can be larger than /tmp."""
     folder = None if output is None or is_device(output) else output.resolve().parent
     try:

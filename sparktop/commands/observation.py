@@ -34,7 +34,7 @@ SLOW_S = 30.0
 """Longest wait where a server takes long for its metrics page."""
 _LOOK_S = 0.05
 """Seconds between checks of whether every source has answered."""
-_LISTS = frozenset({"discovery", "target files", "sparkrun"})
+_SEARCHES = frozenset({"discovery", "target files", "sparkrun"})
 """Subjects of events about servers that are not in the configuration itself."""
 _SLOW_MS, _PAGES = 1000.0, 2
 """Milliseconds of a page that is slow, and how many pages give a rate."""
@@ -121,7 +121,7 @@ def all_reported(snapshot: Snapshot, watch: Watch) -> bool:
     if (watch.target_files or watch.sparkrun) and not found:
         return False  # the servers that files list come once they answered
     backends = (
-        view.failure is not None or _covers(view.history.running, span_s) for view in snapshot.backends
+        view.failure is not None or _span_is(view.history.running, span_s) for view in snapshot.backends
     )
     nodes = (view.failure is not None or len(view.history.cpu_percent) > 1 for view in snapshot.nodes)
     routers = (view.failure is not None or view.age_s is not None for view in snapshot.routers)
@@ -141,14 +141,14 @@ def _are_slow(backends: Sequence[BackendView]) -> bool:
     )
 
 
-def _covers(samples: Series, span_s: float) -> bool:
+def _span_is(samples: Series, span_s: float) -> bool:
     times, _ = samples.arrays()
     return len(times) > 1 and times[-1] - times[0] >= span_s
 
 
-def _notes(snapshot: Snapshot) -> list[str]:
+def _search_notes(snapshot: Snapshot) -> list[str]:
     """Return what searches, files that list servers, and routers said of servers that are not watched."""
-    about = {*_LISTS, *(view.name for view in snapshot.routers)}
+    about = {*_SEARCHES, *(view.name for view in snapshot.routers)}
     return [
         event.message if event.subject == "discovery" else f"{event.subject}: {event.message}"
         for event in snapshot.events
@@ -162,6 +162,6 @@ def why_nothing(snapshot: Snapshot) -> str:
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.nodes if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.routers if view.failure]
     failures += [f"{view.name}: {view.failure.message}" for view in snapshot.fleets if view.failure]
-    reasons = [*failures, *_notes(snapshot)]
+    reasons = [*failures, *_search_notes(snapshot)]
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return f"nothing could be reached: {'; '.join(reasons[:_REASONS]) or 'no answer in time'}{more}"

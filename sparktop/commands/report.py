@@ -82,19 +82,19 @@ def run(arguments: argparse.Namespace) -> int:
     """
     output = output_file(arguments.output)
     form = chosen_format(arguments.form, output, is_terminal=True)
-    text = _text(arguments, form)
+    text = _report_text(arguments, form)
     write_result(output, text, is_markdown=form in {"md", "post"})
     return 0
 
 
-def _text(arguments: argparse.Namespace, form: str) -> str:
+def _report_text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
     from sparktop.recording.recorder import is_recording
 
     sources = [found_result(source) for source in arguments.sources or [LAST]]
     first, *others = sources
     if is_recording(Path(first)):
-        return _of_recording([Path(source) for source in sources], form, arguments)
+        return _recording_report([Path(source) for source in sources], form, arguments)
     if any(one is not None for one in (arguments.start, arguments.end, arguments.at)):
         raise UsageError(f"{clean(first, 200)}: --from and --to are for recordings, as is --at")
     from sparktop.sweep.compare.imports.files import choose, is_sweep
@@ -103,8 +103,8 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     _check_there(first)
     privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)
     if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
-        return _of_any_tool(sources, form, arguments.target, privacy)
-    result, others, parts = _joined(first, others, arguments.target)
+        return _comparison_report(sources, form, arguments.target, privacy)
+    result, others, parts = _join_sweeps(first, others, arguments.target)
     if others and form not in _FOR_PEOPLE:
         raise UsageError(f"--format {form} holds one sweep; sparktop compare --format json holds several")
     return sweep_report(result, form, privacy, choose(others).series if others else (), parts)
@@ -125,7 +125,7 @@ def _check_there(source: str) -> None:
         raise UsageError(f"{why}; give a recording, or the result file of a sweep") from None
 
 
-def _joined(
+def _join_sweeps(
     first: str, others: list[str], target: str | None
 ) -> tuple[SweepResult, list[str], dict[str, SweepResult]]:
     """Return (`first` with the targets of all sweeps among `others`, the rest of `others`, sweeps).
@@ -141,11 +141,11 @@ def _joined(
     from sparktop.sweep.compare.joined import can_join, joined  # late: as above
     from sparktop.sweep.result.store import load
 
-    own = _of_target(load(Path(first)), target)
+    own = _with_only_target(load(Path(first)), target)
     named, rest = [(clean(Path(first).stem, 60), own)], []
     parts = {clean(Path(first).name, 60): own}
     for other in others:
-        result = load(Path(other)) if _is_own(other) else None
+        result = load(Path(other)) if _is_own_sweep(other) else None
         if result is None or not can_join(own, result):
             rest.append(other)
             if result is not None:
@@ -153,13 +153,13 @@ def _joined(
                 tell(f"{clean(other, 200)}: {why} instead of in one comparison with {clean(first, 200)}")
             continue
         alone = target is not None and result.target(target) is not None
-        part = _of_target(result, target if alone else None)
+        part = _with_only_target(result, target if alone else None)
         named.append((clean(Path(other).stem, 60), part))
         parts[clean(Path(other).name, 60)] = part
     return joined(named), rest, parts
 
 
-def _is_own(source: str) -> bool:
+def _is_own_sweep(source: str) -> bool:
     """Return whether `source` is a file of a sweep: neither a published table, NAME=FILE nor another tool's.
 
     Raises:
@@ -173,7 +173,7 @@ def _is_own(source: str) -> bool:
     return is_sweep(path)
 
 
-def _of_recording(paths: list[Path], form: str, arguments: argparse.Namespace) -> str:
+def _recording_report(paths: list[Path], form: str, arguments: argparse.Namespace) -> str:
     """Return the report of a span of a recording in the format `form`.
 
     Raises:
@@ -243,7 +243,7 @@ def last_stored() -> Path:
     raise UsageError(f"{clean(folder, 300)}: holds no sweep; make one with sparktop sweep, or name a FILE")
 
 
-def _of_target(result: SweepResult, name: str | None) -> SweepResult:
+def _with_only_target(result: SweepResult, name: str | None) -> SweepResult:
     """Return `result` with only the target `name`; unchanged if `name` is None.
 
     Raises:
@@ -265,7 +265,7 @@ def _of_target(result: SweepResult, name: str | None) -> SweepResult:
     return result.model_copy(update={"targets": (found,), "comparison": None, "slo": slo})
 
 
-def _of_any_tool(sources: list[str], form: str, target: str | None, privacy: SweepPrivacy) -> str:
+def _comparison_report(sources: list[str], form: str, target: str | None, privacy: SweepPrivacy) -> str:
     """Return the report of results of other tools and of published tables in the format `form`.
 
     Raises:

@@ -112,12 +112,12 @@ def run(arguments: argparse.Namespace) -> int:
         named = format_name(suffix)
         arguments.form = named if named in FORMATS else "json"
     if arguments.recordings is not None or arguments.at is not None:
-        return _report_past(arguments, output)
+        return _report_recording(arguments, output)
     watch = choose(arguments, os.environ)
     return report(watch, seconds=arguments.seconds, form=arguments.form, output=output, size=arguments.size)
 
 
-def _report_past(arguments: argparse.Namespace, output: Path | None) -> int:
+def _report_recording(arguments: argparse.Namespace, output: Path | None) -> int:
     """Write a report of the state at one moment of a recording; return the exit code.
 
     Raises:
@@ -167,7 +167,7 @@ def _write(
     return 0
 
 
-def _unasked(watch: Watch) -> list[str]:
+def _machine_not_named(watch: Watch) -> list[str]:
     """Return the name of this machine if no TARGET names it, but only servers on it; else nothing."""
     if watch.source != ARGUMENTS or watch.discover:
         return []
@@ -200,7 +200,7 @@ def report(
 
     snapshot, interrupted, _ = asyncio.run(observe(watch, seconds, simulated=simulated))
     try:
-        code = _write(snapshot, form, output, size=size, theme=watch.theme, unasked=_unasked(watch))
+        code = _write(snapshot, form, output, size=size, theme=watch.theme, unasked=_machine_not_named(watch))
     except UnreachableError:
         if not interrupted:
             raise
@@ -227,13 +227,13 @@ def render(
 
         return markdown.render(snapshot)
     if form in {"svg", "html"}:
-        return _drawn(snapshot, form, size, theme)
+        return _draw_screen(snapshot, form, size, theme)
     from sparktop.report import json_snapshot
 
     return json.dumps(json_snapshot.to_json(snapshot), indent=2, allow_nan=False) + "\n"
 
 
-def _drawn(snapshot: Snapshot, form: str, size: tuple[int, int], theme: str) -> str:
+def _draw_screen(snapshot: Snapshot, form: str, size: tuple[int, int], theme: str) -> str:
     """Return a picture of the overview screen as SVG, or an HTML page that contains it."""
     import asyncio
 

@@ -94,7 +94,7 @@ def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
                 yield Problem((key, number, "name"), f"repeats {shown_value(name)}, the name of {other}")
 
 
-def _dangling_names(data: Mapping[str, object]) -> Iterator[Problem]:
+def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
     references = (
         ("backends", "nodes", "node", ("nodes",)),
         ("routers", "backends", "backend", ("backends",)),
@@ -118,7 +118,7 @@ def _dangling_names(data: Mapping[str, object]) -> Iterator[Problem]:
                     yield Problem(path, f"names no {noun}: {shown_value(name)}{near}")
 
 
-def _missing_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
+def _missing_access(data: Mapping[str, object]) -> Iterator[Problem]:
     for number, table in _tables(data, "nodes"):
         for via, needed in (("agent", "url"), ("ssh", "ssh")):
             if table.get("via") == via and needed not in table:
@@ -126,7 +126,7 @@ def _missing_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
                 yield Problem((*path, needed), f"is missing: via = '{via}' needs it", (*path, "via"))
 
 
-def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
+def _unused_access(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for each key of a node that has no effect or contradicts another key.
 
     Only keys for access to the node's machine are checked: url, ssh and tokens.
@@ -142,7 +142,7 @@ def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
             yield Problem(("nodes", number, "token_file"), "conflicts with token_env: keep one")
 
 
-def _crossed_limits(data: Mapping[str, object]) -> Iterator[Problem]:
+def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Problem]:
     table = data.get("alerts")
     if not isinstance(table, dict):
         return
@@ -157,7 +157,7 @@ def _crossed_limits(data: Mapping[str, object]) -> Iterator[Problem]:
             yield Problem(("alerts", key), f"crosses another: {words}")
 
 
-def _crossed_axes(data: Mapping[str, object]) -> Iterator[Problem]:
+def _conflicting_axes(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for a sweep with two axes, or with a key that has no effect on its axis."""
     for number, table in _tables(data, "sweeps"):
         axes = [key for key in ("concurrency", *_UNUSED) if table.get(key)]
@@ -171,7 +171,7 @@ def _crossed_axes(data: Mapping[str, object]) -> Iterator[Problem]:
                 yield Problem(("sweeps", number, key), f"has no effect beside {axes[0]}: leave it out")
 
 
-def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
+def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     found = data.get("keys")
     given = (
         {name: key for name, key in found.items() if isinstance(key, str)} if isinstance(found, dict) else {}
@@ -189,14 +189,14 @@ def _unusable_keys(data: Mapping[str, object]) -> Iterator[Problem]:
         yield Problem(("sweeps", tables[index][0], "key"), message)
 
 
-def _contexts_without_bursts(data: Mapping[str, object]) -> Iterator[Problem]:
+def _steady_contexts(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for each sweep with depths that is not in burst mode."""
     for number, table in _tables(data, "sweeps"):
         if table.get("depths") and table.get("mode") == "steady":
             yield Problem(("sweeps", number, "depths"), 'is for bursts: leave out mode = "steady"')
 
 
-def _hollow_events(data: Mapping[str, object]) -> Iterator[Problem]:
+def _useless_event_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for a hook that does not begin with a program, and for a token without a webhook."""
     table = data.get("events")
     if not isinstance(table, dict):
@@ -208,7 +208,7 @@ def _hollow_events(data: Mapping[str, object]) -> Iterator[Problem]:
         yield Problem(("events", "webhook_token_env"), "has no effect without webhook")
 
 
-def _unusable_access(data: Mapping[str, object]) -> Iterator[Problem]:
+def _faulty_prometheus_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for each key of a Prometheus that needs another one, or conflicts with one."""
     needed = (("password_env", "basic_user"), ("basic_user", "password_env"), ("tls_key", "tls_cert"))
     for number, table in _tables(data, "prometheus"):
@@ -222,14 +222,14 @@ def _unusable_access(data: Mapping[str, object]) -> Iterator[Problem]:
 
 CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (
     _repeated_names,
-    _dangling_names,
-    _missing_ways_in,
-    _unused_ways_in,
-    _crossed_axes,
-    _crossed_limits,
-    _unusable_keys,
-    _contexts_without_bursts,
-    _hollow_events,
-    _unusable_access,
+    _unknown_names,
+    _missing_access,
+    _unused_access,
+    _conflicting_axes,
+    _limits_in_wrong_order,
+    _faulty_screen_keys,
+    _steady_contexts,
+    _useless_event_keys,
+    _faulty_prometheus_keys,
 )
 """Rules across keys. They read the raw data, so that their errors appear beside those of single values."""

@@ -27,7 +27,7 @@ _HEAD = f"""\
 # Written by sparktop from what answered on {{day}}. Every setting with its default: sparktop config --default
 # After a change: sparktop config --check {FILE_NAME}
 """
-_NAME = 64
+_LONGEST_NAME = 64
 """Most characters of a name in the file."""
 _NO_DEPLOYMENTS = (
     "# Its deployments are not known: with its key they are read and matched, else list what is behind it."
@@ -62,13 +62,17 @@ def found_toml(targets: Sequence[Target], snapshot: Snapshot) -> str:
     nodes = {view.name: view for view in snapshot.nodes}
     backends = {view.name: view for view in snapshot.backends}
     routers = {view.name: view for view in snapshot.routers}
-    placed = {one.name: _machines(one, backends.get(one.name), snapshot) for one in servers}
+    placed = {one.name: _machines_of(one, backends.get(one.name), snapshot) for one in servers}
     blocks = [
-        *(_node(one, nodes.get(one.name)) for one in machines),
+        *(_node_table(one, nodes.get(one.name)) for one in machines),
         *_unknown_machines([one for one in servers if not placed[one.name]]),
-        *(_backend(one, backends.get(one.name), placed[one.name]) for one in servers),
-        *(_router(one, routers.get(one.name), servers) for one in targets if isinstance(one, RouterTarget)),
-        *(_prometheus(one) for one in targets if isinstance(one, PrometheusTarget)),
+        *(_backend_table(one, backends.get(one.name), placed[one.name]) for one in servers),
+        *(
+            _router_table(one, routers.get(one.name), servers)
+            for one in targets
+            if isinstance(one, RouterTarget)
+        ),
+        *(_prometheus_table(one) for one in targets if isinstance(one, PrometheusTarget)),
     ]
     head = _HEAD.format(day=snapshot.taken_at.date().isoformat())
     return "\n".join([head, *("\n".join([*block, ""]) for block in blocks)])
@@ -82,7 +86,7 @@ def without_router(targets: Sequence[Target]) -> str | None:
     return "no router was found: if these servers are behind one, add its address, such as HOST:4000"
 
 
-def _machines(target: BackendTarget, view: BackendView | None, snapshot: Snapshot) -> tuple[str, ...]:
+def _machines_of(target: BackendTarget, view: BackendView | None, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the machines of a backend: those of its target, else those on which a process of it runs."""
     if target.nodes or (view is not None and view.nodes):
         return target.nodes or (() if view is None else view.nodes)
@@ -93,7 +97,7 @@ def _machines(target: BackendTarget, view: BackendView | None, snapshot: Snapsho
     )
 
 
-def _prometheus(target: PrometheusTarget) -> Iterator[str]:
+def _prometheus_table(target: PrometheusTarget) -> Iterator[str]:
     yield "[[prometheus]]"
     yield f"name = {toml_value(target.name)}"
     yield f"url = {toml_value(target.url)}"
@@ -101,23 +105,23 @@ def _prometheus(target: PrometheusTarget) -> Iterator[str]:
     yield '#bearer_env = "PROMETHEUS_TOKEN"'
 
 
-def _node(target: NodeTarget, view: NodeView | None) -> Iterator[str]:
+def _node_table(target: NodeTarget, view: NodeView | None) -> Iterator[str]:
     yield "[[nodes]]"
     yield from _node_facts(view)
-    yield _pair("name", target.name)
-    yield _pair("via", target.via)
+    yield _toml_pair("name", target.name)
+    yield _toml_pair("via", target.via)
     if target.url is not None:
-        yield _pair("url", target.url)
+        yield _toml_pair("url", target.url)
         yield "# The name of the environment variable that holds the agent's token."
         yield '#token_env = "SPARKTOP_TOKEN"'
     if target.ssh is not None:
-        yield _pair("ssh", target.ssh)
+        yield _toml_pair("ssh", target.ssh)
 
 
 def _node_facts(view: NodeView | None) -> Iterator[str]:
     if view is None:
         return
-    yield from _failed(view.failure)
+    yield from _failure_comment(view.failure)
     gpus = () if view.sample is None else dict.fromkeys(gpu.name for gpu in view.sample.gpus)
     words = [
         view.identity.product,
@@ -133,25 +137,25 @@ def _unknown_machines(targets: Iterable[BackendTarget]) -> Iterator[list[str]]:
     """Yield a commented machine for each host of `targets`, to uncomment."""
     hosts = dict.fromkeys(urlsplit(target.url).hostname or "" for target in targets)
     for host in hosts:
-        name = clean(host, _NAME)
+        name = clean(host, _LONGEST_NAME)
         yield [
             f"# The machine {name} is not watched. Over ssh nothing has to be installed there.",
             "#[[nodes]]",
-            f"#{_pair('name', name)}",
+            f"#{_toml_pair('name', name)}",
             '#via = "ssh"',
-            f"#{_pair('ssh', name)}",
+            f"#{_toml_pair('ssh', name)}",
         ]
 
 
-def _backend(target: BackendTarget, view: BackendView | None, nodes: tuple[str, ...]) -> Iterator[str]:
+def _backend_table(target: BackendTarget, view: BackendView | None, nodes: tuple[str, ...]) -> Iterator[str]:
     yield "[[backends]]"
     if view is not None:
         yield from _backend_facts(view)
-    yield _pair("name", target.name)
-    yield _pair("url", target.url)
-    yield _pair("engine", (view and view.engine) or target.engine)
-    host = clean(urlsplit(target.url).hostname or "", _NAME)
-    yield _pair("nodes", nodes) if nodes else f"#{_pair('nodes', (host,))}"
+    yield _toml_pair("name", target.name)
+    yield _toml_pair("url", target.url)
+    yield _toml_pair("engine", (view and view.engine) or target.engine)
+    host = clean(urlsplit(target.url).hostname or "", _LONGEST_NAME)
+    yield _toml_pair("nodes", nodes) if nodes else f"#{_toml_pair('nodes', (host,))}"
     if target.slots is not None:
         yield f"slots = {target.slots}"
     elif view is not None and view.slots is not None:
@@ -165,38 +169,40 @@ def _backend(target: BackendTarget, view: BackendView | None, nodes: tuple[str, 
 
 
 def _backend_facts(view: BackendView) -> Iterator[str]:
-    yield from _failed(view.failure)
+    yield from _failure_comment(view.failure)
     length = None if view.max_model_len is None else f"context {view.max_model_len:,} tokens"
     engine = " ".join(word for word in (view.engine, view.version) if word)
     if known := [clean(word, 120) for word in (engine, view.model, length) if word]:
         yield f"# {', '.join(known)}"
 
 
-def _router(target: RouterTarget, view: RouterView | None, servers: Sequence[BackendTarget]) -> Iterator[str]:
+def _router_table(
+    target: RouterTarget, view: RouterView | None, servers: Sequence[BackendTarget]
+) -> Iterator[str]:
     yield "[[routers]]"
     if view is not None:
-        yield from _failed(view.failure)
+        yield from _failure_comment(view.failure)
         words = [view.kind, view.version, view.strategy_read and view.strategy]
         if known := [clean(word, 60) for word in words if word]:
             yield f"# {', '.join(known)}"
-    yield _pair("name", target.name)
-    yield _pair("url", target.url)
+    yield _toml_pair("name", target.name)
+    yield _toml_pair("url", target.url)
     matched = {} if view is None else {name: to for name, to in (view.deployments or {}).items() if to}
     backends = tuple(dict.fromkeys(matched.values())) or (() if view is None else view.backends)
     if backends:
-        yield _pair("backends", backends)
+        yield _toml_pair("backends", backends)
     else:
         yield _NO_DEPLOYMENTS
-        yield f"#{_pair('backends', tuple(one.name for one in servers))}"
+        yield f"#{_toml_pair('backends', tuple(one.name for one in servers))}"
     if matched:
         yield f"deployments = {toml_value(matched)}"
     if view is not None:
-        yield from _elsewhere(view, servers)
+        yield from _unwatched_deployments(view, servers)
     yield _KEY_HINT
     yield '#api_key_env = "LITELLM_KEY"'
 
 
-def _elsewhere(view: RouterView, servers: Sequence[BackendTarget]) -> Iterator[str]:
+def _unwatched_deployments(view: RouterView, servers: Sequence[BackendTarget]) -> Iterator[str]:
     """Yield a comment for each deployment that is not among the backends."""
     own = {address_of(target.url) for target in servers}
     for one in view.told or ():
@@ -206,10 +212,10 @@ def _elsewhere(view: RouterView, servers: Sequence[BackendTarget]) -> Iterator[s
                 yield f"# Not watched: {clean(one.address or one.id, 200)}"
 
 
-def _failed(failure: Failure | None) -> Iterator[str]:
+def _failure_comment(failure: Failure | None) -> Iterator[str]:
     if failure is not None:
         yield f"# It did not answer: {clean(failure.message, 200)}"
 
 
-def _pair(key: str, value: str | tuple[str, ...]) -> str:
+def _toml_pair(key: str, value: str | tuple[str, ...]) -> str:
     return f"{key} = {toml_value(value)}"

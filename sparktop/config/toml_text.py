@@ -36,7 +36,7 @@ def _statements(text: str) -> Iterator[tuple[int, int, dict[str, Any], bool]]:
         parsed += len(statement)
         if parsed > _MOST_PARSED:
             return
-        data = _loaded(statement)
+        data = _parse_or_none(statement)
         if data is None:  # the value goes on in the next line, or is wrong
             continue
         if data:
@@ -44,7 +44,7 @@ def _statements(text: str) -> Iterator[tuple[int, int, dict[str, Any], bool]]:
         first = number + 1
 
 
-def _loaded(text: str) -> dict[str, Any] | None:
+def _parse_or_none(text: str) -> dict[str, Any] | None:
     """Return the data of a TOML text; None if it is invalid or nested too deeply."""
     try:
         return tomllib.loads(text)
@@ -64,16 +64,16 @@ def key_lines(text: str) -> dict[Path, int]:
     written = text.split("\n")
     for first, end, data, is_header in _statements(text):
         if is_header:
-            prefix = _header(data, first + 1, lines, tables)
+            prefix = _add_header(data, first + 1, lines, tables)
             continue
-        _add(prefix, dict.fromkeys(data), first + 1, lines)
+        _add_lines(prefix, dict.fromkeys(data), first + 1, lines)
         for number in range(first + 1, end):  # a list with one line more each time
-            _add(prefix, _loaded("\n".join([*written[first:number], "]"])), number, lines)
-        _add(prefix, data, end, lines)
+            _add_lines(prefix, _parse_or_none("\n".join([*written[first:number], "]"])), number, lines)
+        _add_lines(prefix, data, end, lines)
     return lines
 
 
-def _header(data: dict[str, Any], line: int, lines: dict[Path, int], tables: dict[Path, int]) -> Path:
+def _add_header(data: dict[str, Any], line: int, lines: dict[Path, int], tables: dict[Path, int]) -> Path:
     """Record the line of the header `[a.b]` or `[[a.b]]`, whose `data` it is; return the path of its keys.
 
     `tables` is the number of `[[tables]]` so far, by path.
@@ -93,7 +93,7 @@ def _header(data: dict[str, Any], line: int, lines: dict[Path, int], tables: dic
     return path
 
 
-def _add(path: Path, value: object, line: int, lines: dict[Path, int]) -> None:
+def _add_lines(path: Path, value: object, line: int, lines: dict[Path, int]) -> None:
     items: Iterator[tuple[str | int, object]] = iter(())
     if isinstance(value, dict):
         items = iter(value.items())
@@ -101,7 +101,7 @@ def _add(path: Path, value: object, line: int, lines: dict[Path, int]) -> None:
         items = enumerate(value)
     for key, item in items:
         lines.setdefault((*path, key), line)
-        _add((*path, key), item, line, lines)
+        _add_lines((*path, key), item, line, lines)
 
 
 def line_of(lines: Mapping[Path, int], path: Path) -> int:
@@ -150,18 +150,18 @@ def with_values(text: str, values: Mapping[Place, Value]) -> str:
         ConfigError: the text is not valid, or a value cannot be changed alone.
     """
     for place, value in values.items():
-        before = _parsed(text)
+        before = _parse_or_raise(text)
         text = _with_value(text, place, value)
         table = before.get(place[0], {})
         wanted = value if len(place) == 1 else isinstance(table, dict) and {**table, place[1]: value}
-        if _parsed(text) != {**before, place[0]: wanted}:
+        if _parse_or_raise(text) != {**before, place[0]: wanted}:
             raise ConfigError(
                 f"{'.'.join(place)} could not be changed without changing more: edit the file by hand"
             )
     return text
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_or_raise(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -174,7 +174,7 @@ def _with_value(text: str, place: Place, value: Value) -> str:
     from tomlkit.exceptions import TOMLKitError
 
     lines = [f"{line}\n" for line in text.removesuffix("\n").split("\n")] if text else []
-    first, end = _section(text, lines, place[:-1])
+    first, end = _section_lines(text, lines, place[:-1])
     if first is None:
         return "".join([*lines, "\n" if lines else "", tomlkit.dumps({place[0]: {place[-1]: value}})])
     try:
@@ -186,7 +186,7 @@ def _with_value(text: str, place: Place, value: Value) -> str:
     return "".join([*lines[:first], section.as_string(), *lines[end:]])
 
 
-def _section(text: str, lines: Sequence[str], table: tuple[str, ...]) -> tuple[int | None, int]:
+def _section_lines(text: str, lines: Sequence[str], table: tuple[str, ...]) -> tuple[int | None, int]:
     """Return the lines [first, end) of a table, () for the keys above all tables; first is None without it.
 
     The lines end with the last key: what follows is about the next table, or what the user took out. Of a

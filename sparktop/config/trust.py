@@ -132,7 +132,7 @@ class Approvals:
 
     def has(self, path: Path, about: os.stat_result, text: str) -> bool:
         """Return whether the file `path` was approved as it is."""
-        return _entry(path, about, text) in self._read()
+        return _approval_entry(path, about, text) in self._read()
 
     def add(self, path: Path, about: os.stat_result, text: str) -> None:
         """Approve the file `path` as it is.
@@ -144,7 +144,7 @@ class Approvals:
             raise ConfigError(
                 "the approval cannot be stored: there is no home directory; use it: --config FILE"
             )
-        entry = _entry(path, about, text)
+        entry = _approval_entry(path, about, text)
         kept = [one for one in self._read() if one.get("path") != entry["path"]]
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ class Approvals:
         return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
-def _entry(path: Path, about: os.stat_result, text: str) -> dict[str, object]:
+def _approval_entry(path: Path, about: os.stat_result, text: str) -> dict[str, object]:
     from hashlib import sha256  # late: a file that the user names needs no approval
 
     return {
@@ -195,14 +195,14 @@ def read_found(path: Path) -> tuple[str, os.stat_result]:
     """
     with suppress(OSError):  # what cannot be examined is not read either
         if not path.is_file() and path.exists():
-            raise _refused(path, "it is not a regular file")
+            raise _refusal_error(path, "it is not a regular file")
     text, about = read_config(path)
     if (reason := refusal(path, about)) is not None:
-        raise _refused(path, reason)
+        raise _refusal_error(path, reason)
     return text, about
 
 
-def _refused(path: Path, reason: str) -> ConfigError:
+def _refusal_error(path: Path, reason: str) -> ConfigError:
     file = clean(path, 300)
     return ConfigError(
         f"{file}: found in the current folder and not used: {reason}. "
@@ -225,7 +225,7 @@ def is_trusted(
         return True
     if not powers:
         return False
-    ask = _asker()
+    ask = _find_asker()
     if ask is None:
         raise ConfigError(untrusted(path, powers))
     file = clean(path, 300)
@@ -249,7 +249,7 @@ def listed(powers: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in powers[:_SHOWN]] + ([f"  and {more} more"] if more > 0 else [])
 
 
-def _asker() -> Callable[[str], bool] | None:
+def _find_asker() -> Callable[[str], bool] | None:
     """Return a function that asks the user on the terminal; None without one."""
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
         return None

@@ -74,7 +74,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
     """
 
     def made(kind: type[T], tables: Iterable[Plain], **others: Any) -> tuple[T, ...]:  # noqa: ANN401 - of any field
-        return tuple(_made(kind, table, path, env, **others) for table in tables)
+        return tuple(_make(kind, table, path, env, **others) for table in tables)
 
     def table(name: str) -> Plain:
         found: Plain = settings.get(name, {})
@@ -82,7 +82,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
 
     routers = settings.get("routers", ())
     others = {**table("recorder"), **table("diagnosis")}
-    return _made(
+    return _make(
         Watch,
         {**settings, **others},
         path,
@@ -91,17 +91,19 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         backends=made(BackendTarget, settings.get("backends", ())),
         routers=made(RouterTarget, (one for one in routers if one.get("watched", True))),
         sweep_routers=made(RouterTarget, (one for one in routers if not one.get("watched", True))),
-        target_files=tuple(_file(name, path, env) or name for name in settings.get("target_files", ())),
+        target_files=tuple(
+            _absolute_path(name, path, env) or name for name in settings.get("target_files", ())
+        ),
         prometheus=made(
             PrometheusTarget, ({"name": "prometheus", **one} for one in settings.get("prometheus", ()))
         ),
         thresholds=StateThresholds(**table("thresholds")),
         node_thresholds=NodeThresholds(**table("alerts")),
         source=clean(path, 500),
-        models={name: _made(ModelFacts, one, path, env) for name, one in table("models").items()},
-        sweeps=tuple(_sweep(one, path, env) for one in settings.get("sweeps", ())),
+        models={name: _make(ModelFacts, one, path, env) for name, one in table("models").items()},
+        sweeps=tuple(_sweep_spec(one, path, env) for one in settings.get("sweeps", ())),
         guard=GuardLimits(**table("guard")),
-        events=_events(table("events"), path, env),
+        events=_event_settings(table("events"), path, env),
         view=ViewSettings(**table("view")),
     )
 
@@ -110,7 +112,7 @@ _RENAMED = {"capture_sizes": "cudagraph_capture_sizes"}
 """Keys of tables whose fields have other names."""
 
 
-def _made(kind: type[T], table: Plain, path: Path, env: Mapping[str, str], **others: Any) -> T:  # noqa: ANN401 - of any field
+def _make(kind: type[T], table: Plain, path: Path, env: Mapping[str, str], **others: Any) -> T:  # noqa: ANN401 - of any field
     """Return the target or settings that a table of the file stands for, field by field of the same name.
 
     The value of a field KEY whose table has KEY_env is that of the environment variable. `others` are values
@@ -120,20 +122,22 @@ def _made(kind: type[T], table: Plain, path: Path, env: Mapping[str, str], **oth
     for name in kind.__annotations__:
         key = name if name in table else _RENAMED.get(name, name)
         if f"{name}_env" in table:
-            values[name] = _value(table[f"{name}_env"], env)
+            values[name] = _variable_value(table[f"{name}_env"], env)
         elif key in table:
-            values[name] = _file(table[key], path, env) if name in FILES else _frozen(table[key])
+            values[name] = (
+                _absolute_path(table[key], path, env) if name in FILES else _with_tuples(table[key])
+            )
     return kind(**{**values, **others})
 
 
-def _frozen(value: Any) -> Any:  # noqa: ANN401 - any value of the file
+def _with_tuples(value: Any) -> Any:  # noqa: ANN401 - any value of the file
     """Return a list as a tuple, and a table of lists as one of tuples."""
     if isinstance(value, dict):
-        return {key: _frozen(one) for key, one in value.items()}
+        return {key: _with_tuples(one) for key, one in value.items()}
     return tuple(value) if isinstance(value, list) else value
 
 
-def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
+def _event_settings(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
     """Return the settings in `one`, the table `[events]` of the file; the webhook's token comes from `env`.
 
     A hook program with a slash in its name is a path, relative to the folder of the configuration file
@@ -141,32 +145,32 @@ def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
     """
     program, *rest = one.get("hook") or [""]
     if "/" in program:
-        program = _file(program, path, env) or program
+        program = _absolute_path(program, path, env) or program
     hook = (program, *rest) if program else ()
     severity = Severity(one["severity"]) if "severity" in one else EventSettings().severity
-    return _made(EventSettings, one, path, env, severity=severity, hook=hook)
+    return _make(EventSettings, one, path, env, severity=severity, hook=hook)
 
 
-def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
+def _sweep_spec(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
     workload = one.get("workload")
     is_file = workload is not None and workload.endswith(".toml")
-    return _made(
+    return _make(
         SweepSpec,
         one,
         path,
         env,
         prompt_lengths=tuple(one.get("prompt_lengths") or ([one["pp"]] if "pp" in one else ())),
         depths=tuple(dict.fromkeys(one.get("depths", ()))),
-        workload=_file(workload, path, env) if is_file else workload,
+        workload=_absolute_path(workload, path, env) if is_file else workload,
         extra_body=one.get("extra_body", {}),
     )
 
 
-def _value(variable: str | None, env: Mapping[str, str]) -> str | None:
+def _variable_value(variable: str | None, env: Mapping[str, str]) -> str | None:
     return (env.get(variable) or _PUBLIC_KEYS.get(variable)) if variable else None
 
 
-def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
+def _absolute_path(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
     """Return the absolute path of a file that the configuration file `path` names; None if `name` is None.
 
     A relative name is relative to the configuration's folder; "~/" stands for the home directory.
@@ -179,7 +183,7 @@ def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
     return str(path.absolute().parent / name)
 
 
-def _variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _named_variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield (path, name) of each environment variable that the settings name."""
     tables: list[tuple[tuple[str | int, ...], Plain]] = [
         ((kind, number), table)
@@ -197,7 +201,11 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
 
     `path` and `text` of the configuration file provide the file name and line number in the warnings.
     """
-    unset = [(place, variable) for place, variable in _variables(settings) if _value(variable, env) is None]
+    unset = [
+        (place, variable)
+        for place, variable in _named_variables(settings)
+        if _variable_value(variable, env) is None
+    ]
     if not unset:
         return []
     from sparktop.config.toml_text import (  # late: most starts have nothing to report
@@ -249,7 +257,7 @@ def needs_of(path: Path) -> Needs:
     """
     place = path.expanduser().absolute()
     try:
-        values = [*_values(tomllib.loads(read_config(place)[0]))]
+        values = [*_texts_in(tomllib.loads(read_config(place)[0]))]
     except (ConfigError, ValueError, RecursionError):
         return Needs(files=(place,))
     files = [
@@ -258,11 +266,11 @@ def needs_of(path: Path) -> Needs:
     return Needs(any(key.endswith("_env") for key, _ in values), (place, *files))
 
 
-def _values(table: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _texts_in(table: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (key, text) for each text in a table and in the tables below it."""
     for key, value in table.items():
         if isinstance(value, str):
             yield key, value
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict):
-                yield from _values(one)
+                yield from _texts_in(one)

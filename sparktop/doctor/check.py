@@ -89,33 +89,33 @@ def to_text(
     lines: list[str] = []
     for heading, checks in groups.items():
         if checks:
-            lines.append(_painted(heading, _HEADING, color=color))
-            lines += [_line(check, width, color=color) for check in checks]
+            lines.append(_with_color(heading, _HEADING, color=color))
+            lines += [_check_line(check, width, color=color) for check in checks]
             lines.append("")
-    lines.append(_sum([check for checks in groups.values() for check in checks]))
+    lines.append(_counts_line([check for checks in groups.values() for check in checks]))
     if then:
-        lines.append(_wrapped(f"next: {then}", width))
+        lines.append(_wrap_line(f"next: {then}", width))
     return "\n".join(lines) + "\n"
 
 
-def _wrapped(line: str, width: int | None) -> str:
+def _wrap_line(line: str, width: int | None) -> str:
     if width is None or cell_width(line) <= width:
         return line
     return fill(line, max(_LEAST_WIDTH, width), subsequent_indent=" " * 6, break_on_hyphens=False)
 
 
-def _line(check: Check, width: int | None, *, color: bool) -> str:
+def _check_line(check: Check, width: int | None, *, color: bool) -> str:
     word = "FAIL" if check.status is Status.FAIL else check.status.value
     seen = f"{word:<4}  {clean(check.name, _NAME)}: {clean(check.message, _SENTENCE)}"
-    line = _wrapped(f"{seen} — {clean(check.advice, _SENTENCE)}" if check.advice else seen, width)
-    return _painted(word, _COLORS[check.status], color=color) + line[len(word) :]
+    line = _wrap_line(f"{seen} — {clean(check.advice, _SENTENCE)}" if check.advice else seen, width)
+    return _with_color(word, _COLORS[check.status], color=color) + line[len(word) :]
 
 
-def _painted(text: str, code: str, *, color: bool) -> str:
+def _with_color(text: str, code: str, *, color: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if color else text
 
 
-def _sum(checks: Sequence[Check]) -> str:
+def _counts_line(checks: Sequence[Check]) -> str:
     """Return the last line: how many checks have each status, such as "28 ok, 2 warnings, 1 failed"."""
     count = Counter(check.status for check in checks)
     warnings = "warning" if count[Status.WARN] == 1 else "warnings"

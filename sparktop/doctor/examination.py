@@ -43,9 +43,9 @@ async def examine_network(
     what was read of this machine: it is compared with the others if it is watched.
     """
     named = await check_names(_hosts(watch), network)
-    resolved = [host for host in watch.discover if not _is_dead(named.get(host_key(host)))]
+    resolved = [host for host in watch.discover if not _has_failed(named.get(host_key(host)))]
     found = await search(resolved) if resolved else Found()
-    backends = (*watch.backends, *_unknown(found.backends, watch.backends))
+    backends = (*watch.backends, *_without_known(found.backends, watch.backends))
     routers = (*watch.routers, *watch.sweep_routers, *found.routers)
     listed_checks, listed_backends, listed_nodes = await read_listed(watch)
     gate = asyncio.Semaphore(_AT_ONCE)
@@ -70,7 +70,7 @@ async def examine_network(
     parts = await asyncio.gather(
         each(check_machine, [*watch.nodes, *listed_nodes]),
         each(check_backend, backends),
-        each(check_listed, _unknown(listed_backends, backends)),
+        each(check_listed, _without_known(listed_backends, backends)),
         each(check_router, routers),
         each(check_prometheus, watch.prometheus),
     )
@@ -89,11 +89,11 @@ def _hosts(watch: Watch) -> list[str]:
     return [*watch.discover, *(place.host for place in places if place is not None)]
 
 
-def _is_dead(check: Check | None) -> bool:
+def _has_failed(check: Check | None) -> bool:
     return check is not None and check.status is Status.FAIL
 
 
-def _unknown(found: Sequence[BackendTarget], known: Sequence[BackendTarget]) -> list[BackendTarget]:
+def _without_known(found: Sequence[BackendTarget], known: Sequence[BackendTarget]) -> list[BackendTarget]:
     urls = {target.url for target in known}
     return [target for target in found if target.url not in urls]
 
@@ -162,7 +162,7 @@ async def check_node(
         if reach.status is Status.FAIL:
             return checks
         checks += _check_secrecy(target)
-    reading, identity = await _read(source(target), _AGENT_S if target.via == "agent" else _SSH_S)
+    reading, identity = await _poll_once(source(target), _AGENT_S if target.via == "agent" else _SSH_S)
     if note is not None:
         note(reading, identity or NodeIdentity())
     return [*checks, *_node_checks(target, reading, identity)]
@@ -179,7 +179,7 @@ def _check_secrecy(target: NodeTarget) -> list[Check]:
     return [Check(f"{target.name} token", Status.WARN, seen, advice)]
 
 
-async def _read(source: Source, within_s: float) -> tuple[Reading, NodeIdentity | None]:
+async def _poll_once(source: Source, within_s: float) -> tuple[Reading, NodeIdentity | None]:
     """Poll a source once, for at most `within_s` seconds, and close it.
 
     Return the reading, and the node's identity or None if that is unknown.

@@ -193,11 +193,11 @@ USUAL_CONCURRENCY = 256
 
 def open_file_limits() -> tuple[int | None, int | None]:
     """Return (soft limit, hard limit) of open files of this process; None for unlimited."""
-    soft, hard = map(_bounded, resource.getrlimit(resource.RLIMIT_NOFILE))
+    soft, hard = map(_limit_or_none, resource.getrlimit(resource.RLIMIT_NOFILE))
     return soft, hard
 
 
-def _bounded(limit: int) -> int | None:
+def _limit_or_none(limit: int) -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
@@ -249,7 +249,7 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
         return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
     usual = folder_of(env, Place.STATE) / "flight"
     moved = f"; not in {clean(usual, 200)}, which is on a network file system" if usual != folder else ""
-    kept = _kept(folder)
+    kept = _size_kept(folder)
     message = f"{where}: {kept} of at most {watch.flight_mib} MiB{moved}"
     if kept is None:
         message = (
@@ -262,7 +262,7 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
     return Check(_TITLE, Status.OK, message)
 
 
-def _kept(folder: Path) -> str | None:
+def _size_kept(folder: Path) -> str | None:
     """Return a part of a message: size and hours of the recorded files, and the number of saved incidents.
 
     None if nothing is recorded.
@@ -349,8 +349,8 @@ def check_compared(
         for one in found
     ]
     groups = [group for group in groups_of(now) if len(group.machines) > 1]
-    alike = [] if checks else [_alike(group) for group in groups]
-    return [*checks, *alike, *(one for group in groups for one in _unread(group))]
+    alike = [] if checks else [_alike_check(group) for group in groups]
+    return [*checks, *alike, *(one for group in groups for one in _unreadable_checks(group))]
 
 
 def _situation(
@@ -376,7 +376,7 @@ def _situation(
     return Situation(0.0, datetime.now(UTC), views, nodes)
 
 
-def _alike(group: Group) -> Check:
+def _alike_check(group: Group) -> Check:
     who = f"{group.engine}: {', '.join(group.names)}" if group.engine is not None else ", ".join(group.names)
     same = ", ".join(alike_in(group))
     if not same:
@@ -384,7 +384,7 @@ def _alike(group: Group) -> Check:
     return Check(_COMPARED, Status.OK, f"{who} have the same {same}")
 
 
-def _unread(group: Group) -> list[Check]:
+def _unreadable_checks(group: Group) -> list[Check]:
     """Return a check that names the machines whose engine may not be looked into."""
     if group.engine is None:
         return []

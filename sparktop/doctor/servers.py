@@ -240,7 +240,7 @@ class _Visit:
     async def _get(self, path: str) -> Reply:
         api_key = self._target.api_key
         reply = await self._network.get(self._target.url + path, api_key=api_key, tls_ca=self._target.tls_ca)
-        if reply.date and (self.dated is None or _wait_s(reply) < _wait_s(self.dated)):
+        if reply.date and (self.dated is None or _round_trip_s(reply) < _round_trip_s(self.dated)):
             self.dated = reply
         self.answered = True
         if reply.status != _OK:
@@ -251,7 +251,7 @@ class _Visit:
         return reply
 
 
-def _wait_s(reply: Reply) -> float:
+def _round_trip_s(reply: Reply) -> float:
     return reply.answered_at - reply.asked_at
 
 
@@ -350,7 +350,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     try:
         clocks = await client.clocks()
         answer = await client.query(servers_query(target.selector, target.group_by))
-        down, past = await _down(client, target)
+        down, past = await _targets_down(client, target)
         listed = await asyncio.gather(client.get(_TARGETS), return_exceptions=True)
     except AnswerError as error:
         failed = failure_check(f"{target.name} query", error)
@@ -361,7 +361,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     servers = found_servers(answer.series, active, target.group_by, past)
     groups = len({one.group for one in servers})
     every = [known.every_s for one in servers if (known := active.get(one.key.target)) and known.every_s]
-    checks = [reach, _clock(target.name, clocks.ahead_s)]
+    checks = [reach, _prometheus_clock_check(target.name, clocks.ahead_s)]
     if not servers:
         advice = "scrape the servers' /metrics, or correct the selector"
         said = "scrapes no vLLM, SGLang or Ray Serve LLM"
@@ -369,7 +369,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
             said, advice = f"{said}; {down_text(down)}", "start them: a server is known once it was scraped"
         return [*checks, Check(f"{target.name} servers", Status.FAIL, said, advice)]
     pace = f", scraped every {median(every):g} s" if every else ""
-    said = f"{_count(len(servers), 'server')} in {_count(groups, 'group')}{pace}"
+    said = f"{_counted_noun(len(servers), 'server')} in {_counted_noun(groups, 'group')}{pace}"
     slow = bool(every) and median(every) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
@@ -386,7 +386,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     return checks
 
 
-async def _down(
+async def _targets_down(
     client: PrometheusClient, target: PrometheusTarget
 ) -> tuple[frozenset[Key], Sequence[Series]]:
     """Return the targets that are down, and the series of those that were servers within the past hour.
@@ -405,11 +405,11 @@ async def _down(
     return down, [one for one in past.series if key_of(one.labels).target in down]
 
 
-def _count(number: int, noun: str) -> str:
+def _counted_noun(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _clock(name: str, ahead_s: float) -> Check:
+def _prometheus_clock_check(name: str, ahead_s: float) -> Check:
     if abs(ahead_s) <= _SKEW_S:
         return Check(f"{name} clock", Status.OK, "its clock is that of this machine, within 5 s")
     way = "ahead of" if ahead_s > 0 else "behind"

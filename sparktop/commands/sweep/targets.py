@@ -77,49 +77,49 @@ async def choose_targets(
         UsageError: a word cannot be used.
         UnreachableError: nothing was found.
     """
-    places = [place for word in words for place in await _places(word, watch, keys)]
+    places = [place for word in words for place in await _find_places(word, watch, keys)]
     for name, url in named:
         key = {url: keys[name]} if name in keys else keys
-        places += [replace(place, name=name) for place in await _places(url, watch, key)]
+        places += [replace(place, name=name) for place in await _find_places(url, watch, key)]
     if not words and not named:
         # A router that is configured only for sweeps must be named to be used.
-        places = [_Place(target.name, target, is_configured=True) for target in _watched(watch)]
-        places = places or await _discovered("127.0.0.1")
+        places = [_Place(target.name, target, is_configured=True) for target in _watched_targets(watch)]
+        places = places or await _discover_places("127.0.0.1")
     extra: list[BackendTarget] = []
     checked = []
     for place in places:
         found, behind = await _as_router(place)
         checked.append(found)
         extra += behind
-    return _chosen(_unique(checked), watch, extra, model)
+    return _choose(_without_repetitions(checked), watch, extra, model)
 
 
-async def _places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_Place]:
-    for known in _configured(watch):
+async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_Place]:
+    for known in _configured_targets(watch):
         if known.name == word:
-            return [_place(known, word, keys, is_configured=True)]
+            return [_make_place(known, word, keys, is_configured=True)]
     target = parse_target(word)
     with_key(target, word, keys)  # of a host or an agent there is none
     if isinstance(target, NodeTarget):
         raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
     if isinstance(target, str):
-        return await _discovered(target)
+        return await _discover_places(target)
     if (note := shortened_message(word, target)) is not None:
         tell(note)
-    for known in _configured(watch):
+    for known in _configured_targets(watch):
         if known.url == target.url:
-            return [_place(known, word, keys, is_configured=True)]
-    return [_place(target, word, keys, is_configured=False)]
+            return [_make_place(known, word, keys, is_configured=True)]
+    return [_make_place(target, word, keys, is_configured=False)]
 
 
-def _place(
+def _make_place(
     target: BackendTarget | RouterTarget, word: str, keys: Mapping[str, str], *, is_configured: bool
 ) -> _Place:
     found = replace(target, api_key=with_key(target, word, keys) or target.api_key)
     return _Place(target.name, found, is_configured)
 
 
-async def _discovered(host: str) -> list[_Place]:
+async def _discover_places(host: str) -> list[_Place]:
     found = await discover([host])
     if not found.backends and not found.routers:
         raise UnreachableError(f"nothing to put load on: {'; '.join(found.notes) or clean(host, 80)}")
@@ -127,11 +127,11 @@ async def _discovered(host: str) -> list[_Place]:
     return [_Place(target.name, target, is_configured=False) for target in servers]
 
 
-def _configured(watch: Watch) -> list[BackendTarget | RouterTarget]:
-    return [*_watched(watch), *watch.sweep_routers]
+def _configured_targets(watch: Watch) -> list[BackendTarget | RouterTarget]:
+    return [*_watched_targets(watch), *watch.sweep_routers]
 
 
-def _watched(watch: Watch) -> list[BackendTarget | RouterTarget]:
+def _watched_targets(watch: Watch) -> list[BackendTarget | RouterTarget]:
     return [*watch.backends, *watch.routers]
 
 
@@ -152,13 +152,13 @@ async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
     if not isinstance(reading, RouterSample) or reading.kind != LITELLM:
         return place, []
     addresses = [deployment.address for deployment in reading.deployments or () if deployment.address]
-    behind = {found.url: found for found in _backends_of(addresses)}
+    behind = {found.url: found for found in _backends_at(addresses)}
     names = tuple(backend.name for backend in behind.values())
     router = RouterTarget(target.name, target.url, backends=names, api_key=target.api_key)
     return replace(place, target=router), list(behind.values())
 
 
-def _backends_of(addresses: Iterable[str]) -> Iterator[BackendTarget]:
+def _backends_at(addresses: Iterable[str]) -> Iterator[BackendTarget]:
     for address in addresses:
         try:
             found = parse_target(address)
@@ -168,7 +168,7 @@ def _backends_of(addresses: Iterable[str]) -> Iterator[BackendTarget]:
             yield found
 
 
-def _chosen(
+def _choose(
     places: Sequence[_Place], watch: Watch, extra: Sequence[BackendTarget], model: str | None
 ) -> Chosen:
     known = {backend.name: backend for backend in [*extra, *watch.backends]}
@@ -185,7 +185,7 @@ def _chosen(
             backends |= {backend.url: backend for backend in behind}
             made = router_target(routers[target.url], behind, model=model, known=known_here)
         else:
-            name = target.name if place.is_configured else _free(place.name, backends)
+            name = target.name if place.is_configured else _free_name(place.name, backends)
             backends.setdefault(target.url, replace(target, name=name))
             made = SweepTarget(
                 place.name,
@@ -202,7 +202,7 @@ def _chosen(
         tuple(targets),
         replace(
             watch,
-            nodes=_nodes(watch.nodes, wanted, own),
+            nodes=_machines_to_watch(watch.nodes, wanted, own),
             backends=wanted,
             routers=tuple(routers.values()),
             discover=(),
@@ -211,7 +211,7 @@ def _chosen(
     )
 
 
-def _free(name: str, backends: Mapping[str, BackendTarget]) -> str:
+def _free_name(name: str, backends: Mapping[str, BackendTarget]) -> str:
     """Return `name`, with a number appended if one of `backends` already has this name."""
     taken = {one.name for one in backends.values()}
     return next(
@@ -221,7 +221,7 @@ def _free(name: str, backends: Mapping[str, BackendTarget]) -> str:
     )
 
 
-def _nodes(
+def _machines_to_watch(
     nodes: Sequence[NodeTarget], backends: Sequence[BackendTarget], own: frozenset[str]
 ) -> tuple[NodeTarget, ...]:
     """Return the machines to watch during the sweep.
@@ -238,7 +238,7 @@ def _nodes(
     return chosen
 
 
-def _unique(places: Sequence[_Place]) -> list[_Place]:
+def _without_repetitions(places: Sequence[_Place]) -> list[_Place]:
     """Return the servers and routers `places` in order, without repetitions and with different names.
 
     An entry with the name and URL of an earlier entry is left out. A number is appended to a name that an

@@ -58,10 +58,10 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
     """
     for routed in series:
         elsewhere = [one for one in series if one.source != routed.source]
-        for alone in (_alone(routed, series), _alone(routed, elsewhere)):
+        for alone in (_series_of_engines(routed, series), _series_of_engines(routed, elsewhere)):
             known = routed.metrics() & {name for one in alone for name in one.metrics()}
             metric = next((name for name in MAIN_RATES if name in known), None)
-            if metric is not None and (levels := tuple(_levels(routed, alone, series, metric))):
+            if metric is not None and (levels := tuple(_engines_levels(routed, alone, series, metric))):
                 names = tuple(one.name for one in alone)
                 yield IndependentEngines(metric=metric, routed=routed.name, alone=names, levels=levels)
                 break
@@ -90,14 +90,14 @@ def engines_sentence(found: Sequence[IndependentEngines]) -> str:
     first = found[0]
     metric = METRICS[first.metric]
     levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in first.levels)
-    routers = names_in_words([f"{one.routed} reached {_share(one)}" for one in found])
+    routers = names_in_words([f"{one.routed} reached {_share_words(one)}" for one in found])
     return (
         f"{len(first.alone)} independent engines at best = {made_of(first)}: {metric.title.lower()} in "
         f"{metric.unit} {levels}; of this best, {routers}"
     )
 
 
-def _share(found: IndependentEngines) -> str:
+def _share_words(found: IndependentEngines) -> str:
     percents = [level.percent for level in found.levels if level.percent is not None]
     if not percents:
         return "an unknown share"
@@ -125,7 +125,7 @@ def _is_router(series: Series) -> bool:
     return len(series.engines) > 1
 
 
-def _alone(routed: Series, series: Sequence[Series]) -> list[Series]:
+def _series_of_engines(routed: Series, series: Sequence[Series]) -> list[Series]:
     """Return one series for each engine behind the router `routed`, measured without the router.
 
     For an engine that was not measured alone, use the series of another engine of the router, or else that of
@@ -142,7 +142,7 @@ def _alone(routed: Series, series: Sequence[Series]) -> list[Series]:
     return [] if like is None else [by_name.get(name, like) for name in routed.engines]
 
 
-def _levels(
+def _engines_levels(
     routed: Series, alone: Sequence[Series], series: Sequence[Series], metric: str
 ) -> Iterator[EnginesLevel]:
     count = len(alone)
@@ -152,7 +152,7 @@ def _levels(
         if not concurrency:
             continue  # its load is not divided into numbers of requests
         each, left = divmod(concurrency, count)
-        parts = [_figure(one, each, level) for one in alone]
+        parts = [_level_like(one, each, level) for one in alone]
         known = [part for part in parts if part is not None and metric in part.figures]
         if left or not each or len(known) < count:
             continue
@@ -165,13 +165,15 @@ def _levels(
             bound=bound.mean,
             routed=None if reached is None else reached.mean,
             percent=None if reached is None else 100 * reached.mean / bound.mean,
-            significant=None if ratio is None or ratio.p is None else _is_shown(ratio, len(routed.levels)),
+            significant=None
+            if ratio is None or ratio.p is None
+            else _is_significant(ratio, len(routed.levels)),
             beyond=tuple(
                 one.name
                 for one in others
-                if (beside := _figure(one, concurrency, level)) is not None
+                if (beside := _level_like(one, concurrency, level)) is not None
                 and metric in beside.figures
-                and _exceeds(
+                and _clearly_exceeds(
                     beside.figures[metric],
                     bound,
                     tests=len(routed.levels) * len(others),
@@ -181,7 +183,7 @@ def _levels(
         )
 
 
-def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel | None:
+def _level_like(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel | None:
     """Return the level of a series at a concurrency and with the prompt and output lengths of level `like`.
 
     Return None if the series has no such level.
@@ -205,7 +207,7 @@ def _sum(figures: Sequence[Value]) -> Value:
     return value_of(sum(figure.mean for figure in figures), runs)
 
 
-def _exceeds(figure: Value, bound: Value, *, tests: int, stated: bool) -> bool:
+def _clearly_exceeds(figure: Value, bound: Value, *, tests: int, stated: bool) -> bool:
     """Return whether a target's value exceeds the upper bound significantly and beyond the noise floor.
 
     `tests` is the number of such tests, for a Bonferroni correction. Where single runs allow no test, return
@@ -214,10 +216,10 @@ def _exceeds(figure: Value, bound: Value, *, tests: int, stated: bool) -> bool:
     ratio = ratio_of(figure, bound)
     if ratio is None or ratio.ratio <= 1 or not ratio.beyond(NOISE_FLOOR_PERCENT):
         return False
-    return stated if ratio.p is None else _is_shown(ratio, tests)
+    return stated if ratio.p is None else _is_significant(ratio, tests)
 
 
-def _is_shown(ratio: Ratio, tests: int) -> bool:
+def _is_significant(ratio: Ratio, tests: int) -> bool:
     """Return whether a ratio with a p-value differs from 1 significantly and beyond the noise floor.
 
     `tests` is the number of such tests, for a Bonferroni correction.
@@ -253,15 +255,15 @@ def compare(
         for one, by_load in zip(series, rows_of, strict=True)
     }
     pair = same or _same_address(series)
-    floors = {name: _floor(levels, name, pair) for name in METRICS}
+    floors = {name: _noise_floor_percent(levels, name, pair) for name in METRICS}
     published = {one.name: one.source for one in series if one.published}
     judged = _Table(levels, floors, baseline, table, published)
-    rows = [row for metric in METRICS.values() for row in _rows(judged, metric)]
+    rows = [row for metric in METRICS.values() for row in _compare_metric(judged, metric)]
     metrics = {row.metric for row in rows}
     return ComparisonResult(
         baseline=baseline,
         rows=tuple(rows),
-        crossovers=tuple(_crossovers(judged, rows)),
+        crossovers=tuple(_crossovers_by_source(judged, rows)),
         notes=tuple(notes_of(series, rows, pair, table)),
         definitions=definitions_of(series, metrics),
         noise_floor_percent={name: floor for name, floor in floors.items() if name in metrics},
@@ -326,34 +328,36 @@ class _Table(Struct):
         return Change() if untested is None else Change(percent=untested.percent)
 
 
-def _rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
+def _compare_metric(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
     crossed, first_ahead = False, None
     for load in sorted({load for one in table.levels.values() for load in one}, key=lambda load: load.order):
         figures = table.figures(metric.name, load)
         if len(figures) < _LEAST_FIGURES:
             continue
         ranked = sorted(
-            figures, key=lambda name: _certain(figures[name], metric), reverse=metric.more_is_better
+            figures, key=lambda name: _ranking_value(figures[name], metric), reverse=metric.more_is_better
         )
         first_ahead = first_ahead or ranked[0]
         crossed = crossed or ranked[0] != first_ahead
-        yield _row(table, metric, load, ranked, crossed=crossed)
+        yield _compare_level(table, metric, load, ranked, crossed=crossed)
 
 
-def _certain(figure: Value, metric: Metric) -> float:
+def _ranking_value(figure: Value, metric: Metric) -> float:
     """Return the value by which targets are ranked: the mean, or the worse end of a range."""
     if figure.span is None:
         return figure.mean
     return min(figure.span) if metric.more_is_better else max(figure.span)
 
 
-def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, crossed: bool) -> ComparisonRow:
+def _compare_level(
+    table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, crossed: bool
+) -> ComparisonRow:
     figures = table.figures(metric.name, load)
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
-    shown = _shown(changes)
-    ahead = ranked[0] if _leads(figures, ranked) else None
-    stated = shown is None and ahead is not None and _stated(table, metric, ahead, changes)
-    vs, against = _against(table, ranked, crossed=crossed)
+    shown = _is_best_significant(changes)
+    ahead = ranked[0] if _is_ahead(figures, ranked) else None
+    stated = shown is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
+    vs, against = _opponent(table, ranked, crossed=crossed)
     if shown is False:  # the difference that is not clear
         vs, against = "runner-up", next(name for name, one in changes.items() if not one.significant)
     beside = changes[against]
@@ -373,11 +377,11 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
         percent=beside.percent,
         ratio_ci95=beside.ratio_ci95,
         significant=shown,
-        changes=_against_baseline(table, metric, load, figures),
+        changes=_changes_from_baseline(table, metric, load, figures),
     )
 
 
-def _shown(changes: Mapping[str, Change]) -> bool | None:
+def _is_best_significant(changes: Mapping[str, Change]) -> bool | None:
     """Return whether the best target of a row is significantly better than all others.
 
     `changes` has its difference from each other target. Return False if any of these is not significant.
@@ -387,7 +391,7 @@ def _shown(changes: Mapping[str, Change]) -> bool | None:
     return False if False in tested else None if None in tested else True
 
 
-def _leads(figures: Mapping[str, Value], ranked: Sequence[str]) -> bool:
+def _is_ahead(figures: Mapping[str, Value], ranked: Sequence[str]) -> bool:
     """Return whether the first of the `ranked` targets has a better value than all others.
 
     Return False if the second target has an equal value, or if ranges of values overlap.
@@ -399,7 +403,7 @@ def _leads(figures: Mapping[str, Value], ranked: Sequence[str]) -> bool:
     return all(ratio_of(first, other) is not None for other in spans)
 
 
-def _stated(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
+def _wins_as_published(table: _Table, metric: Metric, ahead: str, changes: Mapping[str, Change]) -> bool:
     """Return whether `ahead` wins by published values, although some of its differences cannot be tested.
 
     `changes` has the difference of `ahead` from each other target. `ahead` and every target without a test
@@ -422,7 +426,7 @@ def _exceeds_rounding(table: _Table, metric: Metric, ahead: str, other: str, cha
     return abs(percent) >= least if own else abs(math.log1p(percent / 100)) > math.log1p(least / 100)
 
 
-def _against(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_Vs, str]:
+def _opponent(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_Vs, str]:
     if table.baseline in ranked[1:]:
         return "baseline", str(table.baseline)
     if table.rule is not None and table.baseline is None:
@@ -432,7 +436,7 @@ def _against(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_V
     return "runner-up", ranked[1]
 
 
-def _against_baseline(
+def _changes_from_baseline(
     table: _Table, metric: Metric, load: Load, figures: Mapping[str, Value]
 ) -> dict[str, Change]:
     baseline = table.baseline
@@ -442,7 +446,7 @@ def _against_baseline(
     return {name: table.change(metric.name, load, name, baseline) for name in others}
 
 
-def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
+def _crossovers_by_source(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
     """Yield crossovers: pairs of neighbouring levels between which the winner of a metric changes.
 
     Measured targets and the targets of each published table are treated separately, because tables of
@@ -453,13 +457,15 @@ def _crossovers(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crosso
         groups.setdefault(table.published.get(name), []).append(name)
     for names in groups.values():
         if len(names) == len(table.levels):
-            yield from _changes_of_winner(rows)
+            yield from _find_crossovers(rows)
         elif len(names) > 1:
             own = replace(table, levels={name: table.levels[name] for name in names})
-            yield from _changes_of_winner([row for metric in METRICS.values() for row in _rows(own, metric)])
+            yield from _find_crossovers(
+                [row for metric in METRICS.values() for row in _compare_metric(own, metric)]
+            )
 
 
-def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
+def _find_crossovers(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
     """Yield a crossover for each change of the winner between two levels with the same metric and lengths.
 
     Levels without a winner, or without a value of both the old and the new winner, are skipped.
@@ -470,7 +476,7 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
             by_metric.setdefault((row.metric, row.load, row.pp, row.tg, row.depth), []).append(row)
     for won in by_metric.values():
         for index, after in enumerate(won):
-            before = _left(won[:index], str(after.winner), after)
+            before = _row_before_crossover(won[:index], str(after.winner), after)
             if before is not None:
                 yield Crossover(
                     metric=before.metric,
@@ -482,7 +488,9 @@ def _changes_of_winner(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
                 )
 
 
-def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -> ComparisonRow | None:
+def _row_before_crossover(
+    earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow
+) -> ComparisonRow | None:
     """Return the row before a crossover, which another target has won; None if there is no such row.
 
     `winner` is the new winner, in the row `after`. The returned row is the last of `earlier` with values of
@@ -497,7 +505,7 @@ def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -
     return None
 
 
-def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
+def _noise_floor_percent(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:
     """Return the noise floor of a metric in percent: the largest difference between the series of `pair`.
 
     `pair` names two series of the same server. Return the default noise floor if `pair` is None, or if the
@@ -564,38 +572,40 @@ def notes_of(
     percentages of a published table refer to; it is None unless a single published table is compared.
     """
     if any(row.significant is None for row in rows):
-        yield _untested(rows)
+        yield _no_test_note(rows)
     if any(row.winner_vs == "table" for row in rows) and table is not None:
         rule = f"winner against {table.first} up to the crossover, against {table.then} after it"
         yield f"percent as the table states it: {rule}"
     if pair is not None:
         yield f"{pair[0]} and {pair[1]} are the same server: what they differ by is taken for noise"
-    yield from _other_windows(series, rows)
-    yield from _differing("requests came", series, lambda one: one.shape and one.shape.value)
-    yield from _differing("model", series, lambda one: one.model)
+    yield from _unlike_definitions(series, rows)
+    yield from _unlike_values("requests came", series, lambda one: one.shape and one.shape.value)
+    yield from _unlike_values("model", series, lambda one: one.model)
     own = any(one.prompts for one in series)
-    yield from _differing("prompts", series, lambda one: (one.prompts or "made ones") if own else None)
+    yield from _unlike_values("prompts", series, lambda one: (one.prompts or "made ones") if own else None)
     more = any(one.requests for one in series)
-    yield from _differing("requests", series, lambda one: (one.requests or "nothing added") if more else None)
-    yield from _other_lengths(series, rows)
+    yield from _unlike_values(
+        "requests", series, lambda one: (one.requests or "nothing added") if more else None
+    )
+    yield from _unlike_lengths(series, rows)
     yield from length_notes(series)
-    yield from _ranges(rows)
+    yield from _range_notes(rows)
     simulated = [one.name for one in series if one.simulated]
     if simulated:
         yield f"simulated: {', '.join(simulated)}"
     yield from _clock_shifts(series)
-    yield from _refused(series)
-    yield from _in_doubt(series)
-    yield from _own_notes(series)
+    yield from _refusal_notes(series)
+    yield from _warning_notes(series)
+    yield from _notes_by_source(series)
 
 
-def _ranges(rows: Sequence[ComparisonRow]) -> Iterator[str]:
+def _range_notes(rows: Sequence[ComparisonRow]) -> Iterator[str]:
     names = dict.fromkeys(name for row in rows for name in row.ranges)
     if names:
         yield f"given as ranges, compared by their nearest end: {', '.join(names)}"
 
 
-def _untested(rows: Sequence[ComparisonRow]) -> str:
+def _no_test_note(rows: Sequence[ComparisonRow]) -> str:
     """Return the note that no test was possible; it names the metrics, unless it applies to all of them."""
     if all(row.significant is None for row in rows):
         return NO_TEST
@@ -603,7 +613,7 @@ def _untested(rows: Sequence[ComparisonRow]) -> str:
     return f"{NO_TEST}, in rows of {', '.join(titles)}"
 
 
-def _other_windows(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
+def _unlike_definitions(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
     metrics = {row.metric for row in rows}
     means = definitions_of(series, metrics).items()
     unlike = [METRICS[metric].title for metric, texts in means if len(set(texts.values())) > 1]
@@ -611,7 +621,7 @@ def _other_windows(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> I
         yield f"not the same window everywhere, see the definitions: {', '.join(unlike)}"
 
 
-def _differing(what: str, series: Iterable[Series], of: Callable[[Series], str | None]) -> Iterator[str]:
+def _unlike_values(what: str, series: Iterable[Series], of: Callable[[Series], str | None]) -> Iterator[str]:
     by_value: dict[str, list[str]] = {}
     for one in series:
         value = of(one)
@@ -622,13 +632,13 @@ def _differing(what: str, series: Iterable[Series], of: Callable[[Series], str |
         yield f"not alike: {what}: {'; '.join(parts)}"
 
 
-def _other_lengths(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
+def _unlike_lengths(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> Iterator[str]:
     if any(row.pp is not None or row.tg is not None for row in rows):
         return
-    yield from _differing("prompt / output tokens", series, _lengths)
+    yield from _unlike_values("prompt / output tokens", series, _lengths_words)
 
 
-def _lengths(series: Series) -> str | None:
+def _lengths_words(series: Series) -> str | None:
     known = {(level.load.pp, level.load.tg) for level in series.levels}
     if len(known) != 1:
         return None
@@ -647,7 +657,7 @@ def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
             yield f"clock_shift: {point.short}: SM clock of {node} {low:.0f} to {high:.0f} MHz"
 
 
-def _refused(series: Sequence[Series]) -> Iterator[str]:
+def _refusal_notes(series: Sequence[Series]) -> Iterator[str]:
     for one in series:
         lengths: dict[str, list[str]] = {}
         for load, words in one.refused.items():
@@ -657,13 +667,13 @@ def _refused(series: Sequence[Series]) -> Iterator[str]:
             yield f"{one.name}: ❌ {', '.join(dict.fromkeys(refused))}: {words}"
 
 
-def _in_doubt(series: Sequence[Series]) -> Iterator[str]:
+def _warning_notes(series: Sequence[Series]) -> Iterator[str]:
     for one in series:
         places: dict[str, list[str]] = {}
         for level in one.levels:
             for mark in level.validity:
                 word = WARNINGS[mark].word if mark in WARNINGS else mark
-                places.setdefault(word, []).append(_where(level, one))
+                places.setdefault(word, []).append(_level_words(level, one))
         doubts = (
             f"{word} at {'every level' if len(where) == len(one.levels) > 1 else ', '.join(where)}"
             for word, where in places.items()
@@ -672,12 +682,12 @@ def _in_doubt(series: Sequence[Series]) -> Iterator[str]:
             yield f"{one.name}: warnings: {'; '.join(doubts)}"
 
 
-def _where(level: SeriesLevel, series: Series) -> str:
+def _level_words(level: SeriesLevel, series: Series) -> str:
     load = level.load
     return load.point.short + (f" {load.pp:,} in" if series.has_lengths and load.pp is not None else "")
 
 
-def _own_notes(series: Sequence[Series]) -> Iterator[str]:
+def _notes_by_source(series: Sequence[Series]) -> Iterator[str]:
     by_note: dict[str, list[Series]] = {}
     for one in series:
         for note in one.notes:
@@ -716,18 +726,18 @@ def compared_series(series: Sequence[Series]) -> CapacityComparison | None:
         == (asked[0].load, asked[0].conditions, asked[0].share_percent)
         for one in asked
     )
-    return _compared(asked[0], answers, alike=alike)
+    return _compare_answers(asked[0], answers, alike=alike)
 
 
 def compared_targets(found: CapacityResult) -> CapacityComparison | None:
     """Return the comparison of the targets of one search; None if it has fewer than two answers."""
-    return _compared(found, found.answers, alike=True) if len(found.answers) > 1 else None
+    return _compare_answers(found, found.answers, alike=True) if len(found.answers) > 1 else None
 
 
-def _compared(
+def _compare_answers(
     found: CapacityResult, answers: Mapping[str, CapacityAnswer], *, alike: bool
 ) -> CapacityComparison:
-    ranges = {name: _range(found, answer) for name, answer in answers.items()}
+    ranges = {name: _answer_range(found, answer) for name, answer in answers.items()}
     more = [
         name
         for name, (low, _) in ranges.items()
@@ -743,7 +753,7 @@ def _compared(
     )
 
 
-def _range(found: CapacityResult, answer: CapacityAnswer) -> tuple[float, float | None]:
+def _answer_range(found: CapacityResult, answer: CapacityAnswer) -> tuple[float, float | None]:
     """Return (smallest, largest) answer within the 95 % interval; the largest is None if it is not known."""
     low, fails = answer.interval
     most = None if fails is None else fails - 1 if found.is_whole else fails

@@ -25,7 +25,7 @@ def can_join(first: SweepResult, other: SweepResult) -> bool:
 
     Their levels may differ: the comparison has those that they share.
     """
-    return _asked(first) == _asked(other)
+    return _question(first) == _question(other)
 
 
 def joined(named: Sequence[NamedResult]) -> SweepResult:
@@ -35,7 +35,7 @@ def joined(named: Sequence[NamedResult]) -> SweepResult:
     common is unknown in the result, or the worst of all: it is complete only if all of them are.
     """
     names = _new_names(named)
-    parts = [_renamed(result, new) for (_, result), new in zip(named, names, strict=True)]
+    parts = [_with_names(result, new) for (_, result), new in zip(named, names, strict=True)]
     if len(parts) == 1:
         return parts[0]
     ends = [one.finished_at for one in parts]
@@ -51,24 +51,24 @@ def joined(named: Sequence[NamedResult]) -> SweepResult:
         update={
             "started_at": min(one.started_at for one in parts),
             "finished_at": max(known) if len(known) == len(ends) else None,
-            "sparktop": _words(one.sparktop for one in parts),
+            "sparktop": _joined_text(one.sparktop for one in parts),
             "simulated": any(one.simulated for one in parts),
             "status": broken[0].status if broken else "done",
-            "stop_reason": _words(one.stop_reason for one in broken) or None,
-            "plan": _plan([one.plan for one in parts]),
-            "guard": _words((one.guard for one in parts), "; ") or None,
+            "stop_reason": _joined_text(one.stop_reason for one in broken) or None,
+            "plan": _join_plans([one.plan for one in parts]),
+            "guard": _joined_text((one.guard for one in parts), "; ") or None,
             "client": next((one.client for one in parts if one.client.trustworthy is False), parts[0].client),
             "targets": tuple(target for one in parts for target in one.targets),
             "ran": tuple(run for one in parts for run in one.ran),
             "comparison": compare(series) if len(series) > 1 else None,
-            "slo": _slo(parts),
-            "capacity": _capacity(parts),
+            "slo": _join_slo(parts),
+            "capacity": _join_capacity(parts),
             "joined_from": tuple(stem for stem, _ in named),
         }
     )
 
 
-def _asked(result: SweepResult) -> tuple[object, ...]:
+def _question(result: SweepResult) -> tuple[object, ...]:
     plan, found = result.plan, result.capacity
     return (
         (plan.load, plan.mode, plan.api, plan.pp, plan.tg, plan.depths, plan.bases),
@@ -99,7 +99,7 @@ def _new_names(named: Sequence[NamedResult]) -> list[dict[str, str]]:
     return found
 
 
-def _renamed(result: SweepResult, names: Mapping[str, str]) -> SweepResult:
+def _with_names(result: SweepResult, names: Mapping[str, str]) -> SweepResult:
     """Return `result` with the targets' new `names`, without its comparison."""
     slo, capacity = result.slo, result.capacity
     if slo is not None:
@@ -124,7 +124,7 @@ def _renamed(result: SweepResult, names: Mapping[str, str]) -> SweepResult:
     )
 
 
-def _plan(plans: Sequence[PlanResult]) -> PlanResult:
+def _join_plans(plans: Sequence[PlanResult]) -> PlanResult:
     """Return the plan of sweeps that `can_join` found alike: all their targets and levels."""
     first = plans[0]
     runs = [one.runs for one in plans if one.runs is not None]
@@ -153,7 +153,7 @@ def _plan(plans: Sequence[PlanResult]) -> PlanResult:
     )
 
 
-def _slo(parts: Sequence[SweepResult]) -> SloResult | None:
+def _join_slo(parts: Sequence[SweepResult]) -> SloResult | None:
     known = [one.slo for one in parts if one.slo is not None]
     if not known:
         return None
@@ -163,7 +163,7 @@ def _slo(parts: Sequence[SweepResult]) -> SloResult | None:
     return known[0].model_copy(update={"holds_to": holds})
 
 
-def _capacity(parts: Sequence[SweepResult]) -> CapacityResult | None:
+def _join_capacity(parts: Sequence[SweepResult]) -> CapacityResult | None:
     known = [one.capacity for one in parts if one.capacity is not None]
     if not known:
         return None
@@ -171,5 +171,5 @@ def _capacity(parts: Sequence[SweepResult]) -> CapacityResult | None:
     return known[0].model_copy(update={"answers": answers})
 
 
-def _words(texts: Iterable[str | None], between: str = ", ") -> str:
+def _joined_text(texts: Iterable[str | None], between: str = ", ") -> str:
     return between.join(dict.fromkeys(text for text in texts if text))

@@ -152,7 +152,7 @@ def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
     `source` is the name of the sweep in notes.
     """
     return [
-        _of_target(result, target, source)
+        _series_of_target(result, target, source)
         for target in result.targets
         if any(level.error is None for level in target.levels)
     ]
@@ -185,7 +185,7 @@ def merged_levels(levels: Iterable[SeriesLevel]) -> tuple[SeriesLevel, ...]:
     by_load: dict[Load, SeriesLevel] = {}
     for level in levels:
         first = by_load.get(level.load)
-        by_load[level.load] = level if first is None else _merged_level(first, level)
+        by_load[level.load] = level if first is None else _merge_two(first, level)
     return tuple(by_load.values())
 
 
@@ -194,49 +194,51 @@ def loads(series: Iterable[Series]) -> list[Load]:
     return sorted({level.load for one in series for level in one.levels}, key=lambda load: load.order)
 
 
-def _requests(plan: PlanResult) -> str:
+def _added_words(plan: PlanResult) -> str:
     words = list(plan.request_words[plan.prompts is not None :])
     # Names alone may be equal where values differ.
     return ", ".join(words if plan.request_digest is None else [*words, f"SHA {plan.request_digest}"])
 
 
-def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
+def _series_of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
     plan, found = result.plan, result.capacity
     answer = None if found is None else found.answers.get(target.name)
     return Series(
         name=target.name,
-        levels=tuple(_of_level(one, plan.pp, plan.tg) for one in target.in_order() if one.error is None),
+        levels=tuple(_series_level(one, plan.pp, plan.tg) for one in target.in_order() if one.error is None),
         source=source,
         tool=f"sparktop {result.sparktop}",
         model=target.model,
         shape=_SHAPES.get(plan.mode, LoadShape.CLOSED_LOOP),
         address=target.url or None,
         simulated=result.simulated,
-        engines=_engines(target),
+        engines=_engine_names(target),
         prompts=""
         if plan.prompts is None
         else f"{plan.prompts.name} {(plan.prompts.digest or '')[:8]}".strip(),
-        requests=_requests(plan),
+        requests=_added_words(plan),
         search=None if found is None or answer is None else (found, answer),
         refused={
-            _load(one, plan.pp, plan.tg): one.error for one in target.in_order() if one.error is not None
+            _counted_load(one, plan.pp, plan.tg): one.error
+            for one in target.in_order()
+            if one.error is not None
         },
     )
 
 
-def _engines(target: TargetResult) -> tuple[str, ...]:
+def _engine_names(target: TargetResult) -> tuple[str, ...]:
     if target.kind is TargetKind.ENGINE:
         return (target.name,)
     return tuple(sorted({name for level in target.levels for name in level.known_servers}))
 
 
-def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel:
+def _series_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel:
     figures = dict(level.figures)
     if level.open_loop is not None and level.open_loop.ttft_growth is not None:
         figures[GROWTH] = value_of(level.open_loop.ttft_growth)
     nodes = level.hardware.items()
     return SeriesLevel(
-        load=_load(level, pp, tg),
+        load=_counted_load(level, pp, tg),
         figures=figures,
         runs=level.runs,
         validity=tuple(dict.fromkeys(one.code for one in level.validity)),
@@ -244,7 +246,7 @@ def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel
     )
 
 
-def _load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
+def _counted_load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
     """Return the load of a level; of one whose prompts the server counted otherwise, that of its count.
 
     Prompts of conversations and recorded traffic have no common length, so that none is put in its place.
@@ -256,11 +258,11 @@ def _load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
     return Load(level.point, length, level.tg if level.tg is not None else tg, level.depth)
 
 
-def _merged_level(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
+def _merge_two(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
     figures = dict(first.figures)
     for name, figure in second.figures.items():
         known = figures.get(name)
-        figures[name] = figure if known is None else _merged_figure(known, figure)
+        figures[name] = figure if known is None else _merge_values(known, figure)
     return replace(
         first,
         figures=figures,
@@ -269,7 +271,7 @@ def _merged_level(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
     )
 
 
-def _merged_figure(first: Value, second: Value) -> Value:
+def _merge_values(first: Value, second: Value) -> Value:
     runs = (*(first.runs or (first.mean,)), *(second.runs or (second.mean,)))
     return value_of(fmean(runs), runs)
 
@@ -288,15 +290,15 @@ def aligned(series: Sequence[Series]) -> _Aligned:
         alike = aligned([one for one in series if one.prompts == series[0].prompts])
         rows = iter(alike)
         return [next(rows) if one.prompts == series[0].prompts else {} for one in series]
-    if not _several(series):
-        return [{_bare(level.load): level for level in one.levels} for one in series]
-    keys = _keys([[level.load for level in one.levels] for one in series])
+    if not _need_lengths(series):
+        return [{_without_lengths(level.load): level for level in one.levels} for one in series]
+    keys = _row_keys([[level.load for level in one.levels] for one in series])
     return [{keys[index][level.load]: level for level in one.levels} for index, one in enumerate(series)]
 
 
 def length_notes(series: Sequence[Series]) -> Iterator[str]:
     """Yield up to two notes for the user on table rows whose levels differ in prompt length."""
-    if not _several(series):
+    if not _need_lengths(series):
         return
     unknown: dict[str, None] = {}
     apart: dict[str, None] = {}
@@ -329,25 +331,25 @@ def same_row(load: Load, other: Load) -> bool:
         return False
     if load.pp is None or other.pp is None:
         return load.pp == other.pp
-    return _alike(load.pp, other.pp, ALIKE_WITHIN_PERCENT)
+    return _are_alike(load.pp, other.pp, ALIKE_WITHIN_PERCENT)
 
 
 def has_like_lengths(load: Load, other: Load) -> bool:
     """Return whether prompt and output lengths of two loads are similar, as far as both are known."""
     pairs = ((load.pp, other.pp), (load.tg, other.tg))
-    return all(one is None or two is None or _alike(one, two, ALIKE_WITHIN_PERCENT) for one, two in pairs)
+    return all(one is None or two is None or _are_alike(one, two, ALIKE_WITHIN_PERCENT) for one, two in pairs)
 
 
-def _bare(load: Load) -> Load:
+def _without_lengths(load: Load) -> Load:
     """Return `load` without its lengths."""
     return replace(load, pp=None, tg=None)
 
 
-def _several(series: Sequence[Series]) -> bool:
+def _need_lengths(series: Sequence[Series]) -> bool:
     return any(one.has_lengths for one in series)
 
 
-def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
+def _row_keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
     """Return, for each list of loads, a mapping from each load to the load that identifies its table row.
 
     Two loads of one list are never mapped to the same row.
@@ -360,7 +362,7 @@ def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
     for _, group in groupby(pairs, key=lambda pair: (pair[1].point, pair[1].depth)):
         members = list(group)
         for within in (ALIKE_WITHIN_PERCENT, 0.0):
-            rows = _rows([load for _, load in members], within)
+            rows = _rows_at_point([load for _, load in members], within)
             taken = [(index, rows[load]) for index, load in members]
             if len(set(taken)) == len(taken):
                 break
@@ -371,21 +373,21 @@ def _keys(loads: Sequence[Sequence[Load]]) -> list[Mapping[Load, Load]]:
     return list(keys)
 
 
-def _rows(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
+def _rows_at_point(loads: Sequence[Load], within_percent: float) -> dict[Load, Load]:
     """Return a mapping from each load to its table row, for loads at one point of the axis.
 
     A row has the lengths of the first load in it; lengths up to `within_percent` apart share a row.
     """
-    prompts = _classes([load.pp for load in loads], within_percent)
+    prompts = _length_classes([load.pp for load in loads], within_percent)
     rows: dict[Load, Load] = {}
     for prompt in dict.fromkeys(prompts.values()):
         inside = [load for load in loads if prompts[load.pp] == prompt]
-        outputs = _classes([load.tg for load in inside], within_percent)
+        outputs = _length_classes([load.tg for load in inside], within_percent)
         rows |= {load: replace(load, pp=prompt, tg=outputs[load.tg]) for load in inside}
     return rows
 
 
-def _classes(lengths: Sequence[int | None], within_percent: float) -> dict[int | None, int | None]:
+def _length_classes(lengths: Sequence[int | None], within_percent: float) -> dict[int | None, int | None]:
     """Return a mapping from each length to the length that represents its class of similar lengths.
 
     Lengths are similar if they are at most `within_percent` apart; the first length of a class represents it.
@@ -396,7 +398,7 @@ def _classes(lengths: Sequence[int | None], within_percent: float) -> dict[int |
     for length in dict.fromkeys(lengths):
         if length is None:
             continue
-        near = next((one for one in firsts if _alike(one, length, within_percent)), None)
+        near = next((one for one in firsts if _are_alike(one, length, within_percent)), None)
         if near is None:
             firsts.append(length)
         found[length] = length if near is None else near
@@ -404,7 +406,7 @@ def _classes(lengths: Sequence[int | None], within_percent: float) -> dict[int |
     return found
 
 
-def _alike(one: int, other: int, within_percent: float) -> bool:
+def _are_alike(one: int, other: int, within_percent: float) -> bool:
     if one == other or min(one, other) <= 0:
         return one == other
     return abs(math.log(one / other)) <= math.log1p(within_percent / 100)
@@ -488,7 +490,7 @@ class Reference(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     @cached_property
     def series(self) -> tuple[Series, ...]:
         """The series of the table, one for each target."""
-        return tuple(_series(self, target) for target in self.targets)
+        return tuple(_table_series(self, target) for target in self.targets)
 
 
 def reference_names() -> list[str]:
@@ -512,7 +514,7 @@ def load_reference(name: str) -> Reference:
 
 def fact_lines(facts: Mapping[str, object]) -> list[str]:
     """Return one line "NAME: VALUE" for each fact that a reference states in addition to its table."""
-    return [f"{_fact_name(name)}: {_fact(value)}" for name, value in facts.items()]
+    return [f"{_fact_name(name)}: {_fact_words(value)}" for name, value in facts.items()]
 
 
 _PAIR = 2
@@ -525,28 +527,28 @@ def _fact_name(name: str) -> str:
     return name.removesuffix(unit).replace("_", " ") + _UNITS.get(unit, "")
 
 
-def _fact(value: object) -> str:
+def _fact_words(value: object) -> str:
     """Return the value of a fact as text: "–" for None, "NAME VALUE; NAME VALUE" for an object.
 
     A list of two values becomes "before → after". Any other list becomes its values and, in parentheses, its
     length.
     """
     if isinstance(value, dict):
-        return "; ".join(f"{_fact_name(name)} {_fact(one)}" for name, one in value.items())
+        return "; ".join(f"{_fact_name(name)} {_fact_words(one)}" for name, one in value.items())
     if isinstance(value, list):
-        words = [_fact(one) for one in value]
+        words = [_fact_words(one) for one in value]
         return " → ".join(words) if len(words) == _PAIR else f"{', '.join(words)} ({len(words)})"
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _series(file: Reference, target: _TableTarget) -> Series:
+def _table_series(file: Reference, target: _TableTarget) -> Series:
     shapes = {"burst": LoadShape.BURST, "closed loop": LoadShape.CLOSED_LOOP}
     names = {name for level in target.levels for name in level.figures}
     return Series(
         name=target.name,
-        levels=tuple(_level(file, level) for level in target.levels),
+        levels=tuple(_table_level(file, level) for level in target.levels),
         source=f"{PREFIX}{file.name}",
         tool=file.tool or "unknown tool",
         model=file.model,
@@ -558,16 +560,16 @@ def _series(file: Reference, target: _TableTarget) -> Series:
     )
 
 
-def _level(file: Reference, level: _TableLevel) -> SeriesLevel:
+def _table_level(file: Reference, level: _TableLevel) -> SeriesLevel:
     return SeriesLevel(
         load=Load(concurrency_point(level.concurrency), level.pp or file.pp, level.tg or file.tg),
-        figures={name: _figure(value, level.stds.get(name)) for name, value in level.figures.items()},
+        figures={name: _table_value(value, level.stds.get(name)) for name, value in level.figures.items()},
         runs=file.runs,
         label=level.label,
     )
 
 
-def _figure(value: float | tuple[float, float], std: float | None) -> Value:
+def _table_value(value: float | tuple[float, float], std: float | None) -> Value:
     if isinstance(value, tuple):
         return ranged(sum(value) / 2, value)
     return value_of(value, std=std)

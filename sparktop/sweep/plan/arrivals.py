@@ -152,15 +152,15 @@ def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -
         raise UsageError(f"a level of {expected:,.0f} requests: at most {MOST_ARRIVALS:,} are drawn")
     dice = random.Random(seed)  # noqa: S311 - a load, not a secret
     if pattern.name == TRAINS:
-        return _trains(rate, duration_s, dice)
+        return _draw_trains(rate, duration_s, dice)
     count = round(expected)
     if count == 0:
         return []
     if math.isinf(pattern.shape):
-        return [_at_expected(rate, duration_s, (place + 0.5) * expected / count) for place in range(count)]
-    passed = list(accumulate(_gap(pattern.shape, dice) for _ in range(count + 1)))
+        return [_arrival_time(rate, duration_s, (place + 0.5) * expected / count) for place in range(count)]
+    passed = list(accumulate(_draw_gap(pattern.shape, dice) for _ in range(count + 1)))
     stretch = expected / passed.pop()
-    return [_at_expected(rate, duration_s, one * stretch) for one in passed]
+    return [_arrival_time(rate, duration_s, one * stretch) for one in passed]
 
 
 def later_times(pattern: Pattern, rate: LoadPoint, from_s: float, seed: str) -> Iterator[float]:
@@ -172,16 +172,16 @@ def later_times(pattern: Pattern, rate: LoadPoint, from_s: float, seed: str) -> 
     dice = random.Random(seed)  # noqa: S311 - as above
     at = from_s
     while True:
-        at += _gap(pattern.shape, dice) / last_per_s(rate)
+        at += _draw_gap(pattern.shape, dice) / last_per_s(rate)
         yield at
 
 
-def _gap(shape: float, dice: random.Random) -> float:
+def _draw_gap(shape: float, dice: random.Random) -> float:
     """Return a gap of mean 1."""
     return 1.0 if math.isinf(shape) else dice.gammavariate(shape, 1 / shape)
 
 
-def _at_expected(rate: LoadPoint, duration_s: float, expected: float) -> float:
+def _arrival_time(rate: LoadPoint, duration_s: float, expected: float) -> float:
     """Return the time by which `expected` requests are expected; the inverse of the integral of the rate."""
     rise = (last_per_s(rate) - rate.value) / duration_s
     if rise == 0:
@@ -191,7 +191,7 @@ def _at_expected(rate: LoadPoint, duration_s: float, expected: float) -> float:
     return min(duration_s, 2 * expected / (rate.value + root))
 
 
-def _trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> list[float]:
+def _draw_trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> list[float]:
     mean_train_s = _TRAIN_LENGTH * sum(_TRAIN_GAP_S) / 2
     peak = max(rate.value, last_per_s(rate))
     times: list[float] = []
@@ -200,11 +200,11 @@ def _trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> list[flo
         share = max(0.0, at) / duration_s
         here = rate.value + (last_per_s(rate) - rate.value) * share
         if dice.random() * peak <= here:
-            times.extend(one for one in _train(at, dice) if 0 <= one < duration_s)
+            times.extend(one for one in _draw_train(at, dice) if 0 <= one < duration_s)
     return sorted(times)
 
 
-def _train(begin: float, dice: random.Random) -> Iterator[float]:
+def _draw_train(begin: float, dice: random.Random) -> Iterator[float]:
     at = begin
     yield at
     while dice.random() >= 1 / _TRAIN_LENGTH:

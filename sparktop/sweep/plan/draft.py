@@ -122,11 +122,11 @@ _EXAMPLES: Mapping[str, Mapping[str, str]] = {
     DraftKind.TRACE: {"trace_speed": "1"},
 }
 """What fills the empty fields of a kind that the user chooses."""
-_ENDS: Mapping[str, Mapping[str, str]] = {
+_USUAL_ENDS: Mapping[str, Mapping[str, str]] = {
     DraftKind.CONCURRENCY: {"runs": "3+", "duration": "", "requests": "", "mode": LoadMode.BURST.value},
 }
 _ONE_RUN = {"runs": "1", "duration": "", "requests": "", "depth": ""}
-"""How levels end of a kind that the user chooses: for the kinds not in `_ENDS`, after one run."""
+"""How levels end of a kind that the user chooses: for the kinds not in `_USUAL_ENDS`, after one run."""
 
 
 def shown_fields(draft: Draft) -> tuple[str, ...]:
@@ -149,25 +149,25 @@ def draft_of(preset: SweepSpec, targets: tuple[str, ...], guard: GuardLimits) ->
     is_burst = not steady and kind is DraftKind.CONCURRENCY
     bounded = is_burst and (duration_s is not None or preset.requests is not None)
     default_runs = plan.runs if kind is DraftKind.CONCURRENCY else 1
-    runs = _shown(preset.runs or default_runs) + ("+" if preset.more_runs else "")
+    runs = _number_text(preset.runs or default_runs) + ("+" if preset.more_runs else "")
     filled = Draft(
         preset=preset.name,
         targets=targets,
         kind=kind.value,
-        pp=_listed(preset.prompt_lengths or plan.lengths),
-        tg=_shown(preset.tg or plan.tg),
-        depth=_listed(preset.depths),
+        pp=_comma_list(preset.prompt_lengths or plan.lengths),
+        tg=_number_text(preset.tg or plan.tg),
+        depth=_comma_list(preset.depths),
         runs="" if bounded else runs,
-        duration=_shown(duration_s),
-        requests=_shown(preset.requests),
+        duration=_number_text(duration_s),
+        requests=_number_text(preset.requests),
         mode=LoadMode.STEADY.value if steady else LoadMode.BURST.value,
         context=SENT_TOGETHER if preset.whole else SENT_BEFORE,
         warmup=preset.warmup is not False,
         slo=preset.slo or "",
         api=preset.api or plan.api.value,
         order=preset.order or plan.order.value,
-        headroom=_shown(guard.min_headroom_gib),
-        gpu=_shown(guard.max_gpu_c),
+        headroom=_number_text(guard.min_headroom_gib),
+        gpu=_number_text(guard.max_gpu_c),
     )
     return _with_axis(filled, preset)
 
@@ -183,18 +183,18 @@ def _with_axis(draft: Draft, preset: SweepSpec) -> Draft:
         case DraftKind.RATE:
             return replace(draft, rate=preset.rate or "", arrivals=preset.arrivals or Plan(()).arrivals)
         case DraftKind.AGENTS:
-            return replace(draft, agents=_listed(preset.agents), workload=preset.workload or "")
+            return replace(draft, agents=_comma_list(preset.agents), workload=preset.workload or "")
         case DraftKind.TRACE:
             return replace(
                 draft,
                 trace=preset.trace or "",
-                trace_speed=_shown(preset.trace_speed or 1.0),
+                trace_speed=_number_text(preset.trace_speed or 1.0),
                 trace_range=preset.trace_range or "",
                 trace_format=preset.trace_format or AUTO_FORMAT,
             )
         case _:
             levels = preset.concurrency or Plan(()).concurrency
-            return replace(draft, concurrency=_climbing(levels, preset.climb_to))
+            return replace(draft, concurrency=_levels_text(levels, preset.climb_to))
 
 
 def with_preset(draft: Draft, preset: SweepSpec, guard: GuardLimits, known: Collection[str]) -> Draft:
@@ -213,7 +213,7 @@ def with_kind(draft: Draft, kind: str) -> Draft:
     Runs, duration and requests get the defaults of that kind, because those of another have other meanings.
     """
     examples = {name: text for name, text in _EXAMPLES[kind].items() if not getattr(draft, name).strip()}
-    texts = {"kind": kind, **examples, **_ENDS.get(kind, _ONE_RUN)}
+    texts = {"kind": kind, **examples, **_USUAL_ENDS.get(kind, _ONE_RUN)}
     return replace(draft, **texts)  # type: ignore[arg-type]  # fields that hold texts
 
 
@@ -226,9 +226,9 @@ def with_mode(draft: Draft, mode: str) -> Draft:
     changed = replace(draft, mode=mode)
     if mode == LoadMode.STEADY.value:
         if not changed.duration.strip() and not changed.requests.strip():
-            changed = replace(changed, duration=_shown(STEADY_S))
+            changed = replace(changed, duration=_number_text(STEADY_S))
         return changed if changed.runs.strip() else replace(changed, runs="1")
-    if changed.runs.strip() and changed.duration.strip() == _shown(STEADY_S):
+    if changed.runs.strip() and changed.duration.strip() == _number_text(STEADY_S):
         changed = replace(changed, duration="")
     return changed
 
@@ -245,16 +245,16 @@ def is_changed(draft: Draft, preset: SweepSpec | None, guard: GuardLimits) -> bo
     return any(getattr(draft, name) != getattr(filled, name) for name in compared)
 
 
-def _listed(values: Sequence[int]) -> str:
+def _comma_list(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
 
 
-def _climbing(values: Sequence[int], climb_to: int | None) -> str:
+def _levels_text(values: Sequence[int], climb_to: int | None) -> str:
     farther = climb_to is not None and climb_to > max(values)
-    return _listed(values) + (f"..{climb_to}" if farther else "")
+    return _comma_list(values) + (f"..{climb_to}" if farther else "")
 
 
-def _shown(value: float | None) -> str:
+def _number_text(value: float | None) -> str:
     return "" if value is None else f"{value:.10g}"
 
 
@@ -334,7 +334,7 @@ def checked(
     try:
         return CheckedDraft(make_plan(spec, chosen, guard=limits, replay=replay))
     except UsageError as error:
-        return CheckedDraft(None, {WHOLE: _words(error)})
+        return CheckedDraft(None, {WHOLE: _field_message(error)})
 
 
 class _Form:
@@ -361,7 +361,7 @@ class _Form:
         try:
             return how(text)
         except UsageError as error:
-            self.problems[name] = _words(error)
+            self.problems[name] = _field_message(error)
             return None
 
     def choice(self, name: str, kind: type[Word]) -> Word | None:
@@ -383,7 +383,7 @@ class _Form:
             self.problems["targets"] = "mark at least one"
         elif gone:
             self.problems["targets"] = f"{clean(gone[0], 40)} is not watched: take its mark away"
-        model = self.read("model", _model)
+        model = self.read("model", _parse_model)
         chosen = [by_name[name] for name in self.draft.targets if name in by_name]
         return [replace(one, model=model) if model else one for one in chosen]
 
@@ -395,7 +395,7 @@ class _Form:
                 continue
             if (word := self.choice(name, kind)) is not None and key:
                 given[key] = word.value
-        for name, (keys, how, needs) in _READ.items():
+        for name, (keys, how, needs) in _TYPED_FIELDS.items():
             found = self.read(name, how, needs)
             if found is not None:
                 given |= zip(keys, found, strict=True) if len(keys) > 1 else {keys[0]: found}
@@ -416,7 +416,7 @@ class _Form:
         try:
             found = find(spec)
         except UsageError as error:
-            self.problems["trace"] = _words(error)
+            self.problems["trace"] = _field_message(error)
             return None
         if found is None:
             self.problems["trace"] = READING
@@ -461,7 +461,7 @@ class _Form:
         self.problems.setdefault(name, line)
 
 
-def _checked(parse: Callable[[str], object]) -> Callable[[str], str]:
+def _parsed_text(parse: Callable[[str], object]) -> Callable[[str], str]:
     """Return a function that returns its text, after parsing it."""
 
     def read(text: str) -> str:
@@ -471,35 +471,35 @@ def _checked(parse: Callable[[str], object]) -> Callable[[str], str]:
     return read
 
 
-def _conditions(text: str) -> None:
+def _check_conditions(text: str) -> None:
     from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
 
     parse_slo(text)
 
 
-def _workload(text: str) -> str:
+def _check_workload(text: str) -> str:
     """Return the name of a workload, or the path of its file, after reading it."""
     from sparktop.sweep.plan.conversations import find_conversations  # late: few sweeps need it
 
-    name = str(_path(text)) if text.endswith(".toml") else text
+    name = str(_expand_path(text)) if text.endswith(".toml") else text
     find_conversations(name)
     return name
 
 
-def _path(text: str) -> Path:
+def _expand_path(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:  # the home of an unknown user
         return Path(text)
 
 
-def _model(text: str) -> str:
+def _parse_model(text: str) -> str:
     if clean(text, _LONGEST_MODEL) != text:
         raise UsageError(f"must be 1 to {_LONGEST_MODEL} printable characters")
     return text
 
 
-def _words(error: UsageError) -> str:
+def _field_message(error: UsageError) -> str:
     line = str(error).removeprefix("--slo: ")
     return _OPTION.sub(lambda found: _NAMES.get(found[1], found[1]), line)
 
@@ -511,7 +511,7 @@ _CHOICES: Mapping[str, tuple[type[StrEnum], str]] = {
     "api": (Api, "api"),
 }
 """The fields with words to choose from: the words, and the setting that they are; "" for none."""
-_READ: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] = {
+_TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] = {
     "concurrency": (
         ("concurrency", "climb_to"),
         lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY),
@@ -527,18 +527,22 @@ _READ: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] = {
     "runs": (("runs", "more_runs"), lambda text: number_or_more(text, 1, MOST_RUNS), ""),
     "duration": (("duration_s",), lambda text: seconds(text, LEAST_S, MOST_S), ""),
     "requests": (("requests",), lambda text: whole_number(text, 1, MOST_TOKENS), ""),
-    "rate": (("rate",), _checked(rates_or_auto), "write requests per second, as in 0.5,1,2, or auto"),
-    "arrivals": (("arrivals",), _checked(parse_pattern), ""),
+    "rate": (
+        ("rate",),
+        _parsed_text(rates_or_auto),
+        "write requests per second, as in 0.5,1,2, or auto",
+    ),
+    "arrivals": (("arrivals",), _parsed_text(parse_pattern), ""),
     "agents": (("agents",), lambda text: whole_numbers(text, 1, MOST_CONCURRENCY), _NUMBERS),
-    "workload": (("workload",), _workload, ""),
+    "workload": (("workload",), _check_workload, ""),
     "trace": (
         ("trace",),
-        lambda text: str(_path(text)),
+        lambda text: str(_expand_path(text)),
         "write the path of a file of recorded traffic",
     ),
     "trace_speed": (("trace_speed",), lambda text: number(text, *SPEEDS), ""),
-    "trace_range": (("trace_range",), _checked(parse_range), ""),
-    "slo": (("slo",), _checked(_conditions), ""),
+    "trace_range": (("trace_range",), _parsed_text(parse_range), ""),
+    "slo": (("slo",), _parsed_text(_check_conditions), ""),
 }
 """The fields that are typed: the settings that they are, how they are read, and what an empty one needs."""
 

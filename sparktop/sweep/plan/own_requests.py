@@ -27,7 +27,7 @@ _LONGEST_VALUE = 8192
 _DIGITS = 8
 HIDDEN = "…"
 """Stands for a text that may be a secret."""
-_OWN_FIELDS = {
+_SWEEP_FIELDS = {
     "model": "--model names it",
     "messages": "--prompts gives your own",
     "prompt": "--prompts gives your own",
@@ -40,7 +40,7 @@ _OWN_FIELDS = {
     "best_of": "it measures one answer a request",
 }
 """Fields of a body that the sweep sets itself, with what to do instead, or why."""
-_OWN_HEADERS = {
+_SWEEP_HEADERS = {
     "authorization": "--api-key-env gives a key to the target that it is for",
     "host": "it follows from the URL",
     "content-length": "it follows from the body",
@@ -73,7 +73,7 @@ def checked_body(body: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         UsageError: it has a field that the sweep sets itself, or a value that JSON cannot hold.
     """
-    for name, why in _OWN_FIELDS.items():
+    for name, why in _SWEEP_FIELDS.items():
         if name in body:
             raise UsageError(f"--extra-body: the sweep sets {name} itself: {why}")
     try:
@@ -108,7 +108,7 @@ def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     """
     for name, value in headers.items():
         shown = clean(name, 60)
-        if (why := _OWN_HEADERS.get(name.lower())) is not None:
+        if (why := _SWEEP_HEADERS.get(name.lower())) is not None:
             raise UsageError(f"--header: the sweep sets {shown} itself: {why}")
         if _HEADER.fullmatch(f"{name}=") is None:
             raise UsageError(f"--header: {shown} is no name of a header")
@@ -198,13 +198,13 @@ def find_prompts(path: str) -> PromptFile:
     try:
         about = Path(path).stat()
     except (OSError, ValueError):
-        return _find(path, None)
-    return _find(path, (about.st_ino, about.st_size, about.st_mtime_ns))
+        return _read_once(path, None)
+    return _read_once(path, (about.st_ino, about.st_size, about.st_mtime_ns))
 
 
 @lru_cache(maxsize=2)
-def _find(path: str, _state: tuple[int, ...] | None) -> PromptFile:
-    digest, prompts = _read(path)
+def _read_once(path: str, _state: tuple[int, ...] | None) -> PromptFile:
+    digest, prompts = _read_file(path)
     total = sum(map(letters, prompts))
     has_messages = any(not isinstance(one, str) for one in prompts)
     about = max(1, round(total / _LETTERS_PER_TOKEN / len(prompts)))
@@ -218,7 +218,7 @@ def read_prompts(file: PromptFile) -> tuple[Prompt, ...]:
     Raises:
         UsageError: the file cannot be used, or has changed since.
     """
-    digest, prompts = _read(file.path)
+    digest, prompts = _read_file(file.path)
     if digest != file.digest:
         raise UsageError(f"{file.name}: has changed since the sweep began")
     return prompts
@@ -234,7 +234,7 @@ def prompt_at(file: PromptFile, number: int, salt: str) -> tuple[Prompt, None]:
     return prompts[(start + number) % len(prompts)], None
 
 
-def _read(path: str) -> tuple[str, tuple[Prompt, ...]]:
+def _read_file(path: str) -> tuple[str, tuple[Prompt, ...]]:
     shown = clean(path, 200)
     try:
         body, about = read_bounded(Path(path), MOST_BYTES)
@@ -264,7 +264,7 @@ def _read(path: str) -> tuple[str, tuple[Prompt, ...]]:
 def _entries(shown: str, text: str, *, is_text: bool) -> Iterator[tuple[str, Prompt]]:
     """Yield (where it stands, prompt) for each entry of a file."""
     if not is_text and _IS_LIST.match(text):
-        for number, entry in enumerate(_json(shown, text), 1):
+        for number, entry in enumerate(_parse_json(shown, text), 1):
             where = f"{shown}, entry {number:,}"
             yield where, _prompt_of(where, entry)
         return
@@ -272,10 +272,10 @@ def _entries(shown: str, text: str, *, is_text: bool) -> Iterator[tuple[str, Pro
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{shown}, line {number:,}"
         if line.strip():
-            yield where, _prompt_of(where, _json(where, line)) if is_json else line.strip()
+            yield where, _prompt_of(where, _parse_json(where, line)) if is_json else line.strip()
 
 
-def _json(where: str, text: str) -> Any:  # noqa: ANN401 - JSON of any shape
+def _parse_json(where: str, text: str) -> Any:  # noqa: ANN401 - JSON of any shape
     try:
         return json.loads(text)
     except RecursionError:
@@ -292,12 +292,12 @@ def _prompt_of(where: str, entry: object) -> Prompt:
     if not isinstance(entry, dict):
         _refuse(where)
     if "messages" in entry:
-        return _messages(where, entry["messages"])
+        return _chat_messages(where, entry["messages"])
     if (talk := next((entry[key] for key in _TALKS if key in entry), None)) is not None:
-        return _opening(where, talk)
+        return _opening_messages(where, talk)
     found = next((entry[key] for key in _TEXTS if entry.get(key) is not None), None)
     if isinstance(found, list):
-        return _messages(where, found)
+        return _chat_messages(where, found)
     return found if isinstance(found, str) else _refuse(where)
 
 
@@ -305,7 +305,7 @@ def _refuse(where: str) -> NoReturn:
     raise UsageError(f"{where}: has no prompt: write it as prompt, messages or conversations")
 
 
-def _messages(where: str, listed: object) -> Prompt:
+def _chat_messages(where: str, listed: object) -> Prompt:
     """Return messages of the chat API without the answers at their end."""
     known = listed if isinstance(listed, list) else []
     if not known or not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in known):
@@ -317,7 +317,7 @@ def _messages(where: str, listed: object) -> Prompt:
     return tuple(known)
 
 
-def _opening(where: str, talk: object) -> Prompt:
+def _opening_messages(where: str, talk: object) -> Prompt:
     """Return the turns of a conversation of ShareGPT before its first answer, as messages."""
     found: list[Mapping[str, str]] = []
     for turn in talk if isinstance(talk, list) else ():

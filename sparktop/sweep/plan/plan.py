@@ -360,7 +360,7 @@ def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator
                 yield Stint(target, load, numbers(plan, load))
         return
     for load in loads(plan):
-        yield from _interleaved(chosen, load, plan.runs_of(load.concurrency) or plan.runs)
+        yield from _interleaved_stints(chosen, load, plan.runs_of(load.concurrency) or plan.runs)
 
 
 def numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
@@ -369,7 +369,7 @@ def numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
     return None if count is None else tuple(range(count))
 
 
-def _interleaved(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[Stint]:
+def _interleaved_stints(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[Stint]:
     """Yield the stints of a level with its runs interleaved over the targets, such as A B, B A, A B.
 
     This order makes slow drift affect all targets alike. Consecutive runs of one target make one stint.

@@ -117,7 +117,7 @@ _SAME = tuple(
     name for name in Plan.__struct_fields__ if name in SweepSpec.__struct_fields__ and name not in _CONVERTED
 )
 """The settings that a plan holds as they are given; it has the converted ones in another form."""
-_WORDS = {"mode": LoadMode, "order": Order, "api": Api}
+_ENUMERATIONS = {"mode": LoadMode, "order": Order, "api": Api}
 
 
 def make_plan(
@@ -137,13 +137,13 @@ def make_plan(
     """
     given = spec.given
     settings = {name: given[name] for name in _SAME if name in given}
-    settings |= {name: kind(given[name]) for name, kind in _WORDS.items() if name in given}
+    settings |= {name: kind(given[name]) for name, kind in _ENUMERATIONS.items() if name in given}
     settings |= _axis_settings(spec, replay) | _request_settings(spec)
     if spec.slo is not None:
         from sparktop.sweep.plan.slo import parse_slo  # late: it loads the modules of result files
 
         settings["slo"] = parse_slo(spec.slo)
-    plan = _fitted(
+    plan = _without_unfit_settings(
         Plan(
             targets=tuple(targets),
             preset=spec.name or None,
@@ -183,24 +183,24 @@ def _axis_settings(spec: SweepSpec, replay: Replay | None) -> dict[str, Any]:
         case "agents":
             conversations = find_conversations(spec.workload or WORKLOAD)
             points = tuple(LoadPoint(LoadKind.AGENTS, count) for count in spec.agents)
-            settings |= {"mode": LoadMode.AGENTS, "points": points, **_means(conversations)}
+            settings |= {"mode": LoadMode.AGENTS, "points": points, **_conversation_settings(conversations)}
             settings |= {"duration_s": spec.duration_s or conversations.duration_s}
         case _:
             return {}
     return settings
 
 
-_PATIENCE = Timeouts(first_token_s=1800.0, between_tokens_s=120.0, whole_s=3600.0)
+_AGENT_TIMEOUTS = Timeouts(first_token_s=1800.0, between_tokens_s=120.0, whole_s=3600.0)
 """Warm-up calls send the pasts of all conversations at once."""
 
 
-def _means(preset: ConversationPreset) -> dict[str, Any]:
+def _conversation_settings(preset: ConversationPreset) -> dict[str, Any]:
     """Return the settings of a plan of agents: token counts are means per call of the conversations."""
     return {
         "conversations": preset,
         "prompt_lengths": (max(1, round(preset.new_tokens.typical)),),
         "tg": max(1, round(preset.output_tokens.typical)),
-        "timeouts": _PATIENCE,
+        "timeouts": _AGENT_TIMEOUTS,
         "warmup": False,  # conversations have warm-up calls of their own
     }
 
@@ -230,7 +230,7 @@ def _request_settings(spec: SweepSpec) -> dict[str, Any]:
     return settings
 
 
-def _fitted(plan: Plan) -> Plan:
+def _without_unfit_settings(plan: Plan) -> Plan:
     """Return `plan` without settings of its preset that do not fit its order, its mode or its search.
 
     Interleaved targets need the same levels and runs; an SLO search chooses its levels itself; the duration
@@ -374,16 +374,16 @@ def preset_faults(preset: SweepSpec) -> Iterator[tuple[str, str]]:
             parse(text)
         except UsageError as error:
             is_usable = False
-            yield key, _named(str(error))
+            yield key, _with_keys(str(error))
     if not is_usable:
         return
     try:
         make_plan(preset, (_ANY,))
     except UsageError as error:
-        yield _key(str(error), preset), _named(str(error))
+        yield _faulty_key(str(error), preset), _with_keys(str(error))
 
 
-def _key(message: str, preset: SweepSpec) -> str:
+def _faulty_key(message: str, preset: SweepSpec) -> str:
     """Return the key of the preset that an error message is about; its axis if the message names no key."""
     for key in ("trace", "prompts"):
         if (path := getattr(preset, key)) is not None and path in message:
@@ -395,7 +395,7 @@ def _key(message: str, preset: SweepSpec) -> str:
     return next((key for key in AXES if getattr(preset, key)), "name")
 
 
-def _named(message: str) -> str:
+def _with_keys(message: str) -> str:
     """Return an error message of the command line with the keys of the configuration for its options."""
     return _OPTION.sub(lambda found: _key_of(found[1]), message)
 
@@ -406,13 +406,13 @@ def _key_of(option: str) -> str:
 
 def preset_line(preset: SweepSpec) -> str:
     """Return what a preset measures: its loads, lengths, runs and targets, each where it has one."""
-    return clean("; ".join(_parts(preset)), 200) or "the usual load"
+    return clean("; ".join(_preset_parts(preset)), 200) or "the usual load"
 
 
-def _parts(preset: SweepSpec) -> Iterator[str]:
-    yield from _load(preset)
+def _preset_parts(preset: SweepSpec) -> Iterator[str]:
+    yield from _load_parts(preset)
     if preset.prompt_lengths:
-        yield f"{_listed(preset.prompt_lengths)} tokens in"
+        yield f"{_comma_list(preset.prompt_lengths)} tokens in"
     if preset.tg is not None:
         yield f"{preset.tg:,} out"
     if preset.prompts is not None:
@@ -422,19 +422,19 @@ def _parts(preset: SweepSpec) -> Iterator[str]:
     if preset.texts:
         yield f"prompts of {', '.join(preset.texts)}"
     if preset.depths:
-        yield f"after {_listed(preset.depths)} tokens of context"
+        yield f"after {_comma_list(preset.depths)} tokens of context"
     if preset.runs is not None:
         yield f"{preset.runs} run{'' if preset.runs == 1 else 's'}"
     if preset.targets:
         yield f"on {', '.join(preset.targets)}"
 
 
-def _load(preset: SweepSpec) -> Iterator[str]:
+def _load_parts(preset: SweepSpec) -> Iterator[str]:
     if preset.concurrency:
         more = "" if preset.climb_to is None else f" and on to {preset.climb_to} while tok/s rise"
-        yield f"c = {_listed(preset.concurrency)}{more}"
+        yield f"c = {_comma_list(preset.concurrency)}{more}"
     if preset.agents:
-        yield f"agents {_listed(preset.agents)}"
+        yield f"agents {_comma_list(preset.agents)}"
     if preset.rate:
         yield f"{preset.rate} requests/s"
     if preset.trace:
@@ -443,5 +443,5 @@ def _load(preset: SweepSpec) -> Iterator[str]:
         yield f"workload {preset.workload}"
 
 
-def _listed(values: tuple[int, ...] | tuple[float, ...]) -> str:
+def _comma_list(values: tuple[int, ...] | tuple[float, ...]) -> str:
     return ", ".join(f"{value:,g}" for value in values)

@@ -45,13 +45,13 @@ def watched_targets(
         names = {one.name for one in watch.backends} | {one.name for one in asked}
         configured = () if typed or not watch.is_trusted else names
     own = own_hosts()
-    backends = _backends(watch, snapshot)
+    backends = _all_backends(watch, snapshot)
     routers = {one.name: one for one in asked}
     views = {view.name: view for view in snapshot.routers}
     made = []
     for name in dict.fromkeys((*views, *routers)):
         known = name in configured or is_here((routers.get(name) or views[name]).url, own)
-        made.append(_router(routers.get(name), views.get(name), backends, known=known))
+        made.append(_watched_router(routers.get(name), views.get(name), backends, known=known))
     for one in backends.values():
         known = one.name in configured or is_here(one.url, own)
         made.append(
@@ -87,9 +87,9 @@ def chosen_names(
     if kind == "router":
         found = [one for one in routers if one == name]
     elif kind in _GROUPS:
-        found = [one for one in routers if one == name] or _of_group(engines, snapshot, name)
+        found = [one for one in routers if one == name] or _servers_of_group(engines, snapshot, name)
     elif kind in _WALL_GROUPS:
-        members = _on_wall(engines, snapshot, name)
+        members = _servers_on_wall(engines, snapshot, name)
         left = members if shown is None else [one for one in members if one in shown]
         found = left if len(left) < len(members) else [one for one in routers if one == name] or members
     elif kind in _NODES:
@@ -138,7 +138,7 @@ def too_many(
     return f"this would load {which}: mark a server or a group, {fewer}, or choose in the editor (S)"
 
 
-def _on_wall(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
+def _servers_on_wall(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
     """Return the names of the backends in a group of the wall that are also in `engines`."""
     from sparktop.analysis.state import wall_of  # late: most boards have no wall
 
@@ -147,7 +147,7 @@ def _on_wall(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str
     return [one for one in engines if one in members]
 
 
-def _of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
+def _servers_of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
     """Return the names of the backends in the balance group `group` that are also in `engines`.
 
     If the group consists of the engine cores (lanes: data-parallel ranks) of one server, `group` is the name
@@ -158,14 +158,14 @@ def _of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[st
     return [one for one in engines if one in members] or [one for one in engines if one == group]
 
 
-def _backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
+def _all_backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
     """Return every watched backend by name: first those in `snapshot`, then those only in `watch`."""
     asked = {one.name: one for one in watch.backends}
-    shown = {view.name: _backend(asked.get(view.name), view) for view in snapshot.backends}
+    shown = {view.name: _backend_target(asked.get(view.name), view) for view in snapshot.backends}
     return shown | {name: one for name, one in asked.items() if name not in shown}
 
 
-def _backend(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
+def _backend_target(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
     """Return the watched backend `view` as a target.
 
     `asked` is the configuration of this backend, or None: then the target gets the watched URL and no key. If
@@ -178,7 +178,7 @@ def _backend(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
     return BackendTarget(view.name, view.url, nodes=view.nodes)
 
 
-def _router(
+def _watched_router(
     asked: RouterTarget | None, view: RouterView | None, backends: Mapping[str, BackendTarget], *, known: bool
 ) -> SweepTarget:
     names = (*(asked.backends if asked else ()), *(view.backends if view else ()))

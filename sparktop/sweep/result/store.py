@@ -28,10 +28,10 @@ def read_value(path: Path) -> object:
     Raises:
         UsageError: the file cannot be read, is too large, or is broken JSON; the message is one line.
     """
-    data = _bytes(path)
+    data = _read_bytes(path)
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
     if text.lstrip()[:1] in {"", "{", "["} or b"\0" in data:
-        return _json(path, data)
+        return _parse_json(path, data)
     try:
         return json.loads(text)
     except ValueError:
@@ -46,15 +46,15 @@ def read_json(path: Path) -> object:
     Raises:
         UsageError: the file cannot be read, is too large, or is not JSON; the message is one line.
     """
-    return _json(path, _bytes(path))
+    return _parse_json(path, _read_bytes(path))
 
 
-def _json(path: Path, data: bytes) -> object:
+def _parse_json(path: Path, data: bytes) -> object:
     name = clean(path)
     if not data.strip():
         raise UsageError(f"{name}: is empty: the sweep that made it had not finished its first level")
     try:
-        return _parsed(data)
+        return _parse_lines(data)
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{name}: is not JSON: byte {error.start} is not UTF-8; is it the right file?"
@@ -68,7 +68,7 @@ def _json(path: Path, data: bytes) -> object:
         raise UsageError(f"{name}: is not readable as JSON: {clean(error, 80)}") from None
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     name = clean(path)
     try:
         data, _ = read_bounded(path, MOST_BYTES)
@@ -82,22 +82,22 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _parsed(data: bytes) -> object:
+def _parse_lines(data: bytes) -> object:
     """Parse JSON; JSON Lines become a list with one value per line. Raise JSONDecodeError for other text."""
     text = data.decode("utf-8-sig")
     try:
-        return json.loads(text, parse_constant=_nothing)
+        return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         lines = text.splitlines()
         if error.msg != "Extra data" or error.lineno == len(lines) == 1:
             raise
         try:
-            return [json.loads(line, parse_constant=_nothing) for line in lines if line.strip()]
+            return [json.loads(line, parse_constant=_no_constant) for line in lines if line.strip()]
         except json.JSONDecodeError:
             raise error from None
 
 
-def _nothing(_: str) -> None:
+def _no_constant(_: str) -> None:
     """Return None, which replaces the constants NaN, Infinity and -Infinity of a JSON file."""
 
 

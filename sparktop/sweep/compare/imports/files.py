@@ -156,7 +156,7 @@ def choose(words: Sequence[str]) -> Chosen:
                     parts.append(replace(one, name=whole))
                 named.setdefault(whole, []).append(one)
     joined = [merged(named[one.name], one.name) if one.name in named else one for one in parts]
-    return Chosen(tuple(_distinct(joined)), rules[0] if len(rules) == 1 else None, facts)
+    return Chosen(tuple(_with_unique_names(joined)), rules[0] if len(rules) == 1 else None, facts)
 
 
 def _name_and_path(word: str) -> tuple[str | None, Path]:
@@ -170,7 +170,7 @@ def _name_and_path(word: str) -> tuple[str | None, Path]:
     return clean(name, 60), Path(path)
 
 
-def _distinct(series: Iterable[Series]) -> list[Series]:
+def _with_unique_names(series: Iterable[Series]) -> list[Series]:
     """Return the series with unique names, by adding the name of the file, and a number if still needed."""
     listed = list(series)
     names = [one.name for one in listed]

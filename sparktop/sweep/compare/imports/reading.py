@@ -157,7 +157,7 @@ def _with_own_definitions(series: Series) -> Series:
     return replace(series, definitions={key: text for key, text in series.definitions.items() if key in used})
 
 
-_TEXTS = (("start_time",), ("timestamp",), ("date",))
+_TIME_KEYS = (("start_time",), ("timestamp",), ("date",))
 """Keys under which aiperf, llama-benchy and `vllm bench serve` write the start time."""
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
 
@@ -168,9 +168,9 @@ def started_at(data: object) -> datetime | None:
     A time without a time zone is local time.
     """
     first = part(data, 0) if isinstance(data, list) else data
-    for path in _TEXTS:
+    for path in _TIME_KEYS:
         text = words(first, *path)
-        if text is not None and (found := _parsed(text)) is not None:
+        if text is not None and (found := _parse_time(text)) is not None:
             return found
     seconds = number(first, "benchmarks", 0, "start_time")  # guidellm
     try:
@@ -179,7 +179,7 @@ def started_at(data: object) -> datetime | None:
         return None
 
 
-def _parsed(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     compact = _COMPACT.fullmatch(text)
     plain = "{}-{}-{}T{}:{}:{}".format(*compact.groups()) if compact else text.replace(" ", "T", 1)
     try:

@@ -117,7 +117,7 @@ def read(text: str, name: str, source: str) -> list[Series]:
     """
     if len(text) > _MOST_CHARS:
         raise ImportFormatError(f"it is over {_MOST_CHARS >> 20} MiB; give the table alone")
-    pp, tg = _only_length("pp", text), _only_length("tg", text)
+    pp, tg = _single_length_in("pp", text), _single_length_in("tg", text)
     found = _Targets()
     tables = list(tables_of(text))
     for table in tables:
@@ -131,14 +131,14 @@ def read(text: str, name: str, source: str) -> list[Series]:
         raise ImportFormatError(f"{what}; metrics are named Decode, Prefill, Output, TTFT, ITL, E2E")
     if len(found.levels) > _MOST_TARGETS:
         raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
-    return [part for target in found.levels for part in by_axis(_series(target, found, source))]
+    return [part for target in found.levels for part in by_axis(_series_of_target(target, found, source))]
 
 
-def _series(target: str, found: _Targets, source: str) -> Series:
+def _series_of_target(target: str, found: _Targets, source: str) -> Series:
     levels = tuple(
         SeriesLevel(
             load,
-            {metric: _over_runs(list(runs.values())) for metric, runs in figures.items()},
+            {metric: _value_over_runs(list(runs.values())) for metric, runs in figures.items()},
             runs=max(map(len, figures.values()))
             if any("" not in runs for runs in figures.values())
             else None,
@@ -157,12 +157,12 @@ def _series(target: str, found: _Targets, source: str) -> Series:
     )
 
 
-def _over_runs(runs: Sequence[Value]) -> Value:
+def _value_over_runs(runs: Sequence[Value]) -> Value:
     values = tuple(one.mean for one in runs)
     return runs[0] if len(runs) == 1 else value_of(fmean(values), values, stdev(values))
 
 
-def _only_length(kind: str, text: str) -> int | None:
+def _single_length_in(kind: str, text: str) -> int | None:
     """Return the number of tokens that a text names, such as "pp1024"; None for none or several."""
     found = {int(count) for count in re.findall(rf"\b{kind}\s?(\d{{2,6}})\b", text)}
     return found.pop() if len(found) == 1 else None
@@ -177,7 +177,7 @@ def tables_of(text: str) -> Iterator[Table]:
     lines = [line[:_LONGEST_LINE] for line in text.splitlines()]
     start = before = 0
     while start < len(lines):
-        for parse in (_bars, _separated, _blanks):
+        for parse in (_markdown_table, _delimited_table, _blank_table):
             end, heads, rows = parse(lines, start)
             if len(rows) > _MOST_ROWS:
                 raise ImportFormatError(f"a table of it has more than {_MOST_ROWS:,} rows; give one a level")
@@ -192,33 +192,33 @@ def tables_of(text: str) -> Iterator[Table]:
             start += 1
 
 
-_Parsed = tuple[int, list[str], list[list[str]]]
-_NONE: _Parsed = (0, [], [])
+_ParsedTable = tuple[int, list[str], list[list[str]]]
+_NO_TABLE: _ParsedTable = (0, [], [])
 
 
-def _bars(lines: Sequence[str], start: int) -> _Parsed:
+def _markdown_table(lines: Sequence[str], start: int) -> _ParsedTable:
     if "|" not in lines[start] or start + 1 >= len(lines) or "--" not in lines[start + 1]:
-        return _NONE
-    if not all(re.fullmatch(r":?-+:?", cell) for cell in _cells(lines[start + 1])):
-        return _NONE
+        return _NO_TABLE
+    if not all(re.fullmatch(r":?-+:?", cell) for cell in _split_bars(lines[start + 1])):
+        return _NO_TABLE
     end = start + 2
     while end < len(lines) and "|" in lines[end]:
         end += 1
-    return end, _cells(lines[start]), [_cells(line) for line in lines[start + 2 : end]]
+    return end, _split_bars(lines[start]), [_split_bars(line) for line in lines[start + 2 : end]]
 
 
-def _cells(line: str) -> list[str]:
+def _split_bars(line: str) -> list[str]:
     bare = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
-    return [_bare(cell) for cell in re.split(r"(?<!\\)\|", bare)[:_MOST_CELLS]]
+    return [_plain_text(cell) for cell in re.split(r"(?<!\\)\|", bare)[:_MOST_CELLS]]
 
 
-def _bare(cell: str) -> str:
+def _plain_text(cell: str) -> str:
     """Return the text of a cell without emphasis, code marks and damaged dashes."""
     text = cell.replace("â€“", "–").replace("\\|", "|")
     return clean(re.sub(r"[*`_]{2,}|(?<!\w)[*`_]|[*`_](?!\w)", "", text).strip(), 200)
 
 
-def _separated(lines: Sequence[str], start: int) -> _Parsed:
+def _delimited_table(lines: Sequence[str], start: int) -> _ParsedTable:
     """Return a table with commas, semicolons or tabs between its cells.
 
     Lines with a number in them are rows, not its heading; one with thousands may be a sentence.
@@ -226,29 +226,29 @@ def _separated(lines: Sequence[str], start: int) -> _Parsed:
     for mark in ("\t", ",", ";"):
         if mark not in lines[start] or (mark == "," and re.search(r"\d,\d{3}\b", lines[start])):
             continue
-        heads = _split(lines[start], mark)
+        heads = _split_row(lines[start], mark)
         if any(map(_is_number, heads[1:])):
             continue
-        below = _split(lines[start + 1], mark) if start + 1 < len(lines) else []
+        below = _split_row(lines[start + 1], mark) if start + 1 < len(lines) else []
         if len(below) > len(heads) and not any(map(_is_number, below[1:])):
             continue  # a sentence above the heading
         end = start + 1
         while end < len(lines) and lines[end].strip() and mark in lines[end]:
             end += 1
-        return end, heads, [_split(line, mark) for line in lines[start + 1 : end]]
-    return _NONE
+        return end, heads, [_split_row(line, mark) for line in lines[start + 1 : end]]
+    return _NO_TABLE
 
 
-def _split(line: str, mark: str) -> list[str]:
+def _split_row(line: str, mark: str) -> list[str]:
     (row,) = csv.reader([line], delimiter=mark)
-    return [_bare(cell) for cell in row[:_MOST_CELLS]]
+    return [_plain_text(cell) for cell in row[:_MOST_CELLS]]
 
 
-def _blanks(lines: Sequence[str], start: int) -> _Parsed:
+def _blank_table(lines: Sequence[str], start: int) -> _ParsedTable:
     """Return a table with blanks between its cells: rows of numbers below a heading with a known axis."""
     words = lines[start].split()
-    if not words or _axis(words[0]) is None:
-        return _NONE
+    if not words or _axis_of(words[0]) is None:
+        return _NO_TABLE
     end = start + 1
     rows: list[list[str]] = []
     while end < len(lines):
@@ -258,11 +258,11 @@ def _blanks(lines: Sequence[str], start: int) -> _Parsed:
         rows.append([first, *others])
         end += 1
     if len(rows) < _LEAST_ROWS or len({len(row) for row in rows}) > 1:
-        return _NONE
-    return end, [words[0], *_names(lines[start], len(rows[0]) - 1)], rows
+        return _NO_TABLE
+    return end, [words[0], *_column_names(lines[start], len(rows[0]) - 1)], rows
 
 
-def _names(line: str, count: int) -> list[str]:
+def _column_names(line: str, count: int) -> list[str]:
     """Return the names of `count` columns behind the first word of a heading without marks between them.
 
     They are apart by two blanks, else by one; else words are joined at "=", then at what occurs twice; else
@@ -295,12 +295,12 @@ def _is_number(cell: str) -> bool:
     return re.fullmatch(r"[\d][\d,.]*", cell.strip()) is not None
 
 
-def _axis(head: str) -> LoadKind | None:
+def _axis_of(head: str) -> LoadKind | None:
     bare = re.sub(r"\(.*\)", "", head).strip().lower()
     return next((kind for kind, pattern in _AXES if pattern.fullmatch(bare)), None)
 
 
-def _metric(head: str) -> str | None:
+def _metric_of(head: str) -> str | None:
     """Return the metric that a heading names; None for other columns, and for quantiles."""
     bare = head.lower()
     if _NOT_READ.search(bare):
@@ -317,8 +317,8 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, found: 
     if test is not None:
         _read_tests(table, test, name, found)
         return
-    axes = [(index, kind) for index, head in enumerate(heads) if (kind := _axis(head)) is not None]
-    prompt, output, run = (_column(heads, one) for one in (_PROMPT, _OUTPUT, _RUN))
+    axes = [(index, kind) for index, head in enumerate(heads) if (kind := _axis_of(head)) is not None]
+    prompt, output, run = (_column_index(heads, one) for one in (_PROMPT, _OUTPUT, _RUN))
     if not axes and prompt is None:
         return
     by_row = _naming_column(table)
@@ -327,10 +327,10 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, found: 
     if not columns and axes:
         columns = {index: one for index, one in _target_columns(table).items() if index not in not_metrics}
     for row in table.rows:
-        point = _point(row, axes)
+        point = _point_of(row, axes)
         if point is None:
             continue
-        load = Load(point, _length(_cell(row, prompt)) or pp, _length(_cell(row, output)) or tg)
+        load = Load(point, _parse_length(_cell(row, prompt)) or pp, _parse_length(_cell(row, output)) or tg)
         for index, (target, metric, where) in columns.items():
             figure = figure_of(_cell(row, index), where, is_latency=metric.endswith("_ms"))
             if figure is not None:
@@ -342,7 +342,7 @@ _Columns = dict[int, tuple[str, str, str]]
 
 
 def _metric_columns(table: Table) -> _Columns:
-    known = {index: _metric(head) for index, head in enumerate(table.heads)}
+    known = {index: _metric_of(head) for index, head in enumerate(table.heads)}
     return {index: ("", metric, table.heads[index]) for index, metric in known.items() if metric is not None}
 
 
@@ -352,7 +352,7 @@ def _target_columns(table: Table) -> _Columns:
     As in "Concurrency (decode, tok/s)".
     """
     lines = [*table.heads[:1], *reversed(table.title.splitlines())]
-    titled = next((metric for line in lines if (metric := _metric(line)) is not None), None)
+    titled = next((metric for line in lines if (metric := _metric_of(line)) is not None), None)
     return {
         index: (head, titled, table.title)
         for index, head in enumerate(table.heads)
@@ -368,7 +368,7 @@ def _naming_column(table: Table) -> int | None:
     return None
 
 
-def _column(heads: Sequence[str], pattern: re.Pattern[str]) -> int | None:
+def _column_index(heads: Sequence[str], pattern: re.Pattern[str]) -> int | None:
     return next((index for index, head in enumerate(heads) if pattern.fullmatch(head)), None)
 
 
@@ -376,7 +376,7 @@ def _cell(row: Sequence[str], index: int | None) -> str:
     return row[index].strip() if index is not None and index < len(row) else ""
 
 
-def _point(row: Sequence[str], axes: Sequence[tuple[int, LoadKind]]) -> LoadPoint | None:
+def _point_of(row: Sequence[str], axes: Sequence[tuple[int, LoadKind]]) -> LoadPoint | None:
     """Return the level of a row, by the first of `axes` with a number: with a rate of "inf", the concurrency.
 
     A table of prompt lengths alone is of one request at a time.
@@ -396,7 +396,7 @@ def _point(row: Sequence[str], axes: Sequence[tuple[int, LoadKind]]) -> LoadPoin
     return None if axes else concurrency_point(1)
 
 
-def _length(cell: str) -> int | None:
+def _parse_length(cell: str) -> int | None:
     """Return a number of tokens, such as "2,048" or "4k"; None for other text."""
     match = _LENGTH.fullmatch(cell)
     return None if match is None else int(match["value"].replace(",", "")) * (_K if match["k"] else 1)
@@ -408,13 +408,13 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value |
     A latency in seconds, by the unit of the cell or of its heading, becomes milliseconds; "k" is thousand.
     """
     match = _CELL.fullmatch(cell.strip())
-    low = None if match is None else _number(match["low"])
+    low = None if match is None else _parse_number(match["low"])
     if match is None or low is None:
         return None
-    unit = match["unit"].strip().lower() or _unit(head)
+    unit = match["unit"].strip().lower() or _time_unit(head)
     in_seconds = is_latency and unit in {"s", "sec", "seconds"}
     scale = 1000.0 if in_seconds or unit.startswith("k") else 1.0
-    high, std = _number(match["high"]), _number(match["std"])
+    high, std = _parse_number(match["high"]), _parse_number(match["std"])
     if finite(scale * max(low, high or 0.0)) is None:
         return None
     if high is not None and high > low:
@@ -422,12 +422,12 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value |
     return value_of(scale * low, std=None if std is None else scale * std)
 
 
-def _unit(head: str) -> str:
+def _time_unit(head: str) -> str:
     units = re.findall(r"\((ms|s|sec|seconds)\)|\b(ms)\b|_(ms|s)\b", head.lower())
     return next((part for one in units for part in one if part), "")
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     """Return a number with a decimal point or comma, and with commas, points or blanks between thousands.
 
     A single mark before three digits, as in "12,064", is one between thousands if it is a comma.
@@ -463,12 +463,12 @@ def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
     deviations = {one: _std_column(heads, index) for one, index in columns.items()}
     tests = [(match, row) for row in table.rows if (match := _TEST.fullmatch(_cell(row, test)))]
     rows = [(match, row) for match, row in tests if match["context"] is None]
-    lengths = _lengths(match for match, _ in rows)
+    lengths = _known_lengths(match for match, _ in rows)
     for match, row in rows:
         count = concurrency_at(int(match["c"] or 1))
         if count is None:
             continue
-        load = Load(concurrency_point(count), *_lengths_of(match, lengths), depth=int(match["depth"] or 0))
+        load = Load(concurrency_point(count), *_test_lengths(match, lengths), depth=int(match["depth"] or 0))
         wanted = (
             (("rate", "prefill_tps"), ("ttfr", "ttfr_ms"), ("ttft", "ttft_ms"))
             if match["kind"] == "pp"
@@ -478,7 +478,7 @@ def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
         for column, metric in wanted:
             figure = figure_of(_cell(row, columns[column]))
             if figure is not None and deviations[column] is not None:
-                figure = value_of(figure.mean, std=_number(_cell(row, deviations[column])))
+                figure = value_of(figure.mean, std=_parse_number(_cell(row, deviations[column])))
             if figure is not None:
                 found.add(who, load, metric, figure)
 
@@ -492,16 +492,16 @@ _Lengths = Mapping[tuple[str | None, str | None], Mapping[str, list[int | None]]
 """Different lengths in tokens by (depth, concurrency), then by kind of test."""
 
 
-def _lengths(tests: Iterable[re.Match[str]]) -> _Lengths:
+def _known_lengths(tests: Iterable[re.Match[str]]) -> _Lengths:
     lengths: dict[tuple[str | None, str | None], dict[str, list[int | None]]] = {}
     for one in tests:
         known = lengths.setdefault((one["depth"], one["c"]), {"pp": [], "tg": []})[one["kind"]]
-        if (count := _length(one["tokens"] or "")) not in known:
+        if (count := _parse_length(one["tokens"] or "")) not in known:
             known.append(count)
     return lengths
 
 
-def _lengths_of(test: re.Match[str], lengths: _Lengths) -> tuple[int | None, int | None]:
+def _test_lengths(test: re.Match[str], lengths: _Lengths) -> tuple[int | None, int | None]:
     """Return (prompt tokens, output tokens) of a test.
 
     A test states one of them. The other is the only one at its level, or that in the same place if there are
@@ -510,7 +510,7 @@ def _lengths_of(test: re.Match[str], lengths: _Lengths) -> tuple[int | None, int
     kind = test["kind"]
     known = lengths[test["depth"], test["c"]]
     own, others = known[kind], known["tg" if kind == "pp" else "pp"]
-    count = _length(test["tokens"] or "")
+    count = _parse_length(test["tokens"] or "")
     other = others[0] if len(others) == 1 else None
     if len(others) == len(own):
         other = others[own.index(count)]
