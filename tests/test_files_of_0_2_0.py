@@ -172,7 +172,7 @@ def test_the_last_choice_is_offered(home: dict[str, str]) -> None:
     assert path is not None
     watch = load_config(path).watch(home)
     routers = {router.name for router in watch.routers}
-    assert last_choice.still_there(draft, all_presets(watch.sweeps), routers) == draft
+    assert last_choice.without_missing(draft, all_presets(watch.sweeps), routers) == draft
 
 
 def test_the_view_is_as_it_was_left(home: dict[str, str]) -> None:

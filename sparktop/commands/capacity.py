@@ -160,7 +160,7 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
     Raises:
         UsageError: the file cannot be read, or options or conditions do not fit it.
     """
-    from sparktop.commands.report import found_result  # late: as above
+    from sparktop.commands.report import result_path  # late: as above
     from sparktop.sweep.result.store import load
     from sparktop.sweep.run.again import answered
     from sparktop.sweep.terms.definitions import ERROR_SHARE
@@ -171,7 +171,7 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
         raise UsageError(f"--from sends nothing: leave out {what}")
     if arguments.pp is not None and len(arguments.pp) > 1:
         raise UsageError("--pp: the answer is for one prompt length")
-    result = load(Path(found_result(arguments.stored)))
+    result = load(Path(result_path(arguments.stored)))
     asked = any((arguments.agents, arguments.rate, arguments.concurrency))
     kind = kind_of(arguments) if asked else result.plan.load
     share = ERROR_SHARE if arguments.max_errors is None else arguments.max_errors

@@ -34,7 +34,7 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
         ConfigError: the file cannot be used.
     """
     watch = configured_watch(arguments.config, env)
-    return chosen_of(watch or Watch(), arguments, env, has_file=watch is not None)
+    return apply_arguments(watch or Watch(), arguments, env, has_file=watch is not None)
 
 
 def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
@@ -60,7 +60,7 @@ def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
     return replace(config.watch(env), is_trusted=trusted)
 
 
-def chosen_of(
+def apply_arguments(
     watch: Watch, arguments: argparse.Namespace, env: Mapping[str, str], *, has_file: bool
 ) -> Watch:
     """Return `watch`, the content of the configuration file, with the command-line arguments applied.

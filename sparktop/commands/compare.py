@@ -93,12 +93,12 @@ def _list_names(files: Sequence[str]) -> str:
     import os  # as above
 
     from sparktop.sweep.compare.series import PREFIX, load_reference, reference_names
-    from sparktop.sweep.result.store import stored, sweeps_folder
+    from sparktop.sweep.result.store import stored_sweeps, sweeps_folder
 
     references = [load_reference(name) for name in reference_names()]
     width = max(len(table.name) for table in references) + len(PREFIX)
     lines = [f"{PREFIX + table.name:<{width}}  {table.title}; {table.source}\n" for table in references]
-    for one in stored(sweeps_folder(os.environ)):
+    for one in stored_sweeps(sweeps_folder(os.environ)):
         if one.result is None:
             lines.append(f"{one.problem}\n")
             continue

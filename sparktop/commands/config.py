@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     if found:
         powers = loaded.powers()
         if powers and not trust.Approvals(os.environ).has(path, about, text):
-            tell(trust.untrusted(path, powers))
+            tell(trust.untrusted_message(path, powers))
     if arguments.check is not None:
         _check_sweeps(loaded)
     for line in loaded.warnings(os.environ):
@@ -120,7 +120,7 @@ def _approve(path: Path) -> int:
     text, about = trust.read_found(path)
     powers = check(path, text).powers()
     trust.Approvals(os.environ).add(path, about, text)
-    lines = [f"{clean(path.absolute(), 500)}: approved until it is changed", *trust.listed(powers)]
+    lines = [f"{clean(path.absolute(), 500)}: approved until it is changed", *trust.power_lines(powers)]
     write_out("".join(f"{line}\n" for line in lines))
     return 0
 

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.bundle:
             raise UsageError("--start checks a command alone: leave out --bundle")
         return _run_start(arguments.start, arguments.form)
-    from sparktop.commands.choice import chosen_of
+    from sparktop.commands.choice import apply_arguments
     from sparktop.doctor.check import Status, failed, next_step
     from sparktop.doctor.machine import check_open_files, check_recorder, check_versions, open_file_limits
     from sparktop.doctor.terminal import check_terminal, look_at_terminal
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.config, os.environ, named=bool(arguments.targets)
     )
     wanted = max((count for sweep in from_file.sweeps for count in sweep.concurrency), default=0)
-    watch = chosen_of(from_file, arguments, os.environ, has_file=from_file.source != "defaults")
+    watch = apply_arguments(from_file, arguments, os.environ, has_file=from_file.source != "defaults")
     own = [
         *check_versions(),
         *file_checks,

@@ -91,7 +91,7 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
     from sparktop.recording.recorder import is_recording
 
-    sources = [found_result(source) for source in arguments.sources or [LAST]]
+    sources = [result_path(source) for source in arguments.sources or [LAST]]
     first, *others = sources
     if is_recording(Path(first)):
         return _recording_report([Path(source) for source in sources], form, arguments)
@@ -130,7 +130,7 @@ def _join_sweeps(
 ) -> tuple[SweepResult, list[str], dict[str, SweepResult]]:
     """Return (`first` with the targets of all sweeps among `others`, the rest of `others`, sweeps).
 
-    The last are the sweeps that were joined, by name of their files.
+    The last are the sweeps that were join, by name of their files.
 
     A sweep with another load axis or other lengths is among the rest; a line on standard error says so.
     `target` names the only target of each sweep that has one of this name; None means all.
@@ -138,7 +138,7 @@ def _join_sweeps(
     Raises:
         UsageError: a file cannot be read, or `first` has no target of this name.
     """
-    from sparktop.sweep.compare.joined import can_join, joined  # late: as above
+    from sparktop.sweep.compare.joined import can_join, join  # late: as above
     from sparktop.sweep.result.store import load
 
     own = _with_only_target(load(Path(first)), target)
@@ -156,7 +156,7 @@ def _join_sweeps(
         part = _with_only_target(result, target if alone else None)
         named.append((clean(Path(other).stem, 60), part))
         parts[clean(Path(other).name, 60)] = part
-    return joined(named), rest, parts
+    return join(named), rest, parts
 
 
 def _is_own_sweep(source: str) -> bool:
@@ -212,7 +212,7 @@ def _tell_on_terminal(line: str) -> None:
         tell(line)
 
 
-def found_result(source: str) -> str:
+def result_path(source: str) -> str:
     """Return `source`; for "last", the path of the newest stored sweep, unless a file is named "last"."""
     return str(last_stored()) if source == LAST and not Path(LAST).exists() else source
 
@@ -226,10 +226,10 @@ def last_stored() -> Path:
     Raises:
         UsageError: no stored result can be read.
     """
-    from sparktop.sweep.result.store import stored, sweeps_folder  # late: as above
+    from sparktop.sweep.result.store import stored_sweeps, sweeps_folder  # late: as above
 
     folder = sweeps_folder(os.environ)
-    known = [one for one in reversed(stored(folder)) if one.result is not None]
+    known = [one for one in reversed(stored_sweeps(folder)) if one.result is not None]
     measured = (
         number for number, one in enumerate(known) if one.result is not None and one.result.is_measured
     )

@@ -303,7 +303,7 @@ def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, st
     )
 
 
-def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
+def keys_with(keys: Mapping[str, str]) -> tuple[Key, ...]:
     """Return `KEYS` with the keys that the configuration assigns, as in {"freeze": "space"}.
 
     Raises:
@@ -316,7 +316,7 @@ def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
             raise KeyError(name)
     for name, message in wrong_keys(keys).items():
         raise ValueError(f"'{name}' {message}")
-    return yielded(
+    return without_yielded(
         replace(key, keys=(textual_key(keys[key.name]) or "",), shown=keys[key.name], yields=False)
         if key.name in keys
         else key
@@ -324,7 +324,7 @@ def remapped(keys: Mapping[str, str]) -> tuple[Key, ...]:
     )
 
 
-def yielded(table: Iterable[Key]) -> tuple[Key, ...]:
+def without_yielded(table: Iterable[Key]) -> tuple[Key, ...]:
     """Return the entries of `table`; an entry with `yields` set loses all its keys if one of them is in use.
 
     A key is in use if an entry without `yields` has it.

@@ -227,23 +227,23 @@ def is_trusted(
         return False
     ask = _find_asker()
     if ask is None:
-        raise ConfigError(untrusted(path, powers))
+        raise ConfigError(untrusted_message(path, powers))
     file = clean(path, 300)
-    question = [f"{file} was found in this folder. These settings need your approval:", *listed(powers)]
+    question = [f"{file} was found in this folder. These settings need your approval:", *power_lines(powers)]
     if not ask("\n".join(question)):
         raise ConfigError(f"{file}: not used; skip it: sparktop --config /dev/null")
     approvals.add(path, about, text)
     return True
 
 
-def untrusted(path: Path, powers: Sequence[str]) -> str:
+def untrusted_message(path: Path, powers: Sequence[str]) -> str:
     """Return the message for a found file that would need an approval, a line for each setting."""
     file = clean(path, 300)
     first = f"{file}: found in the current folder and not used, because of"
-    return "\n".join([first, *listed(powers), f"{file}: {_WAYS_OUT}"])
+    return "\n".join([first, *power_lines(powers), f"{file}: {_WAYS_OUT}"])
 
 
-def listed(powers: Sequence[str]) -> list[str]:
+def power_lines(powers: Sequence[str]) -> list[str]:
     """Return the lines that list the settings which need an approval, the worst first."""
     more = len(powers) - _SHOWN
     return [f"  {line}" for line in powers[:_SHOWN]] + ([f"  and {more} more"] if more > 0 else [])

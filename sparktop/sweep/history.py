@@ -25,7 +25,7 @@ from sparktop.model.load import LoadKind
 from sparktop.model.sweep import HistoryRow
 from sparktop.model.text import clean, reason_of
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.compare.imports.reading import listed, started_at, words
+from sparktop.sweep.compare.imports.reading import list_at, started_at, text_at
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
@@ -127,7 +127,7 @@ class History(Struct, eq=False):
         if not _is_import(key):
             return load(path)
         data = read_value(path)
-        return parse(data, str(path)) if words(data, "schema") is not None else None
+        return parse(data, str(path)) if text_at(data, "schema") is not None else None
 
     def series(self, key: str) -> list[Series]:
         """Read the result `key` for a comparison: return one series per target.
@@ -232,7 +232,7 @@ class History(Struct, eq=False):
 
     def _imported(self, key: str, path: Path, stamp: Stamp) -> _Known:
         data = read_value(path)
-        if words(data, "schema") is not None:
+        if text_at(data, "schema") is not None:
             result = parse(_without_requests(data), str(path))
             return _Known(stamp, stored_row(StoredSweep(path, result), key), ended=True)
         return _Known(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
@@ -254,8 +254,8 @@ def _without_requests(data: object) -> object:
 
     The object is changed in place. The history does not use these values, and validating them takes long.
     """
-    for target in listed(data, "targets"):
-        for level in listed(target, "levels"):
+    for target in list_at(data, "targets"):
+        for level in list_at(target, "levels"):
             if isinstance(level, dict):
                 level.pop("each", None)
     return data

@@ -7,7 +7,7 @@ from string import ascii_letters
 
 from textual.binding import Binding
 
-from sparktop.config.keys import KEYS, Key, preset_keys, remapped, yielded
+from sparktop.config.keys import KEYS, Key, keys_with, preset_keys, without_yielded
 from sparktop.graphics.cells import cell_width
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
@@ -27,7 +27,7 @@ def key_table(keys: Mapping[str, str], watch: Watch | None) -> tuple[Key, ...]:
         KeyError, ValueError: `keys` or keys of presets cannot be used (see `sparktop.config.keys`).
     """
     presets = [] if watch is None else [(preset.name, preset.key) for preset in watch.sweeps]
-    return yielded((*remapped(keys), *preset_keys(presets, keys)))
+    return without_yielded((*keys_with(keys), *preset_keys(presets, keys)))
 
 
 def bindings(table: Sequence[Key]) -> list[Binding]:

@@ -161,7 +161,11 @@ class SweepDesk:
         The agents' conversations are chosen to fit the context of the servers on the screen; those that
         report theirs only later are fitted before the first request.
         """
-        from sparktop.sweep.plan.capacity import default_capacity, fitted, make_capacity_plan
+        from sparktop.sweep.plan.capacity import (
+            default_capacity,
+            make_capacity_plan,
+            with_fitting_conversations,
+        )
 
         found = self.targets((), selected)
         if found is None:
@@ -178,7 +182,7 @@ class SweepDesk:
             for view in views
             if view.name in plan.loaded and view.max_model_len is not None
         }
-        self.announce(*fitted(plan, contexts))
+        self.announce(*with_fitting_conversations(plan, contexts))
 
     def _start(self, preset: SweepSpec, selected: PanelKey | None) -> None:
         """Start the countdown of `preset`; a trace is read first, in a thread: a long file takes seconds."""
@@ -240,10 +244,10 @@ class SweepDesk:
         self, targets: Sequence[SweepTarget], names: Sequence[str], selected: PanelKey | None
     ) -> str:
         """Return why one key does not load `names`, which are too many; else ""."""
-        from sparktop.sweep.plan.watched_targets import too_many
+        from sparktop.sweep.plan.watched_targets import why_too_many
 
         kind = "" if selected is None else selected.kind
-        return too_many(targets, names, kind=kind, shown=self._host.overview.left_by_filter)
+        return why_too_many(targets, names, kind=kind, shown=self._host.overview.left_by_filter)
 
     def _loadable(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return what `targets` does, however many there are."""
@@ -335,18 +339,18 @@ class SweepDesk:
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
 
     async def _edit(self, selected: PanelKey | None) -> None:
-        from sparktop.sweep.plan.draft import draft_of, recall, remember, still_there
+        from sparktop.sweep.plan.draft import draft_of, recall, remember, without_missing
         from sparktop.sweep.plan.presets import DEFAULT
-        from sparktop.sweep.result.store import newest
+        from sparktop.sweep.result.store import newest_results
         from sparktop.ui.screens.editor.screen import SweepEditor
 
         folder = self.folder()
-        known = [] if folder is None else await asyncio.to_thread(newest, folder)
+        known = [] if folder is None else await asyncio.to_thread(newest_results, folder)
         targets, presets, guard = self._watched(), self.presets(), self.watch.guard
         meant = self._meant(targets, (), selected)
         meant = () if self._refusal(targets, meant, selected) else meant  # the user chooses some
         draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], meant, guard)
-        draft = still_there(draft, presets, {target.name for target in targets})
+        draft = without_missing(draft, presets, {target.name for target in targets})
         draft = draft if draft.targets else replace(draft, targets=meant)
 
         def keep(draft: Draft) -> None:

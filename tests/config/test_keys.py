@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.config.keys import KEYS, remapped, textual_key, wrong_keys
+from sparktop.config.keys import KEYS, keys_with, textual_key, wrong_keys
 
 NAMES = [key.name for key in KEYS]
 WRITTEN = st.sampled_from(
@@ -39,7 +39,7 @@ def test_names_and_keys_are_given_once() -> None:
 
 def test_a_moved_entry_has_its_new_key_alone() -> None:
     """The new key of a moved entry replaces all its keys, and is shown as it was written."""
-    moved = {key.name: key for key in remapped({"next": "ctrl+n"})}
+    moved = {key.name: key for key in keys_with({"next": "ctrl+n"})}
     assert (moved["next"].keys, moved["next"].shown) == (("ctrl+n",), "ctrl+n")
     assert [key for key in moved.values() if key.name != "next"] == [
         key for key in KEYS if key.name != "next"
@@ -60,10 +60,10 @@ def test_a_moved_entry_has_its_new_key_alone() -> None:
 def test_a_key_that_cannot_be_had_is_told(keys: dict[str, str], message: str | None) -> None:
     """The error names the entry that has the key, or shows how a key is written."""
     if message is None:
-        assert remapped(keys)
+        assert keys_with(keys)
         return
     with pytest.raises(ValueError, match=r"key|cannot") as caught:
-        remapped(keys)
+        keys_with(keys)
     assert str(caught.value) == message
 
 
@@ -75,9 +75,9 @@ def test_whatever_is_moved_each_key_has_one_owner(keys: dict[str, str]) -> None:
     assert wrong.keys() <= keys.keys()
     if wrong:
         with pytest.raises(ValueError, match=r"key|cannot"):
-            remapped(keys)
+            keys_with(keys)
         return
-    table = remapped(keys)
+    table = keys_with(keys)
     owned = [one for key in table for one in key.keys]
     assert len(set(owned)) == len(owned)
     assert [key.name for key in table] == NAMES

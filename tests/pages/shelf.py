@@ -22,7 +22,7 @@ from urllib.parse import quote
 from aiohttp import web
 from msgspec.structs import replace
 
-from sparktop.commands.choice import chosen_of
+from sparktop.commands.choice import apply_arguments
 from sparktop.commands.observation import observe
 from sparktop.commands.snapshot import render
 from sparktop.model.targets import Watch
@@ -255,7 +255,7 @@ def watch(name: str) -> Watched:
         async with serving(pages) as (served, urls):
             targets = [urls[one].removeprefix("http://") for one in page.watched]
             loop = asyncio.get_running_loop()
-            watched = chosen_of(Watch(), Namespace(targets=targets), {}, has_file=False)
+            watched = apply_arguments(Watch(), Namespace(targets=targets), {}, has_file=False)
             watched = replace(watched, nodes=())  # this machine is no part of the page
             watched = replace(watched, backends=tuple(replace(one, nodes=()) for one in watched.backends))
             snapshot, _, _ = await observe(watched, page.seconds, ways=RealWays(clock=loop.time))

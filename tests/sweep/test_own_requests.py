@@ -20,7 +20,7 @@ from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.texts import TEXTS, text_at
-from sparktop.sweep.result.store import load, stored
+from sparktop.sweep.result.store import load, stored_sweeps
 from sparktop.sweep.view.words import headline
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.test_sweep_command import SMALL, Command
@@ -82,7 +82,7 @@ async def test_what_was_sent_is_recorded_without_secrets(command: Command, serve
     for one in seen:
         assert one.headers["x-tenant"] == SECRETS[0]
         assert {key: one.body[key] for key in EXTRA} == EXTRA
-    (kept,) = stored(command.folder)
+    (kept,) = stored_sweeps(command.folder)
     assert kept.result is not None
     plan = kept.result.plan
     assert plan.pp is None
@@ -115,7 +115,7 @@ async def test_a_server_that_repeats_them_is_not_quoted(command: Command, server
     server.behave = refuse
     code, out, err = await command.run(*_words(server, _file(command.home)))
     assert code != 0
-    texts = [out, err, *(one.path.read_text(encoding="utf-8") for one in stored(command.folder))]
+    texts = [out, err, *(one.path.read_text(encoding="utf-8") for one in stored_sweeps(command.folder))]
     assert "not usable" in out + err
     for secret in SECRETS:
         assert not [text for text in texts if secret in text]
@@ -271,7 +271,7 @@ async def test_acceptance_is_that_of_the_measured_runs(tmp_path: Path, *, specul
     code, _, err = await command.run("--target", f"a={server.url}/vllm", "-c", "1", *SMALL, "--no-warm-up")
     await server.stop()
     assert code == 0, err
-    (kept,) = stored(command.folder)
+    (kept,) = stored_sweeps(command.folder)
     assert kept.result is not None
     (level,) = kept.result.targets[0].levels
     assert level.server is not None
@@ -305,7 +305,7 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     measured = [one for one in behaviour.asked if any(opening in one.prompt for opening in ACCEPTED)]
     assert len(measured) == len({one.prompt for one in measured}) == 12
     assert all(one.body["temperature"] == 0 for one in measured)
-    (kept,) = stored(command.folder)
+    (kept,) = stored_sweeps(command.folder)
     assert kept.result is not None
     levels = kept.result.targets[0].in_order()
     names = [f"c = {at} {one}" for at in (1, 2) for one in sorted(TEXTS)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sparktop.sweep.result.store import load, stored, sweeps_folder
+from sparktop.sweep.result.store import load, stored_sweeps, sweeps_folder
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import watched
 
@@ -113,7 +113,7 @@ async def test_json_is_all_there_is_on_standard_output(command: Command) -> None
         assert level["server"]["prompt_tokens"] == level["tokens"]["prompt"]
     assert "\x1b" not in err
     assert "solo: c = 2" in err
-    (kept,) = stored(command.folder)
+    (kept,) = stored_sweeps(command.folder)
     assert kept.result is not None
     assert told["headline"].startswith(("best: c = ", "TTFT p90 stays", "every TTFT"))
     assert kept.result.to_json() == {**told, "headline": None}
@@ -221,7 +221,7 @@ async def test_a_signal_keeps_what_is_done(
     told = json.loads(out)
     assert told["status"] == "cancelled"
     assert told["targets"][0]["levels"][0]["requests"]["ok"] == 1
-    (kept,) = stored(command.folder)
+    (kept,) = stored_sweeps(command.folder)
     assert kept.result is not None
     assert kept.result.status == "cancelled"
     server.held.set()

@@ -28,7 +28,7 @@ def can_join(first: SweepResult, other: SweepResult) -> bool:
     return _question(first) == _question(other)
 
 
-def joined(named: Sequence[NamedResult]) -> SweepResult:
+def join(named: Sequence[NamedResult]) -> SweepResult:
     """Return one result with the targets of all sweeps, which `can_join` found alike, and their comparison.
 
     A target whose name occurs in several sweeps is called NAME@STEM. Whatever else the sweeps do not have in

@@ -208,7 +208,7 @@ def make_capacity_plan(
     return replace(plan, points=(), concurrency=(), climb_to=None, capacity=capacity, preset=NAME)
 
 
-def fitted(plan: Plan, contexts: Mapping[str, int]) -> tuple[Plan, str]:
+def with_fitting_conversations(plan: Plan, contexts: Mapping[str, int]) -> tuple[Plan, str]:
     """Return `plan` with conversations that fit `contexts`, and a sentence on them.
 
     `contexts` has the most tokens of a request by the name of a server. The plan stays as it is, and the

@@ -306,7 +306,7 @@ class CheckedDraft(Struct, frozen=True):
     plan."""
 
 
-def checked(
+def check_draft(
     draft: Draft,
     targets: Sequence[SweepTarget],
     *,
@@ -461,7 +461,7 @@ class _Form:
         self.problems.setdefault(name, line)
 
 
-def _parsed_text(parse: Callable[[str], object]) -> Callable[[str], str]:
+def _text_checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
     """Return a function that returns its text, after parsing it."""
 
     def read(text: str) -> str:
@@ -529,10 +529,10 @@ _TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] =
     "requests": (("requests",), lambda text: whole_number(text, 1, MOST_TOKENS), ""),
     "rate": (
         ("rate",),
-        _parsed_text(rates_or_auto),
+        _text_checked_by(rates_or_auto),
         "write requests per second, as in 0.5,1,2, or auto",
     ),
-    "arrivals": (("arrivals",), _parsed_text(parse_pattern), ""),
+    "arrivals": (("arrivals",), _text_checked_by(parse_pattern), ""),
     "agents": (("agents",), lambda text: whole_numbers(text, 1, MOST_CONCURRENCY), _NUMBERS),
     "workload": (("workload",), _check_workload, ""),
     "trace": (
@@ -541,8 +541,8 @@ _TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] =
         "write the path of a file of recorded traffic",
     ),
     "trace_speed": (("trace_speed",), lambda text: number(text, *SPEEDS), ""),
-    "trace_range": (("trace_range",), _parsed_text(parse_range), ""),
-    "slo": (("slo",), _parsed_text(_check_conditions), ""),
+    "trace_range": (("trace_range",), _text_checked_by(parse_range), ""),
+    "slo": (("slo",), _text_checked_by(_check_conditions), ""),
 }
 """The fields that are typed: the settings that they are, how they are read, and what an empty one needs."""
 
@@ -593,7 +593,7 @@ def recall(path: Path) -> Draft | None:
     )
 
 
-def still_there(draft: Draft, presets: Collection[str], targets: Collection[str]) -> Draft:
+def without_missing(draft: Draft, presets: Collection[str], targets: Collection[str]) -> Draft:
     """Return `draft` without what no longer exists.
 
     A preset that is not in `presets` becomes the default preset; names that are not in `targets` are dropped.

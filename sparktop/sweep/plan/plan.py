@@ -92,7 +92,7 @@ class Timeouts(Struct, frozen=True):
         return self.first_token_s if self.first_token_s == self.between_tokens_s else None
 
 
-def patience(seconds: float) -> Timeouts:
+def timeouts_for(seconds: float) -> Timeouts:
     """Return the time limits of a request that may wait `seconds` for its first and each next token."""
     whole_s = max(seconds, Timeouts().whole_s)
     return Timeouts(first_token_s=seconds, between_tokens_s=seconds, whole_s=whole_s)
@@ -357,13 +357,13 @@ def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator
     if plan.order is Order.ASCENDING:
         for target in chosen:
             for load in loads(plan):
-                yield Stint(target, load, numbers(plan, load))
+                yield Stint(target, load, run_numbers(plan, load))
         return
     for load in loads(plan):
         yield from _interleaved_stints(chosen, load, plan.runs_of(load.concurrency) or plan.runs)
 
 
-def numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
+def run_numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
     """Return the run numbers of a level, from 0; None if the plan's duration decides how many there are."""
     count = plan.runs_of(load.concurrency)
     return None if count is None else tuple(range(count))

@@ -20,7 +20,7 @@ from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rates_or
 from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD
 from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find_prompts
-from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, patience
+from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, timeouts_for
 from sparktop.sweep.plan.texts import TEXTS
 from sparktop.sweep.plan.traces import Replay, find_replay, parse_range
 
@@ -226,7 +226,7 @@ def _request_settings(spec: SweepSpec) -> dict[str, Any]:
     if spec.prompts is not None:
         settings["prompts"] = find_prompts(spec.prompts)
     if spec.timeout_s is not None:
-        settings["timeouts"] = patience(spec.timeout_s)
+        settings["timeouts"] = timeouts_for(spec.timeout_s)
     return settings
 
 

@@ -116,7 +116,7 @@ def foreign_requests(plan: Plan, snapshot: Snapshot | None) -> list[str]:
     return lines
 
 
-def too_many(
+def why_too_many(
     targets: Sequence[SweepTarget],
     names: Sequence[str],
     *,

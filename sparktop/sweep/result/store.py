@@ -200,7 +200,7 @@ def _without_removed(data: object) -> object:
     return {**cast("dict[str, object]", data), "plan": plan, **of_levels}
 
 
-def stored(folder: Path) -> list[StoredSweep]:
+def stored_sweeps(folder: Path) -> list[StoredSweep]:
     """Read all results in a folder, oldest first; an unreadable file is included with its problem.
 
     Return an empty list if the folder cannot be read.
@@ -218,7 +218,7 @@ def stored(folder: Path) -> list[StoredSweep]:
     return found
 
 
-def newest(folder: Path, most: int = 40) -> list[SweepResult]:
+def newest_results(folder: Path, most: int = 40) -> list[SweepResult]:
     """Return at most `most` of the newest results in a folder; files that cannot be read are skipped."""
     found: list[SweepResult] = []
     for path in sorted(folder.glob("[!.]*.json"))[-most:]:

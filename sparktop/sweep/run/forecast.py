@@ -17,7 +17,17 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.conversations import ConversationPreset
-from sparktop.sweep.plan.plan import ENOUGH_S, Capacity, Load, Order, Plan, Stint, SweepTarget, loads, numbers
+from sparktop.sweep.plan.plan import (
+    ENOUGH_S,
+    Capacity,
+    Load,
+    Order,
+    Plan,
+    Stint,
+    SweepTarget,
+    loads,
+    run_numbers,
+)
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
 from sparktop.sweep.plan.traces import Replay
@@ -162,7 +172,7 @@ class Estimate:
             higher = climbs(top, most)[: _MOST_UNSURE if saturated else None]
             for at in (*between([*known, *coming]), *higher):
                 load = Load(length, at)
-                yield Stint(stints[0].target, load, numbers(self._plan, load))
+                yield Stint(stints[0].target, load, run_numbers(self._plan, load))
 
     def _expected(self, stint: Stint) -> Stint:
         """Return `stint` with the expected number of runs."""

@@ -22,8 +22,8 @@ from sparktop.model.text import with_subject
 from sparktop.store import Reading, SourceKey
 from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
 from sparktop.sweep.generator.connection import limit_message
-from sparktop.sweep.plan.capacity import fitted
-from sparktop.sweep.plan.plan import Load, Plan, Stint, level_of, load_at, numbers, stints
+from sparktop.sweep.plan.capacity import with_fitting_conversations
+from sparktop.sweep.plan.plan import Load, Plan, Stint, level_of, load_at, run_numbers, stints
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
@@ -209,7 +209,9 @@ class SweepRunner:
 
     def _fit(self) -> None:
         """Fit the plan to the context of its servers, which is known by now, unless the user chose."""
-        plan, words = fitted(self._plan, watched_contexts(self._plan, self._feed.snapshot()))
+        plan, words = with_fitting_conversations(
+            self._plan, watched_contexts(self._plan, self._feed.snapshot())
+        )
         if words:
             self._plan = plan
             self._estimate = Estimate(plan)
@@ -296,7 +298,7 @@ class SweepRunner:
             self._emit(Notice(f"{name}: {words}"))
         if concurrency is not None:
             more = Load(length, concurrency)
-            self._todo.insert(0, Stint(prepared.target, more, numbers(self._plan, more)))
+            self._todo.insert(0, Stint(prepared.target, more, run_numbers(self._plan, more)))
         else:
             self._repeat_best(prepared, load, levels)
 
@@ -306,7 +308,7 @@ class SweepRunner:
         held = {one.concurrency: best is not None and one.concurrency <= best.concurrency for one in levels}
         again = value_to_repeat(held, None if best is None else best.concurrency, newest.concurrency)
         load = None if again is None else Load(newest.prompt_tokens, again)
-        runs = None if load is None else numbers(self._plan, load)
+        runs = None if load is None else run_numbers(self._plan, load)
         if best is None or load is None or runs is None or len(runs) < LEAST_RATIO_RUNS:
             return
         self._repeated[prepared.target.name, load] = best
@@ -343,7 +345,7 @@ class SweepRunner:
         for one in targets.values():
             for length in one.extra_lengths:
                 for load in (load_at(plan, point, length) for point in plan.axis):
-                    yield Stint(one.target, load, numbers(plan, load))
+                    yield Stint(one.target, load, run_numbers(plan, load))
 
     async def _refused(self, stint: Stint, words: str) -> None:
         """Store a level that the server refuses, with `words` as error; save, and skip the level's runs."""

@@ -20,7 +20,7 @@ from sparktop.sweep.plan.draft import (
     WHOLE,
     Draft,
     DraftKind,
-    checked,
+    check_draft,
     draft_of,
     is_changed,
     recall,
@@ -38,14 +38,14 @@ QUICK = draft_of(BUILT_IN[0], ("a",), GUARD)
 
 
 def plan_of(draft: Draft) -> Plan:
-    found = checked(draft, TARGETS, seed=7)
+    found = check_draft(draft, TARGETS, seed=7)
     assert found.plan is not None, found.problems
     return found.plan
 
 
 def problems(**changes: object) -> dict[str, str]:
     """Return the problems of the quick preset after some fields are changed."""
-    found = checked(replace(QUICK, **changes), TARGETS)  # type: ignore[arg-type]  # fields by name
+    found = check_draft(replace(QUICK, **changes), TARGETS)  # type: ignore[arg-type]  # fields by name
     assert (found.plan is None) == bool(found.problems)
     return dict(found.problems)
 
@@ -72,7 +72,7 @@ sweeps = st.builds(
 @settings(max_examples=60)
 def test_a_configured_preset_is_a_plan_or_a_line(preset: SweepSpec) -> None:
     """Whatever the configuration allows fills the fields, and gives a plan or says what is wrong."""
-    found = checked(draft_of(preset, ("a",), GuardLimits()), TARGETS, seed=1)
+    found = check_draft(draft_of(preset, ("a",), GuardLimits()), TARGETS, seed=1)
     if found.plan is None:
         assert found.problems
         assert preset.order == "abba" or (preset.duration_s is not None and preset.requests is not None)
@@ -91,7 +91,7 @@ def test_a_limit_and_more_runs_are_typed_behind() -> None:
     assert (plan.climb_to, plan.more_runs) == (64, False)
     plain = plan_of(replace(QUICK, concurrency="1,4", runs="2"))
     assert (plain.climb_to, plain.more_runs) == (None, False)
-    found = checked(replace(QUICK, concurrency="1,16..8"), TARGETS)
+    found = check_draft(replace(QUICK, concurrency="1,16..8"), TARGETS)
     assert found.problems == {"concurrency": "the limit after '..' must be 16 or more, not 8"}
 
 
@@ -127,7 +127,7 @@ def test_recorded_traffic_is_read_from_its_file(tmp_path: Path) -> None:
     assert plan.trace == make_plan(preset, TARGETS[:1]).trace
 
     def wrong(**changes: str) -> dict[str, str]:
-        return dict(checked(replace(draft, **changes), TARGETS).problems)  # type: ignore[arg-type]  # texts
+        return dict(check_draft(replace(draft, **changes), TARGETS).problems)  # type: ignore[arg-type]  # texts
 
     assert wrong(trace="") == {"trace": "write the path of a file of recorded traffic"}
     assert "must be 0.001 to 1000" in wrong(trace_speed="0")["trace_speed"]
@@ -135,7 +135,7 @@ def test_recorded_traffic_is_read_from_its_file(tmp_path: Path) -> None:
     assert "no request in the chosen part" in wrong(trace_range="1h..2h")["trace"]
     assert "No such file" in wrong(trace=str(tmp_path / "none"))["trace"]
     assert list(wrong(trace_format="azure")) == ["trace"]
-    reading = checked(draft, TARGETS, find=lambda _: None)
+    reading = check_draft(draft, TARGETS, find=lambda _: None)
     assert (reading.plan, reading.problems) == (None, {"trace": READING})
 
 
@@ -143,7 +143,7 @@ def test_another_kind_brings_its_fields() -> None:
     """Each kind that is chosen makes a plan at once, a trace apart; what is typed for it stays there."""
     for kind in DraftKind:
         changed = with_kind(QUICK, kind.value)
-        found = checked(changed, TARGETS, seed=7)
+        found = check_draft(changed, TARGETS, seed=7)
         assert list(found.problems) == (["trace"] if kind is DraftKind.TRACE else [])
         assert {*shown_fields(changed)} >= {"order", "api", "model"}
     own = replace(with_kind(QUICK, DraftKind.RATE), rate="3", duration="5")
@@ -200,7 +200,7 @@ def test_a_model_goes_to_every_target() -> None:
 def test_each_problem_is_a_line_at_its_field(kind: str, field: str, text: object, words: str) -> None:
     """It says what is wrong and what to write instead, without options of the command line."""
     draft = replace(with_kind(QUICK, DraftKind[kind.upper()]), **{field: text})  # type: ignore[arg-type]  # by name
-    found = checked(draft, TARGETS).problems
+    found = check_draft(draft, TARGETS).problems
     assert list(found) == [field]
     assert words in found[field]
     assert "--" not in found[field]
@@ -229,7 +229,7 @@ def test_what_a_preset_adds_to_each_request_stays(tmp_path: Path) -> None:
     )
     targets = (SweepTarget("a", "http://127.0.0.1:1"),)
     draft = draft_of(preset, ("a",), GuardLimits())
-    plan = checked(draft, targets, preset=preset).plan
+    plan = check_draft(draft, targets, preset=preset).plan
     assert plan is not None
     assert plan.prompts is not None
     assert (plan.prompts.count, plan.timeouts.first_token_s) == (2, 20.0)

@@ -16,8 +16,8 @@ from sparktop.sweep.plan.watched_targets import (
     MOST_UNMARKED,
     chosen_names,
     strangers,
-    too_many,
     watched_targets,
+    why_too_many,
 )
 
 A, B, PROXY = "http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://10.0.0.9:4000"
@@ -159,11 +159,11 @@ def test_a_filter_that_leaves_many_servers_is_no_choice() -> None:
     """The message counts them, and names the filter as a way out; a marked group may be large."""
     many = [replace(TARGETS[-1], name=f"s{one}") for one in range(3 * MOST_UNMARKED)]
     left = [one.name for one in many[: MOST_UNMARKED + 1]]
-    refused = too_many(many, left, shown=left)
+    refused = why_too_many(many, left, shown=left)
     assert f"the {MOST_UNMARKED + 1} servers that the filter leaves" in refused
     assert f"filter (/) until at most {MOST_UNMARKED} are left" in refused
-    assert too_many(many, left[1:], shown=left[1:]) == ""
-    assert too_many(many, left, kind="wall", shown=left) == ""
+    assert why_too_many(many, left[1:], shown=left[1:]) == ""
+    assert why_too_many(many, left, kind="wall", shown=left) == ""
     few, names = many[: len(left)], [one.name for one in many[: len(left)]]
-    assert too_many(few, names).startswith(f"this would load all {MOST_UNMARKED + 1} servers")
-    assert too_many(few, names[1:]) == ""
+    assert why_too_many(few, names).startswith(f"this would load all {MOST_UNMARKED + 1} servers")
+    assert why_too_many(few, names[1:]) == ""

@@ -16,7 +16,7 @@ from sparktop.model.targets import SweepSpec
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.parts.text import row_width
 from sparktop.sweep.plan.plan import Load
-from sparktop.sweep.result.store import load, stored
+from sparktop.sweep.result.store import load, stored_sweeps
 from sparktop.sweep.session import Stage
 from sparktop.ui.screens.dialogs import AskScreen, QuitScreen
 from sparktop.ui.screens.help import HelpScreen
@@ -79,7 +79,7 @@ async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage) -> 
         await stage.finish()
         assert stage.at() is Stage.OVER
         assert "┐done┌" in stage.text
-        (kept,) = stored(stage.folder)
+        (kept,) = stored_sweeps(stage.folder)
         assert kept.result is not None
         assert kept.result.status == "done"
         assert kept.path.name in stage.toasts()[-1]
@@ -332,7 +332,7 @@ async def test_quitting_asks_while_a_sweep_runs(stage: SweepStage) -> None:
         assert stage.app.screen_stack == [stage.app.overview, stage.top()]
         await stage.press("y")
     assert stage.stopped_by() == "the program was left"
-    (kept,) = stored(stage.folder)
+    (kept,) = stored_sweeps(stage.folder)
     assert kept.result is not None
     assert kept.result.status == "cancelled"
 
@@ -347,7 +347,7 @@ async def test_a_second_ctrl_c_quits_at_once(stage: SweepStage) -> None:
         assert not stage.stopped_by()
         await stage.press("ctrl+c")
     assert stage.stopped_by() == "the program was left"
-    assert len(stored(stage.folder)) == 1
+    assert len(stored_sweeps(stage.folder)) == 1
 
 
 async def test_leaving_in_any_other_way_saves_too(stage: SweepStage) -> None:
@@ -356,7 +356,7 @@ async def test_leaving_in_any_other_way_saves_too(stage: SweepStage) -> None:
         await stage.start()
         stage.play(("spark-a", 1))
     assert stage.stopped_by() == "the program ended"
-    (kept,) = stored(stage.folder)
+    (kept,) = stored_sweeps(stage.folder)
     assert kept.result is not None
     assert kept.result.status == "cancelled"
 

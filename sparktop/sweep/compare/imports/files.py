@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports import tables
-from sparktop.sweep.compare.imports.reading import ImportFormatError, part
+from sparktop.sweep.compare.imports.reading import ImportFormatError, value_at
 from sparktop.sweep.compare.imports.tools import TOOLS
 from sparktop.sweep.compare.series import PREFIX, Series, TableRule, load_reference, merged, series_of
 from sparktop.sweep.result.store import parse, read_value
@@ -24,30 +24,34 @@ _OTHER_FILES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     (
         "aiperf",
         lambda data: (
-            part(data, 0, "metadata", "benchmark_phase") is not None or part(data, 0, "metrics") is not None
+            value_at(data, 0, "metadata", "benchmark_phase") is not None
+            or value_at(data, 0, "metrics") is not None
         ),
         "single requests; give profile_export_aiperf.json, of a sweep profile_export_aiperf_sweep.json",
     ),
     (
         "aiperf",
         lambda data: (
-            part(data, "aggregation_type") is not None or part(data, "data", 0, "payloads") is not None
+            value_at(data, "aggregation_type") is not None
+            or value_at(data, "data", 0, "payloads") is not None
         ),
         "no result of a level; give profile_export_aiperf.json, of a sweep profile_export_aiperf_sweep.json",
     ),
     (
         "inference-perf",
-        lambda data: part(data, 0, "request") is not None and part(data, 0, "start_time") is not None,
+        lambda data: value_at(data, 0, "request") is not None and value_at(data, 0, "start_time") is not None,
         "single requests; give NAME=stage_0_lifecycle_metrics.json of each stage",
     ),
     (
         "vllm bench throughput or latency",
-        lambda data: part(data, "tokens_per_second") is not None or part(data, "avg_latency") is not None,
+        lambda data: (
+            value_at(data, "tokens_per_second") is not None or value_at(data, "avg_latency") is not None
+        ),
         "of an engine without a server; give the file of vllm bench serve --save-result",
     ),
     (
         "sparktop",
-        lambda data: str(part(data, "schema") or "").startswith("sparktop.snapshot"),
+        lambda data: str(value_at(data, "schema") or "").startswith("sparktop.snapshot"),
         "a report of the monitor; give the result of sparktop sweep",
     ),
 )
@@ -76,7 +80,7 @@ def read_file(path: Path) -> list[Series]:
         return _read_text(data, path, name)
     if _is_progress(data):
         raise UsageError(f"{name}: is the progress of a run, not its result; give the result file")
-    if isinstance(part(data, "schema"), str):
+    if isinstance(value_at(data, "schema"), str):
         found = series_of(parse(data, str(path)), source=clean(path.name))
         if not found:
             raise UsageError(f"{name}: no level of that sweep was finished; there is nothing to compare")
@@ -121,7 +125,7 @@ def is_sweep(path: Path) -> bool:
         UsageError: the file cannot be read.
     """
     data = read_value(path)
-    return isinstance(part(data, "schema"), str) and not _is_progress(data)
+    return isinstance(value_at(data, "schema"), str) and not _is_progress(data)
 
 
 def choose(words: Sequence[str]) -> Chosen:
@@ -187,4 +191,4 @@ def _with_unique_names(series: Iterable[Series]) -> list[Series]:
 
 
 def _is_progress(data: object) -> bool:
-    return "progress" in str(part(data, 0, "schema") or part(data, "schema"))
+    return "progress" in str(value_at(data, 0, "schema") or value_at(data, "schema"))

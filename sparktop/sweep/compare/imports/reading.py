@@ -28,7 +28,7 @@ class ImportFormatError(Exception):
 Json = Mapping[str, object]
 
 
-def part(data: object, *path: str | int) -> object:
+def value_at(data: object, *path: str | int) -> object:
     """Return the value at a path of keys and indices; None if the path does not exist."""
     for step in path:
         if isinstance(step, str):
@@ -38,24 +38,24 @@ def part(data: object, *path: str | int) -> object:
     return data
 
 
-def table(data: object, *path: str | int) -> Json:
+def object_at(data: object, *path: str | int) -> Json:
     """Return the JSON object at a path; an empty mapping if there is no object."""
-    found = part(data, *path)
+    found = value_at(data, *path)
     return found if isinstance(found, Mapping) else {}
 
 
-def listed(data: object, *path: str | int) -> Sequence[object]:
+def list_at(data: object, *path: str | int) -> Sequence[object]:
     """Return the list at a path; an empty sequence if there is no list."""
-    found = part(data, *path)
+    found = value_at(data, *path)
     return found if isinstance(found, list) else ()
 
 
-def number(data: object, *path: str | int) -> float | None:
+def number_at(data: object, *path: str | int) -> float | None:
     """Return the number at a path; None if there is none, or if it is infinite or implausibly large."""
-    return finite(part(data, *path))
+    return finite_number(value_at(data, *path))
 
 
-def finite(value: object) -> float | None:
+def finite_number(value: object) -> float | None:
     """Return a JSON number as float; None for other types, infinite and implausibly large values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -66,62 +66,62 @@ def finite(value: object) -> float | None:
     return known if math.isfinite(known) and abs(known) <= LARGEST else None
 
 
-def whole(data: object, *path: str | int) -> int | None:
+def count_at(data: object, *path: str | int) -> int | None:
     """Return the non-negative integer at a path; None if there is no such number."""
-    found = number(data, *path)
+    found = number_at(data, *path)
     return int(found) if found is not None and found == int(found) and found >= 0 else None
 
 
 def concurrency_at(data: object, *path: str | int) -> int | None:
     """Return the concurrency at a path; None unless it is an integer from 1 to `MOST_CONCURRENCY`."""
-    found = whole(data, *path)
+    found = count_at(data, *path)
     return found if found is not None and 1 <= found <= MOST_CONCURRENCY else None
 
 
 def rate_at(data: object, *path: str | int) -> LoadPoint | None:
     """Return the requests per second at a path as a point; None unless it is a rate that a sweep may have."""
-    found = number(data, *path)
+    found = number_at(data, *path)
     return None if found is None or not LEAST_RATE <= found <= MOST_RATE else LoadPoint(LoadKind.RATE, found)
 
 
-def words(data: object, *path: str | int) -> str | None:
+def text_at(data: object, *path: str | int) -> str | None:
     """Return the text at a path without control characters; None if there is no text or it is empty."""
-    found = part(data, *path)
+    found = value_at(data, *path)
     return clean(found) or None if isinstance(found, str) else None
 
 
-def numbers(data: object, *path: str | int) -> tuple[float, ...]:
+def numbers_at(data: object, *path: str | int) -> tuple[float, ...]:
     """Return the finite numbers in the list at a path; other entries are left out."""
-    return tuple(value for one in listed(data, *path) if (value := finite(one)) is not None)
+    return tuple(value for one in list_at(data, *path) if (value := finite_number(one)) is not None)
 
 
-def single(value: float | None, scale: float = 1.0) -> Value | None:
+def run_value(value: float | None, scale: float = 1.0) -> Value | None:
     """Return the value of a metric from a single run, multiplied by `scale`; None for None."""
     return None if value is None else value_of(value * scale, (value * scale,))
 
 
-def known(figures: Mapping[str, Value | None]) -> dict[str, Value]:
+def without_unknown(figures: Mapping[str, Value | None]) -> dict[str, Value]:
     """Return a copy of a mapping of metric values without those that are None."""
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def singles(
+def run_values(
     data: object, fields: Mapping[str, str], *leaf: str, scale: float = 1.0
 ) -> dict[str, Value | None]:
     """Return values of a single run, by our name of the metric; `fields` has ours by the tool's name.
 
     Each number is below the tool's name at the path `leaf`, and is multiplied by `scale`.
     """
-    return {ours: single(number(data, theirs, *leaf), scale) for theirs, ours in fields.items()}
+    return {ours: run_value(number_at(data, theirs, *leaf), scale) for theirs, ours in fields.items()}
 
 
-def rounded(data: object, *path: str | int) -> int | None:
+def rounded_at(data: object, *path: str | int) -> int | None:
     """Return the number at a path, such as a mean of tokens, as an integer; None if there is none."""
-    found = number(data, *path)
+    found = number_at(data, *path)
     return None if found is None else round(found)
 
 
-def single_level(
+def run_level(
     point: LoadPoint,
     figures: Mapping[str, Value | None],
     prompt_tokens: int | None,
@@ -131,7 +131,7 @@ def single_level(
 ) -> SeriesLevel:
     """Return a level of a single run; with `failed`, it has the warning that requests failed."""
     load, validity = Load(point, prompt_tokens, output_tokens), ("errors",) if failed else ()
-    return SeriesLevel(load=load, figures=known(figures), runs=1, validity=validity)
+    return SeriesLevel(load=load, figures=without_unknown(figures), runs=1, validity=validity)
 
 
 AT_RATES = "at rates"
@@ -167,12 +167,12 @@ def started_at(data: object) -> datetime | None:
 
     A time without a time zone is local time.
     """
-    first = part(data, 0) if isinstance(data, list) else data
+    first = value_at(data, 0) if isinstance(data, list) else data
     for path in _TIME_KEYS:
-        text = words(first, *path)
+        text = text_at(first, *path)
         if text is not None and (found := _parse_time(text)) is not None:
             return found
-    seconds = number(first, "benchmarks", 0, "start_time")  # guidellm
+    seconds = number_at(first, "benchmarks", 0, "start_time")  # guidellm
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):

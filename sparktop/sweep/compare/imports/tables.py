@@ -19,7 +19,13 @@ from msgspec import Struct, field
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
-from sparktop.sweep.compare.imports.reading import ImportFormatError, by_axis, concurrency_at, finite, rate_at
+from sparktop.sweep.compare.imports.reading import (
+    ImportFormatError,
+    by_axis,
+    concurrency_at,
+    finite_number,
+    rate_at,
+)
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.statistics import ranged, value_of
@@ -415,7 +421,7 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value |
     in_seconds = is_latency and unit in {"s", "sec", "seconds"}
     scale = 1000.0 if in_seconds or unit.startswith("k") else 1.0
     high, std = _parse_number(match["high"]), _parse_number(match["std"])
-    if finite(scale * max(low, high or 0.0)) is None:
+    if finite_number(scale * max(low, high or 0.0)) is None:
         return None
     if high is not None and high > low:
         return ranged(scale * (low + high) / 2, (scale * low, scale * high))
@@ -442,7 +448,7 @@ def _parse_number(text: str | None) -> float | None:
         decimal = ","
     bare = bare.replace("." if decimal == "," else ",", "").replace(decimal, ".")
     try:
-        return finite(float(bare))
+        return finite_number(float(bare))
     except ValueError:
         return None
 

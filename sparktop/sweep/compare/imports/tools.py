@@ -53,20 +53,20 @@ from sparktop.sweep.compare.imports.reading import (
     Json,
     by_axis,
     concurrency_at,
-    finite,
-    known,
-    listed,
-    number,
-    numbers,
-    part,
+    count_at,
+    finite_number,
+    list_at,
+    number_at,
+    numbers_at,
+    object_at,
     rate_at,
-    rounded,
-    single,
-    single_level,
-    singles,
-    table,
-    whole,
-    words,
+    rounded_at,
+    run_level,
+    run_value,
+    run_values,
+    text_at,
+    value_at,
+    without_unknown,
 )
 from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, merged_levels
 from sparktop.sweep.result.level import level_result
@@ -124,50 +124,55 @@ _LLAMA_BENCHY_DEFINITIONS = {
 
 
 def _is_llama_benchy(data: object) -> bool:
-    return part(data, "latency_mode") is not None and isinstance(part(data, "benchmarks"), list)
+    return value_at(data, "latency_mode") is not None and isinstance(value_at(data, "benchmarks"), list)
 
 
 def _llama_benchy_facts(data: object) -> dict[str, object]:
-    latency_ms, version = number(data, "latency_ms"), words(data, "version") or "?"
+    latency_ms, version = number_at(data, "latency_ms"), text_at(data, "version") or "?"
     notes = (f"at c1 its probe's {latency_ms:.1f} ms are taken off the prompt's time",) if latency_ms else ()
-    facts = {"model": words(data, "model"), "shape": LoadShape.BURST, "notes": notes}
+    facts = {"model": text_at(data, "model"), "shape": LoadShape.BURST, "notes": notes}
     if version.startswith("sparktop"):  # its file, written by sparktop
         return {**facts, "tool": version, "definitions": {}}
     return {**facts, "tool": f"llama-benchy {version}"}
 
 
 def _llama_benchy_levels(data: object) -> Iterator[SeriesLevel]:
-    cached = part(data, "prefix_caching_enabled") is True  # else context and prompt were one request
-    for run in listed(data, "benchmarks"):
+    cached = value_at(data, "prefix_caching_enabled") is True  # else context and prompt were one request
+    for run in list_at(data, "benchmarks"):
         concurrency = concurrency_at(run, "concurrency")
-        if concurrency is None or part(run, "is_context_prefill_phase") is True:
+        if concurrency is None or value_at(run, "is_context_prefill_phase") is True:
             continue
-        depth, prompt = whole(run, "context_size") or 0, whole(run, "prompt_size")
+        depth, prompt = count_at(run, "context_size") or 0, count_at(run, "prompt_size")
         pp = prompt if prompt is None or cached else prompt + depth
-        rates = {ours: _llama_benchy_rate(part(run, theirs)) for theirs, ours in _LLAMA_BENCHY_RATES.items()}
+        rates = {
+            ours: _llama_benchy_rate(value_at(run, theirs)) for theirs, ours in _LLAMA_BENCHY_RATES.items()
+        }
         latencies = {
-            ours: _llama_benchy_latency(part(run, theirs), concurrency)
+            ours: _llama_benchy_latency(value_at(run, theirs), concurrency)
             for theirs, ours in _LLAMA_BENCHY_LATENCIES.items()
         }
         yield SeriesLevel(
             load=Load(
-                concurrency_point(concurrency), pp, whole(run, "response_size"), depth=depth if cached else 0
+                concurrency_point(concurrency),
+                pp,
+                count_at(run, "response_size"),
+                depth=depth if cached else 0,
             ),
-            figures=known({**rates, **latencies}),
-            runs=len(numbers(run, "tg_throughput", "values")) or None,
+            figures=without_unknown({**rates, **latencies}),
+            runs=len(numbers_at(run, "tg_throughput", "values")) or None,
             label=clean(f"depth {depth}") if depth else None,
         )
 
 
 def _llama_benchy_rate(metric: object) -> Value | None:
-    mean, values = number(metric, "mean"), numbers(metric, "values")
+    mean, values = number_at(metric, "mean"), numbers_at(metric, "values")
     if mean is None:
         return None
     return value_of(mean, values, stdev(values) if len(values) > 1 else None)
 
 
 def _llama_benchy_latency(metric: object, concurrency: int) -> Value | None:
-    mean, values = number(metric, "mean"), numbers(metric, "values")
+    mean, values = number_at(metric, "mean"), numbers_at(metric, "values")
     if mean is None:
         return None
     if not values or len(values) % concurrency:
@@ -204,38 +209,38 @@ _GUIDELLM_RATES = {"constant", "poisson"}
 
 
 def _is_guidellm(data: object) -> bool:
-    return isinstance(part(data, "benchmarks"), list) and (
-        part(data, "metadata", "guidellm_version") is not None
-        or words(data, "benchmarks", 0, "type_") == "generative_benchmark"
+    return isinstance(value_at(data, "benchmarks"), list) and (
+        value_at(data, "metadata", "guidellm_version") is not None
+        or text_at(data, "benchmarks", 0, "type_") == "generative_benchmark"
     )
 
 
 def _guidellm_facts(data: object) -> dict[str, object]:
-    version = words(data, "metadata", "guidellm_version") or "?"
+    version = text_at(data, "metadata", "guidellm_version") or "?"
     return {
         "tool": f"guidellm {version}",
-        "model": words(data, "benchmarks", 0, "config", "backend", "model"),
+        "model": text_at(data, "benchmarks", 0, "config", "backend", "model"),
     }
 
 
 def _guidellm_levels(data: object) -> Iterator[SeriesLevel]:
-    for benchmark in listed(data, "benchmarks"):
-        point = _guidellm_point(part(benchmark, "config", "strategy"))
+    for benchmark in list_at(data, "benchmarks"):
+        point = _guidellm_point(value_at(benchmark, "config", "strategy"))
         if point is None:
             continue
-        metrics, mean = part(benchmark, "metrics"), ("successful", "mean")
-        figures = singles(metrics, _GUIDELLM_FIGURES, *mean)
-        figures |= singles(metrics, _GUIDELLM_SECONDS, *mean, scale=1000.0)
+        metrics, mean = value_at(benchmark, "metrics"), ("successful", "mean")
+        figures = run_values(metrics, _GUIDELLM_FIGURES, *mean)
+        figures |= run_values(metrics, _GUIDELLM_SECONDS, *mean, scale=1000.0)
         if point.kind is LoadKind.RATE:
             figures |= _guidellm_open_loop(benchmark)
-        prompt, output = (rounded(metrics, f"{one}_token_count", *mean) for one in ("prompt", "output"))
-        failed = whole(benchmark, "scheduler_metrics", "requests_made", "errored")
-        yield single_level(point, figures, prompt, output, failed=failed)
+        prompt, output = (rounded_at(metrics, f"{one}_token_count", *mean) for one in ("prompt", "output"))
+        failed = count_at(benchmark, "scheduler_metrics", "requests_made", "errored")
+        yield run_level(point, figures, prompt, output, failed=failed)
 
 
 def _guidellm_point(strategy: object) -> LoadPoint | None:
     """Return the point on the axis that a strategy has; None if it has neither concurrency nor rate."""
-    kind = words(strategy, "type_")
+    kind = text_at(strategy, "type_")
     if kind in _GUIDELLM_RATES:
         return rate_at(strategy, "rate")
     if kind == "synchronous":
@@ -249,15 +254,15 @@ def _guidellm_open_loop(benchmark: object) -> dict[str, Value | None]:
 
     Its own mean of requests per second is not used: it is not their number divided by the time.
     """
-    metrics, times = part(benchmark, "metrics"), part(benchmark, "scheduler_metrics")
-    wait_s = number(metrics, "request_dispatch_delay", "successful", "mean")
-    ttft_ms = number(metrics, "time_to_first_token_ms", "successful", "mean")
-    done = number(times, "requests_made", "successful")
-    took_s = (number(times, "measure_end_time") or 0.0) - (number(times, "measure_start_time") or 0.0)
+    metrics, times = value_at(benchmark, "metrics"), value_at(benchmark, "scheduler_metrics")
+    wait_s = number_at(metrics, "request_dispatch_delay", "successful", "mean")
+    ttft_ms = number_at(metrics, "time_to_first_token_ms", "successful", "mean")
+    done = number_at(times, "requests_made", "successful")
+    took_s = (number_at(times, "measure_end_time") or 0.0) - (number_at(times, "measure_start_time") or 0.0)
     return {
-        **singles(metrics, _GUIDELLM_AT_RATES, "successful", "mean", scale=1000.0),
-        "requests_per_s": None if done is None or took_s <= 0 else single(done / took_s),
-        "ttft_due_ms": None if wait_s is None or ttft_ms is None else single(ttft_ms + 1000.0 * wait_s),
+        **run_values(metrics, _GUIDELLM_AT_RATES, "successful", "mean", scale=1000.0),
+        "requests_per_s": None if done is None or took_s <= 0 else run_value(done / took_s),
+        "ttft_due_ms": None if wait_s is None or ttft_ms is None else run_value(ttft_ms + 1000.0 * wait_s),
     }
 
 
@@ -293,11 +298,11 @@ _AIPERF_DEFINITIONS = {
 
 
 def _is_aiperf(data: object) -> bool:
-    return part(data, "aiperf_version") is not None
+    return value_at(data, "aiperf_version") is not None
 
 
 def _is_aiperf_sweep(data: object) -> bool:
-    return part(data, "aggregation_type") == "sweep" and bool(_aiperf_combinations(data))
+    return value_at(data, "aggregation_type") == "sweep" and bool(_aiperf_combinations(data))
 
 
 def _aiperf_sweep_levels(data: object) -> Iterator[SeriesLevel]:
@@ -306,17 +311,18 @@ def _aiperf_sweep_levels(data: object) -> Iterator[SeriesLevel]:
         figures = {ours: _aiperf_aggregate(metrics, theirs) for theirs, ours in _AIPERF_FIGURES.items()}
         figures["requests_per_s"] = _aiperf_aggregate(metrics, "request_throughput")
         if point is not None:
-            yield SeriesLevel(Load(point), known(figures))
+            yield SeriesLevel(Load(point), without_unknown(figures))
 
 
 def _aiperf_combinations(data: object) -> list[tuple[Json, Json]]:
     """Return (values that were varied, metrics) of each combination; older files have one value each."""
     found = [
-        (table(one, "parameters"), table(one, "metrics")) for one in listed(data, "per_combination_metrics")
+        (object_at(one, "parameters"), object_at(one, "metrics"))
+        for one in list_at(data, "per_combination_metrics")
     ]
-    swept = words(data, "metadata", "parameter_name") or words(data, "parameter_name") or "concurrency"
-    by_value = table(data, "per_value_metrics")
-    return found + [({swept: _float_or_none(value)}, table(by_value, value)) for value in by_value]
+    swept = text_at(data, "metadata", "parameter_name") or text_at(data, "parameter_name") or "concurrency"
+    by_value = object_at(data, "per_value_metrics")
+    return found + [({swept: _float_or_none(value)}, object_at(by_value, value)) for value in by_value]
 
 
 def _float_or_none(text: str) -> float | None:
@@ -338,44 +344,45 @@ def _aiperf_swept(key: str, value: object) -> LoadPoint | None:
 def _aiperf_aggregate(metrics: Json, name: str) -> Value | None:
     """Return the mean of a metric over runs with its deviation, latencies in milliseconds."""
     found = next(
-        (one for key in (f"{name}_avg", name, f"{name}:avg") if (one := part(metrics, key)) is not None), None
+        (one for key in (f"{name}_avg", name, f"{name}:avg") if (one := value_at(metrics, key)) is not None),
+        None,
     )
-    means = (number(found), number(found, "mean"), number(found, "avg"))
+    means = (number_at(found), number_at(found, "mean"), number_at(found, "avg"))
     mean = next((one for one in means if one is not None), None)
-    scale, std = _AIPERF_SCALES.get(words(found, "unit") or "", 1.0), number(found, "std")
+    scale, std = _AIPERF_SCALES.get(text_at(found, "unit") or "", 1.0), number_at(found, "std")
     return None if mean is None else value_of(scale * mean, std=None if std is None else scale * std)
 
 
 def _aiperf_levels(data: object) -> Iterator[SeriesLevel]:
     point, _ = _aiperf_point(data)
-    figures = {ours: single(_aiperf_mean(data, theirs)) for theirs, ours in _AIPERF_FIGURES.items()}
-    figures["total_tps"] = single(_aiperf_total_tps(data))
+    figures = {ours: run_value(_aiperf_mean(data, theirs)) for theirs, ours in _AIPERF_FIGURES.items()}
+    figures["total_tps"] = run_value(_aiperf_total_tps(data))
     if point.kind is LoadKind.RATE:
-        figures["requests_per_s"] = single(number(data, "request_throughput", "avg"))
-    failed = listed(data, "error_summary") or part(data, "was_cancelled") is True
-    prompt, output = (rounded(data, f"{one}_sequence_length", "avg") for one in ("input", "output"))
-    yield single_level(point, figures, prompt, output, failed=failed)
+        figures["requests_per_s"] = run_value(number_at(data, "request_throughput", "avg"))
+    failed = list_at(data, "error_summary") or value_at(data, "was_cancelled") is True
+    prompt, output = (rounded_at(data, f"{one}_sequence_length", "avg") for one in ("input", "output"))
+    yield run_level(point, figures, prompt, output, failed=failed)
 
 
 def _aiperf_facts(data: object) -> dict[str, object]:
     point, phase = _aiperf_point(data)
-    models = listed(data, "input_config", "models", "items")
+    models = list_at(data, "input_config", "models", "items")
     return {
-        "tool": f"aiperf {words(data, 'aiperf_version') or '?'}",
-        "model": words(models[0], "name") if models else None,
-        "shape": LoadShape.BURST if whole(phase, "requests") == point.value else LoadShape.CLOSED_LOOP,
+        "tool": f"aiperf {text_at(data, 'aiperf_version') or '?'}",
+        "model": text_at(models[0], "name") if models else None,
+        "shape": LoadShape.BURST if count_at(phase, "requests") == point.value else LoadShape.CLOSED_LOOP,
     }
 
 
 def _aiperf_point(data: object) -> tuple[LoadPoint, object]:
     """Return the point on the axis that the measured phase has, and this phase."""
-    for phase in listed(data, "input_config", "phases"):
-        if words(phase, "kind") == "warmup":
+    for phase in list_at(data, "input_config", "phases"):
+        if text_at(phase, "kind") == "warmup":
             continue
-        if words(phase, "type") in _AIPERF_AT_RATES and (rate := rate_at(phase, "rate")) is not None:
+        if text_at(phase, "type") in _AIPERF_AT_RATES and (rate := rate_at(phase, "rate")) is not None:
             return rate, phase
         concurrency = concurrency_at(phase, "concurrency")
-        if concurrency is not None and words(phase, "type") not in _AIPERF_AT_RATES:
+        if concurrency is not None and text_at(phase, "type") not in _AIPERF_AT_RATES:
             return concurrency_point(concurrency), phase
     raise ImportFormatError(
         "no phase of it has a concurrency or a rate; run it with --concurrency or --request-rate"
@@ -384,14 +391,14 @@ def _aiperf_point(data: object) -> tuple[LoadPoint, object]:
 
 def _aiperf_mean(data: object, metric: str) -> float | None:
     """Return the mean of a latency in milliseconds, or of a rate per second; None if it is missing."""
-    value = number(data, metric, "avg")
-    return None if value is None else value * _AIPERF_SCALES.get(words(data, metric, "unit") or "", 1.0)
+    value = number_at(data, metric, "avg")
+    return None if value is None else value * _AIPERF_SCALES.get(text_at(data, metric, "unit") or "", 1.0)
 
 
 def _aiperf_total_tps(data: object) -> float | None:
     """Return all prompt and generated tokens per second of the benchmark's duration."""
-    duration = number(data, "benchmark_duration", "avg")
-    prompt, output = number(data, "total_isl", "avg"), number(data, "total_osl", "avg")
+    duration = number_at(data, "benchmark_duration", "avg")
+    prompt, output = number_at(data, "total_isl", "avg"), number_at(data, "total_osl", "avg")
     if not duration or prompt is None or output is None:
         return None
     return (prompt + output) / duration
@@ -440,10 +447,12 @@ def _sglang_runs(data: object) -> Sequence[object]:
 
 
 def _is_sglang_run(run: object) -> bool:
-    if number(run, "output_throughput") is None:
+    if number_at(run, "output_throughput") is None:
         return False
-    of_serving = part(run, "mean_e2e_latency_ms") is not None and part(run, "completed") is not None
-    return of_serving or (number(run, "batch_size") is not None and number(run, "input_len") is not None)
+    of_serving = value_at(run, "mean_e2e_latency_ms") is not None and value_at(run, "completed") is not None
+    return of_serving or (
+        number_at(run, "batch_size") is not None and number_at(run, "input_len") is not None
+    )
 
 
 def _sglang_levels(data: object) -> Iterator[SeriesLevel]:
@@ -452,8 +461,8 @@ def _sglang_levels(data: object) -> Iterator[SeriesLevel]:
 
 def _sglang_facts(data: object) -> dict[str, object]:
     first = _sglang_runs(data)[0]
-    model = words(first, "model_id") or words(first, "model") or words(first, "run_name")
-    if whole(first, "batch_size") is None:
+    model = text_at(first, "model_id") or text_at(first, "model") or text_at(first, "run_name")
+    if count_at(first, "batch_size") is None:
         return {"model": model}
     return {"model": model, "shape": LoadShape.BURST, "definitions": _SGLANG_BATCH_DEFINITIONS}
 
@@ -464,36 +473,36 @@ def _sglang_level(run: object) -> SeriesLevel:
     Raises:
         ImportFormatError: the run states neither a concurrency nor a rate.
     """
-    batch = whole(run, "batch_size")
+    batch = count_at(run, "batch_size")
     if batch is not None:
-        first = number(run, "last_ttft") or number(run, "ttft")
+        first = number_at(run, "last_ttft") or number_at(run, "ttft")
         figures = {
             # Before versions with a time to the first token, the rate was that of the whole batch.
-            "output_tps" if first is None else "decode_tps": single(number(run, "output_throughput")),
-            "prefill_tps": single(number(run, "input_throughput")),
-            "total_tps": single(number(run, "overall_throughput")),
-            "ttft_ms": single(first, 1000.0),
-            "e2e_ms": single(number(run, "latency"), 1000.0),
+            "output_tps" if first is None else "decode_tps": run_value(number_at(run, "output_throughput")),
+            "prefill_tps": run_value(number_at(run, "input_throughput")),
+            "total_tps": run_value(number_at(run, "overall_throughput")),
+            "ttft_ms": run_value(first, 1000.0),
+            "e2e_ms": run_value(number_at(run, "latency"), 1000.0),
         }
-        lengths = whole(run, "input_len"), whole(run, "output_len")
-        return single_level(concurrency_point(batch), figures, *lengths)
+        lengths = count_at(run, "input_len"), count_at(run, "output_len")
+        return run_level(concurrency_point(batch), figures, *lengths)
     point = rate_at(run, "request_rate")
     if point is None:
         concurrency = concurrency_at(run, "max_concurrency")
         if concurrency is None:
             raise ImportFormatError("a run has neither; run it with --max-concurrency or --request-rate")
         point = concurrency_point(concurrency)
-    figures = singles(run, _SGLANG_FIGURES)
+    figures = run_values(run, _SGLANG_FIGURES)
     if figures["total_tps"] is None:
-        prompt, output = number(run, "input_throughput"), number(run, "output_throughput")
-        figures["total_tps"] = None if prompt is None or output is None else single(prompt + output)
+        prompt, output = number_at(run, "input_throughput"), number_at(run, "output_throughput")
+        figures["total_tps"] = None if prompt is None or output is None else run_value(prompt + output)
     prompt, output = (_sglang_tokens(run, f"total_{one}_tokens") for one in ("input", "output"))
-    return single_level(point, figures, prompt, output)
+    return run_level(point, figures, prompt, output)
 
 
 def _sglang_tokens(run: object, name: str) -> int | None:
     """Return the mean tokens of a completed request, from a sum over all of them."""
-    total, completed = number(run, name), number(run, "completed")
+    total, completed = number_at(run, name), number_at(run, "completed")
     return round(total / completed) if total and completed else None
 
 
@@ -518,7 +527,7 @@ _INFERENCE_PERF_DEFINITIONS = {
 
 
 def _is_inference_perf(data: object) -> bool:
-    return part(data, "load_summary") is not None and part(data, "successes") is not None
+    return value_at(data, "load_summary") is not None and value_at(data, "successes") is not None
 
 
 def _inference_perf_levels(data: object) -> Iterator[SeriesLevel]:
@@ -527,11 +536,11 @@ def _inference_perf_levels(data: object) -> Iterator[SeriesLevel]:
     point = point if concurrency is None else concurrency_point(concurrency)
     if point is None:
         return
-    latency, rates = part(data, "successes", "latency"), part(data, "successes", "throughput")
-    figures = singles(latency, _INFERENCE_PERF_LATENCIES, "mean", scale=1000.0)
-    figures |= singles(rates, _INFERENCE_PERF_RATES)
-    prompt, output = (rounded(data, "successes", f"{one}_len", "mean") for one in ("prompt", "output"))
-    yield single_level(point, figures, prompt, output, failed=number(data, "failures", "count"))
+    latency, rates = value_at(data, "successes", "latency"), value_at(data, "successes", "throughput")
+    figures = run_values(latency, _INFERENCE_PERF_LATENCIES, "mean", scale=1000.0)
+    figures |= run_values(rates, _INFERENCE_PERF_RATES)
+    prompt, output = (rounded_at(data, "successes", f"{one}_len", "mean") for one in ("prompt", "output"))
+    yield run_level(point, figures, prompt, output, failed=number_at(data, "failures", "count"))
 
 
 INFERENCE_PERF = Tool(
@@ -568,8 +577,8 @@ _COMPUTED_NOTE = "computed from its detailed stamps, with sparktop's definitions
 def _is_vllm(data: object) -> bool:
     first = _vllm_results(data)[:1]
     return bool(first) and (
-        part(first[0], "request_throughput") is not None
-        and number(first[0], "total_token_throughput") is not None
+        value_at(first[0], "request_throughput") is not None
+        and number_at(first[0], "total_token_throughput") is not None
     )
 
 
@@ -585,7 +594,7 @@ def _vllm_levels(data: object) -> Iterator[SeriesLevel]:
 def _vllm_facts(data: object) -> dict[str, object]:
     results = _vllm_results(data)
     shape = LoadShape.BURST if _are_bursts(results) else LoadShape.CLOSED_LOOP
-    facts: dict[str, object] = {"model": words(results[0], "model_id"), "shape": shape}
+    facts: dict[str, object] = {"model": text_at(results[0], "model_id"), "shape": shape}
     if not all(any(_vllm_events(result)) for result in results):
         return facts
     at_rates = any(_vllm_point(result).kind is LoadKind.RATE for result in results)
@@ -595,13 +604,15 @@ def _vllm_facts(data: object) -> dict[str, object]:
 
 def _are_bursts(results: Sequence[object]) -> bool:
     """Return whether no result has more requests than are sent at once."""
-    return all((whole(one, "num_prompts") or 0) <= (whole(one, "max_concurrency") or 0) for one in results)
+    return all(
+        (count_at(one, "num_prompts") or 0) <= (count_at(one, "max_concurrency") or 0) for one in results
+    )
 
 
 def _vllm_point(result: object) -> LoadPoint:
     """Return the point of a result on its axis: its rate if it has a finite one, else its concurrency."""
     first, last = rate_at(result, "ramp_up_start_rps"), rate_at(result, "ramp_up_end_rps")
-    if words(result, "ramp_up_strategy") and first is not None and last is not None:
+    if text_at(result, "ramp_up_strategy") and first is not None and last is not None:
         return replace(first, rises_to=last.value)
     if (rate := rate_at(result, "request_rate")) is not None:
         return rate
@@ -614,8 +625,8 @@ def _vllm_point(result: object) -> LoadPoint:
 
 def _vllm_load(result: object) -> Load:
     """Return the point of a result with the mean tokens of its requests."""
-    requests = whole(result, "completed") or 0
-    prompt, output = whole(result, "total_input_tokens"), whole(result, "total_output_tokens")
+    requests = count_at(result, "completed") or 0
+    prompt, output = count_at(result, "total_input_tokens"), count_at(result, "total_output_tokens")
     if not requests:
         return Load(_vllm_point(result))
     return Load(
@@ -629,12 +640,15 @@ def _vllm_summary(result: object) -> SeriesLevel:
     load = _vllm_load(result)
     theirs_of = _VLLM_FIGURES if load.point.concurrency else _VLLM_FIGURES | _VLLM_AT_RATES
     return SeriesLevel(
-        load=load, figures=known(singles(result, theirs_of)), runs=1, validity=_vllm_warnings(result)
+        load=load,
+        figures=without_unknown(run_values(result, theirs_of)),
+        runs=1,
+        validity=_vllm_warnings(result),
     )
 
 
 def _vllm_warnings(result: object) -> tuple[str, ...]:
-    return ("errors",) if whole(result, "failed") else ()
+    return ("errors",) if count_at(result, "failed") else ()
 
 
 def _vllm_detailed(result: object) -> SeriesLevel | None:
@@ -649,16 +663,18 @@ def _vllm_detailed(result: object) -> SeriesLevel | None:
     made = level_result(_vllm_level(load, result), traces := collect(events), windows(events, traces))
     rates = {name: value_of(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
     latencies = {name: value_of(one.mean, one.run_means) for name in LATENCIES if (one := made.latency(name))}
-    growth = single(made.open_loop.ttft_growth) if made.open_loop is not None else None
+    growth = run_value(made.open_loop.ttft_growth) if made.open_loop is not None else None
     validity = (*_vllm_warnings(result), *_open_loop_codes(made))
-    return SeriesLevel(load, known({**rates, **latencies, GROWTH: growth}), runs=1, validity=validity)
+    return SeriesLevel(
+        load, without_unknown({**rates, **latencies, GROWTH: growth}), runs=1, validity=validity
+    )
 
 
 def _vllm_level(load: Load, result: object) -> Level:
     """Return the description of a level, as a sweep of ours would have it."""
     pp, tg, limit = load.pp or 0, load.tg or 0, concurrency_at(result, "max_concurrency")
     if not load.point.concurrency:
-        most = whole(result, "num_prompts") or 0
+        most = count_at(result, "num_prompts") or 0
         return Level("", limit or most + 1, pp, tg, LoadMode.OPEN, position=load.point)
     return Level(
         "", load.point.concurrency, pp, tg, LoadMode.BURST if _are_bursts([result]) else LoadMode.STEADY
@@ -676,28 +692,28 @@ def _open_loop_codes(made: LevelResult) -> Iterator[str]:
 def _vllm_events(result: object) -> Iterator[LoadEvent]:
     """Yield the load events of the requests of a result with time stamps; none of one without."""
     columns = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
-    starts, firsts, gaps, prompts, outputs, errors = (listed(result, name) for name in columns)
+    starts, firsts, gaps, prompts, outputs, errors = (list_at(result, name) for name in columns)
     if not starts or len({len(starts), len(firsts), len(gaps), len(prompts), len(outputs)}) != 1:
         return
-    latencies, waits = listed(result, "latencies"), listed(result, "queue_times")
+    latencies, waits = list_at(result, "latencies"), list_at(result, "queue_times")
     at_rate = _vllm_point(result).kind is LoadKind.RATE
     for index in range(len(starts)):
-        start, first = finite(starts[index]), finite(firsts[index])
+        start, first = finite_number(starts[index]), finite_number(firsts[index])
         error = errors[index] if index < len(errors) else ""
         if start is None:
             continue
         name = str(index)
-        prompt, output = whole(prompts, index), whole(outputs, index)
-        wait = finite(waits[index]) if index < len(waits) else None
+        prompt, output = count_at(prompts, index), count_at(outputs, index)
+        wait = finite_number(waits[index]) if index < len(waits) else None
         yield RequestStarted(name, start, 0, prompt, start - max(0.0, wait or 0.0) if at_rate else None)
         if error or first is None or not output:
             failure = RequestFailure(FailureKind.INTERNAL, "as its tool reported", start)
             yield RequestEnded(name, start, EndReason.ERROR, error=failure)
             continue
-        times = list(accumulate(numbers(gaps, index), initial=start + first))
+        times = list(accumulate(numbers_at(gaps, index), initial=start + first))
         yield ResponseStarted(name, times[0])
         yield from _token_events(name, times[1:] if len(times) > output else times)
-        end = finite(latencies[index]) if index < len(latencies) else None
+        end = finite_number(latencies[index]) if index < len(latencies) else None
         ended = times[-1] if end is None else max(times[-1], start + end)
         source = TokenSource.USAGE if len(times) - output not in {0, 1} else TokenSource.TOKEN_IDS
         yield RequestEnded(name, ended, EndReason.LENGTH, generated_tokens=output, token_source=source)

@@ -23,14 +23,14 @@ from sparktop.sweep.plan.draft import (
     WHOLE,
     CheckedDraft,
     Draft,
-    checked,
+    check_draft,
     is_changed,
     kind_of,
     shown_fields,
-    still_there,
     with_kind,
     with_mode,
     with_preset,
+    without_missing,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import replay_of
@@ -179,7 +179,7 @@ class SweepEditor(Dialog[Draft]):
         """
         super().__init__()
         self._targets = tuple(targets)
-        self._draft = still_there(draft, presets, {target.name for target in targets})
+        self._draft = without_missing(draft, presets, {target.name for target in targets})
         self._presets = presets
         self._guard = guard
         self._known = tuple(known)
@@ -302,7 +302,7 @@ class SweepEditor(Dialog[Draft]):
         have been typed already, and writing the value back would lose them.
         """
         draft = self._draft
-        self._checked = checked(
+        self._checked = check_draft(
             draft, self._targets, find=self._traces.find, preset=self._presets.get(draft.preset)
         )
         problems = self._checked.problems

@@ -19,7 +19,12 @@ from sparktop.model.load import LoadKind
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.formats.written import capacity_text
-from sparktop.sweep.plan.capacity import default_capacity, fitted, make_capacity_plan, parse_conditions
+from sparktop.sweep.plan.capacity import (
+    default_capacity,
+    make_capacity_plan,
+    parse_conditions,
+    with_fitting_conversations,
+)
 from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
 from sparktop.sweep.result.results import CapacityAnswer, SweepResult
@@ -133,7 +138,7 @@ def test_what_the_user_chose_stays() -> None:
     """A workload that was named is not replaced, also where it does not fit; the message has what fits."""
     spec = SweepSpec(workload="coder-quick")
     plan = make_capacity_plan(default_capacity(), TARGETS, spec)
-    assert fitted(plan, {"spark-a": 4_096}) == (plan, "")
+    assert with_fitting_conversations(plan, {"spark-a": 4_096}) == (plan, "")
     view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
     why = beyond_context(1, 1, [view], plan.conversations)
     assert why is not None
