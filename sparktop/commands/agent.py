@@ -12,6 +12,7 @@ from sparktop.commands.output import write_out, write_parts
 from sparktop.errors import UsageError
 
 LISTENING = Listening("agent", 9750, "SPARKTOP_TOKEN")
+"""Where the agent listens."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

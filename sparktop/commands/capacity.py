@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sparktop.sweep.result.results import SweepResult
 
 FORMATS = ("txt", *SWEEP_FORMATS[:4])
+"""Output formats; others of a sweep hold no answer of a search."""
 _EXAMPLES = """\
 examples:
   sparktop capacity                                coding agents on the servers here
@@ -41,6 +42,7 @@ examples:
   sparktop capacity a --slo ttft_p90_ms=500        under a limit of your own
   sparktop capacity --from last --slo stream_tps=30   what a stored sweep says of it"""
 _BY_SUFFIX = {".txt": "txt", ".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
+"""Formats by the suffix of a file; any other suffix means JSON."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_search(group: argparse._ArgumentGroup) -> None:
+    """Add the options of what is searched: the kind of load, conditions, limits."""
     kind = group.add_mutually_exclusive_group()
     kind.add_argument("--agents", action="store_true", help="conversations at the same time (default)")
     kind.add_argument("--rate", action="store_true", help="requests per second, however many are in flight")
@@ -100,6 +103,7 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_load(group: argparse._ActionsContainer) -> None:
+    """Add the options of the load."""
     group.add_argument(
         "--workload",
         metavar="NAME",

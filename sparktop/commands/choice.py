@@ -19,6 +19,7 @@ from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, Prometh
 from sparktop.model.text import clean
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of an environment variable."""
 Target = TypeVar("Target", BackendTarget, NodeTarget, PrometheusTarget)
 
 

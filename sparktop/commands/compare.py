@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sparktop.sweep.compare.series import Series
 
 FORMATS = ("md", "json")
+"""Output formats."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _compare_files(arguments: argparse.Namespace) -> str:
     # Late: --help needs none of them.
+    """Return the comparison of the files as text in the format that the arguments name."""
     from sparktop.sweep.compare.compare import compare
     from sparktop.sweep.compare.imports.files import choose
     from sparktop.sweep.formats.report import comparison_json, comparison_markdown
@@ -86,6 +88,7 @@ def _check_name(name: str | None, names: Collection[str]) -> str | None:
 
 
 def _list_names(files: Sequence[str]) -> str:
+    """Return the series of `files` as lines; without files the published tables and stored sweeps."""
     from sparktop.sweep.compare.imports.files import choose  # late: not needed for --help
 
     if files:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _IN_USE = ""
 """Value of --check without a file: the file in use."""
 _INTERRUPTED = 130
+"""Exit code after Ctrl+C."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -147,6 +148,7 @@ def _check_sweeps(loaded: Config) -> None:
 
 
 def _summary(loaded: Config) -> str:
+    """Return what a file defines, in words: "2 nodes, 1 backend"."""
     settings = loaded.settings
     nouns = {
         "nodes": "node",

@@ -11,8 +11,11 @@ from sparktop.commands.arguments import add_drawing, whole_number
 from sparktop.model.targets import Watch
 
 _MOST_BACKENDS = 8
+"""Most simulated servers."""
 _LARGEST_SEED = 2**31 - 1
+"""Largest seed."""
 _MOST_LOAD = 1024
+"""Most requests in flight."""
 SCENARIOS = {
     "oscillation": "least-busy on counts that come late: all requests go to one server, then to the other",
     "cooldown": "a server whose requests break off is left alone for 5 s and comes back empty",
@@ -51,6 +54,7 @@ SCENARIOS = {
 }
 """Descriptions by scenario; the first is the default. Kept here, so that --help loads no simulation."""
 _DEFAULT = next(iter(SCENARIOS))
+"""The scenario, if none is named."""
 _MAKES_WAY = (
     "The demo's own load makes way: while anybody else sends requests to its router or servers it pauses,\n"
     "and it comes back 10 s after the last of them. So a sweep measures the servers alone: s, f5 (the\n"
@@ -61,6 +65,7 @@ _MAKES_WAY = (
     "In topologies, recipes and long-context, f6 compares what the scenario has: four topologies at 1 to 64\n"
     "requests (15 minutes), two recipes at 1 to 16 (the dip at 5 and 10), prompts of 5,000 to 128,000 tokens."
 )
+"""What the help says below the scenarios."""
 STRATEGIES = ("simple-shuffle", "round-robin", "least-busy", "power-of-two", "shortest-queue")
 """Routing strategies of the simulated router."""
 

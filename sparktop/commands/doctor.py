@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sparktop.model.targets import Watch
 
 FORMATS = ("txt", "json")
+"""Output formats."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from sparktop.recording.player import Player, Recording, Span
 
 FORMATS = ("jsonl", "csv", "openmetrics")
+"""Output formats; the first is the default."""
 _BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".om": "openmetrics", ".prom": "openmetrics"}
+"""Formats by the suffix of a file."""
 _UNIX_S = re.compile(r"[0-9]{8,12}(?:\.[0-9]{1,9})?")
+"""Unix seconds."""
 _LISTED_S, _LISTED_EVERY_S = 60.0, 5.0
 """Seconds at the end of the span that are read to list the names, and between two snapshots there."""
 
@@ -133,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _write_rows(
     recording: Recording, span: Span, arguments: argparse.Namespace, form: str, output: Path | None
 ) -> None:
+    """Write the readings of a span as JSON lines or CSV."""
     from sparktop.dump import Fields, csv_lines, json_lines
     from sparktop.recording.player import Player
 
@@ -147,6 +151,7 @@ def _write_rows(
 
 
 def _snapshot_rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterator[dict[str, object]]:
+    """Yield the fields of a snapshot every `every_s` seconds, for each server and machine."""
     from sparktop.dump import rows_of
     from sparktop.recording.player import snapshots_in
 
@@ -162,6 +167,7 @@ def _snapshot_rows(player: Player, span: Span, fields: Fields, every_s: float) -
 def _write_openmetrics(
     recording: Recording, span: Span, arguments: argparse.Namespace, output: Path | None
 ) -> None:
+    """Write the metrics pages of a span as OpenMetrics."""
     from sparktop.dump import Collector, Spool
     from sparktop.recording.player import records_in
 

@@ -10,6 +10,7 @@ from sparktop.commands.arguments import Listening, add_interval, add_targets, ad
 from sparktop.commands.output import tell, write_out
 
 LISTENING = Listening("export", 9751, "SPARKTOP_EXPORT_TOKEN", "/metrics")
+"""Where the page of metrics is served."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,6 +24,7 @@ from sparktop.watch.monitor import Monitor
 from sparktop.watch.ways import Ways
 
 _INTERRUPTED = 130
+"""Exit code after Ctrl+C."""
 ENOUGH_S = 5.0
 """Longest wait for rates, in seconds, if no duration is given."""
 GLANCE_INTERVAL_S = 1.0

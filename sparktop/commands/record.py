@@ -15,8 +15,11 @@ from sparktop.model.text import clean
 from sparktop.typed import whole_number
 
 _YEAR_S = 366 * 86_400.0
+"""Longest recording."""
 _KIB, _MIB, _MOST_SIZE = 1 << 10, 1 << 20, 1 << 60
+"""Bytes of a KiB and a MiB, and the largest size that may be given."""
 _BYTES = re.compile(r"i?b\s*$", re.IGNORECASE)
+"""The word for bytes at the end of a size."""
 
 
 def size(text: str) -> int:
@@ -47,6 +50,7 @@ CPUWeight=20
 NoNewPrivileges=yes
 ProtectSystem=strict
 PrivateTmp=yes"""
+"""Settings of the systemd unit beside the command."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparktop.recording.player import Recording
 
 _SPEEDS = (1, 2, 4, 8, 16, 32, 64)
+"""How fast space plays."""
 _FIRST_WORK_S = 1.0
 """About the longest work before the first picture, in seconds."""
 ONE_AT_A_TIME = (

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from sparktop.sweep.result.results import SweepResult
 
 LAST = "last"
+"""Stands for the newest stored sweep."""
 _REFERENCE = "ref:"
+"""Begin of the name of a published table."""
 _FOR_PEOPLE = ("md", "html", "svg", "post")
 """Formats in which other results stand beside a sweep."""
 
@@ -89,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _report_text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
+    """Return the report of what the arguments name in the format `form`."""
     from sparktop.recording.recorder import is_recording
 
     sources = [result_path(source) for source in arguments.sources or [LAST]]
@@ -208,6 +211,7 @@ def _recording_report(paths: list[Path], form: str, arguments: argparse.Namespac
 
 
 def _tell_on_terminal(line: str) -> None:
+    """Print a line to standard error if that is a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         tell(line)
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sparktop.agent.access import Service
 
 LISTENING = Listening("serve", 9752, "SPARKTOP_SERVE_TOKEN")
+"""Where the board is served."""
 _FIRST_SCENARIO = next(iter(SCENARIOS))
+"""The demo's scenario, if none is named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +77,7 @@ def _serve(
     host: str,
     simulated: bool = False,
 ) -> int:
+    """Serve the board of what is watched until a signal arrives; return the exit code."""
     import asyncio
 
     # Late: the port is bound before half a second of imports.

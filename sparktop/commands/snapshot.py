@@ -28,15 +28,19 @@ if TYPE_CHECKING:
     from sparktop.model.snapshot import Snapshot
 
 FORMATS = ("json", "md", "html", "svg", "txt")
+"""Output formats."""
 DEFAULT_SIZE = (120, 36)
 """Columns and rows of the screen in svg and html."""
 TEXT_WIDTH = 100
 """Columns of the plain-text report."""
 _DAY_S = 86_400.0
+"""Longest time to watch."""
 _INTERRUPTED = 130
+"""Exit code after Ctrl+C."""
 _LEAST_SIZE, _MOST_SIZE = (60, 16), (500, 300)
 """Columns and rows: what the screen needs at least, and more than any terminal has."""
 _SIZE = re.compile(r"([0-9]{1,4})[xX×]([0-9]{1,4})")
+"""COLSxROWS."""
 
 
 def screen_size(text: str) -> tuple[int, int]:

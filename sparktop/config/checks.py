@@ -19,7 +19,9 @@ MOST = 100
 _NEEDED = {key: axis for axis, keys in AXES.items() if axis != "concurrency" for key in keys}
 """Keys of a sweep that belong to one axis."""
 _CLOSED_LOOP = ("climb_to", "more_runs", "mode", "requests", "depths")
+"""Keys of levels of requests at once."""
 _LENGTHS = ("pp", "prompt_lengths", "tg")
+"""Keys of lengths that all requests have."""
 _UNUSED = {
     "rate": _CLOSED_LOOP,
     "agents": (*_CLOSED_LOOP, *_LENGTHS),
@@ -85,6 +87,7 @@ def _names(data: Mapping[str, object], *keys: str) -> list[str]:
 
 
 def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each name that two tables of a kind have."""
     for key in ("nodes", "backends", "routers", "sweeps", "prometheus"):
         first: dict[str, int] = {}
         for number, table in _tables(data, key):
@@ -95,6 +98,7 @@ def _repeated_names(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each name of a node, backend or router that the file does not define."""
     references = (
         ("backends", "nodes", "node", ("nodes",)),
         ("routers", "backends", "backend", ("backends",)),
@@ -119,6 +123,7 @@ def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _missing_access(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each node without the address that its `via` needs."""
     for number, table in _tables(data, "nodes"):
         for via, needed in (("agent", "url"), ("ssh", "ssh")):
             if table.get("via") == via and needed not in table:
@@ -143,6 +148,7 @@ def _unused_access(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _limits_in_wrong_order(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each pair of limits of alerts whose critical one is not beyond the other."""
     table = data.get("alerts")
     if not isinstance(table, dict):
         return
@@ -172,6 +178,7 @@ def _conflicting_axes(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield a problem for each key of the screen that cannot be used, of actions and of sweeps."""
     found = data.get("keys")
     given = (
         {name: key for name, key in found.items() if isinstance(key, str)} if isinstance(found, dict) else {}

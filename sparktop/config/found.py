@@ -32,7 +32,9 @@ _LONGEST_NAME = 64
 _NO_DEPLOYMENTS = (
     "# Its deployments are not known: with its key they are read and matched, else list what is behind it."
 )
+"""Comment on a router that does not say what is behind it."""
 _KEY_HINT = "# The name of the environment variable that holds its API key."
+"""Comment on the variable of a key."""
 
 
 def check_origin(watch: Watch) -> None:
@@ -98,6 +100,7 @@ def _machines_of(target: BackendTarget, view: BackendView | None, snapshot: Snap
 
 
 def _prometheus_table(target: PrometheusTarget) -> Iterator[str]:
+    """Yield the table of a Prometheus."""
     yield "[[prometheus]]"
     yield f"name = {toml_value(target.name)}"
     yield f"url = {toml_value(target.url)}"
@@ -106,6 +109,7 @@ def _prometheus_table(target: PrometheusTarget) -> Iterator[str]:
 
 
 def _node_table(target: NodeTarget, view: NodeView | None) -> Iterator[str]:
+    """Yield the table of a machine."""
     yield "[[nodes]]"
     yield from _node_facts(view)
     yield _toml_pair("name", target.name)
@@ -119,6 +123,7 @@ def _node_table(target: NodeTarget, view: NodeView | None) -> Iterator[str]:
 
 
 def _node_facts(view: NodeView | None) -> Iterator[str]:
+    """Yield a comment on what a machine is."""
     if view is None:
         return
     yield from _failure_comment(view.failure)
@@ -148,6 +153,7 @@ def _unknown_machines(targets: Iterable[BackendTarget]) -> Iterator[list[str]]:
 
 
 def _backend_table(target: BackendTarget, view: BackendView | None, nodes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the table of a backend; what is not known is a comment to fill in."""
     yield "[[backends]]"
     if view is not None:
         yield from _backend_facts(view)
@@ -179,6 +185,7 @@ def _backend_facts(view: BackendView) -> Iterator[str]:
 def _router_table(
     target: RouterTarget, view: RouterView | None, servers: Sequence[BackendTarget]
 ) -> Iterator[str]:
+    """Yield the table of a router, with the backends that were matched."""
     yield "[[routers]]"
     if view is not None:
         yield from _failure_comment(view.failure)

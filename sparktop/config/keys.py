@@ -186,6 +186,7 @@ _NAMED = frozenset(
     | {f"f{number}" for number in range(1, 25)}
     | set(_CHARACTERS.values())
 )
+"""Keys that have names."""
 
 
 _TAKEN = {

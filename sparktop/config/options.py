@@ -85,6 +85,7 @@ def _steps(first: float, last: float, by: float) -> tuple[float, ...]:
 
 
 _LOWER = "Raise it to be warned earlier."
+"""End of the help of limits."""
 ALERTS = (
     Option(
         ("alerts", "headroom_warn_gib"),
@@ -165,6 +166,7 @@ ALERTS = (
         "×",
     ),
 )
+"""Limits of alerts on machines."""
 STATES = (
     Option(
         ("thresholds", "kv_full_percent"),
@@ -245,6 +247,7 @@ STATES = (
         zero="never",
     ),
 )
+"""Limits between the states of a backend."""
 EVENTS = (
     Option(
         ("events", "severity"),
@@ -264,6 +267,7 @@ EVENTS = (
         "tmux needs allow-passthrough.",
     ),
 )
+"""How users are notified."""
 GUARD = (
     Option(
         ("guard", "min_headroom_gib"),
@@ -286,6 +290,7 @@ GUARD = (
         zero="off",
     ),
 )
+"""Limits at which a sweep stops itself."""
 RECORDER = (
     Option(
         ("recorder", "flight"),
@@ -308,6 +313,7 @@ RECORDER = (
         "a job of an old NCCL: below 2.27.3 it is never asked.",
     ),
 )
+"""What is kept in files and asked of NCCL."""
 INTERVAL = Option(
     ("interval_s",),
     "poll every",

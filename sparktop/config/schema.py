@@ -1,4 +1,8 @@
-"""The schema of the configuration file `sparktop.toml`, and its validation."""
+"""The schema of the configuration file `sparktop.toml`, and its validation.
+
+First come checks of single values: each returns the value to use, or raises a ValueError with the words that
+follow the key's name. Then the kinds of values, the tables with all keys, and the file as a whole.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +52,10 @@ from sparktop.model.text import clean
 
 __all__ = ["MOST_BYTES", "SETTINGS", "Config", "default_toml", "find_config", "load", "usual_places"]
 
-# Checks of values: each returns the value to use, or raises a ValueError with the words after the key's name.
-
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of an environment variable."""
 _LONGEST_QUERY = 2000
+"""Characters of the query of a webhook's URL."""
 
 
 def _printable_name(name: str) -> str:
@@ -145,10 +149,15 @@ def _argument(text: str) -> str:
 
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of a label in Prometheus."""
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+"""A name of an HTTP header."""
 _SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+"""Headers whose values are secrets."""
 _LONGEST = 1000
+"""Characters of label matchers."""
 _PARSER_LINE = re.compile(r"\(at line (\d+), ")
+"""Where `tomllib` says that a fault is."""
 
 
 def _label(name: str) -> str:
@@ -367,6 +376,7 @@ def _engine_names() -> tuple[str, ...]:
 
 
 _MOST_HOSTS = 64
+"""Hosts of one instance."""
 _REMOVED = ("users", "think_s")
 """Keys of sweeps in files of earlier versions."""
 _SWITCH = Kind("true or false", (bool,))

@@ -19,6 +19,7 @@ Place = tuple[str] | tuple[str, str]
 """Path of a value in the file: ("theme",), or a table and a key such as ("alerts", "slow_clock_mhz")."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+"""A key that needs no quotes."""
 _MOST_PARSED = 4 << 20
 """Most characters that are parsed to find where values of several lines end."""
 

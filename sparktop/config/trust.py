@@ -1,7 +1,7 @@
 """Whether a configuration file may do what its settings say.
 
 A file that the user named, or keeps in the own configuration folder, may. One that was only found, in the
-current folder, may set addresses and looks (see `Reach` in `fields.py`), unless the user has approved this
+current folder, may set addresses and looks (see `Reach` in `schema.py`), unless the user has approved this
 content at this path. One that somebody else could have written is not used at all.
 """
 
@@ -23,12 +23,14 @@ from sparktop.model.text import clean, reason_of
 KEPT = 100
 """Most approvals stored; the newest are kept."""
 _MOST_BYTES = 1 << 20
+"""Bytes of the file of approvals."""
 _SHOWN = 12
 """Most settings listed."""
 _WAYS_OUT = (
     "read it, then approve it: sparktop config --trust; use it once: --config FILE; "
     "skip it: --config /dev/null"
 )
+"""What a user can do about a file that is not used."""
 
 
 def is_found(explicit: str | None, path: Path, env: Mapping[str, str]) -> bool:

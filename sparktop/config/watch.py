@@ -1,4 +1,4 @@
-"""Reads the configuration file, and makes a `Watch` of its settings."""
+"""Reads the configuration file, and makes a `Watch` of it: the targets and settings for watching."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean, reason_of
 
-# Converts validated settings of the configuration file to a `Watch`, the targets and settings for watching.
-
 MOST_BYTES = 1 << 20
 """Most bytes of a configuration file."""
 _WORDS = re.compile(r"[A-Z][A-Z0-9]{0,15}(_[A-Z0-9]{1,15})*")
+"""A name of a variable that is no key by mistake."""
 DEMO_KEY, DEMO_KEY_VARIABLE = "sk-simulated", "SPARKTOP_DEMO_KEY"
 """The key of the demo's simulated router, and the variable that its configuration names for it."""
 _PUBLIC_KEYS = {DEMO_KEY_VARIABLE: DEMO_KEY}
@@ -152,6 +151,7 @@ def _event_settings(one: Plain, path: Path, env: Mapping[str, str]) -> EventSett
 
 
 def _sweep_spec(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
+    """Return a preset of the load generator; files are relative to the folder of the file `path`."""
     workload = one.get("workload")
     is_file = workload is not None and workload.endswith(".toml")
     return _make(
@@ -236,9 +236,8 @@ def default_toml() -> str:
     return Path(__file__).with_name("default.toml").read_text(encoding="utf-8")
 
 
-# Which variables and files a configuration file names, for the systemd unit of a service that reads it.
-
 _CERTIFICATES_AND_KEYS = FILES - {"trace", "prompts"}
+"""Keys whose files a service needs."""
 
 
 class Needs(Struct, frozen=True):

@@ -28,6 +28,7 @@ from sparktop.model.text import clean
 from sparktop.report.privacy import SECRET, Privacy
 
 SCHEMA = "sparktop.bundle/1"
+"""Name and number of the format."""
 _PACKAGES = (
     *("aiohttp", "backports.zstd", "httptools", "httpx", "jinja2", "msgspec", "nvidia-ml-py", "plotext"),
     *("prometheus_client", "psutil", "pydantic", "textual", "tomlkit", "uvloop", "yarl"),
@@ -42,6 +43,7 @@ _SHORTEST_SECRET, _SHORTEST_NAME = 6, 3
 _SECRET_KEYS = frozenset({"headers", "webhook", "hook", "extra_body"})
 """Settings whose texts may be secrets, whatever they are called."""
 _TOKEN_FILES = frozenset({"token_file", "bearer_file"})
+"""Settings that name files with a secret in the first line."""
 _ORDINARY = frozenset(
     {
         *ENGINES,
@@ -70,16 +72,22 @@ _TOP_LEVEL = (
 _LONG_WORD = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{32,}(?![\w-])")
 """Words so long, of letters and digits, are keys or digests."""
 _URL_HOST = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://)(\[[^\]\s]*\]|[^\s/:?#'\"`<>|)\]}]+)")
+"""Scheme and host of a URL."""
 _USER_AT_HOST = re.compile(r"(?<![\w.+-])([\w.+-]+)@([\w-]+(?:\.[\w-]+)*)")
+"""A user and a host, as for ssh."""
 _HARDWARE = re.compile(
     r"(?<![\w:-])(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}(?![\w:-])|\bGPU-[0-9a-fA-F-]{36}\b"
 )
 """Addresses of network cards, and identities of GPUs."""
 _IP6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F.]*){2,}(?![\w:])")
+"""What may be an address of IPv6; the next of IPv4."""
 _IP4 = re.compile(r"(?<!\d)(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?!\d)(?!\.\d)")
 _DOTTED_HOST = re.compile(rf"(?i)(?<![\w.-])(?=[\w.-]*[a-z])(?:[\w-]+\.)+(?:{_TOP_LEVEL})(?![\w-]|\.\w)")
+"""A host name with a domain."""
 _HOST_AND_PORT = re.compile(r"(?<![\w./@-])([A-Za-z][\w-]*)(?=:\d{2,5}(?![\w:.]))")
+"""A name before a port."""
 _HOME = re.compile(r"(/(?:home|Users)/)([^/\s'\"`:,;]+)")
+"""The folder of a user."""
 
 
 class Redactor:

@@ -16,6 +16,7 @@ from sparktop.graphics.cells import cell_width
 from sparktop.model.text import clean
 
 SCHEMA = "sparktop.doctor/1"
+"""Name and number of the format."""
 _LONGEST_WORD = 1000
 """Most characters of an argument in the printed command."""
 _NAME, _SENTENCE = 80, 400
@@ -36,7 +37,9 @@ class Status(StrEnum):
 _COLORS = {Status.OK: "32", Status.WARN: "33", Status.FAIL: "1;31", Status.SKIP: "2"}
 """ANSI codes by status: green, yellow, bold red, dim."""
 _HEADING = "1"
+"""ANSI code of headings: bold."""
 _LEAST_WIDTH = 40
+"""Cells to which lines are wrapped at least."""
 
 
 class Check(Struct, frozen=True):
@@ -105,6 +108,7 @@ def _wrap_line(line: str, width: int | None) -> str:
 
 
 def _check_line(check: Check, width: int | None, *, color: bool) -> str:
+    """Return the line of a check: status, name, message and advice."""
     word = "FAIL" if check.status is Status.FAIL else check.status.value
     seen = f"{word:<4}  {clean(check.name, _NAME)}: {clean(check.message, _SENTENCE)}"
     line = _wrap_line(f"{seen} — {clean(check.advice, _SENTENCE)}" if check.advice else seen, width)

@@ -1,4 +1,8 @@
-"""Runs all checks that use the network, in the order in which a person would investigate."""
+"""Runs all checks that use the network, in the order in which a person would investigate.
+
+Host names come first, then machines (whether the agent or ssh responds, and what it reports), servers,
+routers, Prometheus, and files that list servers.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ _AT_ONCE = 16
 """Most servers that are checked at the same time, so that checking a hundred servers does not look like an
 attack."""
 Search = Callable[[Iterable[str]], Awaitable[Found]]
+"""Searches hosts for servers."""
 Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget, PrometheusTarget)
 
 
@@ -112,9 +117,6 @@ def _search_checks(found: Found, *, wanted: bool) -> list[Check]:
     ]
 
 
-# Checks remote nodes: whether the agent or ssh responds, and what the node reports.
-
-
 _AGENT_S = 6.0
 _SSH_S = 25.0
 """Seconds to wait: ssh may take 10 s to connect, and Python on a busy machine some more."""
@@ -127,7 +129,9 @@ _ADVICE = {
 }
 """What to do about an agent that fails; a failure of ssh says it itself."""
 _RETRYING = re.compile(r" · reconnecting(?: in \d+ s)?$")
+"""What sources add to a failure while they try again."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Hosts that are this machine."""
 
 
 def way_in(target: NodeTarget) -> Source:
@@ -208,9 +212,6 @@ def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | 
         note = reading.gpu_note.replace(" on this machine", "")  # a note of the machine itself
         checks.append(check_missing_gpu(f"{target.name} GPU", note, reading, known))
     return checks
-
-
-# Checks files that list servers: target files, and those of sparkrun.
 
 
 MOST = 32

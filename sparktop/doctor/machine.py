@@ -40,6 +40,7 @@ _DEADLINE_S = 8.0
 """Seconds for reading this machine: waking the driver can take a few; a driver that hangs is not waited
 for."""
 _SPARK = ("DGX Spark", "GB10")
+"""Parts of the names of DGX Sparks and their GPUs."""
 _WORDS = {
     "utilization_percent": "use",
     "temperature_c": "temperature",
@@ -50,6 +51,7 @@ _WORDS = {
     "throttle_reasons": "throttling",
     "processes": "processes",
 }
+"""Figures of a GPU that every driver reports, by field."""
 _NOT_THERE = "no NVIDIA"
 """Beginning of the notes in `sparktop.hardware.gpu` that mean that the machine has no GPU, which is not a
 fault."""
@@ -114,6 +116,7 @@ def _check_gpu(gpu: GpuReading, version: str) -> Check:
 
 
 def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
+    """Return the check of the memory, and of whether it is shared with the GPU."""
     name = "memory"
     memory = reading.memory
     total = numbers.data(memory.total_bytes, 12).strip()
@@ -137,13 +140,11 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
     return Check(name, Status.OK, f"{total}; the GPU has memory of its own")
 
 
-# Checks the versions of sparktop, Python and the libraries that sparktop needs.
-
-
 _TEXTUAL_MAJOR = "8"
 """The major version of Textual that is required: the screen relies on behaviour that may change in a later
 one."""
 _OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "pydantic")
+"""Libraries whose versions are shown."""
 
 
 def installed(package: str) -> str | None:
@@ -180,9 +181,6 @@ def _check_textual(version: str | None) -> Check:
         advice = f"install sparktop again: it is made for Textual {_TEXTUAL_MAJOR}"
         return Check("textual", Status.WARN, f"Textual {version}", advice)
     return Check("textual", Status.OK, f"Textual {version}")
-
-
-# Checks this process's limit of open files, which limits the number of connections in a sweep.
 
 
 RESERVED_FILES = 64
@@ -223,11 +221,10 @@ def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Che
     return Check(name, Status.WARN, seen, advice)
 
 
-# Checks of the flight recorder: where it writes, how many hours it keeps, and what it cannot record.
-
-
 _TITLE = "recorder"
+"""Name of the check of the recorder; the next are of the hook and of the comparison."""
 _HOUR_S = 3600.0
+"""Seconds of an hour."""
 
 
 def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
@@ -239,6 +236,7 @@ def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
 
 
 def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
+    """Return the check of the recorder's folder: where it is, what it holds, whether it is fast."""
     where = clean(folder, 200)
     try:
         make_folder(folder)
@@ -288,9 +286,6 @@ def _check_own_machine(watch: Watch) -> list[Check]:
     return [Check(_TITLE, Status.OK, message, advice)]
 
 
-# Check of the hook program: whether it exists and can be run.
-
-
 _HOOK = "hook"
 
 
@@ -310,9 +305,6 @@ def check_hook(command: Sequence[str], env: Mapping[str, str]) -> Check:
     if not path.is_file() or not os.access(path, os.X_OK):
         return Check(_HOOK, Status.FAIL, f"{program} is not executable", f"chmod +x {program}")
     return Check(_HOOK, Status.OK, f"{program} is run for events")
-
-
-# Compares machines that should be alike: those that run the same engine, and those of the same product.
 
 
 _COMPARED = "machines compared"

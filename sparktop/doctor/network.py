@@ -25,8 +25,11 @@ from sparktop.net.once import Reply, get, open_client
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""
 CONNECT_TIMEOUT_S = 3.0
+"""Seconds for a TCP connection."""
 GET_TIMEOUT_S = 5.0
+"""Seconds for a GET."""
 _PORTS = {"http": 80, "https": 443}
+"""Usual ports by scheme."""
 
 
 class Resolved(Struct, frozen=True):
@@ -155,15 +158,14 @@ async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) ->
         yield RealNetwork(client, get_timeout_s=get_timeout_s)
 
 
-# Checks host names: whether they resolve, how fast, and whether they are mDNS names.
-
-
 _SLOW_S = 0.5
 """Seconds; a resolver slower than this noticeably delays each new connection."""
 _SHOWN = 3
+"""Addresses of a name that are shown."""
 _LOCAL = (
     "mDNS names crashed benchmark runs at concurrency 64, and do not resolve in containers: use {address}"
 )
+"""Advice on names of mDNS."""
 
 
 async def check_names(hosts: Iterable[str], network: Network) -> dict[str, Check]:
@@ -196,6 +198,7 @@ def is_mdns(host: str) -> bool:
 
 
 async def _check_name(host: str, network: Network) -> Check:
+    """Return the check of a host name."""
     name = f"name {clean(host, 60)}"
     try:
         found = await network.resolve(host)

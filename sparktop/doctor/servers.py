@@ -1,4 +1,8 @@
-"""Checks of servers, routers and Prometheus: whether they respond, how fast, what their pages lack."""
+"""Checks of servers, routers and Prometheus: whether they respond, how fast, what their pages lack.
+
+All requests are GETs on read-only routes. A router's `/health` is never requested, because LiteLLM would send
+completions to its backends.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +44,12 @@ from sparktop.sources.prometheus.found import (
 )
 from sparktop.sources.source import LIVELINESS, is_litellm
 
-# All requests are GETs on read-only routes. A router's `/health` is never requested, because LiteLLM would
-# send completions to its backends.
-
-
 _OK = 200
+"""HTTP status of an answer."""
 _SLOW_MS = 500.0
 """Milliseconds; a metrics page that takes longer is too slow for a poll every second."""
 _PROBE_DEADLINE_S = 15.0
+"""Seconds for finding a server's metrics page."""
 _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.REFUSED: "start it, or correct the port; other machines reach it with --host 0.0.0.0",
     FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
@@ -65,6 +67,7 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.LOADING: "wait: loading a large model takes minutes",
     FailureKind.ENGINE_DEAD: "restart the server; its log says why the engine died",
 }
+"""What to do about each kind of failure."""
 
 
 async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
@@ -288,13 +291,11 @@ def _check_slots(target: BackendTarget, identity: EngineIdentity) -> Check:
     return Check(name, Status.WARN, "not reported, so 8 running requests count as busy", advice)
 
 
-# Compares a server's clock with this machine's, by the Date header of a response.
-
-
 WARN_ABOVE_S = 2.0
 """Seconds; a smaller difference is not significant: the header has whole seconds, and servers may renew it
 only once a second."""
 _HALF_SECOND = 0.5
+"""Mean of what a Date header leaves out."""
 _CLOCK_ADVICE = "set both clocks (timedatectl set-ntp true): times and uptimes of this server are off by that"
 
 
@@ -326,9 +327,6 @@ def check_clock(name: str, reply: Reply) -> Check:
     return Check(title, Status.WARN, f"{numbers.age(abs(skew_s))} {way} ours", _CLOCK_ADVICE)
 
 
-# Checks a Prometheus: whether it answers, which servers it scrapes, how often, and how its clock runs.
-
-
 _PROMETHEUS_ADVICE = {
     FailureKind.UNAUTHORIZED: "see that the environment variable or the file holds the right one; the tenant "
     "of a Mimir stands in headers",
@@ -336,9 +334,13 @@ _PROMETHEUS_ADVICE = {
 }
 """Advice where that for inference servers does not fit."""
 _REFUSED = "start it, or correct the port; other machines reach it with --web.listen-address=0.0.0.0:9090"
+"""Advice where no Prometheus listens."""
 _SKEW_S = 5.0
+"""Seconds; a smaller difference of clocks does not matter for scrapes."""
 _SLOW_SCRAPES_S = 30.0
+"""Seconds between scrapes from which on rates and verdicts are slow."""
 _TARGETS = "/api/v1/targets?state=active"
+"""Route with what a Prometheus scrapes."""
 
 
 async def check_prometheus(target: PrometheusTarget, network: Network) -> list[Check]:

@@ -19,13 +19,17 @@ from sparktop.model.snapshot import PastStart
 from sparktop.model.text import clean, reason_of
 
 _LONGEST, _MOST_WORDS = 16_384, 400
+"""Characters of a command, and words of it that are read."""
 _GIB = 1 << 30
+"""Bytes of a GiB."""
 _IMAGE = re.compile(r"(?:.*/)?vllm-openai(?:[:@].*)?")
 """vLLM's container image, whose entry point is `vllm serve`."""
 _MOST_TYPES = 3
+"""Types of weights that are shown."""
 _SHRINKS: Mapping[str, float] = {"fp8": 0.5, "bitsandbytes": 0.3}
 """About what is left of 16-bit weights that are quantised as they are loaded."""
 _WIDE = ("BF16", "F16")
+"""Types that are quantised as they are loaded."""
 
 
 def parse_start(command: str) -> tuple[Title, list[str]]:

@@ -19,14 +19,21 @@ from sparktop.model.text import clean
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 
 _TRUE_COLOR = frozenset({"truecolor", "24bit"})
+"""Values of COLORTERM for 16 million colours."""
 _BRAILLE = "\u28ff"
+"""A braille character with all dots."""
 _ASK = f"\r{_BRAILLE}\x1b[6n"
 """Prints a braille character with all dots and requests the cursor position (escape sequence DSR 6)."""
 _ERASE = "\r\x1b[K"
+"""Clears the line of the cursor."""
 _ANSWER_S = 1.0
+"""Seconds for the terminal's answer."""
 _MOST_BYTES = 64
+"""Bytes of the answer that are read."""
 _POSITION = re.compile(rb"\x1b\[(\d{1,5});(\d{1,5})R")
+"""A report of the cursor's position."""
 _AFTER_ONE_CELL = 2
+"""Column of the cursor after a character of one cell."""
 
 
 class Terminal(Struct, frozen=True):

@@ -282,7 +282,7 @@ def test_the_question_names_what_would_happen(env: dict[str, str], monkeypatch: 
         asked.append(question)
         return answers.pop(0)
 
-    monkeypatch.setattr(trust, "_asker", lambda: ask)
+    monkeypatch.setattr(trust, "_find_asker", lambda: ask)
     with pytest.raises(ConfigError, match="not used; skip it"):
         configured_watch(None, env)
     for _ in range(2):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy", "post")
+"""Output formats."""
 _BY_SUFFIX = {".md": "md", ".html": "html", ".htm": "html", ".csv": "csv", ".svg": "svg"}
 """Formats by the suffix of a file; any other suffix means JSON."""
 _EXAMPLES = """\
@@ -48,6 +49,7 @@ _PROMPTS_HELP = (
     "prompt a line of text"
 )
 _INTERRUPTED = 130
+"""Exit code after Ctrl+C."""
 _LEAST_PROMPT_SHARE = 0.5
 """Share of a prompt (0 to 1) that a server must count, so that its level is not as one that it refused."""
 
@@ -162,6 +164,7 @@ def add_target_options(
 
 
 def _add_levels(group: argparse._ActionsContainer) -> None:
+    """Add the options of what varies from level to level."""
     group.add_argument(
         "--preset",
         nargs="?",
@@ -248,6 +251,7 @@ def _add_lengths(group: argparse._ActionsContainer) -> None:
 
 
 def _add_runs(group: argparse._ActionsContainer) -> None:
+    """Add the options of the runs of a level, and of the order."""
     group.add_argument(
         "--runs",
         action=_Settings,

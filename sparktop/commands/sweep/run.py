@@ -1,4 +1,7 @@
-"""Runs a sweep from the command line, and saves its result after each level."""
+"""Runs a sweep from the command line, and saves its result after each level.
+
+Its progress is on standard error: a line per finished level and, on a terminal, a live line.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,12 @@ from sparktop.watch.monitor import Monitor
 from sparktop.watch.state_files import announced_load
 
 _INTERRUPTED = 130
+"""Exit code after a signal."""
 _EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _INTERRUPTED)
+"""The signals that cancel a sweep, with the exit code of a second one."""
 
 Render = Callable[[SweepResult, str], str]
+"""Returns a result as text in a format."""
 
 
 class Keeper(Struct):
@@ -150,12 +156,10 @@ def _is_live() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-# Progress of a sweep on standard error: a line per finished level and, on a terminal, a live line.
-
-
 REDRAW_S = 0.2
 """Least seconds between two drawings of the live line."""
 _ERASE = "\r\x1b[K"
+"""Clears the live line."""
 
 
 def _without_results(_make: Callable[[], SweepView], _adopt: Callable[[SweepView], None]) -> None:

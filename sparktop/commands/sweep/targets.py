@@ -25,6 +25,7 @@ from sparktop.watch.discovery import discover, parse_target, shortened_message
 INTERVAL_S = 0.5
 """Longest poll interval in seconds of servers during a sweep from the command line."""
 _ROUTER_DEADLINE_S = 3.0
+"""Seconds for the poll that tells a router from a server."""
 
 
 class Chosen(Struct, frozen=True):
@@ -95,6 +96,11 @@ async def choose_targets(
 
 
 async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_Place]:
+    """Return the servers and routers that a TARGET means: one, or all that a host has.
+
+    Raises:
+        UsageError: it means none.
+    """
     for known in _configured_targets(watch):
         if known.name == word:
             return [_make_place(known, word, keys, is_configured=True)]
@@ -171,6 +177,10 @@ def _backends_at(addresses: Iterable[str]) -> Iterator[BackendTarget]:
 def _choose(
     places: Sequence[_Place], watch: Watch, extra: Sequence[BackendTarget], model: str | None
 ) -> Chosen:
+    """Return the targets of `places`, and what is watched while they are loaded.
+
+    `extra` has backends behind routers that are not in the configuration.
+    """
     known = {backend.name: backend for backend in [*extra, *watch.backends]}
     own = own_hosts()
     targets = []

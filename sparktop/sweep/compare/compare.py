@@ -45,13 +45,13 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS, WARNINGS, Metric
 from sparktop.sweep.terms.statistics import value_of
 
-# N engines that share c concurrent requests evenly achieve N times the rate of a single engine at c / N. A
-# router loses some of that because it distributes requests unevenly. If another target exceeds this bound,
-# no router over the same engines can match it at that concurrency.
-
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
     """Compare the token rate of each router among `series` with the highest rate that its engines allow.
+
+    N engines that share c concurrent requests evenly achieve N times the rate of a single engine at c / N. A
+    router loses some of that because it distributes requests unevenly. If another target exceeds this bound,
+    no router over the same engines can match it at that concurrency.
 
     A router is left out if neither one of its engines nor a similar engine was measured alone. Series of the
     router's own source come first; others stand in where these have no level that fits.
@@ -98,6 +98,7 @@ def engines_sentence(found: Sequence[IndependentEngines]) -> str:
 
 
 def _share_words(found: IndependentEngines) -> str:
+    """Return the share of the bound that a router achieves, as text."""
     percents = [level.percent for level in found.levels if level.percent is not None]
     if not percents:
         return "an unknown share"
@@ -145,6 +146,7 @@ def _series_of_engines(routed: Series, series: Sequence[Series]) -> list[Series]
 def _engines_levels(
     routed: Series, alone: Sequence[Series], series: Sequence[Series], metric: str
 ) -> Iterator[EnginesLevel]:
+    """Yield a router's levels for which its engines give a bound, each with what exceeds it."""
     count = len(alone)
     others = [one for one in series if one not in alone and one is not routed and not _is_router(one)]
     for level in routed.levels:
@@ -232,7 +234,9 @@ _STATED_PERCENT = 1.0
 _LEAST_FIGURES = 2
 """Minimum number of targets with a value for a comparison."""
 _Levels = Mapping[str, Mapping[Load, Mapping[str, Value]]]
+"""Values by target, then load, then metric."""
 _Vs = Literal["runner-up", "baseline", "table"]
+"""What a percentage refers to, see `ComparisonRow.winner_vs`."""
 
 
 def compare(
@@ -329,6 +333,7 @@ class _Table(Struct):
 
 
 def _compare_metric(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
+    """Yield the rows of a metric, one for each load that two targets or more have."""
     crossed, first_ahead = False, None
     for load in sorted({load for one in table.levels.values() for load in one}, key=lambda load: load.order):
         figures = table.figures(metric.name, load)
@@ -352,6 +357,7 @@ def _ranking_value(figure: Value, metric: Metric) -> float:
 def _compare_level(
     table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, crossed: bool
 ) -> ComparisonRow:
+    """Return the row of a metric under one load; `ranked` has the targets, the best first."""
     figures = table.figures(metric.name, load)
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
     shown = _is_best_significant(changes)
@@ -427,6 +433,7 @@ def _exceeds_rounding(table: _Table, metric: Metric, ahead: str, other: str, cha
 
 
 def _opponent(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_Vs, str]:
+    """Return (what the percentage refers to, the target that it refers to)."""
     if table.baseline in ranked[1:]:
         return "baseline", str(table.baseline)
     if table.rule is not None and table.baseline is None:
@@ -439,6 +446,7 @@ def _opponent(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_
 def _changes_from_baseline(
     table: _Table, metric: Metric, load: Load, figures: Mapping[str, Value]
 ) -> dict[str, Change]:
+    """Return the difference of each target from the baseline; {} without one."""
     baseline = table.baseline
     if baseline is None or baseline not in figures:
         return {}
@@ -539,6 +547,7 @@ def _same_address(series: Sequence[Series]) -> tuple[str, str] | None:
 UNLIKE_LENGTHS = "not alike: prompt / output tokens"
 """Beginning of the note on series that were measured with other lengths."""
 NO_TEST = "no test possible (*): single runs, or published means"
+"""Note on rows of single runs."""
 CLOCK_SHIFT_PERCENT = 3.0
 """Clock difference between compared levels beyond which the machine was not in the same state."""
 
@@ -622,6 +631,7 @@ def _unlike_definitions(series: Sequence[Series], rows: Sequence[ComparisonRow])
 
 
 def _unlike_values(what: str, series: Iterable[Series], of: Callable[[Series], str | None]) -> Iterator[str]:
+    """Yield a note if series differ in `what`, the value that `of` returns; None is no value."""
     by_value: dict[str, list[str]] = {}
     for one in series:
         value = of(one)
@@ -639,6 +649,7 @@ def _unlike_lengths(series: Sequence[Series], rows: Sequence[ComparisonRow]) -> 
 
 
 def _lengths_words(series: Series) -> str | None:
+    """Return the lengths of a series as text; None if its levels differ in them."""
     known = {(level.load.pp, level.load.tg) for level in series.levels}
     if len(known) != 1:
         return None
@@ -668,6 +679,7 @@ def _refusal_notes(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _warning_notes(series: Sequence[Series]) -> Iterator[str]:
+    """Yield a note for each series with the warnings of its levels."""
     for one in series:
         places: dict[str, list[str]] = {}
         for level in one.levels:
@@ -737,6 +749,7 @@ def compared_targets(found: CapacityResult) -> CapacityComparison | None:
 def _compare_answers(
     found: CapacityResult, answers: Mapping[str, CapacityAnswer], *, alike: bool
 ) -> CapacityComparison:
+    """Return the comparison of answers to one question; see `CapacityComparison`."""
     ranges = {name: _answer_range(found, answer) for name, answer in answers.items()}
     more = [
         name

@@ -34,6 +34,7 @@ from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
 from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t, variance
 
 ERROR_RATE = 1 - CONFIDENCE
+"""Probability at which a table of equal targets may name a difference: 5 %."""
 NOISE_FLOOR_PERCENT = 3.0
 """Noise floor in percent if no server was measured twice."""
 LEAST_RUNS = 2

@@ -55,6 +55,7 @@ _SHAPES = {
     LoadMode.OPEN: LoadShape.OPEN_LOOP,
     LoadMode.AGENTS: LoadShape.PAUSES,
 }
+"""How requests follow one another, by mode; else in a closed loop."""
 
 
 class Load(Struct, frozen=True):
@@ -201,6 +202,7 @@ def _added_words(plan: PlanResult) -> str:
 
 
 def _series_of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
+    """Return the series of a target of a sweep."""
     plan, found = result.plan, result.capacity
     answer = None if found is None else found.answers.get(target.name)
     return Series(
@@ -277,7 +279,9 @@ def _merge_values(first: Value, second: Value) -> Value:
 
 
 ALIKE_WITHIN_PERCENT = 10.0
+"""Lengths up to so many percent apart share a row."""
 _Aligned = list[dict[Load, SeriesLevel]]
+"""For each series its levels by the load of their row."""
 
 
 def aligned(series: Sequence[Series]) -> _Aligned:
@@ -415,6 +419,7 @@ def _are_alike(one: int, other: int, within_percent: float) -> bool:
 PREFIX = "ref:"
 """Before the name of a published table in an argument."""
 FOLDER = Path(__file__).resolve().parent.parent.parent / "references"
+"""Folder of the published tables."""
 
 
 class _TableLevel(Struct, frozen=True, forbid_unknown_fields=True):
@@ -518,7 +523,9 @@ def fact_lines(facts: Mapping[str, object]) -> list[str]:
 
 
 _PAIR = 2
+"""Values of a list that are before and after."""
 _UNITS = {"_gb_per_s": " (GB/s)", "_gb": " (GB)", "_tps": " (tok/s)", "_ms": " (ms)", "_tokens": " (tokens)"}
+"""Units by the ends of the names of facts."""
 
 
 def _fact_name(name: str) -> str:
@@ -544,6 +551,7 @@ def _fact_words(value: object) -> str:
 
 
 def _table_series(file: Reference, target: _TableTarget) -> Series:
+    """Return the series of a target of a published table."""
     shapes = {"burst": LoadShape.BURST, "closed loop": LoadShape.CLOSED_LOOP}
     names = {name for level in target.levels for name in level.figures}
     return Series(

@@ -24,8 +24,11 @@ LEAST_RATE, MOST_RATE = 0.001, 10_000.0
 MOST_ARRIVALS = 1_000_000
 """Largest number of requests that a level may draw."""
 _LEAST_SHAPE, _MOST_SHAPE = 0.01, 1000.0
+"""Smallest and largest shape of the gamma distribution that may be given."""
 _TRAIN_LENGTH = 8.0
+"""Mean number of requests in a train."""
 _TRAIN_GAP_S = (0.1, 2.0)
+"""Least and most seconds between two requests of a train."""
 _NAMED = {"poisson": 1.0, "constant": math.inf, "bursty": 0.25}
 """Shapes by name. The gaps of a recorded chat service had a coefficient of variation of 1.09 (Azure 2023,
 conversations), so that Poisson is right for chat."""
@@ -119,6 +122,7 @@ def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
 
 
 def _parse_rate(text: str) -> LoadPoint:
+    """Return the rate of a text such as "0.5", or the rise of one such as "0.5..4"."""
     first, last = split_range(text)
     found = []
     for word in (first,) if last is None else (first, last):
@@ -192,6 +196,7 @@ def _arrival_time(rate: LoadPoint, duration_s: float, expected: float) -> float:
 
 
 def _draw_trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> list[float]:
+    """Return the times of all requests of trains, ascending; trains start as a Poisson process."""
     mean_train_s = _TRAIN_LENGTH * sum(_TRAIN_GAP_S) / 2
     peak = max(rate.value, last_per_s(rate))
     times: list[float] = []
@@ -205,6 +210,7 @@ def _draw_trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> lis
 
 
 def _draw_train(begin: float, dice: random.Random) -> Iterator[float]:
+    """Yield the times of the requests of one train."""
     at = begin
     yield at
     while dice.random() >= 1 / _TRAIN_LENGTH:

@@ -22,6 +22,7 @@ from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 from sparktop.sweep.plan.slo import SHARES, parse_condition, parts_of
 
 DEFAULT_CONDITIONS = "ttft_p90_ms=2000,stream_tps=15"
+"""What a search holds against, if nothing else is given."""
 DEFAULT_SHARE = 0.95
 """Share of requests at a rate that must meet all conditions."""
 NAME = "capacity"
@@ -33,12 +34,15 @@ RATIO = 1.1
 FINE_TO, FINE_SHARE = 64, 1 / 16
 """Whole numbers are found exactly up to the first; above, to this share."""
 LEAST_REQUESTS = 100
+"""Arrivals of a level at a rate, at least."""
 _LEAST_S = 60.0
+"""Seconds of a level of a plan that has no duration."""
 _LONGEST_S = 900.0
+"""Most seconds to which slow or rare requests extend a level."""
 _RESPONSES = 3.0
+"""Least duration of a level, in median E2E."""
 _RATE_RESPONSES = 6.0
-"""Least duration of a level in median E2E, and of a level at a rate: near its limit the queue grows over
-several."""
+"""The same at a rate: near its limit the queue grows over several."""
 _DECIDING_REQUESTS = 60
 """Requests of a run near the answer, where they come often enough."""
 _PAUSE_S = 20.0
@@ -49,10 +53,13 @@ _ARRIVALS_FACTOR = 1.3
 _WILSON_Z2 = 3.8415
 """z² of a two-sided 95 % interval."""
 _MOST = {LoadKind.CONCURRENCY: 256.0, LoadKind.RATE: 256.0, LoadKind.AGENTS: 64.0}
+"""Largest load to try by kind, if none is given."""
 _SECONDS = {LoadKind.CONCURRENCY: 60.0, LoadKind.RATE: 60.0, LoadKind.AGENTS: 90.0}
+"""Least seconds of a level by kind, if none are given."""
 _AGENTS_ONLY = tuple(
     f"{name}_{word}_ms" for name in (AFTER_TOOL, AFTER_HUMAN) for word in ("p50", "p90", "p95", "p99")
 )
+"""Figures that a condition may limit for agents only."""
 
 
 class Limits(Struct, frozen=True):

@@ -362,14 +362,19 @@ def planned_turns(
 
 
 DEFAULT = "coder-quick"
+"""The preset of conversations, if none is named."""
 BUILT_IN = ("chat", "coder", "coder-quick", "rag")
 """The presets of the package."""
 _SUFFIX = ".toml"
+"""End of the name of a preset's file."""
 _MOST_BYTES = 64 << 10
 """Bytes of a preset's file."""
 _MOST_TOKENS = 10_000_000
+"""Largest number of tokens in a preset."""
 _MOST_CALLS = 100_000
+"""Largest number of requests or tool steps in a preset."""
 _LONGEST_PAUSE_S = 86_400.0
+"""Longest pause and duration in a preset: a day."""
 _MOST_SIGMA = 4.0
 """At 4, one value in ten is more than 170 times the median: no conversation is drawn so."""
 _TABLE = ("median", "sigma", "max", "fixed", "fixed_share")
@@ -503,6 +508,7 @@ def _table_entry(
     *,
     key_reason: bool = False,
 ) -> float | None:
+    """Return the number at `key` of a random quantity, None if it is not there; see `_parse_draw`."""
     if key not in table:
         return None
     where = place if set(table) == {"median"} else f"{place}: {key}"

@@ -95,6 +95,7 @@ class Draft(Struct, frozen=True):
 
 
 _COMMON = ("kind", "order", "api", "model", "headroom", "gpu")
+"""Fields of every kind of load."""
 FIELDS: Mapping[str, tuple[str, ...]] = {
     DraftKind.CONCURRENCY: (
         "concurrency",
@@ -258,9 +259,6 @@ def _number_text(value: float | None) -> str:
     return "" if value is None else f"{value:.10g}"
 
 
-# Checks the draft of a sweep: makes its plan, or reports a problem beside each field.
-
-
 Value = TypeVar("Value")
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -271,13 +269,16 @@ READING = "the file is being read"
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
 """A command-line option in an error message, which the editor replaces by the name of its field."""
 _MOST_HEADROOM_GIB = 1_000_000.0
+"""Largest limit that the guard's fields take, as the next."""
 _MOST_GPU_C = 1000.0
 _LONGEST_MODEL = 200
+"""Characters of a model's name."""
 _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 """The fields that can limit a level in burst mode, with their names in error messages."""
 _NAMES = _BOUNDS | {"trace-format": "format", "trace-range": "part"}
 """Names of fields by option, where they differ."""
 _NUMBERS = "write one number or several, as in 1,4,16"
+"""What an empty field of levels needs."""
 _WITHOUT_FIELDS = (
     "prompts",
     "texts",
@@ -547,13 +548,12 @@ _TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], str]] =
 """The fields that are typed: the settings that they are, how they are read, and what an empty one needs."""
 
 
-# The last settings chosen in the sweep editor, kept in a file so that the next session starts with them.
-
-
 _LONGEST = 400
 """Maximum length of a field's text, in characters."""
 _MOST_TARGETS = 256
+"""Targets that are read from the file."""
 _MOST_BYTES = 256 * 1024
+"""Bytes that are read of the file."""
 _WORDS: Mapping[str, frozenset[str]] = {
     **{name: frozenset(one.value for one in kind) for name, (kind, _) in _CHOICES.items()},
     "context": frozenset((SENT_BEFORE, SENT_TOGETHER)),

@@ -1,6 +1,10 @@
 """What a user adds to each request: prompts of his own, fields of the body, and headers.
 
-Texts of fields and headers may be secrets.
+Texts of fields and headers may be secrets. Prompts come from a file that is read whole: JSON Lines, a JSON
+list, or one prompt a line. An entry of JSON has its prompt under `prompt`, `text`, `text_input` or
+`question`, as `messages` of the chat API, or as ShareGPT's `conversations`; it may be below `body`, as in
+files of OpenAI's batch API. Of messages that end with an answer, the answer is left out. Of conversations,
+what comes before the first answer is the prompt.
 """
 
 from __future__ import annotations
@@ -22,9 +26,13 @@ from sparktop.files import read_bounded
 from sparktop.model.text import clean, reason_of
 
 MOST_BODY_BYTES = 256 << 10
+"""Most bytes of further fields of a body, as JSON."""
 MOST_HEADERS = 32
+"""Most further headers."""
 _LONGEST_VALUE = 8192
+"""Characters of a header's value."""
 _DIGITS = 8
+"""Hexadecimal digits of a digest of requests."""
 HIDDEN = "…"
 """Stands for a text that may be a secret."""
 _SWEEP_FIELDS = {
@@ -49,7 +57,9 @@ _SWEEP_HEADERS = {
     "accept-encoding": "answers are timed as they come",
     "connection": "connections are kept",
 }
+"""Headers that the sweep sets itself, with what to do instead, or why."""
 _HEADER = re.compile(r"[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,100})[ \t]*[=:][ \t]*(.*?)[ \t]*", re.DOTALL)
+"""A header as NAME=VALUE or NAME: VALUE."""
 
 
 def parse_extra_body(text: str) -> Mapping[str, Any]:
@@ -148,23 +158,22 @@ def request_digest(body: Mapping[str, Any], headers: Mapping[str, str]) -> str |
     return sha256(json.dumps([dict(body), names], sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
-# Prompts of the user's own, from a file that is read whole: JSON Lines, a JSON list, or one prompt a line.
-#
-# An entry of JSON has its prompt under `prompt`, `text`, `text_input` or `question`, as `messages` of the
-# chat API, or as ShareGPT's `conversations`; it may be below `body`, as in files of OpenAI's batch API. Of
-# messages that end with an answer, the answer is left out. Of conversations, what comes before the first
-# answer is the prompt.
-
-
 MOST_BYTES = 64 << 20
+"""Most bytes of a file of prompts."""
 MOST_PROMPTS = 100_000
+"""Most prompts of a file."""
 _LETTERS_PER_TOKEN = 4
+"""A guess, for forecasts."""
 _TEXTS = ("prompt", "text", "text_input", "question")
+"""Keys of a prompt in an entry."""
 _TALKS = ("conversations", "conversation")
+"""Keys of ShareGPT's conversations in an entry."""
 _ROLES = {"human": "user", "user": "user", "system": "system"}
 """Roles of messages by the `from` of ShareGPT's turns; any other turn is an answer."""
 _ANSWERS = frozenset({"assistant"})
+"""Roles of answers in messages."""
 _IS_LIST = re.compile(r"\s*\[\s*[{\"\]]")
+"""The begin of a JSON list."""
 
 Prompt = str | tuple[Mapping[str, Any], ...]
 """A text, or messages of the chat API."""
@@ -235,6 +244,11 @@ def prompt_at(file: PromptFile, number: int, salt: str) -> tuple[Prompt, None]:
 
 
 def _read_file(path: str) -> tuple[str, tuple[Prompt, ...]]:
+    """Return (SHA-256, prompts) of a file.
+
+    Raises:
+        UsageError: as `find_prompts`.
+    """
     shown = clean(path, 200)
     try:
         body, about = read_bounded(Path(path), MOST_BYTES)
@@ -285,6 +299,7 @@ def _parse_json(where: str, text: str) -> Any:  # noqa: ANN401 - JSON of any sha
 
 
 def _prompt_of(where: str, entry: object) -> Prompt:
+    """Return the prompt of an entry of a file; `where` names it in messages."""
     if isinstance(entry, str):
         return entry
     if isinstance(entry, dict) and isinstance(entry.get("body"), dict):

@@ -1,6 +1,6 @@
 """The plan of a sweep: its targets, loads, limits, and the order in which they are measured.
 
-Values only; the module `presets` creates plans.
+The module `presets` creates plans.
 """
 
 from __future__ import annotations
@@ -279,9 +279,6 @@ class Plan(Struct, frozen=True):
             runs=self.runs_of(concurrency) or self.runs,
             duration_s=None if self.mode is LoadMode.BURST else self.duration_s,
         )
-
-
-# The order in which a sweep measures its targets, its levels, and the load runs of each level.
 
 
 class Load(OnAxis, Struct, frozen=True):

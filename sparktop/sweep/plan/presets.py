@@ -25,6 +25,7 @@ from sparktop.sweep.plan.texts import TEXTS
 from sparktop.sweep.plan.traces import Replay, find_replay, parse_range
 
 DEFAULT = "quick"
+"""The preset, if none is named."""
 CLIMB_TO = 256
 """Highest concurrency to which the default preset goes on while the token rate rises."""
 TEXTS_PRESET = "kinds"
@@ -67,6 +68,7 @@ _LEVELS = (
         extra_body={"temperature": 0},
     ),
 )
+"""Presets of bursts."""
 _INTERFERENCE = SweepSpec(
     "interference",
     concurrency=(1, 4),
@@ -77,6 +79,7 @@ _INTERFERENCE = SweepSpec(
     duration_s=60.0,
     beside=32_768,
 )
+"""Requests while long prompts arrive."""
 BUILT_IN = (*(replace(one, more_runs=True) for one in _LEVELS), _INTERFERENCE)
 """The built-in presets, in the order in which they are listed.
 
@@ -118,6 +121,7 @@ _SAME = tuple(
 )
 """The settings that a plan holds as they are given; it has the converted ones in another form."""
 _ENUMERATIONS = {"mode": LoadMode, "order": Order, "api": Api}
+"""Settings whose words are members of an enumeration."""
 
 
 def make_plan(
@@ -249,6 +253,11 @@ def _without_unfit_settings(plan: Plan) -> Plan:
 
 
 def _check(plan: Plan) -> None:
+    """Check that the settings of a plan fit one another.
+
+    Raises:
+        UsageError: two of them contradict each other.
+    """
     names = [target.name for target in plan.targets]
     if len(set(names)) < len(names):
         raise UsageError("two targets have the same name: write them NAME=URL")
@@ -275,6 +284,7 @@ def _check(plan: Plan) -> None:
 
 
 def _check_prompts(plan: Plan) -> None:
+    """Check what excludes prompts of the user's own."""
     if plan.prompts is None:
         return
     if plan.prompts.has_messages and plan.api is Api.COMPLETIONS:
@@ -291,6 +301,7 @@ def _check_prompts(plan: Plan) -> None:
 
 
 def _check_texts(plan: Plan) -> None:
+    """Check that the kinds of text are known, and what excludes them."""
     if not plan.texts:
         return
     unknown = next((one for one in plan.texts if one not in TEXTS), None)
@@ -320,6 +331,7 @@ def _check_context(plan: Plan) -> None:
 
 
 def _check_open(plan: Plan) -> None:
+    """Check what excludes requests at a rate, and that there are neither too many nor too few."""
     if plan.requests is not None:
         raise UsageError("--rate: a level lasts --duration seconds: leave out --requests")
     if plan.slo:
@@ -347,6 +359,7 @@ def _check_agents(plan: Plan) -> None:
 
 
 _OPTION = re.compile(r"--([a-z-]+)")
+"""A command-line option in a message."""
 _KEYS = {
     "duration": "duration_s",
     "depth": "depths",
@@ -356,6 +369,7 @@ _KEYS = {
 }
 """Keys of a preset that are called otherwise than the options of the command line."""
 _ANY = SweepTarget("any", "http://127.0.0.1")
+"""A target for plans that are only checked."""
 
 
 def preset_faults(preset: SweepSpec) -> Iterator[tuple[str, str]]:
@@ -410,6 +424,7 @@ def preset_line(preset: SweepSpec) -> str:
 
 
 def _preset_parts(preset: SweepSpec) -> Iterator[str]:
+    """Yield what a preset measures, part by part."""
     yield from _load_parts(preset)
     if preset.prompt_lengths:
         yield f"{_comma_list(preset.prompt_lengths)} tokens in"

@@ -19,14 +19,18 @@ from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
 from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM
 
 MOST_CONCURRENCY = 4096
+"""Highest concurrency that a search for SLO limits tries."""
 LEAST_RUNS = 3
 """Minimum number of runs of a level in an SLO search: the confidence interval of two runs is ± 9 standard
 deviations wide."""
 STREAM = "stream_tps"
+"""Name of the token rate of one stream in conditions."""
 SHARES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+"""Quantiles of conditions as shares (0 to 1)."""
 _REQUESTS = {"p10": P90_FROM, "p50": 12, "p90": P90_FROM, "p95": P95_FROM, "p99": P99_FROM}
 """Minimum number of requests in a level to judge each quantile."""
 _LATENCY = re.compile(r"([a-z0-9_]+)_(mean|p50|p90|p95|p99)_ms")
+"""A latency in a condition: quantity and statistic."""
 
 
 def parse_slo(text: str) -> tuple[SloCondition, ...]:
@@ -100,6 +104,7 @@ def words_of(condition: SloCondition) -> str:
 
 
 _CONDITION = re.compile(r"([a-z0-9_]+) ([≥≤]) ([0-9.e+]+)")
+"""A condition as `words_of` writes it."""
 _NAMES = {
     "ttft": "first token",
     "ttft_due": "first token after due",
@@ -113,6 +118,7 @@ _NAMES = {
 }
 """Quantities of conditions in words."""
 _SECOND_MS = 1000.0
+"""Milliseconds of a second."""
 
 
 def stored_condition(text: str) -> SloCondition | None:

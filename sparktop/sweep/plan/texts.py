@@ -13,10 +13,12 @@ from random import Random
 from types import MappingProxyType
 
 _LETTERS_PER_TOKEN = 4
+"""A guess: the servers count the true number of tokens."""
 _NAMES = (
     *("anchor", "basket", "candle", "drum", "engine", "feather", "garden", "hammer", "island", "jacket"),
     *("kettle", "ladder", "magnet", "needle", "orchard", "pillow", "quarry", "ribbon", "saddle", "timber"),
 )
+"""Words of which names in all kinds of text are made; the next four are of the prose."""
 _PEOPLE = ("Ada", "Bruno", "Clara", "David", "Edith", "Felix", "Greta", "Hugo", "Irene", "Jonas", "Karla")
 _PLACES = ("harbour", "mill", "old bridge", "market square", "lighthouse", "railway yard", "upper meadow")
 _DEEDS = (
@@ -39,6 +41,7 @@ _MOODS = (
 
 
 def _code(random: Random) -> str:
+    """Return a function in Python with drawn names and numbers."""
     name, field, least = random.choice(_NAMES), random.choice(_NAMES), random.randrange(1, 900)
     return f'''
 def total_{name}_{field}(rows: list[dict[str, float]], least: float = {least}.0) -> float:
@@ -54,17 +57,20 @@ def total_{name}_{field}(rows: list[dict[str, float]], least: float = {least}.0)
 
 
 def _prose(random: Random) -> str:
+    """Return a sentence of a story."""
     person, place = random.choice(_PEOPLE), random.choice(_PLACES)
     deed, mood = random.choice(_DEEDS), random.choice(_MOODS)
     return f"In {random.randrange(1790, 1930)} {person} {deed} the {place}, {mood}. "
 
 
 def _table(random: Random) -> str:
+    """Return a row of a table."""
     numbers = ",".join(f"{random.randrange(100, 99_999) / 100:.2f}" for _ in range(3))
     return f"{random.choice(_NAMES)}-{random.randrange(1000)},{random.choice(_PEOPLE)},{numbers}\n"
 
 
 def _agent(random: Random) -> str:
+    """Return a call of a tool and its result."""
     name, other = random.choice(_NAMES), random.choice(_NAMES)
     line = random.randrange(1, 2000)
     return (

@@ -61,6 +61,7 @@ class TracedRequest(Struct, frozen=True):
 MOST_TIME_S = 1e11
 """Largest time that is accepted, in seconds: Unix time in milliseconds is above it."""
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone are compared with each other only
+"""Begin of the file's clock where it has dates."""
 _SHOWN = 40
 """Characters of a wrong value that a message quotes."""
 _LONGEST_NUMBER = len(str(MOST_TOKENS))
@@ -238,6 +239,7 @@ class TraceFormat(StrEnum):
 
 
 FORMAT_NAMES = tuple(one.value for one in TraceFormat)
+"""The formats as words."""
 
 
 Memory = dict[str, int]
@@ -246,6 +248,7 @@ Memory = dict[str, int]
 _BLOCK = 512
 """Tokens of each block of a Mooncake prompt."""
 _AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+"""Columns of Azure's files."""
 _PROMPTS = ("input_length", "text_input", "messages", "payload")
 """Fields that hold a prompt or its length; the last two are not supported."""
 _AIPERF = {"session_id", "delay", "text_input", "messages", "payload"}
@@ -253,6 +256,7 @@ _AIPERF = {"session_id", "delay", "text_input", "messages", "payload"}
 _PER_S = 1000.0
 """Milliseconds, the unit of Mooncake's times, in a second."""
 _KNOWN = ", ".join(TraceFormat)
+"""The formats in a message."""
 
 
 def read_line(form: TraceFormat, text: str, memory: Memory) -> TracedRequest | None:
@@ -336,6 +340,7 @@ def recognise(text: str) -> TraceFormat:
 LONGEST_LINE = 64 << 20
 """Maximum bytes of a line; a conversation of a thousand long requests takes 20 MB."""
 _BOM = "\ufeff"
+"""The mark that some programs write at the begin of a text file."""
 
 
 class TraceError(UsageError):
@@ -549,6 +554,7 @@ _LEAST_PER_S = 0.001
 _DIGITS = 3
 """Digits of that rate."""
 _LONGEST_NAME = 40
+"""Characters of a file's name that are shown."""
 _SHORTEST_S = 1.0
 """Least seconds of the measured time."""
 _TEXT_TOKENS = 128

@@ -16,16 +16,19 @@ from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Names of this machine in any URL."""
 _TYPED = "arguments"
 """Value of `Watch.source` for targets typed on the command line, which are not in the configuration."""
 MOST_UNMARKED = 16
 """Servers that a key loads all together where none of them is marked."""
 _GROUPS = frozenset({"balance", "evidence"})
+"""Kinds of panels of a balance group."""
 _MOST_LINES = 6
 """Lines of a question that name servers."""
 _WALL_GROUPS = frozenset({"wall", "members"})
 """Kinds of a line of the wall, and of a group that was opened there."""
 _NODES = frozenset({"node", "processes"})
+"""Kinds of panels of a machine."""
 
 
 def watched_targets(
@@ -181,6 +184,7 @@ def _backend_target(asked: BackendTarget | None, view: BackendView) -> BackendTa
 def _watched_router(
     asked: RouterTarget | None, view: RouterView | None, backends: Mapping[str, BackendTarget], *, known: bool
 ) -> SweepTarget:
+    """Return a watched router as a target, from its configuration and what it reports."""
     names = (*(asked.backends if asked else ()), *(view.backends if view else ()))
     behind = [backends[name] for name in dict.fromkeys(names) if name in backends]
     reported = (view.deployments if view else None) or {}

@@ -51,6 +51,7 @@ from sparktop.sweep.terms.statistics import P90_FROM, quantile
 MOST_EACH = 5000
 """Maximum requests of a level that are stored individually; that many take half a megabyte."""
 _PERCENT = 100.0
+"""Percent of a whole."""
 _ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
     "ttfr_ms": lambda trace: trace.ttfr_s,
     "ttft_ms": lambda trace: trace.ttft_s,

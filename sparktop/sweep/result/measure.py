@@ -256,6 +256,7 @@ def collect_into(traces: dict[str, RequestTrace], event: LoadEvent) -> None:
 
 
 def _add(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | RequestEnded) -> None:
+    """Add an event to the trace of its request."""
     if isinstance(event, RequestEnded):
         trace.ended = event
         if event.prompt_tokens is not None:
@@ -281,6 +282,7 @@ SUSTAINED_LEAST_S = 1.0
 SUSTAINED_SHARE = 0.2
 """Least share (0 to 1) of a run that the windows of `sustained_tps` must cover to stand for it."""
 PEAK_WINDOW_S = 1.0
+"""Seconds of the window of `peak_tps`."""
 REPLACED_WITHIN_S = 0.1
 """Gaps up to this many seconds between the end of a request and the start of its replacement do not
 interrupt the window of `sustained_tps`."""

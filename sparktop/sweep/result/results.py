@@ -29,8 +29,11 @@ from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM, quanti
 LARGEST = 1e15
 """Larger numbers are not plausible measurements; as bytes, this is a petabyte."""
 MOST_CONCURRENCY = 1_000_000
+"""Largest concurrency that a file may state."""
 _TEXT_LIMIT = 400
+"""Characters of a text that are read."""
 _DEEPEST = 8
+"""Levels of nested values that are read of parts without a model."""
 
 
 def _clean(value: object) -> object:
@@ -58,12 +61,17 @@ def _utc(time: datetime) -> str:
 
 
 Text = Annotated[str, BeforeValidator(_clean)]
+"""A text, cleaned of control characters when it is read."""
 Number = Annotated[float | None, BeforeValidator(_finite)]
 """A number that may be missing: None where the value is unknown, not finite, or beyond ±`LARGEST`."""
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+"""A number that is always known."""
 Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
+"""A number of things."""
 Time = Annotated[datetime, PlainSerializer(_utc, return_type=str, when_used="json")]
+"""A time, written in UTC with milliseconds."""
 Tree = Annotated[dict[str, JsonValue], BeforeValidator(_clean_tree)]
+"""JSON without a model of its own: cleaned texts, finite numbers."""
 
 
 class Part(BaseModel):
@@ -199,6 +207,7 @@ def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
 
 
 _LONGEST_BODY = 200
+"""Characters of a body's further fields in a sentence."""
 LevelLoad = tuple[LoadPoint, int | None, int | None, int]
 """What identifies a level of a target: its point on the axis, prompt, output and context tokens."""
 
@@ -856,6 +865,7 @@ def _percent(part: float | None, whole: float | None) -> float | None:
 
 
 SCHEMA: Final = "sparktop.sweep/1"
+"""Name and number of the format, in each file."""
 
 
 class OpenLoopResult(Part):

@@ -50,6 +50,7 @@ def read_json(path: Path) -> object:
 
 
 def _parse_json(path: Path, data: bytes) -> object:
+    """Return the value of a file's content; see `read_json`."""
     name = clean(path)
     if not data.strip():
         raise UsageError(f"{name}: is empty: the sweep that made it had not finished its first level")
@@ -69,6 +70,7 @@ def _parse_json(path: Path, data: bytes) -> object:
 
 
 def _read_bytes(path: Path) -> bytes:
+    """Return the content of a file, at most `MOST_BYTES`; see `read_json`."""
     name = clean(path)
     try:
         data, _ = read_bounded(path, MOST_BYTES)
@@ -102,7 +104,9 @@ def _no_constant(_: str) -> None:
 
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+"""What a file's name may not hold."""
 _MOST_SAME_TIME = 1000
+"""Files of one second and label."""
 
 
 class StoredSweep(Struct, frozen=True):

@@ -20,6 +20,7 @@ _KNOWN = (
     "a sparktop sweep, or a result of llama-benchy, vllm bench serve, SGLang's benchmark, aiperf, guidellm "
     "or inference-perf"
 )
+"""What can be read, in messages."""
 _OTHER_FILES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     (
         "aiperf",

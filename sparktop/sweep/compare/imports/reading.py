@@ -26,6 +26,7 @@ class ImportFormatError(Exception):
 
 
 Json = Mapping[str, object]
+"""A JSON object."""
 
 
 def value_at(data: object, *path: str | int) -> object:
@@ -135,6 +136,7 @@ def run_level(
 
 
 AT_RATES = "at rates"
+"""End of the name of a series at rates, where there is another one."""
 
 
 def by_axis(series: Series) -> list[Series]:
@@ -160,6 +162,7 @@ def _with_own_definitions(series: Series) -> Series:
 _TIME_KEYS = (("start_time",), ("timestamp",), ("date",))
 """Keys under which aiperf, llama-benchy and `vllm bench serve` write the start time."""
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
+"""A time as `vllm bench serve` writes it: 20260322-180405."""
 
 
 def started_at(data: object) -> datetime | None:

@@ -31,7 +31,9 @@ from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.statistics import ranged, value_of
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
+"""Most characters of a text, rows of a table, cells of a row and targets that are read."""
 _LONGEST_LINE = 4000
+"""Characters of a line that are read."""
 _LEAST_ROWS = 2
 """Rows below a heading from which on lines with blanks between numbers are a table."""
 _TITLE_LINES = 6
@@ -70,7 +72,9 @@ _AXES = (
     ),
     (LoadKind.RATE, re.compile(r"(request[_ ]?)?rate\b.*")),
 )
+"""Axes with the headings that name them."""
 _TARGETS = re.compile(r"target|topology|config(uration)?|setup|server|series|model|source|backend|engine")
+"""Headings of a column of targets; the next three are of prompt and output tokens, and of runs."""
 _PROMPT = re.compile(r"prompt( tokens?)?|input( tokens?| len(gth)?)?|isl|pp")
 _OUTPUT = re.compile(r"completion( tokens?)?|output (tokens|len(gth)?)|osl|tg")
 _RUN = re.compile(r"(run|repetition|trial)([_ ]?(number|no\.?|id))?")
@@ -79,12 +83,16 @@ _CELL = re.compile(
     r"(?:±|\(std)\s*(?P<std>\d[\d,.]*)\)?)?\s*"
     r"(?P<unit>[^\d(]*)(\(.*\))?"
 )
+"""A cell: number, end of a range or deviation, unit."""
 _TEST = re.compile(
     r"(?P<context>ctx_)?(?P<kind>pp|tg)(?P<tokens>\d{1,8})?\s*(?:@\s*d(?P<depth>\d{1,8}))?"
     r"\s*(?:\(c(?P<c>\d{1,8})\))?"
 )
+"""A test of llama-bench, see above."""
 _LEVEL = re.compile(r"(?:c\s*=?\s*)?(?P<value>\d[\d,]*(?:\.\d+)?)\s*(?P<rate>/s)?", re.IGNORECASE)
+"""A level in a cell: a number, or a rate as "0.5/s"."""
 _LENGTH = re.compile(r"(?P<value>\d{1,3}(?:,\d{3})+|\d{1,8})\s*(?P<k>k\b)?\s*(?:tok\w*)?", re.IGNORECASE)
+"""A number of tokens in a cell, such as "2,048" or "4k tok"."""
 _K = 1024
 """Tokens of "1k" as a length, as the table of levels writes them."""
 
@@ -141,6 +149,7 @@ def read(text: str, name: str, source: str) -> list[Series]:
 
 
 def _series_of_target(target: str, found: _Targets, source: str) -> Series:
+    """Return the series of a target, with its runs as far as the text has them apart."""
     levels = tuple(
         SeriesLevel(
             load,
@@ -199,7 +208,9 @@ def tables_of(text: str) -> Iterator[Table]:
 
 
 _ParsedTable = tuple[int, list[str], list[list[str]]]
+"""(Line after the table, its heading, its rows)."""
 _NO_TABLE: _ParsedTable = (0, [], [])
+"""The same where no table begins."""
 
 
 def _markdown_table(lines: Sequence[str], start: int) -> _ParsedTable:
@@ -214,6 +225,7 @@ def _markdown_table(lines: Sequence[str], start: int) -> _ParsedTable:
 
 
 def _split_bars(line: str) -> list[str]:
+    """Return the cells of a line of Markdown."""
     bare = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
     return [_plain_text(cell) for cell in re.split(r"(?<!\\)\|", bare)[:_MOST_CELLS]]
 
@@ -246,6 +258,7 @@ def _delimited_table(lines: Sequence[str], start: int) -> _ParsedTable:
 
 
 def _split_row(line: str, mark: str) -> list[str]:
+    """Return the cells of a line with marks between them."""
     (row,) = csv.reader([line], delimiter=mark)
     return [_plain_text(cell) for cell in row[:_MOST_CELLS]]
 
@@ -302,6 +315,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _axis_of(head: str) -> LoadKind | None:
+    """Return the axis that a heading names; None for other columns."""
     bare = re.sub(r"\(.*\)", "", head).strip().lower()
     return next((kind for kind, pattern in _AXES if pattern.fullmatch(bare)), None)
 
@@ -379,6 +393,7 @@ def _column_index(heads: Sequence[str], pattern: re.Pattern[str]) -> int | None:
 
 
 def _cell(row: Sequence[str], index: int | None) -> str:
+    """Return the text of a cell; "" where the row has none."""
     return row[index].strip() if index is not None and index < len(row) else ""
 
 

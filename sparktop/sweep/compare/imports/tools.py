@@ -112,6 +112,7 @@ _LLAMA_BENCHY_RATES = {
     "tg_throughput": "decode_tps",
     "peak_throughput": "peak_tps",
 }
+"""Its rates by its names, ours by theirs; the next are its latencies."""
 _LLAMA_BENCHY_LATENCIES = {"ttfr": "ttfr_ms", "e2e_ttft": "ttft_ms"}
 _LLAMA_BENCHY_DEFINITIONS = {
     "prefill_tps": "all prompt tokens / (latest first token - earliest start); at c1 the mean over requests, "
@@ -137,6 +138,7 @@ def _llama_benchy_facts(data: object) -> dict[str, object]:
 
 
 def _llama_benchy_levels(data: object) -> Iterator[SeriesLevel]:
+    """Yield the levels of a result, without those of the context alone."""
     cached = value_at(data, "prefix_caching_enabled") is True  # else context and prompt were one request
     for run in list_at(data, "benchmarks"):
         concurrency = concurrency_at(run, "concurrency")
@@ -191,6 +193,7 @@ _GUIDELLM_FIGURES = {
     "inter_token_latency_ms": "tpot_ms",
     "tokens_per_second": "total_tps",
 }
+"""Its figures by its names, as all such tables below: in our units, in seconds, and at rates."""
 _GUIDELLM_SECONDS = {"request_latency": "e2e_ms"}
 _GUIDELLM_AT_RATES = {"request_scheduled_latency": "e2e_due_ms", "request_dispatch_delay": "client_wait_ms"}
 _GUIDELLM_DEFINITIONS = {
@@ -205,7 +208,9 @@ _GUIDELLM_DEFINITIONS = {
     "ttft_due_ms": "its TTFT and the wait in its client, means added",
 }
 _GUIDELLM_STREAMS = {"concurrent", "throughput"}
+"""Its strategies with a fixed number in flight."""
 _GUIDELLM_RATES = {"constant", "poisson"}
+"""Its strategies at a rate."""
 
 
 def _is_guidellm(data: object) -> bool:
@@ -224,6 +229,7 @@ def _guidellm_facts(data: object) -> dict[str, object]:
 
 
 def _guidellm_levels(data: object) -> Iterator[SeriesLevel]:
+    """Yield the benchmarks that have a point on an axis."""
     for benchmark in list_at(data, "benchmarks"):
         point = _guidellm_point(value_at(benchmark, "config", "strategy"))
         if point is None:
@@ -571,7 +577,9 @@ _VLLM_DEFINITIONS = {
     "e2e_due_ms": "last event - when its loop woke for the request",
 }
 _DUE_NOTE = "requests were due when its loop woke for them"
+"""Note on latencies from the due time."""
 _COMPUTED_NOTE = "computed from its detailed stamps, with sparktop's definitions"
+"""Note on figures of detailed results."""
 
 
 def _is_vllm(data: object) -> bool:
