@@ -176,7 +176,7 @@ def _approve_own(path: Path) -> None:
         trust.Approvals(os.environ).add(path, about, text)
 
 
-def write_found(watch: Watch, name: str, seconds: float) -> int:
+def write_targets(watch: Watch, name: str, seconds: float) -> int:
     """Watch for `seconds`, and write the targets found into a new configuration file; return the exit code.
 
     `name` is the file's name, "-" for standard output. An existing file is not changed.
@@ -191,7 +191,7 @@ def write_found(watch: Watch, name: str, seconds: float) -> int:
     import asyncio
 
     from sparktop.commands.observation import observe, why_nothing
-    from sparktop.config.found import check_origin, found_toml, without_router
+    from sparktop.config.from_targets import check_origin, toml_of_targets, without_router
     from sparktop.config.schema import check
 
     path = None if name == "-" else Path(name)
@@ -214,7 +214,7 @@ def write_found(watch: Watch, name: str, seconds: float) -> int:
     answered = (view.ok for views in (snapshot.nodes, snapshot.backends, snapshot.routers) for view in views)
     if not any(answered):
         raise UnreachableError(f"nothing written, {why_nothing(snapshot)}")
-    text = found_toml(targets, snapshot)
+    text = toml_of_targets(targets, snapshot)
     found = check(path or Path(name), text)
     if path is None:
         write_out(text)

@@ -141,7 +141,7 @@ def _join_sweeps(
     Raises:
         UsageError: a file cannot be read, or `first` has no target of this name.
     """
-    from sparktop.sweep.compare.joined import can_join, join  # late: as above
+    from sparktop.sweep.compare.join import can_join, join  # late: as above
     from sparktop.sweep.result.store import load
 
     own = _with_only_target(load(Path(first)), target)

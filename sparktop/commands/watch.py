@@ -50,9 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     open_log(os.environ)
     if arguments.write_config is not None:
-        from sparktop.commands.config import write_found
+        from sparktop.commands.config import write_targets
 
-        return write_found(choose(arguments, os.environ), arguments.write_config, SEARCH_S)
+        return write_targets(choose(arguments, os.environ), arguments.write_config, SEARCH_S)
     return show(choose(arguments, os.environ))
 
 

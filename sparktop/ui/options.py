@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from textual.app import App
 
-from sparktop.config.found import found_toml
+from sparktop.config.from_targets import toml_of_targets
 from sparktop.config.options import (
     ALERTS,
     ALL,
@@ -133,7 +133,7 @@ class Configured:
         if path.exists():
             return f"not written: {self._short(path)} exists; sparktop --write-config - prints what was found"
         try:
-            text = found_toml(targets, snapshot)
+            text = toml_of_targets(targets, snapshot)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text)
         except (ConfigError, OSError) as error:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict, replace
 
-from sparktop.commands.config import write_found
+from sparktop.commands.config import write_targets
 from sparktop.config.checks import MOST
-from sparktop.config.found import found_toml
+from sparktop.config.from_targets import toml_of_targets
 from sparktop.config.schema import SETTINGS, check, default_toml, find_config, load
 from sparktop.errors import ConfigError, UsageError
 from sparktop.model.failure import Failure, FailureKind
@@ -266,7 +266,7 @@ SNAPSHOT = Snapshot(
 
 def test_what_was_found_comes_back_from_the_file() -> None:
     """Nodes, servers with their nodes, and routers with their deployments are read back as they were."""
-    text = found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT)
+    text = toml_of_targets((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT)
     watch = check(Path("x.toml"), text).watch({})
     assert watch.nodes == NODES
     assert [(one.name, one.url, one.engine, one.nodes, one.slots) for one in watch.backends] == [
@@ -293,13 +293,13 @@ def test_what_was_found_comes_back_from_the_file() -> None:
 )
 def test_comments_say_what_is_known_and_what_to_fill_in(line: str) -> None:
     """Comments have known facts and settings to fill in; text from servers is cleaned."""
-    assert line in found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT).splitlines()
+    assert line in toml_of_targets((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT).splitlines()
 
 
 def test_slots_that_nobody_reports_are_not_guessed() -> None:
     """Unknown slots are written as "?", which is invalid if uncommented: a guess would pass for a fact."""
     view = BackendView("a", BACKENDS[0].url, "", engine="vllm")
-    text = found_toml(BACKENDS[:1], replace(SNAPSHOT, backends=(view,)))
+    text = toml_of_targets(BACKENDS[:1], replace(SNAPSHOT, backends=(view,)))
     assert "#slots = ?" in text.splitlines()
     with pytest.raises(ConfigError, match=r"^x.toml"):
         check(Path("x.toml"), text.replace("#slots", "slots"))
@@ -310,6 +310,6 @@ def test_a_file_is_not_overwritten_and_needs_a_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"mine.toml exists: edit or remove it, or name another file \("):
-        write_found(Watch(), str(path), 0.1)
+        write_targets(Watch(), str(path), 0.1)
     with pytest.raises(UsageError, match=r"takes FILE.toml, not '10.0.0.1:8000': TARGETs stand before it$"):
-        write_found(Watch(), "10.0.0.1:8000", 0.1)
+        write_targets(Watch(), "10.0.0.1:8000", 0.1)

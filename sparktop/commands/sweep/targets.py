@@ -19,7 +19,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watc
 from sparktop.model.text import clean
 from sparktop.sources.router import RouterSource
 from sparktop.sweep.plan.plan import SweepTarget
-from sparktop.sweep.plan.watched_targets import is_here, own_hosts, router_target
+from sparktop.sweep.plan.watched_targets import engine_target, is_here, own_hosts, router_target
 from sparktop.watch.discovery import discover, parse_target, shortened_message
 
 INTERVAL_S = 0.5
@@ -197,15 +197,7 @@ def _choose(
         else:
             name = target.name if place.is_configured else _free_name(place.name, backends)
             backends.setdefault(target.url, replace(target, name=name))
-            made = SweepTarget(
-                place.name,
-                target.url,
-                model=model,
-                api_key=target.api_key,
-                tls_ca=target.tls_ca,
-                nodes=target.nodes,
-                known=known_here,
-            )
+            made = engine_target(replace(target, name=place.name), model=model, known=known_here)
         targets.append(made)
     wanted = tuple(backends.values())
     return Chosen(

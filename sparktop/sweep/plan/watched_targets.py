@@ -57,11 +57,7 @@ def watched_targets(
         made.append(_watched_router(routers.get(name), views.get(name), backends, known=known))
     for one in backends.values():
         known = one.name in configured or is_here(one.url, own)
-        made.append(
-            SweepTarget(
-                one.name, one.url, api_key=one.api_key, tls_ca=one.tls_ca, nodes=one.nodes, known=known
-            )
-        )
+        made.append(engine_target(one, known=known))
     return tuple(made)
 
 
@@ -193,6 +189,19 @@ def _watched_router(
         asked or RouterTarget(view.name if view else "", view.url if view else ""),
         behind,
         deployments=deployments,
+        known=known,
+    )
+
+
+def engine_target(backend: BackendTarget, *, model: str | None = None, known: bool) -> SweepTarget:
+    """Return a server as a sweep target; `known` is True if it may be loaded without confirmation."""
+    return SweepTarget(
+        backend.name,
+        backend.url,
+        model=model,
+        api_key=backend.api_key,
+        tls_ca=backend.tls_ca,
+        nodes=backend.nodes,
         known=known,
     )
 

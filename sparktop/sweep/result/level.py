@@ -24,8 +24,8 @@ from sparktop.sweep.result.measure import (
     gaps_s,
     prompt_tokens,
     rate_rules,
+    requests_for_gaps,
     run_duration_s,
-    timed,
 )
 from sparktop.sweep.result.open_loop import due_values_s, is_unanswered, open_loop_result, open_rates
 from sparktop.sweep.result.results import (
@@ -189,7 +189,7 @@ def _token_counts(traces: Sequence[RequestTrace], finished: Sequence[RequestTrac
     return TokenCounts(
         prompt=prompt_tokens(traces),
         generated=sum(trace.tokens for trace in traces),
-        hidden=sum(trace.unplaced + trace.hidden_before for trace in hidden),
+        hidden=sum(trace.untimed_tokens + trace.hidden_before for trace in hidden),
         hidden_requests=len(hidden),
     )
 
@@ -202,7 +202,7 @@ def _worst_source(traces: Iterable[RequestTrace]) -> TokenSource | None:
 
 
 def _stream_rates(finished: Sequence[RequestTrace]) -> Quantiles | None:
-    streams = sorted(tps for trace in timed(finished) if (tps := trace.stream_tps) is not None)
+    streams = sorted(tps for trace in requests_for_gaps(finished) if (tps := trace.stream_tps) is not None)
     return Quantiles(p10=quantile(streams, 0.1), p50=quantile(streams, 0.5)) if streams else None
 
 
@@ -222,7 +222,7 @@ def _latency(values_s: Iterable[tuple[int, float]]) -> Latency | None:
 
 def _values_s(name: str, finished: Sequence[RequestTrace]) -> Iterator[tuple[int, float]]:
     """Yield (run, seconds) of the latency metric `name`: one per request; for ITL one per token gap."""
-    for trace in timed(finished) if name in {"itl_ms", "tpot_ms"} else finished:
+    for trace in requests_for_gaps(finished) if name in {"itl_ms", "tpot_ms"} else finished:
         if name == "itl_ms":
             yield from ((trace.run, gap_s) for gap_s in gaps_s([trace]))
         elif (value := _ONE_VALUE[name](trace)) is not None:

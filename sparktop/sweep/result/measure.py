@@ -78,10 +78,10 @@ class RequestTrace(Struct, eq=False):
         """Number of generated tokens: the server's count for a completed request, else those received."""
         if self.ended is not None and self.ended.ok and self.ended.generated_tokens is not None:
             return self.ended.generated_tokens
-        return self.placed
+        return self.timed_tokens
 
     @property
-    def placed(self) -> int:
+    def timed_tokens(self) -> int:
         """Number of tokens whose time of arrival is known: the sum over all reads."""
         return sum(count for _, count in self.arrivals)
 
@@ -91,19 +91,19 @@ class RequestTrace(Struct, eq=False):
         return 0 if self.ended is None else self.ended.hidden_before
 
     @property
-    def unplaced(self) -> int:
-        """Number of tokens of unknown time: |server's count - `placed` - `hidden_before`|.
+    def untimed_tokens(self) -> int:
+        """Number of tokens of unknown time: |server's count - `timed_tokens` - `hidden_before`|.
 
         0 while the request runs, if it failed, or if the server sent no count.
         """
         if self.ended is None or not self.ended.ok or self.ended.generated_tokens is None:
             return 0
-        return abs(self.ended.generated_tokens - self.placed - self.hidden_before)
+        return abs(self.ended.generated_tokens - self.timed_tokens - self.hidden_before)
 
     @property
-    def is_placed(self) -> bool:
-        """True if the times of at least 99 % of the tokens are known: `unplaced` is at most 1 %."""
-        return self.unplaced <= CERTAIN_SHARE * self.tokens
+    def is_timed(self) -> bool:
+        """True if the times of at least 99 % of the tokens are known: `untimed_tokens` is at most 1 %."""
+        return self.untimed_tokens <= CERTAIN_SHARE * self.tokens
 
     @property
     def spans_all(self) -> bool:
@@ -117,7 +117,7 @@ class RequestTrace(Struct, eq=False):
             return 0
         if self.spans_all:
             return self.tokens - self.arrivals[0][1]
-        return self.placed - self.arrivals[0][1] if self.is_placed else None
+        return self.timed_tokens - self.arrivals[0][1] if self.is_timed else None
 
     @property
     def is_counted(self) -> bool:
@@ -127,7 +127,7 @@ class RequestTrace(Struct, eq=False):
     @property
     def hides_tokens(self) -> bool:
         """True if a latency of this request is None because the times of some tokens are unknown."""
-        return not self.is_placed or (self.unplaced + self.hidden_before > 0 and self.ttft_s is None)
+        return not self.is_timed or (self.untimed_tokens + self.hidden_before > 0 and self.ttft_s is None)
 
     @property
     def router_ms(self) -> float | None:
@@ -175,7 +175,7 @@ class RequestTrace(Struct, eq=False):
         if self.first_token is None:
             return None
         ttft_s = self.first_token - self.start
-        unseen = 0 if self.spans_all else self.unplaced + self.hidden_before
+        unseen = 0 if self.spans_all else self.untimed_tokens + self.hidden_before
         if unseen and (self._tpot_s is None or unseen * self._tpot_s > CERTAIN_SHARE * ttft_s):
             return None
         return ttft_s
@@ -210,7 +210,7 @@ class RequestTrace(Struct, eq=False):
 
     @property
     def _tpot_s(self) -> float | None:
-        later = self.placed - self.arrivals[0][1] if self.arrivals else 0
+        later = self.timed_tokens - self.arrivals[0][1] if self.arrivals else 0
         return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 
     def gaps_s(self, within: Sequence[Span] | None = None) -> Iterator[float]:
@@ -291,7 +291,7 @@ Span = tuple[float, float]
 """A time interval (beginning, end) in seconds, which excludes its beginning and includes its end."""
 
 
-def timed(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
+def requests_for_gaps(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
     """Return the completed requests from which gaps between tokens are computed.
 
     These are the requests whose token counts come from the server, or all if there are none: gaps between
@@ -307,7 +307,7 @@ def gaps_s(finished: Sequence[RequestTrace], within: Sequence[Span] | None = Non
     several tokens. `within` is that of `RequestTrace.gaps_s`.
     """
     for trace in finished:
-        if trace.is_placed and trace.is_counted:
+        if trace.is_timed and trace.is_counted:
             yield from trace.gaps_s(within)
 
 
@@ -380,12 +380,12 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
     if tokens generated before a first read could change the rate by more than `CERTAIN_SHARE`.
     """
     streams = [trace.arrivals for trace in run if trace.arrivals]
-    if not streams or not _are_placed([trace for trace in run if not trace.spans_all]):
+    if not streams or not _are_timed([trace for trace in run if not trace.spans_all]):
         return None
-    if any(trace.unplaced for trace in run) and not all(trace.is_counted for trace in run):
+    if any(trace.untimed_tokens for trace in run) and not all(trace.is_counted for trace in run):
         return None  # a chunk may hold several tokens, and of a failed request only the chunks are known
     tokens = sum(
-        trace.tokens - arrivals[0][1] if trace.spans_all else trace.placed - arrivals[0][1]
+        trace.tokens - arrivals[0][1] if trace.spans_all else trace.timed_tokens - arrivals[0][1]
         for trace in run
         if (arrivals := trace.arrivals)
     )
@@ -409,7 +409,7 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
     arrive one after the other. Return None if there is no such interval, or if too many token times are
     unknown.
     """
-    if not _are_placed(run):
+    if not _are_timed(run):
         return None
     streams = [arrivals for trace in run if (arrivals := trace.arrivals)]
     spans = spans_with([(arrivals[0][0], arrivals[-1][0]) for arrivals in streams], concurrency)
@@ -430,7 +430,7 @@ def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None
     This excludes the beginning and the end of the run, and windows of less than `SUSTAINED_LEAST_S`. Return
     None if the others are less than `SUSTAINED_SHARE` of the run, or if too many token times are unknown.
     """
-    if not _are_placed(run, and_first=True):
+    if not _are_timed(run, and_first=True):
         return None
     spans = _joined(spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency))
     whole = [(begin, end) for begin, end in spans if end - begin >= SUSTAINED_LEAST_S]
@@ -444,7 +444,7 @@ def peak_tps(run: Sequence[RequestTrace]) -> float | None:
 
     Return None for runs of less than a second, or if too many token times are unknown.
     """
-    if run_duration_s(run) < PEAK_WINDOW_S or not _are_placed(run, and_first=True):
+    if run_duration_s(run) < PEAK_WINDOW_S or not _are_timed(run, and_first=True):
         return None
     times, upto = _arrivals(run)
     before = [0, *upto]
@@ -495,12 +495,12 @@ def spans_with(spans: Iterable[Span], least: float) -> list[Span]:
     return found
 
 
-def _are_placed(run: Sequence[RequestTrace], *, and_first: bool = False) -> bool:
+def _are_timed(run: Sequence[RequestTrace], *, and_first: bool = False) -> bool:
     """Return whether at least 99 % of a run's tokens have a known arrival time.
 
     With `and_first`, tokens generated before the first visible chunk also count as tokens of unknown time.
     """
-    missing = sum(trace.unplaced + (trace.hidden_before if and_first else 0) for trace in run)
+    missing = sum(trace.untimed_tokens + (trace.hidden_before if and_first else 0) for trace in run)
     return missing <= CERTAIN_SHARE * sum(trace.tokens for trace in run)
 
 

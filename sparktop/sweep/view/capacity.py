@@ -389,7 +389,9 @@ class RunningSearch(Struct, eq=False):
         collect_into(self._traces, event)
         if not isinstance(event, RequestEnded) or (trace := self._traces.get(event.request_id)) is None:
             return
-        left = (event.generated_tokens or 0) - trace.placed  # single tokens are not reported while it runs
+        left = (
+            event.generated_tokens or 0
+        ) - trace.timed_tokens  # single tokens are not reported while it runs
         if trace.arrivals and left > 0 and event.at > trace.arrivals[-1][0]:
             trace.arrivals.append((event.at, left))
 

@@ -364,7 +364,7 @@ def test_a_total_that_the_chunks_do_not_add_up_to_withholds_what_needs_single_to
     """Six tokens in three chunks: the times of single tokens are unknown; the total and the end are known."""
     chunks = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
     trace = one(*chunks, ended(6))
-    assert (trace.tokens, trace.placed, trace.unplaced) == (6, 3, 3)
+    assert (trace.tokens, trace.timed_tokens, trace.untimed_tokens) == (6, 3, 3)
     assert (trace.ttft_s, trace.tpot_s, trace.stream_tps) == (None, None, None)
     assert trace.e2e_s == 3.0
     assert trace.hides_tokens
@@ -376,7 +376,7 @@ def test_tokens_hidden_before_the_first_chunk_withhold_ttft_alone() -> None:
     """Forty tokens of thought, then three that show: their pace is known, the first token's time is not."""
     chunks = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
     trace = one(*chunks, ended(43, hidden_before=40))
-    assert (trace.tokens, trace.unplaced, trace.ttft_s, trace.tpot_s) == (43, 0, None, 1.0)
+    assert (trace.tokens, trace.untimed_tokens, trace.ttft_s, trace.tpot_s) == (43, 0, None, 1.0)
     assert trace.hides_tokens
 
 
@@ -384,7 +384,7 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
     """Eleven tokens in ten seconds, three of them seen: a token a second, and no gap between two is known."""
     chunks = (FirstToken("a", 11.0), Tokens("a", 14.0), Tokens("a", 21.0))
     trace = one(*chunks, RequestEnded("a", 21.0, EndReason.STOP, generated_tokens=11, spans_all=True))
-    assert (trace.ttft_s, trace.tpot_s, trace.is_placed) == (1.0, 1.0, False)
+    assert (trace.ttft_s, trace.tpot_s, trace.is_timed) == (1.0, 1.0, False)
     assert trace.hides_tokens
     found = level_result(
         Level("x", 1, 7, 11), collect([RequestStarted("a", 10.0), *chunks, trace.ended or chunks[0]])

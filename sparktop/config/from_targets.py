@@ -48,7 +48,7 @@ def check_origin(watch: Watch) -> None:
         raise ConfigError(f"{clean(watch.source, 300)} has targets already: edit it, or name other TARGETs")
 
 
-def found_toml(targets: Sequence[Target], snapshot: Snapshot) -> str:
+def toml_of_targets(targets: Sequence[Target], snapshot: Snapshot) -> str:
     """Return a configuration file with `targets` and comments on them from `snapshot`.
 
     Backends are matched with machines and routers as in the snapshot. Targets that did not answer are in the
