@@ -514,9 +514,7 @@ def stored_timelines(
     )
 
 
-def _stored_requests(
-    part: RequestColumns, only: str | None
-) -> Iterator[tuple[int, _RequestTimes]]:
+def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[int, _RequestTimes]]:
     """Yield (run number, request) for each stored request; times are in seconds from the start of its run.
 
     `only` is the only backend that can have answered, used if the file names none.
