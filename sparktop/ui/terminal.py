@@ -8,6 +8,7 @@ import sys
 import termios
 import threading
 import time
+from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,9 @@ from enum import Enum
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
+from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 
 from sparktop.model.event import Event
@@ -30,6 +34,9 @@ DRAIN_S = 1.0
 """Seconds to wait for the last writes on shutdown. If the terminal does not accept them by then, they are
 dropped."""
 _POLL_S = 0.005
+_READ_BYTES = 4096
+_TICKS = 2
+"""After a key the parser is asked this many times whether it gave up waiting for the rest of a sequence."""
 _RETRY_S = 1.0
 
 
@@ -108,6 +115,31 @@ _AS_BEFORE = (
 and focus."""
 
 
+class WakingEvent(threading.Event):
+    """An event that `select` can wait for: its descriptor is readable while the event is set."""
+
+    def __init__(self) -> None:
+        """Start unset."""
+        super().__init__()
+        self._reading, self._writing = os.pipe()
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._reading
+
+    def set(self) -> None:
+        """Set the event and wake whoever waits for it."""
+        if not self.is_set():
+            super().set()
+            os.write(self._writing, b"x")
+
+    def clear(self) -> None:
+        """Make the event unset."""
+        if self.is_set():
+            super().clear()
+            os.read(self._reading, 1)
+
+
 class _Mode(Enum):
     """Whether sparktop draws on the terminal now, or has restored the terminal's previous state."""
 
@@ -132,6 +164,7 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self.output = TerminalOutput.to_stderr()
         self._mode = _Mode.LEFT
+        self.exit_event = self._shutdown = WakingEvent()
 
     def write(self, data: str) -> None:
         """Queue `data` for the terminal; it is dropped if a write has failed before."""
@@ -166,9 +199,31 @@ class TerminalDriver(LinuxDriver):
         super().close()
 
     def run_input_thread(self) -> None:
-        """Read keys until shutdown; end without an error if the terminal has disappeared."""
+        """Read keys until shutdown; end without an error if the terminal has disappeared.
+
+        Textual's own loop wakes ten times a second: for the shutdown, and because only a pause tells the
+        escape key from the beginning of a sequence. That alone is a twentieth of what watching costs.
+        """
+        parser = XTermParser()
+        decode = getincrementaldecoder("utf-8")().decode
+        ticks = 0
         with suppress(OSError):
-            super().run_input_thread()
+            while not self.exit_event.is_set():
+                wait_s = ESCAPE_DELAY if ticks else None
+                readable, _, _ = select.select([self.fileno, self._shutdown], [], [], wait_s)
+                ticks = max(0, ticks - 1)
+                if self.fileno in readable:
+                    ticks = _TICKS
+                    text = decode(os.read(self.fileno, _READ_BYTES))
+                    if not text:  # a terminal at its end is readable for ever
+                        self.exit_event.wait(ESCAPE_DELAY)
+                    for message in parser.feed(text) if text else ():
+                        self.process_message(message)
+                for message in parser.tick():
+                    self.process_message(message)
+        with suppress(EOFError, ParseError):
+            for _ in parser.feed(""):
+                pass
 
     def restore(self) -> None:
         """Restore the terminal's previous state without waiting for the terminal, for a forced exit."""
