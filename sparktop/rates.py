@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, Histogram, LaneSample
 from sparktop.model.figures import CounterFigure, How
+from sparktop.model.known import known_max
 from sparktop.model.snapshot import NO_LATENCY, Latency, Quantile
 
 __all__ = [
@@ -819,4 +820,4 @@ def kv_fullest_percent(lanes: Sequence[LaneSample]) -> float | None:
     This matters beside the mean of the lanes: a request that waits for a full lane cannot use the free space
     of another lane.
     """
-    return max((lane.kv_cache_percent for lane in lanes if lane.kv_cache_percent is not None), default=None)
+    return known_max(lane.kv_cache_percent for lane in lanes)

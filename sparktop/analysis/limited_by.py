@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 from math import floor
 from operator import add, mul
@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from sparktop.analysis.evidence import Evidence, Look, MachineLook, Peer, prefill_s
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
+from sparktop.model.known import known_mean
 from sparktop.model.snapshot import Limit, LimitKind
 
 FEWEST_LOOKS = 8
@@ -208,7 +209,7 @@ def gpu_percent(evidence: Evidence) -> float | None:
     if not evidence.machines or len(evidence.machines) < evidence.spans:
         return None
     means = [
-        _mean(look.gpu_percent for look in newest_looks(machine.looks, evidence.window_s))
+        known_mean(look.gpu_percent for look in newest_looks(machine.looks, evidence.window_s))
         for machine in evidence.machines
     ]
     known = [mean for mean in means if mean is not None]
@@ -243,7 +244,7 @@ def power_limit(evidence: Evidence) -> Limit | None:
     """Return the limit by a machine whose clock is far below what its GPU can do; None if there is none."""
     for machine in evidence.machines:
         word = machine.speed.word
-        clock = _mean(look.clock_mhz for look in newest_looks(machine.looks, evidence.window_s))
+        clock = known_mean(look.clock_mhz for look in newest_looks(machine.looks, evidence.window_s))
         usual = machine.usual_mhz
         low = clock is not None and usual is not None and clock < _THROTTLED_SHARE * usual
         if word == SLOW_CLOCK or (word == THROTTLED and low):
@@ -287,10 +288,10 @@ def network_limit(evidence: Evidence) -> Limit | None:
         return None
     for machine in evidence.machines:
         looks = newest_looks(machine.looks, evidence.window_s)
-        share = _mean(look.link_share for look in looks)
+        share = known_mean(look.link_share for look in looks)
         if share is None or share < LINK_SHARE:
             continue
-        carried = _mean(look.link_bytes_per_s for look in looks) or 0.0
+        carried = known_mean(look.link_bytes_per_s for look in looks) or 0.0
         name = next((look.link for look in reversed(looks) if look.link), "link")
         limit = carried / share
         rates = f"{_gb_per_s_text(carried)} of {_gb_per_s_text(limit)} GB/s"
@@ -302,11 +303,6 @@ def network_limit(evidence: Evidence) -> Limit | None:
 def _gb_per_s_text(bytes_per_s: float) -> str:
     giga = bytes_per_s / 1e9
     return f"{giga:.1f}" if giga >= 1 else f"{giga:.2f}"
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known: Sequence[float] = [value for value in values if value is not None]
-    return fmean(known) if known else None
 
 
 # Limits that make requests wait: an uneven split over several servers, slots, and the KV cache.

@@ -10,6 +10,7 @@ from msgspec import Struct
 from sparktop.analysis.placement import engine_of
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, UNKNOWN_REASON, EngineSample, LaneSample
 from sparktop.model.event import Progress
+from sparktop.model.known import known_sum
 from sparktop.model.node import COMPILERS, GpuReading, NodeSample
 from sparktop.model.snapshot import EngineProcess
 
@@ -416,11 +417,10 @@ def rdma_mb_per_s(samples: Iterable[NodeSample]) -> float | None:
     rates: list[float] = []
     for sample in samples:
         links = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
-        known = [one for link in links for one in (link.rx_bytes_per_s, link.tx_bytes_per_s)]
-        measured = [one for one in known if one is not None]
-        if not measured:
+        rate = known_sum(rate for link in links for rate in (link.rx_bytes_per_s, link.tx_bytes_per_s))
+        if rate is None:
             return None
-        rates.append(sum(measured) / 1e6)
+        rates.append(rate / 1e6)
     return max(rates, default=None)
 
 

@@ -19,6 +19,7 @@ from sparktop.analysis.speed_state import IDLE_PERCENT
 from sparktop.model.balance import Balance, BalanceWord, balance_cost, leading
 from sparktop.model.event import Alert, Progress, ProgressView, Severity, condition_of, kind_of
 from sparktop.model.failure import Failure, FailureKind, failure_words
+from sparktop.model.known import known_max, known_mean
 from sparktop.model.router import Fleet, FleetNode, FleetServer, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
 from sparktop.model.targets import StateThresholds
@@ -486,13 +487,9 @@ def _wall_group(name: str, servers: Sequence[Stated], balance: Balance | None) -
         total(lambda one: one.running),
         total(lambda one: one.waiting),
         total(lambda one: one.generation_tps),
-        _highest(map(kv_percent, known)),
-        _highest(map(ttft_s, known)),
+        known_max(map(kv_percent, known)),
+        known_max(map(ttft_s, known)),
     )
-
-
-def _highest(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def kv_percent(server: Server) -> float | None:
@@ -531,7 +528,7 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
         return FleetNode(view.name, None if sample is None else sample.at)
     if sample is None:
         return FleetNode(view.name, down=failure is not None, state=_node_state(view, None, alerts))
-    use = _mean([gpu.utilization_percent for gpu in sample.gpus])
+    use = known_mean(gpu.utilization_percent for gpu in sample.gpus)
     return FleetNode(
         view.name,
         at=sample.at,
@@ -539,8 +536,8 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
         state=_node_state(view, use, alerts),
         gpus=len(sample.gpus),
         gpu_percent=use,
-        temperature_c=_highest(gpu.temperature_c for gpu in sample.gpus),
-        power_w=Sum.of_values(gpu.power_w for gpu in sample.gpus).value,
+        temperature_c=sample.hottest_c,
+        power_w=sample.gpu_power_w,
         sm_clock_mhz=min((gpu.sm_clock_mhz for gpu in sample.gpus if gpu.sm_clock_mhz), default=None),
         memory_total_bytes=sample.memory.total_bytes,
         headroom_bytes=sample.memory.headroom_bytes,
@@ -553,11 +550,6 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
             }
         ),
     )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _node_state(view: NodeView, gpu_percent: float | None, alerts: frozenset[str]) -> str:

@@ -494,6 +494,17 @@ class NodeSample(Struct, frozen=True):
     """Older samples that arrived with this one and were not seen before, oldest first; empty inside
     `missed`."""
 
+    @property
+    def hottest_c(self) -> float | None:
+        """Temperature of the hottest GPU."""
+        return max((gpu.temperature_c for gpu in self.gpus if gpu.temperature_c is not None), default=None)
+
+    @property
+    def gpu_power_w(self) -> float | None:
+        """Power of all GPUs together, as far as known; None where none is."""
+        powers = [gpu.power_w for gpu in self.gpus if gpu.power_w is not None]
+        return sum(powers) if powers else None
+
 
 class MemorySample(Struct, frozen=True):
     """A reading of a machine's memory alone, taken several times a second while free memory falls steeply."""

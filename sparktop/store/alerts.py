@@ -428,11 +428,12 @@ class Gauge(Struct, frozen=True):
     """None if the value is unknown; then there is no alert."""
     message: Callable[[], str]
     warn: float
-    clears: float
-    """The value at which the warning ends."""
+    """The limit of an alert."""
     critical: float | None = None
-    critical_clears: float | None = None
-    """The value at which "critical" becomes a warning again."""
+    """The limit of a critical one; None where none is."""
+    clear_factor: float = 1.0
+    clear_offset: float = 0.0
+    """A severity ends at its limit times `clear_factor` plus `clear_offset`."""
     falling: bool = False
     """True when values below the limit are bad, instead of values at or above it."""
     quiet_s: float = 0.0
@@ -453,24 +454,27 @@ class Gauge(Struct, frozen=True):
 
         `held` is the severity of the alert that is active now, None if none is.
         """
-        critical = self.critical_clears if held is Severity.CRITICAL else self.critical
+        critical = self._clears_at(self.critical) if held is Severity.CRITICAL else self.critical
         if critical is not None and self._is_beyond(critical):
             return Severity.CRITICAL
-        return self.severity if self._is_beyond(self.warn if held is None else self.clears) else None
+        limit = self.warn if held is None else self._clears_at(self.warn)
+        return self.severity if limit is not None and self._is_beyond(limit) else None
 
     def values(self, severity: Severity) -> Values:
         """Return the value and its limits for an alert of this severity, for machine-readable output.
 
         Each name ends in the unit.
         """
-        critical = severity is Severity.CRITICAL
-        limit, clears = (self.critical, self.critical_clears) if critical else (self.warn, self.clears)
-        figures = {self.quantity: self.value, "limit": limit, "clears_at": clears}
+        limit = self.critical if severity is Severity.CRITICAL else self.warn
+        figures = {self.quantity: self.value, "limit": limit, "clears_at": self._clears_at(limit)}
         scaled = {
             f"{name}_{self.unit}": None if value is None else value / self.scale
             for name, value in figures.items()
         }
         return {**scaled, "window_s": self.window_s, **self.more}
+
+    def _clears_at(self, limit: float | None) -> float | None:
+        return None if limit is None else limit * self.clear_factor + self.clear_offset
 
     def _is_beyond(self, limit: float) -> bool:
         if self.value is None:
@@ -571,9 +575,8 @@ def _headroom_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
         left,
         message,
         warn,
-        warn * HEADROOM_CLEARS_AT,
         critical,
-        critical * HEADROOM_CLEARS_AT,
+        clear_factor=HEADROOM_CLEARS_AT,
         falling=True,
         unit="gib",
         quantity="headroom" if memory.unified else "available",
@@ -604,9 +607,8 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
         until,
         message,
         SOON_S,
-        SOON_S * _LATER_AT,
         NOW_S,
-        NOW_S * _LATER_AT,
+        clear_factor=_LATER_AT,
         falling=True,
         quiet_s=QUIET_S,
         unit="s",
@@ -631,16 +633,13 @@ def _thermal_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
         side = "above" if left < 0 else "below"
         return f"{name}{heat}: {abs(left):.0f} °C {side} its thermal limit"
 
-    warn, critical = thresholds.thermal_margin_warn_c, thresholds.thermal_margin_critical_c
-    clears = (warn + MARGIN_CLEARS_C, critical + MARGIN_CLEARS_C)
     return Gauge(
         "thermal",
         margin,
         message,
-        warn,
-        clears[0],
-        critical,
-        clears[1],
+        thresholds.thermal_margin_warn_c,
+        thresholds.thermal_margin_critical_c,
+        clear_offset=MARGIN_CLEARS_C,
         falling=True,
         unit="c",
         quantity="margin",
@@ -670,14 +669,12 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
             gpu = "" if index is None or not several else f"GPU {index} "
             return f"{gpu}throttled {percent:.0f} % of the last minute: {reason}"
 
-        warn = thresholds.throttled_warn_percent
-        value = shares.get(reason) if known else None
         yield Gauge(
             name,
-            value,
+            shares.get(reason) if known else None,
             message,
-            warn,
-            warn * SHARE_CLEARS_AT,
+            thresholds.throttled_warn_percent,
+            clear_factor=SHARE_CLEARS_AT,
             severity=severity,
             unit="percent",
             quantity="throttled",
@@ -688,13 +685,12 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
 
 def _swap_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
     rate = sample.memory.swap_in_bytes_per_s
-    warn = thresholds.swap_in_warn_mib_per_s * MIB
     return Gauge(
         "swap-in",
         rate,
         lambda: f"{(rate or 0) / MIB:.1f} MiB/s come back from swap: memory is short",
-        warn,
-        warn * RATE_CLEARS_AT,
+        thresholds.swap_in_warn_mib_per_s * MIB,
+        clear_factor=RATE_CLEARS_AT,
         quiet_s=QUIET_S,
         unit="mib_per_s",
         quantity="swap_in",
@@ -706,13 +702,12 @@ def _swap_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float 
 def _rdma_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
     ports = [link for link in sample.network if link.kind == "rdma" and link.errors_per_s is not None]
     port = max(ports, key=lambda link: link.errors_per_s or 0.0, default=None)
-    warn = thresholds.rdma_errors_warn_per_s
     return Gauge(
         "rdma-errors",
         port.errors_per_s if port else None,
         lambda: _rdma_errors_text(port) if port else "",
-        warn,
-        warn * RATE_CLEARS_AT,
+        thresholds.rdma_errors_warn_per_s,
+        clear_factor=RATE_CLEARS_AT,
         quiet_s=QUIET_S,
         unit="per_s",
         quantity="errors",
@@ -750,9 +745,8 @@ def _sensors_gauge(sample: NodeSample) -> Gauge:
         excess,
         message,
         0.0,
-        -SENSOR_CLEARS_C,
         0.0,
-        -SENSOR_CLEARS_C,
+        clear_offset=-SENSOR_CLEARS_C,
         unit="c",
         quantity="excess",
         more={

@@ -17,6 +17,7 @@ from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure
+from sparktop.model.known import known_mean
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView, Limit, LimitKind
 from sparktop.model.targets import BackendTarget, StateThresholds
@@ -34,7 +35,6 @@ from sparktop.rates import (
 from sparktop.store.figures import (
     RATE_WINDOW_S,
     graph_points,
-    mean_of_known,
     prefix_use,
     prompt_counter,
     with_figures,
@@ -406,7 +406,7 @@ class BackendTrack:
             waiting=view.waiting,
             waiting_share=len([1 for count in waiting if count > 0]) / len(waiting) if waiting else None,
             running=view.running,
-            running_mean=mean_of_known([count for _, count, _ in self._held]),
+            running_mean=known_mean(count for _, count, _ in self._held),
             # Rates shown beside the state: while it is "idle", all of them are 0.
             tokens_moved=any(
                 (view.generation_tps, view.generation_tps_1s, view.prompt_tps, view.prompt_cached_tps)

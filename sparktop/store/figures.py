@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sparktop.analysis.placement import address_of
 from sparktop.model.engine import POSITION, EngineSample, LaneSample, PrefixCache
 from sparktop.model.figures import COUNTER_FIGURES, How
+from sparktop.model.known import known_mean
 from sparktop.model.router import Fleet, FleetServer, FleetView, Sum, Totals
 from sparktop.model.snapshot import BackendView, NodeView, PrefixUse
 from sparktop.model.targets import StateThresholds
@@ -211,12 +212,6 @@ def prompt_counter(window: Window) -> str:
     return "prompt_tokens_computed" if known else "prompt_tokens"
 
 
-def mean_of_known(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the known values; None where all are unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
 def _rate_note(lanes: _Lanes) -> str | None:
     """Return `PER_FINISHED_REQUEST` if tokens are counted only when a request finishes, else None."""
     return PER_FINISHED_REQUEST if any(lane.per_finished_request for lane in lanes) else None
@@ -300,7 +295,7 @@ def _percent_of_growth(
     if parts and wholes:
         return 100.0 * parts[0] / wholes[0] if wholes[0] > 0 else None
     counts = window.newest is not None and whole in window.newest.counters
-    return None if counts else mean_of_known(gauges)
+    return None if counts else known_mean(gauges)
 
 
 def _finished_by_reason(lanes: _Lanes) -> Mapping[str, float]:

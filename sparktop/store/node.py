@@ -31,6 +31,7 @@ from sparktop.graphics import numbers
 from sparktop.model.event import Event, Phase, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
+from sparktop.model.known import known_max, known_mean, known_sum
 from sparktop.model.node import (
     OOM,
     XID,
@@ -276,37 +277,25 @@ def _history_values(sample: NodeSample) -> dict[str, float | None]:
     # Traffic of bridges, tunnels and loopback is also counted at an interface.
     links = [link for link in up if link.kind not in {"other", "rdma"}]
     rdma = [link for link in up if link.kind == "rdma"]
-    heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
-    shares = [share for gpu in gpus for share in gpu.throttled_percent.values() if share is not None]
     return {
         "cpu_percent": sample.cpu.percent,
-        "gpu_percent": _mean(gpu.utilization_percent for gpu in gpus),
+        "gpu_percent": known_mean(gpu.utilization_percent for gpu in gpus),
         "memory_percent": percent,
-        "power_w": _total(gpu.power_w for gpu in gpus),
-        "rx_bytes_per_s": _total(link.rx_bytes_per_s for link in links),
-        "tx_bytes_per_s": _total(link.tx_bytes_per_s for link in links),
-        "rdma_rx_bytes_per_s": _total(link.rx_bytes_per_s for link in rdma),
-        "rdma_tx_bytes_per_s": _total(link.tx_bytes_per_s for link in rdma),
-        "temperature_c": max(heat, default=None),
-        "sm_clock_mhz": _mean(gpu.sm_clock_mhz for gpu in gpus),
+        "power_w": sample.gpu_power_w,
+        "rx_bytes_per_s": known_sum(link.rx_bytes_per_s for link in links),
+        "tx_bytes_per_s": known_sum(link.tx_bytes_per_s for link in links),
+        "rdma_rx_bytes_per_s": known_sum(link.rx_bytes_per_s for link in rdma),
+        "rdma_tx_bytes_per_s": known_sum(link.tx_bytes_per_s for link in rdma),
+        "temperature_c": sample.hottest_c,
+        "sm_clock_mhz": known_mean(gpu.sm_clock_mhz for gpu in gpus),
         "headroom_gib": None if left is None else left / GIB,
-        "throttled_percent": max(shares, default=None),
+        "throttled_percent": known_max(share for gpu in gpus for share in gpu.throttled_percent.values()),
         "swap_in_bytes_per_s": memory.swap_in_bytes_per_s,
     }
 
 
 def _intervals_s(samples: Sequence[NodeSample]) -> list[float]:
     return [later.at - earlier.at for earlier, later in pairwise(samples)]
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 # The GPUs that a machine has reported, and which of these are missing now.
@@ -695,16 +684,14 @@ def _last_values(track: NodeTrack, when: Instant) -> Values:
     sample = track.view.sample
     if sample is None:
         return {}
-    heat = [gpu.temperature_c for gpu in sample.gpus if gpu.temperature_c is not None]
     series = track.view.history.headroom_gib.since(sample.at - SLOPE_S)
     known = [(time, value) for time, value in series if value is not None]
-    power = [gpu.power_w for gpu in sample.gpus if gpu.power_w is not None]
     return {
         "last_sample_age_s": max(0.0, when.at - sample.at),
         "headroom_gib": known[-1][1] if known else None,
         "headroom_slope_gib_per_s": _slope_per_s(known),
-        "temperature_c": max(heat, default=None),
-        "power_w": sum(power) if power else None,
+        "temperature_c": sample.hottest_c,
+        "power_w": sample.gpu_power_w,
         "window_s": SLOPE_S,
     }
 
@@ -891,10 +878,8 @@ def last_words(sample: NodeSample | None) -> str:
     parts = []
     if memory.used_bytes is not None and memory.total_bytes is not None:
         parts.append(f"{memory.used_bytes / GIB:.1f} of {memory.total_bytes / GIB:.1f} GiB")
-    heat = [gpu.temperature_c for gpu in sample.gpus if gpu.temperature_c is not None]
-    power = [gpu.power_w for gpu in sample.gpus if gpu.power_w is not None]
-    parts += [f"{max(heat):.0f} °C"] if heat else []
-    parts += [f"{sum(power):.0f} W"] if power else []
+    parts += [] if sample.hottest_c is None else [f"{sample.hottest_c:.0f} °C"]
+    parts += [] if sample.gpu_power_w is None else [f"{sample.gpu_power_w:.0f} W"]
     return ", ".join(parts)
 
 

@@ -20,6 +20,7 @@ from sparktop.analysis.state import kv_percent, ttft_s
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
+from sparktop.model.known import known_max
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, RouterSample, RouterView, stale_s
 from sparktop.model.snapshot import BackendState, BackendView
@@ -412,7 +413,7 @@ class FleetTrack:
         """Record an answer."""
         self.health.good(fleet.at)
         self._fleet = _without_stale_figures(fleet)
-        newest = max((server.at for server in fleet.servers if server.at is not None), default=None)
+        newest = known_max(server.at for server in fleet.servers)
         self._newest = self._newest if newest is None else newest
         self._fresh_at = fleet.at if newest is None else newest
 

@@ -42,6 +42,7 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
+from sparktop.model.known import known_max, known_min, known_sum
 from sparktop.model.node import GpuReading, NodeSample, Workload, Workloads
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
 from sparktop.model.snapshot import (
@@ -563,7 +564,7 @@ class _Machines:
             clock.seconds,
             clock.made_token,
             works,
-            None if None in rates else max((rate for rate in rates if rate is not None), default=None),
+            None if None in rates else known_max(rates),
             several_machines=len(self._gpus) > 1,
             processes_known=known,
             core_busy=core is not None,
@@ -586,11 +587,9 @@ def _figures_behind(track: BackendTrack, standstill: Standstill, now: Sequence[G
     view = track.view
     return {
         "limit_s": (BLIND_S if not standstill.gpus else QUIET_S)[1],
-        "power_w": max((one.power_w for one in now if one.power_w is not None), default=None),
-        "utilization_percent": min(
-            (one.utilization_percent for one in now if one.utilization_percent is not None), default=None
-        ),
-        "sm_clock_mhz": min((one.clock_mhz for one in now if one.clock_mhz is not None), default=None),
+        "power_w": known_max(gpu.power_w for gpu in now),
+        "utilization_percent": known_min(gpu.utilization_percent for gpu in now),
+        "sm_clock_mhz": known_min(gpu.clock_mhz for gpu in now),
         "rdma_mb_per_s": standstill.rdma_mb_per_s,
         "kv_cache_percent": view.kv_cache_percent,
         "running": view.running,
@@ -911,13 +910,12 @@ def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
     else:
         memory = sum(one.memory_bytes or 0 for one in mine.values())
     rates = [link.rx_bytes_per_s for link in sample.network if link.kind in {"ethernet", "wifi"}]
-    received = [rate for rate in rates if rate is not None]
     return Look(
         sample.at,
         memory,
         on_gpu,
         has_engine=any(pid != server.pid for pid in mine),
-        received_bytes_per_s=sum(received) if received else None,
+        received_bytes_per_s=known_sum(rates),
     )
 
 

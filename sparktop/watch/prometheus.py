@@ -21,6 +21,7 @@ from sparktop.engines.tables import names_beside
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.known import known_max
 from sparktop.model.router import Deployment, Fleet, RouterSample, Scrape
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
@@ -320,7 +321,7 @@ class PrometheusFeed:
         listed = await in_reader(
             partial(fleet_servers, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
         )
-        newest = max((one.at for one in listed if one.at is not None), default=None)
+        newest = known_max(server.at for server in listed)
         note = self._limits_note(figures.warnings)
         fleet = Fleet(now, self.pace.every_s, listed, note, took_ms, self._machines.nodes)
         if newest is not None and await self._is_late(newest, now, shift_s):
