@@ -8,7 +8,8 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from sparktop.analysis.state import Top, Verdict, verdict
+from sparktop.analysis.summary import Verdict, verdict
+from sparktop.analysis.wall import Top
 from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Link, Picture, Section, row_html
 from sparktop.graphics.cells import cell_width, fit

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from msgspec import Struct, field
 
-from sparktop.analysis.state import Top
+from sparktop.analysis.wall import Top
 from sparktop.model.text import clean
 from sparktop.panels.board.view import Sort, View
 

@@ -25,7 +25,9 @@ from collections.abc import Sequence
 
 from sparktop import __version__
 from sparktop.analysis.balance.rules import RULES, Check
-from sparktop.analysis.state import MOST_LISTED, Stated, Top, Wall, scraped_state, verdict, wall_of
+from sparktop.analysis.state import scraped_state
+from sparktop.analysis.summary import verdict
+from sparktop.analysis.wall import MOST_LISTED, Stated, Top, Wall, wall_of
 from sparktop.events import event_json
 from sparktop.model.balance import Balance, StepTime
 from sparktop.model.event import Alert

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop import __version__
-from sparktop.analysis.state import DOWN, NODE_GRAVITY, Stated, Top, wall_of
+from sparktop.analysis.wall import DOWN, NODE_GRAVITY, Stated, Top, wall_of
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord

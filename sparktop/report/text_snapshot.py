@@ -9,7 +9,7 @@ from statistics import fmean
 from textwrap import wrap
 
 from sparktop import __version__
-from sparktop.analysis.state import verdict
+from sparktop.analysis.summary import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN

@@ -30,8 +30,9 @@ from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.node import GIB, NodeTrack, memory_limits
+from sparktop.store.routers import FAILS_A_MINUTE, RouterTrack
 from sparktop.store.sources import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health, SourceKey, SourceKind
-from sparktop.store.tracks import FAILS_A_MINUTE, RouterTrack, Tracks
+from sparktop.store.tracks import Tracks
 
 # An alert has one limit at which it is raised and another at which it is cleared, so that a value near a
 # limit does not raise and clear it again and again.

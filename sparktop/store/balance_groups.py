@@ -17,7 +17,7 @@ from sparktop.model.balance import Balance, BalanceChange, BalanceWord, StepTime
 from sparktop.model.router import Scrape
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog, Role, reported_roles, worker_roles
-from sparktop.store.tracks import Group, RouterTrack, routers_of_groups
+from sparktop.store.routers import Group, RouterTrack, routers_of_groups
 
 EVERY_S = 5.0
 """Seconds between two evaluations of a group."""

@@ -45,7 +45,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample, Scrape, stale_s
 from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
 from sparktop.store.load_log import Role, length_variation, median_life_s
-from sparktop.store.tracks import RouterTrack
+from sparktop.store.routers import RouterTrack
 
 _SKEW_LOOKS = 8
 """Newest polls of which the skew is computed."""

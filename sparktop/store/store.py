@@ -42,10 +42,15 @@ from sparktop.store.balance_groups import judged_groups
 from sparktop.store.event_log import ActiveAlerts, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.findings import FindingBook
+from sparktop.store.fleets import FleetTrack
+from sparktop.store.limits import ServerLimits
 from sparktop.store.node import ENGINE_ENDED, NodeTrack, restart_events
+from sparktop.store.ranks import RankVerdicts
+from sparktop.store.routers import RouterTrack
 from sparktop.store.sources import SourceKey, SourceKind
-from sparktop.store.tracks import FleetTrack, Placement, RouterTrack, Tracks
-from sparktop.store.verdicts import RankVerdicts, ServerLimits, ServerStarts, Standstills
+from sparktop.store.standstills import Standstills
+from sparktop.store.starts import ServerStarts
+from sparktop.store.tracks import Placement, Tracks
 from sparktop.store.yardsticks import YardBook
 
 

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import (
-    JudgedState,
-    LoadFigures,
-    Verdict,
-    Wall,
-    backend_state,
-    verdict,
-    wall_of,
-)
+from sparktop.analysis.state import JudgedState, LoadFigures, backend_state
+from sparktop.analysis.summary import Verdict, verdict
+from sparktop.analysis.wall import Wall, wall_of
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind

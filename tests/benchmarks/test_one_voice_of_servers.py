@@ -15,7 +15,7 @@ import random
 
 import stuck
 
-from sparktop.analysis.state import verdict
+from sparktop.analysis.summary import verdict
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.scene import Scene, flatten

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import Top
+from sparktop.analysis.wall import Top
 from sparktop.browser.drawing import Orders, draw
 from sparktop.browser.page import (
     MOST_WORDS,

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.state import MOST_LISTED, Top, wall_of
+from sparktop.analysis.wall import MOST_LISTED, Top, wall_of
 from sparktop.commands.snapshot import render
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, BalanceWord

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.analysis.state import verdict
+from sparktop.analysis.summary import verdict
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.failure import Failure, FailureKind

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from sparktop.analysis.state import verdict
+from sparktop.analysis.summary import verdict
 from sparktop.model.event import Finding, Phase, Severity, Sure
 from sparktop.model.snapshot import Situation
 from sparktop.panels.parts.figures import finding_note, findings_section

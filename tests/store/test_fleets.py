@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import wall_of, wall_of_fleet
+from sparktop.analysis.wall import wall_of, wall_of_fleet
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Scrape, Sum, Totals
@@ -17,7 +17,7 @@ from sparktop.report.json_snapshot import fleets_json
 from sparktop.report.tables import current, scraped_groups_table
 from sparktop.store import SourceKey, Store
 from sparktop.store.figures import totals
-from sparktop.store.tracks import WallFigures
+from sparktop.store.fleets import WallFigures
 
 SERVERS = tuple(
     FleetServer(f"h:{port}", f"http://h:{port}/", "g", 90.0, running=2.0, waiting=1.0, generation_tps=100.0)

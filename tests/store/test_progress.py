@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.state import verdict
+from sparktop.analysis.summary import verdict
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Phase, Progress, Severity
 from sparktop.model.node import (

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import verdict
+from sparktop.analysis.summary import verdict
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.hardware.machine import Machine
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample

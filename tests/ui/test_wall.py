@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import Top
+from sparktop.analysis.wall import Top
 from sparktop.model.router import Fleet, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey

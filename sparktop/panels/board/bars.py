@@ -9,7 +9,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from sparktop.analysis.state import verdict
+from sparktop.analysis.summary import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.event import Severity

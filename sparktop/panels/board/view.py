@@ -17,7 +17,7 @@ from sparktop.panels.machine.processes import ProcessOrder
 from sparktop.panels.server.table import ColumnOrder
 
 if TYPE_CHECKING:
-    from sparktop.analysis.state import Top
+    from sparktop.analysis.wall import Top
 
 
 HOLD_S = 5.0

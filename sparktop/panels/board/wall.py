@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.analysis.state import (
+from sparktop.analysis.wall import (
     DOWN,
     Stated,
     Top,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from sparktop.analysis.state import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, kv_percent, ttft_s
+from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, kv_percent, ttft_s
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
 from sparktop.model.router import FleetNode, FleetServer

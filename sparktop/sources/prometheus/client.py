@@ -339,21 +339,21 @@ class PrometheusClient:
 
     def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
         said = trouble_in(self._without_secrets(body))
-        quote_text = f": {said}" if said else ""
+        quoted = f": {said}" if said else ""
         if status in _TOO_MUCH:
-            return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quote_text}")
+            return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quoted}")
         if status in REDIRECTS:
             return redirect_error(status, self.where, location)
         if status in {401, 403}:
             return AnswerError(
                 FailureKind.UNAUTHORIZED,
-                f"{status}: {self.where} {self._credentials_wanted(said)}{quote_text}",
+                f"{status}: {self.where} {self._credentials_wanted(said)}{quoted}",
             )
         if _WANTS_TLS in body:
             return AnswerError(FailureKind.TLS, f"{self.where} wants TLS: write https:// in its URL")
         if status == NOT_FOUND:
             return not_found(f"{self.where} has no /api/v1/query", "a Prometheus", said)
-        return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quote_text}")
+        return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
 
     def _without_secrets(self, body: bytes) -> bytes:
         """Return an error's body without what was sent as password or token, if the server repeats it."""

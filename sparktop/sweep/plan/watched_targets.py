@@ -139,7 +139,7 @@ def why_too_many(
 
 def _servers_on_wall(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
     """Return the names of the backends in a group of the wall that are also in `engines`."""
-    from sparktop.analysis.state import wall_of  # late: most boards have no wall
+    from sparktop.analysis.wall import wall_of  # late: most boards have no wall
 
     groups = (one for one in wall_of(snapshot).groups if one.name == group)
     members = {one.server.name for found in groups for one in found.servers}

@@ -14,7 +14,8 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.widgets import Input
 
-from sparktop.analysis.state import verdict, wall_of
+from sparktop.analysis.summary import verdict
+from sparktop.analysis.wall import wall_of
 from sparktop.config.keys import KEYS, Key
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.balance import BalanceWord, leading
@@ -617,7 +618,7 @@ class OverviewScreen(CanvasScreen):
 
     def action_lists(self) -> None:
         """Show the next list of the worst on the wall; after the last one, the groups again."""
-        from sparktop.analysis.state import Top  # late: most boards have no wall
+        from sparktop.analysis.wall import Top  # late: most boards have no wall
 
         if not self._has_lists:
             self.notify("the lists are on the wall of many servers", timeout=2)

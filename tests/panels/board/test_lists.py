@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import GRAVITY, wall_of
+from sparktop.analysis.state import GRAVITY
+from sparktop.analysis.wall import wall_of
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, time_bar_row, time_of

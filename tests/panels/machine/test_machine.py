@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.state import verdict
+from sparktop.analysis.summary import verdict
 from sparktop.colors.palette import palettes
 from sparktop.demo.machine import Machine, node_sample
 from sparktop.model.failure import Failure, FailureKind

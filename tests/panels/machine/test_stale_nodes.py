@@ -9,7 +9,8 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.state import verdict, wall_of
+from sparktop.analysis.summary import verdict
+from sparktop.analysis.wall import wall_of
 from sparktop.demo.machine import Machine, node_sample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Scrape

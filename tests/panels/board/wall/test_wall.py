@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import (
-    GRAVITY,
-    NODE_GRAVITY,
-    Wall,
-    WallGroup,
-    node_of,
-    wall_of,
-    wall_of_fleet,
-)
+from sparktop.analysis.state import GRAVITY
+from sparktop.analysis.wall import NODE_GRAVITY, Wall, WallGroup, node_of, wall_of, wall_of_fleet
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Scrape
 from sparktop.model.series import HistoryTable, Series

@@ -1,0 +1,250 @@
+"""The summary of a snapshot in one line, which a user reads first: its most severe problem."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from msgspec import Struct
+
+from sparktop.model.balance import Balance, BalanceWord, balance_cost, leading
+from sparktop.model.event import Alert, Severity, condition_of, kind_of
+from sparktop.model.failure import FailureKind, failure_words
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
+
+_LONGEST = 60
+"""Most characters of an alert's message that are part of the verdict."""
+_CLAUSE = re.compile(r" \(|; |: ")
+"""Ends the first clause of a sentence."""
+_FIRST_CHOICE = re.compile(r" or |, ")
+"""Ends the first of several suggestions."""
+_MUTE = {FailureKind.TIMEOUT, FailureKind.REFUSED, FailureKind.UNREACHABLE}
+_WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
+
+
+class Verdict(Struct, frozen=True):
+    """The most severe problem at present as text, or that all is well."""
+
+    severity: Severity | None
+    """Severity of the alert; INFO for a problem without an alert; None if all is well."""
+    words: str
+    short: str
+    """The text of `words` shortened for narrow screens."""
+    hint: str = ""
+    """What to try; "" if that is not known."""
+    key: str = ""
+    """The key on the keyboard that shows more about the problem; "" for none."""
+    subject: str = ""
+    """Name of the backend or node that it is about; "" if it is about none or several."""
+    about: str = ""
+    """The id of the alert that it names; "" without an alert."""
+
+    @property
+    def short_hint(self) -> str:
+        """The first of the suggestions in `hint`."""
+        return _FIRST_CHOICE.split(self.hint)[0]
+
+
+def verdict(snapshot: Snapshot) -> Verdict:
+    """Return the most severe alert of a snapshot as text; without alerts, a summary of the servers' states.
+
+    Among alerts of equal severity, the first choice is uneven load that a user can mend, because all backends
+    suffer from it, and the second is the oldest alert. Alerts of severity INFO are ignored, and those about
+    the engine cores of a server whose group has a graver verdict.
+    """
+    groups = {_alert_id(one): one for one in snapshot.balance}
+    calm = groups.keys() - {_alert_id(one) for one in leading(snapshot.balance)}
+    hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}
+    worst = min(
+        (one for one in snapshot.alerts if one.severity is not Severity.INFO and one.id not in calm),
+        key=lambda alert: (-alert.severity.rank, alert.id not in hinted),
+        default=None,
+    )
+    if worst is None:
+        return _verdict_without_alert(snapshot)
+    return (
+        _verdict_of_balance(worst, groups[worst.id])
+        if worst.id in groups
+        else _verdict_of_alert(worst, snapshot)
+    )
+
+
+def _alert_id(balance: Balance) -> str:
+    return f"balance:{balance.group}:{balance.word.value}"
+
+
+def _group_text(balance: Balance) -> str:
+    return f"{balance.group} {'is' if balance.lanes_of is None else 'are'} {balance.word.value}"
+
+
+def _verdict_of_balance(alert: Alert, balance: Balance) -> Verdict:
+    word, cost = balance.word.value, balance_cost(balance)
+    short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
+    named = _group_text(balance) + (f", {cost}" if cost else "") + balance.doubt
+    hint = _CLAUSE.split(balance.hint or "")[0]
+    return Verdict(alert.severity, named, short, hint, "w", about=alert.id)
+
+
+def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
+    kind = kind_of(alert.id)
+    _, known, hint, key = condition_of(alert.id)
+    views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
+    found = [finding for view in views for finding in view.findings if finding.kind == kind]
+    if found:
+        fixes = (one.fix for one in found if one.line == alert.message)
+        hint, key = _CLAUSE.split(next(fixes, None) or "")[0], "enter"
+    elif kind in {"slow-clock", "slow-steps"}:
+        fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
+        hint = _CLAUSE.split(next(fixes, None) or "")[0]
+    said = re.split(r"\. |: (?=its log)", alert.message)[0]
+    if kind == "stuck":
+        said = next(
+            (_standstill_text(view) for view in snapshot.backends if view.name == alert.subject), said
+        )
+    if len(said) > _LONGEST:
+        said = (kind == "unreachable" and _why_down(snapshot, alert.subject)) or known
+    words = f"{alert.subject}: {said}"
+    return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key, alert.subject, alert.id)
+
+
+def _why_down(snapshot: Snapshot, name: str) -> str:
+    """Return in a few words why a server or machine fails; "" if it does not."""
+    nodes = ((node.name, node.failure, node.via) for node in snapshot.nodes)
+    failing = (*nodes, *((backend.name, backend.failure, "") for backend in snapshot.backends))
+    result = (failure_words(failure, via) for one, failure, via in failing if one == name and failure)
+    return next(result, "")
+
+
+def _standstill_text(view: BackendView) -> str:
+    """Return how long an engine has been stuck, in words."""
+    progress = view.progress
+    return view.state.value if progress is None else f"{progress.word.value}, {progress.fact}"
+
+
+def _standstill_verdict(snapshot: Snapshot) -> Verdict | None:
+    """Return the verdict where an engine holds requests without progress; None if none does."""
+    standing = [
+        (backend.progress.seconds, backend.name, backend.progress.fact)
+        for backend in snapshot.backends
+        if backend.progress is not None
+    ]
+    if not standing:
+        return None
+    _, name, fact = max(standing)
+    return Verdict(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z", subject=name)
+
+
+def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
+    backends = snapshot.backends
+    silent = _verdict_of_silence(snapshot)
+    if silent is not None:
+        return silent
+    if not backends:
+        result = "no inference server found yet" if snapshot.searching else "no backend to watch"
+        return Verdict(Severity.INFO, result, "no server")
+    swinging = next((one for one in leading(snapshot.balance) if one.bad), None)
+    if swinging is not None:
+        word = swinging.word.value
+        return Verdict(Severity.INFO, _group_text(swinging), word, key="w")
+    awake = (view for view in backends if view.state is not BackendState.ASLEEP)
+    queueing = [view for view in awake if view.waiting and not view.in_sweep]
+    if queueing:
+        return _verdict_of_queues(queueing, alone=len(backends) == 1)
+    return _verdict_of_states(snapshot)
+
+
+def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
+    """Return the verdict where requests wait: at which server, and whether it is full.
+
+    The header has their number already. `alone` is True if only one server is watched.
+    """
+    most = max(queueing, key=lambda view: view.waiting or 0.0)
+    name, slots, running = most.name, most.slots, most.running
+    if len(queueing) > 1:
+        words, short = f"longest queue: {most.waiting:.0f} at {name}", f"{name}: {most.waiting:.0f} wait"
+    elif slots and running is not None and running >= slots:
+        words, short = f"{name} is full: {running:.0f} of {slots} slots run", f"{name} is full"
+    else:
+        words, short = f"{'' if alone else 'only '}{name} has a queue", f"{name} has a queue"
+    return Verdict(Severity.INFO, words, short, subject=name)
+
+
+def _verdict_of_states(snapshot: Snapshot) -> Verdict:
+    """Return the verdict where nothing is wrong: how many servers have which state."""
+    backends = snapshot.backends
+    states = Counter((view.state, view.is_full_by_sweep) for view in backends)
+    said = ", ".join(
+        f"{states[state, by_sweep]} {state.value}{' (sweep)' if by_sweep else ''}"
+        for state in BackendState
+        for by_sweep in (False, True)
+        if states[state, by_sweep]
+    )
+    open_groups = [
+        one
+        for one in snapshot.balance
+        if one.within is None
+        and not one.in_sweep
+        and ((one.word is BalanceWord.UNKNOWN and not one.is_slow) or one.word_now.bad)
+    ]
+    open_groups.sort(key=lambda one: one.too_few)
+    # The balance covers a sweep for longer than the states do.
+    swept = [
+        balance
+        for balance in snapshot.balance
+        if balance.within is None and balance.in_sweep and not _is_settled(balance)
+    ]
+    if swept or any(view.in_sweep for view in backends):
+        swung = next((one for one in leading(swept) if one.word.bad), None)
+        words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
+        return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
+    slow = next(
+        (router for router in snapshot.routers if router.slow is not None and router.failure is None), None
+    )
+    if slow is not None:
+        return Verdict(Severity.INFO, f"{slow.name} is slow: {slow.slow}", f"{slow.name} is slow")
+    if open_groups and any(view.running for view in backends):
+        group = open_groups[0].group
+        doubt = open_groups[0].word_now
+        if open_groups[0].too_few and not doubt.bad:
+            # It lasts, and nothing is wrong: whatever else there is to say comes first.
+            calm = all(state in _WELL or by_sweep for state, by_sweep in states)
+            head = f"all well: {said}" if calm else said
+            return Verdict(
+                None if calm else Severity.INFO,
+                f"{head}; {group}: {open_groups[0].title}",
+                "all well" if calm else said,
+                key="w",
+            )
+        judged = f"perhaps {doubt.value}" if doubt.bad else "balance not known yet"
+        return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
+    if all(state in _WELL or by_sweep for state, by_sweep in states):
+        return Verdict(None, f"all well: {said}", "all well")
+    return Verdict(Severity.INFO, said, said)
+
+
+def _is_settled(balance: Balance) -> bool:
+    """Return whether the newest window confirms a verdict that is not bad."""
+    known = balance.word is not BalanceWord.UNKNOWN and balance.word is balance.word_now
+    return known and not balance.word.bad
+
+
+def _verdict_of_silence(snapshot: Snapshot) -> Verdict | None:
+    """Return the verdict where a server or machine does not answer, is stale, loads or stands still."""
+    loads = [view for view in snapshot.backends if view.state is BackendState.LOADING]
+    failed = [(view.name, view.failure) for view in snapshot.backends if view not in loads and view.failure]
+    failed += [(view.name, view.failure) for view in snapshot.nodes if view.failure]
+    if failed:
+        name, failure = failed[0]
+        if failure.kind in _MUTE:
+            said = f"{name} does not answer"
+        elif failure.kind is FailureKind.LATE:
+            said = f"{name} is stale"
+        else:
+            said = f"{name}: {_why_down(snapshot, name)}"
+        return Verdict(Severity.INFO, said, said, key="e")
+    if not loads:
+        return _standstill_verdict(snapshot)
+    words = loads[0].loading.words if loads[0].loading is not None else ""
+    said = f"{loads[0].name} loads its model"
+    full = f"{said}: {words}" if words else said
+    return Verdict(Severity.INFO, full, said, key="z", subject=loads[0].name)

@@ -1,0 +1,372 @@
+"""Routers: their samples, the backends behind them, what their own counts say, and how they are shown."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from statistics import median
+
+from msgspec import Struct
+
+from sparktop.analysis.placement import match_deployments
+from sparktop.model.failure import Failure
+from sparktop.model.router import RouterSample, RouterView
+from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.model.targets import (
+    RouterTarget,
+)
+from sparktop.store.backend import BackendTrack
+from sparktop.store.load_log import LoadLog
+from sparktop.store.sources import Health
+
+_COUNTS_KEPT = 130
+"""Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""
+_MINUTE_S = 60.0
+"""Seconds over which failed answers are counted."""
+_OUT = frozenset({"outage", "unhealthy", "circuit open"})
+"""Words of routers for a deployment that gets no requests."""
+FAILS_A_MINUTE = 3
+"""Failed answers of one deployment in a minute from which on it is said to fail."""
+STUCK = {BackendState.STUCK, BackendState.SUSPECT}
+_PASSED_SHARE = 0.5
+"""Share of its backends' requests that a router must count to be what distributes them."""
+_BYPASSED_S = 30.0
+"""Seconds of samples from which on too few counted requests mean that they do not pass it."""
+_SLOW_MS, _SLOW_RATIO, _ALWAYS_SLOW_MS = 200.0, 4.0, 1000.0
+"""A router is slow if it answers its health check in so many ms and in so many times its usual time, or in
+`_ALWAYS_SLOW_MS`."""
+_FEWEST_ANSWERS, _NEWEST_ANSWERS = 15, 5
+"""Answers with which the usual time is known, and newest ones that are compared with it."""
+_FULL_CORES, _CPU_WINDOW_S = 0.9, 30.0
+"""CPU cores that LiteLLM's process, which has one busy thread, uses when it is full."""
+
+
+class Group(Struct, frozen=True):
+    """The backends behind one router, as far as they are known."""
+
+    deployments: Mapping[str, str | None] | None
+    """Backend name by deployment id of the router, None for a deployment that no known backend matches; None
+    instead of the mapping if the router lists no deployments."""
+    backends: tuple[str, ...]
+    models: Mapping[str, str]
+    """By backend name: the model name under which the router offers it. Empty if the config names the
+    backends."""
+
+
+class RouterTrack:
+    """One router: its newest sample, its failure counters and whether it answers."""
+
+    def __init__(self, target: RouterTarget) -> None:
+        """Start without any sample."""
+        self.target = target
+        self.health = Health()
+        self.poll_ms: float | None = None
+        self._sample: RouterSample | None = None
+        """The newest good sample."""
+        self._answering_since: datetime | None = None
+        self._counted: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
+        """The newest samples that have failure counters, oldest first."""
+        self._recent: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
+        """The newest samples, oldest first."""
+
+    @property
+    def strategy(self) -> str | None:
+        """The routing strategy that the router reports, or else the configured one; None if unknown."""
+        return (self._sample.strategy if self._sample else None) or self.target.strategy
+
+    @property
+    def cooldowns_disabled(self) -> bool:
+        """Whether the router reports that it never takes a failing deployment out of rotation."""
+        return bool(self._sample and self._sample.cooldowns_disabled)
+
+    def counted(self, since: float) -> RouterSample | None:
+        """Return how much the failure counters grew from `since` on; None with fewer than two samples.
+
+        The result is a sample whose counters are replaced by their growth.
+        """
+        inside = [sample for sample in self._counted if sample.at >= since]
+        if len(inside) < 2:  # noqa: PLR2004 - a difference needs two
+            return None
+        first, last = inside[0], inside[-1]
+        before = first.failures or {}
+        return RouterSample(
+            last.at,
+            failures={
+                name: count - before.get(name, 0.0)
+                for name, count in (last.failures or {}).items()
+                if count > before.get(name, 0.0)
+            },
+            cooldowns=_growth(first.cooldowns, last.cooldowns),
+            cooled={
+                name: count - first.cooled.get(name, 0.0)
+                for name, count in last.cooled.items()
+                if count > first.cooled.get(name, 0.0)
+            },
+            refusals=_growth(first.refusals, last.refusals),
+        )
+
+    def passes(self, logs: Sequence[LoadLog], since: float) -> bool | None:
+        """Return whether the router's own counts show that the requests of its backends pass it.
+
+        Compared are the requests that it answered with those that ended at the backends, whose logs are
+        `logs`, from `since` (monotonic seconds) on as far as its samples are kept; where it does not count
+        answers, the requests inside it with those that the backends hold. None if it counts neither, or
+        nothing has ended; also None where they do not seem to for less than `_BYPASSED_S`, because polls of
+        the two are not simultaneous.
+        """
+        recent = [sample for sample in self._recent if sample.at >= since]
+        is_long = bool(recent) and recent[-1].at - recent[0].at >= _BYPASSED_S
+        counts = [sum(sample.answered.values()) for sample in recent if sample.answered is not None]
+        ended = [log.counted(recent[0].at).get("finished") for log in logs] if recent else []
+        total = sum(count for count in ended if count is not None)
+        if len(counts) > 1 and None not in ended and total >= 1 and counts[-1] >= counts[0]:
+            return counts[-1] - counts[0] >= _PASSED_SHARE * total or (False if is_long else None)
+        inside = [load for sample in recent if (load := _requests_inside(sample)) is not None]
+        held = sum(load for log in logs if (load := log.load()) is not None)
+        if not inside or not held > 0:
+            return None
+        return sum(inside) / len(inside) >= _PASSED_SHARE * held or (False if is_long else None)
+
+    def weights(self, deployments: Mapping[str, str | None]) -> dict[str, float]:
+        """Return the weight of each backend by the router's own report; empty where it has none.
+
+        `deployments` has the backend by deployment id. Only LiteLLM's simple-shuffle follows them.
+        """
+        sample = self._sample
+        if sample is None or self.strategy not in {None, "simple-shuffle"}:
+            return {}
+        result: dict[str, float] = {}
+        for deployment in sample.deployments or ():
+            backend = deployments.get(deployment.id)
+            if backend is not None and deployment.weight is not None:
+                result[backend] = result.get(backend, 0.0) + deployment.weight
+        return result
+
+    @property
+    def inside(self) -> float | None:
+        """Requests that the router had received and that had not ended, by its newest sample."""
+        return None if self._sample is None else self._sample.in_flight
+
+    @property
+    def queued(self) -> float | None:
+        """Requests that wait in the router, by its newest sample."""
+        return None if self._sample is None else self._sample.queued
+
+    @property
+    def slow(self) -> str | None:
+        """What shows that the router itself is slow, in words; None if nothing does."""
+        spent = [(one.at, one.cpu_s) for one in self._recent if one.cpu_s is not None]
+        if spent:
+            last_at, last_s = spent[-1]
+            first_at, first_s = next(one for one in spent if one[0] >= last_at - _CPU_WINDOW_S)
+            span_s, cores_s = last_at - first_at, last_s - first_s
+            if span_s >= _CPU_WINDOW_S / 2 and cores_s >= _FULL_CORES * span_s:
+                return f"its process uses {cores_s / span_s:.1f} CPU cores"
+        answers = [one.answer_ms for one in self._recent if one.answer_ms is not None]
+        if len(answers) < _NEWEST_ANSWERS:
+            return None
+        now_ms = median(islice(reversed(answers), _NEWEST_ANSWERS))
+        usual_ms = sorted(answers)[len(answers) // 5]
+        if len(answers) >= _FEWEST_ANSWERS and now_ms >= max(_SLOW_MS, _SLOW_RATIO * usual_ms):
+            return f"it answers in {now_ms:.0f} ms, {usual_ms:.0f} ms before"
+        return f"it answers in {now_ms / 1000:.1f} s" if now_ms >= _ALWAYS_SLOW_MS else None
+
+    @property
+    def all_deployments_out(self) -> bool:
+        """Whether the router reports that something is wrong with each of its deployments."""
+        listed = (self._sample.deployments or ()) if self._sample is not None else ()
+        troubles = self._sample.troubles if self._sample is not None else {}
+        return bool(listed) and all(troubles.get(one.id) in _OUT for one in listed)
+
+    def shown_name(self, deployment: str) -> str:
+        """Return the host and port of a deployment, by which people know it better than by its id."""
+        listed = (self._sample.deployments or ()) if self._sample is not None else ()
+        address = next((one.address for one in listed if one.id == deployment), None) or deployment
+        return address.partition("://")[2] or address
+
+    def deployment_troubles(self) -> dict[str, str]:
+        """Return what is wrong with each deployment that is not well, in words, by its id.
+
+        These are the router's own word for it, its failed answers of the last minute, and how often the
+        router took it out of service in that time.
+        """
+        sample = self._sample
+        if sample is None:
+            return {}
+        grown = self.counted(sample.at - _MINUTE_S)
+        failed = grown.failures or {} if grown is not None else {}
+        cooled = grown.cooled if grown is not None else {}
+        result: dict[str, str] = {}
+        for name in dict.fromkeys((*sample.troubles, *failed, *cooled)):
+            counts = [sample.troubles[name]] if name in sample.troubles else []
+            if failed.get(name, 0.0) >= FAILS_A_MINUTE:
+                counts.append(f"{failed[name]:.0f} failed answers in {_MINUTE_S:.0f} s")
+            if cooled.get(name):
+                counts.append(f"in cooldown {cooled[name]:.0f} time{'' if cooled[name] == 1 else 's'}")
+            if counts:
+                result[name] = ", ".join(counts)
+        return result
+
+    def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
+        """Record a failed poll; the last sample is kept."""
+        self.health.bad(failure, now)
+        self.poll_ms, self._answering_since = took_ms, None
+
+    def accept_sample(self, sample: RouterSample, now: datetime, took_ms: float | None) -> None:
+        """Record a successful poll of the router.
+
+        If a failure counter fell, the router has restarted: forget the counters of earlier samples.
+        """
+        self.health.good(sample.at)
+        self._sample = sample
+        self._recent.append(sample)
+        if sample.failures is not None:
+            if self._counted and _has_restarted(self._counted[-1], sample):
+                self._counted.clear()  # it restarted
+            self._counted.append(sample)
+        self.poll_ms = sample.answer_ms if sample.answer_ms is not None else took_ms
+        self._answering_since = self._answering_since or now
+
+    def group(self, backend_urls: Mapping[str, str]) -> Group:
+        """Return the backends behind this router.
+
+        These are the backends that the configuration names for the router. If it names none, they are the
+        watched backends whose URLs match the router's deployments; `backend_urls` has these URLs by backend
+        name.
+        """
+        told = self._sample.deployments if self._sample else None
+        deployments = match_deployments(
+            told,
+            router_url=self.target.url,
+            backend_urls=backend_urls,
+            configured=self.target.deployments,
+        )
+        if self.target.backends:
+            return Group(deployments, self.target.backends, {})
+        found = deployments or {}
+        names = dict.fromkeys(name for name in found.values() if name is not None)
+        models: dict[str, str] = {}
+        for one in told or ():
+            name = found[one.id]
+            if name is not None and one.model is not None:
+                models.setdefault(name, one.model)
+        return Group(deployments, tuple(names), models)
+
+    def view(self, at: float, group: Group, backends: Iterable[BackendView]) -> RouterView:
+        """Return the router as shown at `at` (monotonic), with the load of its backends."""
+        sample = self._sample or RouterSample(at)
+        known = {view.name: view for view in backends}
+        loads = {name: view.running if view.ok else None for name, view in known.items()}
+        behind = [known[name] for name in group.backends if name in known]
+        return RouterView(
+            self.target.name,
+            self.target.url,
+            failure=self.health.failure,
+            failing_since=self.health.failing_since,
+            answering_since=self._answering_since,
+            age_s=self.health.age_s(at),
+            kind=sample.kind,
+            alive=sample.alive,
+            version=sample.version,
+            strategy=self.strategy,
+            strategy_read=sample.strategy is not None,
+            backends=group.backends,
+            deployments=group.deployments,
+            told=sample.deployments,
+            running={name: loads.get(name) for name in group.backends},
+            slow=self.slow,
+            stuck={view.name: self._stuck_text(at, view, group) for view in behind if view.state in STUCK},
+            cooldown_s=sample.cooldown_s,
+            cooldowns_disabled=sample.cooldowns_disabled,
+            failures=sample.failures,
+            cooldowns=sample.cooldowns,
+            refusals=sample.refusals,
+            deployment_troubles=self.deployment_troubles(),
+            sent=sample.sent,
+            queued=sample.queued,
+            in_flight=sample.in_flight,
+            note=sample.note,
+            poll_ms=self.poll_ms,
+        )
+
+    def absent(self, group: Group, backends: Mapping[str, BackendTrack]) -> dict[str, str]:
+        """Return the deployments whose model their backend does not serve: what is wrong, in words, by id.
+
+        A backend that does not answer, or does not list its models, is not judged.
+        """
+        result: dict[str, str] = {}
+        for deployment in (self._sample.deployments if self._sample else None) or ():
+            track = backends.get((group.deployments or {}).get(deployment.id) or "")
+            if track is None or track.health.failure is not None or deployment.asks_for is None:
+                continue
+            served = track.served
+            names = {deployment.asks_for, deployment.asks_for.partition("/")[2]}
+            if served and not names & set(served):
+                result[deployment.id] = (
+                    f"asks {track.target.name} for {deployment.asks_for}, which serves {served[0]}"
+                )
+        return result
+
+    def _stuck_text(self, at: float, view: BackendView, group: Group) -> str:
+        """Return the standstill of a backend, and how the router goes on to use it, in words."""
+        words = view.state.value if view.progress is None else f"{view.state.value}, {view.progress.fact}"
+        own = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
+        sent = self._sample.sent if self._sample is not None else None
+        there = sum((sent or {}).get(name, 0.0) for name in own)
+        counted = None if view.progress is None else self.counted(at - view.progress.seconds)
+        failed = sum(((counted and counted.failures) or {}).get(name, 0.0) for name in own)
+        if there:
+            return f"{words}; {there:.0f} of the router's requests are there"
+        if failed:
+            return f"{words}; {failed:.0f} failed answers meanwhile"
+        return f"{words}; the router still lists it" if own else words
+
+
+def _requests_inside(sample: RouterSample) -> float | None:
+    """Return the requests that a router has received or sent and that have not ended; None if unknown."""
+    if sample.in_flight is not None:
+        return sample.in_flight
+    return None if sample.sent is None else sum(sample.sent.values())
+
+
+def _growth(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else max(0.0, after - before)
+
+
+def _has_restarted(before: RouterSample, after: RouterSample) -> bool:
+    counts = after.failures or {}
+    return any(counts.get(name, 0.0) < count for name, count in (before.failures or {}).items())
+
+
+def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict[str, str]:
+    """Return the group name by backend, for backends behind a router.
+
+    A group has the router's name. If the router offers several models, each model is a group, because only
+    backends that serve the same model can be compared. A backend behind several routers belongs to the router
+    whose configuration names the backend, or else to the first router.
+    """
+    names: dict[str, str] = {}
+    configured_first = sorted(zip(routers, groups, strict=True), key=lambda one: not one[0].target.backends)
+    for router, group in configured_first:
+        for backend in group.backends:
+            names.setdefault(backend, _group_name(router, group, backend))
+    return names
+
+
+def _group_name(router: RouterTrack, group: Group, backend: str) -> str:
+    several = len(set(group.models.values())) > 1
+    model = group.models.get(backend)
+    return f"{router.target.name}: {model}" if several and model else router.target.name
+
+
+def routers_of_groups(
+    routers: Sequence[RouterTrack], groups: Sequence[Group]
+) -> dict[str, tuple[RouterTrack, Group]]:
+    """Return (router, all backends behind that router) by group name."""
+    result: dict[str, tuple[RouterTrack, Group]] = {}
+    for router, group in zip(routers, groups, strict=True):
+        for backend in group.backends:
+            result.setdefault(_group_name(router, group, backend), (router, group))
+    return result

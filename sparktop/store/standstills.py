@@ -1,0 +1,334 @@
+"""Judges at each second which engines make no progress, and keeps the alerts and events about it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.analysis.speed_state import is_gb10
+from sparktop.analysis.stall import (
+    BLIND_S,
+    FACT_S,
+    GB10_POWER_W,
+    QUIET_S,
+    GpuWork,
+    Standstill,
+    engine_cpu,
+    engine_gpus,
+    excuse_of,
+    full_core_percent,
+    judge_standstill,
+    power_limits,
+    rdma_mb_per_s,
+    reason_of_standstill,
+)
+from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
+from sparktop.model.instant import Instant
+from sparktop.model.known import known_max, known_min
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.snapshot import (
+    NODE_INTERVALS,
+)
+from sparktop.store.backend import BackendTrack
+from sparktop.store.event_log import ActiveAlerts
+from sparktop.store.node import NodeTrack
+from sparktop.store.sources import SourceKey
+
+STUCK_ALERT, BLOCKED = "stuck", "blocked"
+"""Names of the alerts: an engine without progress, and requests that wait while none runs."""
+NOTED_S = 15.0
+"""A standstill of at least so many seconds leaves an event, and requests that wait so long while none runs
+are an alert."""
+_STEADY_S = 45.0
+"""GPUs count as quiet after they have been quiet for so many seconds, and as busy if they were busy in
+them."""
+_COLLECTED_S = 5.0
+"""From so many seconds without progress on, the work of the GPUs is remembered."""
+_LATE_INTERVALS = 3.0
+"""A sample of a machine that is older than so many intervals says nothing about now."""
+_POWERS_KEPT = 900
+"""Powers that are kept of a GPU at work, and at rest: 15 minutes at 1 Hz."""
+_BLOCKED_WORDS, _ASLEEP_WORDS = "requests wait and none runs", "requests wait while it sleeps"
+_WORDS = {Progress.SUSPECT: Severity.WARNING, Progress.STUCK: Severity.CRITICAL}
+Powers = tuple[deque[float], deque[float]]
+"""Powers of a GPU in watts while its engine made tokens, and while it held no request."""
+
+
+class _Standing(Struct):
+    """What is remembered of one backend."""
+
+    works: deque[tuple[float, tuple[GpuWork, ...], float | None]] = field(default_factory=deque)
+    """(time, GPUs, RDMA traffic in MB/s) at each sample of its machines during a standstill."""
+    seen_at: tuple[float, ...] = ()
+    """Times of the newest samples of its machines."""
+    powers: dict[tuple[str, int], Powers] = field(default_factory=dict)
+    """By machine and index of a GPU whose limits are not known."""
+    explained_at: float | None = None
+    """Time at which the GPUs were last seen at work, or a reason to rest was known; None if that has not been
+    in this standstill."""
+    view: ProgressView | None = None
+    """The standstill as last shown; None without one."""
+    since: Instant | None = None
+    """Time of the last progress before it."""
+    held: float = 0.0
+    """Requests that the backend held when it was last judged."""
+
+
+class Standstills:
+    """The standstills of all backends."""
+
+    def __init__(self) -> None:
+        """Start without a standstill."""
+        self._standing: dict[str, _Standing] = {}
+        self.nodes_asked: frozenset[str] = frozenset()
+        """Machines whose process table would help to explain a standstill."""
+
+    def judge(
+        self,
+        backends: Mapping[str, BackendTrack],
+        nodes: Mapping[str, NodeTrack],
+        alerts: ActiveAlerts,
+        interval_s: float,
+        when: Instant,
+    ) -> list[Event]:
+        """Judge every backend that answers, update its state and its alert, and return events to add."""
+        self._standing = {name: self._standing.get(name) or _Standing() for name in backends}
+        events: list[Event] = []
+        asked: set[str] = set()
+        on_node: dict[str, int] = {}
+        for track in backends.values():
+            for node in track.view.nodes:
+                on_node[node] = on_node.get(node, 0) + 1
+        for name, track in backends.items():
+            if track.health.failure is not None or track.health.good_at is None:
+                asked.update(track.view.nodes if self._standing[name].since is not None else ())
+                continue
+            machines = _Machines(track, nodes, on_node, NODE_INTERVALS * interval_s, when.at)
+            self._remember_gpu_work(name, track, machines)
+            if track.standstill.stood_s < FACT_S:
+                events += self._end_standstill(name, track, alerts, when)
+                continue
+            asked.update(track.view.nodes)
+            self._judge_and_show(name, track, machines, alerts, when)
+        self.nodes_asked = frozenset(asked)
+        return events
+
+    def suspects(self) -> tuple[str, ...]:
+        """Return the names of the backends that are stuck or seem to be."""
+        views = ((name, one.view) for name, one in self._standing.items())
+        return tuple(name for name, view in views if view is not None and view.word in _WORDS)
+
+    def _remember_gpu_work(self, name: str, track: BackendTrack, machines: _Machines) -> None:
+        """Remember what the GPUs of a backend do, at each new sample of its machines."""
+        mine = self._standing[name]
+        if track.standstill.seconds < _COLLECTED_S:
+            mine.works.clear()
+            mine.explained_at = None
+        if machines.seen_at == mine.seen_at:
+            return
+        mine.seen_at = machines.seen_at
+        machines.learn(mine.powers)
+        if track.standstill.seconds >= _COLLECTED_S:
+            works = machines.works(mine.powers)
+            newest = max(machines.seen_at, default=0.0)
+            mine.works.append((newest, works, rdma_mb_per_s(machines.samples)))
+            while mine.works[0][0] < newest - _STEADY_S:
+                mine.works.popleft()
+
+    def _judge_and_show(
+        self, name: str, track: BackendTrack, machines: _Machines, alerts: ActiveAlerts, when: Instant
+    ) -> None:
+        """Judge the standstill of a backend, and show it."""
+        mine, clock, key = self._standing[name], track.standstill, SourceKey.backend(name)
+        found, now, core_percent = machines.standstill(mine)
+        if found.excuse is not None or found.core_busy or any(gpu.busy for gpu in now):
+            mine.explained_at = when.at
+        elif mine.explained_at is not None:
+            found = replace(found, unexplained_s=when.at - mine.explained_at)
+        waits = clock.waited_s >= FACT_S
+        word = Progress.STILL if waits and clock.seconds < FACT_S else judge_standstill(found)
+        if word is Progress.MOVING:
+            mine.view = mine.since = None
+            track.show_progress(None)
+            for alert in (STUCK_ALERT, BLOCKED):
+                alerts.clear(f"{key.label}:{alert}", when)
+            return
+        reason = reason_of_standstill(found, now, core_percent)
+        if waits:
+            asleep = clock.lane is not None and clock.lane.asleep
+            reason = _ASLEEP_WORDS if asleep else f"{_BLOCKED_WORDS}{reason and f'; {reason}'}"
+        view = ProgressView(word, clock.stood_s, reason, _figures_behind(track, found, now))
+        began_s = when.at - clock.waited_s if waits else clock.moved_at
+        mine.view, mine.held = view, (track.view.running or 0.0) + (track.view.waiting or 0.0)
+        mine.since = Instant(began_s, when.wall - timedelta(seconds=when.at - began_s))
+        track.show_progress(view)
+        self._alert(key, track, view, alerts, when, waits=waits)
+
+    def _alert(
+        self,
+        key: SourceKey,
+        track: BackendTrack,
+        view: ProgressView,
+        alerts: ActiveAlerts,
+        when: Instant,
+        *,
+        waits: bool,
+    ) -> None:
+        """Raise or clear the alerts about a standstill: the graver one alone."""
+        since = self._standing[key.name].since
+        stuck_id, blocked_id = f"{key.label}:{STUCK_ALERT}", f"{key.label}:{BLOCKED}"
+        # Without the seconds, which a replay from the middle does not know; the alert has its beginning.
+        if view.word in _WORDS:
+            alerts.clear(blocked_id, when, f"now {view.word.value}", timed=False)
+            message = f"{view.word.value} with {_held_text(track)}: no progress"
+            message += f". {view.why[:1].upper()}{view.why[1:]}" if view.why else ""
+            alerts.hold(stuck_id, _WORDS[view.word], key.name, message, view.evidence, when, since=since)
+            return
+        alerts.clear(stuck_id, when, f"not stuck: {view.why or view.word.value}", timed=False)
+        if waits and view.seconds >= NOTED_S:
+            alerts.hold(blocked_id, Severity.WARNING, key.name, view.why, view.evidence, when, since=since)
+        elif not waits:
+            alerts.clear(blocked_id, when)
+
+    def _end_standstill(
+        self, name: str, track: BackendTrack, alerts: ActiveAlerts, when: Instant
+    ) -> list[Event]:
+        """End the standstill of a backend that makes progress again, or holds no request any more."""
+        mine, key, clock = self._standing[name], SourceKey.backend(name), track.standstill
+        view, since = mine.view, mine.since
+        mine.view = mine.since = None
+        track.show_progress(None)
+        if view is None or since is None:
+            return []
+        held = [
+            alert_id
+            for one in (STUCK_ALERT, BLOCKED)
+            if alerts.get(alert_id := f"{key.label}:{one}") is not None
+        ]
+        starts = [
+            since.at,
+            *(one.since_s for alert_id in held if (one := alerts.get(alert_id)) and one.since_s),
+        ]
+        stood_s = max(view.seconds, clock.moved_at - min(starts))
+        requests = f" with {mine.held:.0f} request{'' if mine.held == 1 else 's'}" if mine.held else ""
+        after = "then went on" if clock.went_on else "then its requests were gone"
+        message = f"no progress for {stood_s:.0f} s{requests}, {after}"
+        for alert_id in held:
+            alerts.clear(alert_id, when, message, timed=False)
+        if held or stood_s < NOTED_S:
+            return []
+        said = f"{message}: {view.why}" if view.why else message
+        about = f"{key.label}:paused"
+        return [Event(when.wall, Severity.INFO, name, said, view.evidence, when.at, about)]
+
+
+class _Machines:
+    """The machines of one backend at one time, as far as they are watched and answer."""
+
+    def __init__(
+        self,
+        track: BackendTrack,
+        nodes: Mapping[str, NodeTrack],
+        on_node: Mapping[str, int],
+        interval_s: float,
+        at: float,
+    ) -> None:
+        """Collect the newest samples; `on_node` is the number of backends on each machine."""
+        self._track = track
+        self._gpus: list[tuple[str, tuple[GpuReading, ...] | None, bool]] = []
+        """(machine, GPUs of the backend, whether the memory is unified); None for unknown GPUs."""
+        self.samples: list[NodeSample] = []
+        for name in track.view.nodes:
+            node = nodes.get(name)
+            sample = node.view.sample if node is not None and node.view.failure is None else None
+            if node is None or sample is None or at - sample.at > _LATE_INTERVALS * interval_s:
+                self._gpus.append((name, None, False))
+                continue
+            own = node.view.engine_processes
+            gpus = engine_gpus(track.target.name, sample.gpus, own, alone=on_node[name] == 1)
+            self._gpus.append((name, gpus, bool(sample.memory.unified)))
+            self.samples.append(sample)
+        self.seen_at = tuple(sample.at for sample in self.samples)
+
+    def learn(self, powers: dict[tuple[str, int], Powers]) -> None:
+        """Add the power of each GPU to those at work or at rest, unless its limits are known."""
+        view = self._track.view
+        working = bool(view.running) and bool(view.generation_tps_1s)
+        resting = view.running == 0 and not view.waiting and not view.generation_tps
+        if not working and not resting:
+            return
+        for name, gpus, unified in self._gpus:
+            for gpu in gpus or ():
+                if gpu.power_w is not None and not is_gb10(gpu, unified=unified):
+                    kept = powers.setdefault(
+                        (name, gpu.index), (deque(maxlen=_POWERS_KEPT), deque(maxlen=_POWERS_KEPT))
+                    )
+                    kept[0 if working else 1].append(gpu.power_w)
+
+    def works(self, powers: Mapping[tuple[str, int], Powers]) -> tuple[GpuWork, ...]:
+        """Return what each GPU does; an element without figures stands for a machine that is not seen."""
+        result: list[GpuWork] = []
+        for name, gpus, unified in self._gpus:
+            if not gpus:
+                result.append(GpuWork())
+            for gpu in gpus or ():
+                quiet, busy = GB10_POWER_W if is_gb10(gpu, unified=unified) else (None, None)
+                if (name, gpu.index) in powers:
+                    quiet, busy = power_limits(*powers[name, gpu.index])
+                used, clock = gpu.utilization_percent, gpu.sm_clock_mhz
+                result.append(GpuWork(gpu.power_w, used, clock, quiet, busy))
+        return tuple(result)
+
+    def standstill(self, mine: _Standing) -> tuple[Standstill, tuple[GpuWork, ...], float | None]:
+        """Return (the standstill, the GPUs now, CPU use of a process of the engine that fills a core)."""
+        track, clock = self._track, self._track.standstill
+        works = tuple(work for _, several, _ in mine.works for work in several)
+        now = mine.works[-1][1] if mine.works else ()
+        rates = [rate for _, _, rate in mine.works]
+        resting = bool(now) and all(work.at_rest for work in now)
+        spinning = any(work.spinning for work in now)
+        used = [engine_cpu(sample, track.view.engine, sample.gpus) for sample in self.samples]
+        known = len(used) == len(self._gpus) and all(used)
+        core = full_core_percent(percent for some in used for percent in some) if resting else None
+        lane = clock.lane
+        excuse = excuse_of(lane, self.samples) if lane is not None and not spinning else None
+        result = Standstill(
+            clock.seconds,
+            clock.made_token,
+            works,
+            None if None in rates else known_max(rates),
+            several_machines=len(self._gpus) > 1,
+            processes_known=known,
+            core_busy=core is not None,
+            excuse=excuse,
+            ranks_apart=track.ranks_apart,
+            counts_steps=lane is None or not lane.per_finished_request or lane.engine_work is not None,
+            may_be_stale=clock.may_be_stale,
+        )
+        return result, now, core
+
+
+def _held_text(track: BackendTrack) -> str:
+    view = track.view
+    waiting = f", {view.waiting:.0f} waiting" if view.waiting else ""
+    return f"{view.running or 0:.0f} running{waiting}"
+
+
+def _figures_behind(track: BackendTrack, standstill: Standstill, now: Sequence[GpuWork]) -> Values:
+    """Return the figures behind a verdict, for machine-readable output."""
+    view = track.view
+    return {
+        "limit_s": (BLIND_S if not standstill.gpus else QUIET_S)[1],
+        "power_w": known_max(gpu.power_w for gpu in now),
+        "utilization_percent": known_min(gpu.utilization_percent for gpu in now),
+        "sm_clock_mhz": known_min(gpu.clock_mhz for gpu in now),
+        "rdma_mb_per_s": standstill.rdma_mb_per_s,
+        "kv_cache_percent": view.kv_cache_percent,
+        "running": view.running,
+        "waiting": view.waiting,
+        "window_s": _STEADY_S,
+    }

@@ -1,0 +1,352 @@
+"""Follows the starts of servers whose processes are visible on a watched node, also while ports are closed.
+
+Earlier starts come from a file on the viewer's machine (`Store.learn`), and each start that is seen is added.
+So the second start of a model on a machine has an expected duration.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct, structs
+from msgspec.structs import replace
+
+from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
+from sparktop.analysis.placement import server_process
+from sparktop.analysis.start_memory import room_of
+from sparktop.model.engine import EngineSample
+from sparktop.model.event import Event, Severity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.instant import Instant
+from sparktop.model.known import known_sum
+from sparktop.model.node import NodeSample, Workload, Workloads
+from sparktop.model.snapshot import (
+    BackendState,
+    Loading,
+    PastStart,
+    StartMemory,
+    minutes,
+)
+from sparktop.store.backend import BackendTrack
+from sparktop.store.node import NodeTrack
+from sparktop.store.sources import SourceKey
+
+_MOST_PAST = 400
+"""Earlier starts that are kept."""
+_LONGEST_S = 7200.0
+"""A server that has not answered for longer than this is not called loading."""
+_SLACK_S = 10.0
+"""A process that is older than this at the last answer is not a new start; readings are up to 10 s old."""
+_FREE_KEPT = 24
+"""Samples of a node's free memory that are kept: a server's process is seen some seconds after its begin."""
+_NEW_S = 3.0
+"""A reading of processes that is older was seen before."""
+_BEFORE_READY = frozenset({FailureKind.REFUSED, FailureKind.UNREACHABLE, FailureKind.LOADING})
+"""Failures of a server whose port is not open yet, or that answers 503 until it has loaded. A port that is
+forwarded by Docker accepts a connection and resets it."""
+
+
+class _Start(Struct):
+    """A start that goes on."""
+
+    clock: StartClock
+    node: str
+    host: str
+    server: Workload
+    engine: str
+    boot_id: str | None
+    spread: int
+    """Number of machines that share the weights."""
+    begin_bytes: int | None = None
+    """Memory that could be allocated at the begin; None if it was not seen."""
+    least_bytes: int | None = None
+    """The least since then."""
+    peak_gpu_bytes: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.host, self.engine, self.server.model or ""
+
+    @property
+    def peak_bytes(self) -> int | None:
+        if self.begin_bytes is None or self.least_bytes is None or not self.peak_gpu_bytes:
+            return None
+        # Whatever else the machine did meanwhile, the start took at least its GPU memory.
+        return max(self.begin_bytes - self.least_bytes, self.peak_gpu_bytes)
+
+
+class _Server(Struct):
+    """The newest server's process seen of a backend."""
+
+    node: str
+    host: str
+    process: Workload
+    alive: bool = True
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.host, self.process.engine or "", self.process.model or ""
+
+
+class ServerStarts:
+    """The starts that go on, by backend, and earlier starts."""
+
+    def __init__(self, backends: Mapping[str, BackendTrack], nodes: Mapping[str, NodeTrack]) -> None:
+        """Keep references to `backends` and `nodes` (by name), which may gain and lose entries later."""
+        self._backends = backends
+        self._nodes = nodes
+        self._silent: dict[str, BackendTrack] = {}
+        """The backends that did not answer when they were polled last: the only ones that may load."""
+        self._starts: dict[str, _Start] = {}
+        self._served: dict[str, float] = {}
+        """When a backend ceased to answer, as a recording says of the time before its replayed part."""
+        self._servers: dict[str, _Server] = {}
+        self._free: dict[str, deque[tuple[float, int]]] = {}
+        """(time, memory that can be allocated) of the newest samples of each node with unified memory."""
+        self._past: list[PastStart] = []
+        self._finished: list[PastStart] = []
+
+    @property
+    def wanted(self) -> frozenset[tuple[str, str, str]]:
+        """Keys (host, engine, model) of the starts that go on, and of servers that may start or wake."""
+        waiting = {name for name, track in self._backends.items() if track.view.state is BackendState.ASLEEP}
+        known = (one.key for name, one in self._servers.items() if name in waiting or name in self._silent)
+        return frozenset((*(start.key for start in self._starts.values()), *known))
+
+    def learn(self, starts: Iterable[PastStart]) -> None:
+        """Add earlier starts; one that is known already is not added again."""
+        known = set(self._known_starts())
+        self._past += [start for start in starts if (start.key, start.ended_at) not in known]
+        del self._past[:-_MOST_PAST]
+
+    def _known_starts(self) -> list[tuple[tuple[str, str, str], float]]:
+        return [(one.key, one.ended_at) for one in self._past]
+
+    def past(self) -> tuple[PastStart, ...]:
+        """Return the earlier starts, the oldest first."""
+        return tuple(self._past)
+
+    def take_finished(self) -> tuple[PastStart, ...]:
+        """Return the starts that ended since the last call."""
+        finished, self._finished = tuple(self._finished), []
+        return finished
+
+    def note(self, name: str, sample: NodeSample) -> None:
+        """Follow the starts of the backends on a node that do not answer, by the node's sample."""
+        if sample.workloads is None:
+            return
+        if sample.memory.unified and sample.memory.headroom_bytes is not None:
+            free = self._free.setdefault(name, deque(maxlen=_FREE_KEPT))
+            free.append((sample.at, sample.memory.headroom_bytes))
+        if (sample.workloads.age_s or 0.0) < _NEW_S:
+            self._note_servers(name, sample.workloads)
+        for track in self._silent.values():
+            if name in track.view.nodes and self._may_load(track):
+                self._follow_start(name, track, sample, sample.workloads)
+
+    def _note_servers(self, name: str, workloads: Workloads) -> None:
+        """Remember the servers' processes on a node, and which of those before have ended."""
+        for backend, track in self._backends.items():
+            if name not in track.view.nodes:
+                continue
+            server, known = self._server_process(name, track, workloads), self._servers.get(backend)
+            if server is not None:
+                self._servers[backend] = _Server(name, self._host(name), server)
+            elif known is not None and known.node == name:
+                known.alive = False
+
+    def _host(self, name: str) -> str:
+        node = self._nodes.get(name)
+        return (node.view.identity.hostname if node is not None else None) or name
+
+    def memory(self, name: str) -> StartMemory | None:
+        """Return what is known of the memory that a start of a backend takes; None if it was never seen."""
+        server, start = self._servers.get(name), self._starts.get(name)
+        if server is None:
+            return None
+        process = server.process
+        last = max(
+            (one for one in self._past if one.key == server.key), key=lambda one: one.ended_at, default=None
+        )
+        return StartMemory(
+            server.node,
+            process.pid,
+            server.host,
+            process.engine or "",
+            process.asks,
+            process.checkpoint_bytes,
+            last,
+            None if start is None else start.begin_bytes,
+            server.alive,
+        )
+
+    def served(self, name: str, until: float) -> None:
+        """Set until when (monotonic seconds) a backend answered of which this store has no answer."""
+        self._served[name] = until
+        start = self._starts.get(name)
+        if start is not None and start.clock.started_at < until - _SLACK_S:
+            del self._starts[name]
+
+    def _may_load(self, track: BackendTrack) -> bool:
+        failure = track.health.failure
+        return failure is not None and failure.kind in _BEFORE_READY
+
+    def _follow_start(self, name: str, track: BackendTrack, sample: NodeSample, workloads: Workloads) -> None:
+        backend, read_at = track.target.name, sample.at - (workloads.age_s or 0.0)
+        start = self._starts.get(backend)
+        if start is not None and start.node != name:
+            return
+        server = self._server_process(name, track, workloads)
+        if server is None:
+            if start is not None:
+                del self._starts[backend]
+            return
+        if start is None or start.server.pid != server.pid:
+            start = self._begin(name, track, server, read_at)
+            if start is None:
+                return
+            self._starts[backend] = start
+        start.server = server
+        start.clock.note(look := _look(sample, workloads, server))
+        room = room_of(sample, _gpu_count(sample, server))
+        if room is not None:
+            if start.least_bytes is None and start.clock.from_begin:
+                before = [free for at, free in self._free.get(name, ()) if at <= start.clock.started_at]
+                start.begin_bytes = before[-1] if before else room.free_bytes
+            start.least_bytes = min(room.free_bytes, start.least_bytes or room.free_bytes)
+        if look.on_gpu:
+            start.peak_gpu_bytes = max(start.peak_gpu_bytes, look.memory_bytes or 0)
+
+    def _begin(self, name: str, track: BackendTrack, server: Workload, read_at: float) -> _Start | None:
+        """Return the start of the process `server`; None if the process has answered, or is too old."""
+        if server.age_s is None or server.age_s > _LONGEST_S:
+            return None
+        started_at, good_at = read_at - server.age_s, track.health.good_at
+        if good_at is None:
+            good_at = self._served.get(track.target.name)
+        if good_at is not None and started_at < good_at - _SLACK_S:
+            return None
+        node, host = self._nodes.get(name), self._host(name)
+        boot_id = node.boot_id if node is not None else None
+        clock = StartClock(started_at, read_at)
+        return _Start(clock, name, host, server, server.engine or "", boot_id, max(1, len(track.view.nodes)))
+
+    def server_of(self, track: BackendTrack) -> Workload | None:
+        """Return the process of a backend's server on the first of its nodes that shows it, else None."""
+        for name in track.view.nodes:
+            node = self._nodes.get(name)
+            sample = None if node is None else node.view.sample
+            if sample is None or sample.workloads is None:
+                continue
+            if (result := self._server_process(name, track, sample.workloads)) is not None:
+                return result
+        return None
+
+    def _server_process(self, name: str, track: BackendTrack, workloads: Workloads) -> Workload | None:
+        """Return the process of the backend's server on a node."""
+        here = [backend for backend in self._backends.values() if name in backend.view.nodes]
+        return server_process(track.target.url, track.view.engine, workloads, alone=len(here) == 1)
+
+    def explain(self, track: BackendTrack, failure: Failure) -> Failure:
+        """Return the failure of a poll, as one of kind LOADING where the server's process is seen to load."""
+        self._silent[track.target.name] = track
+        start = self._starts.get(track.target.name)
+        if start is None:
+            return failure
+        if failure.kind not in _BEFORE_READY or failure.at - start.clock.started_at > _LONGEST_S:
+            del self._starts[track.target.name]
+            return failure
+        if failure.kind is FailureKind.LOADING:
+            return failure
+        from sparktop.engines import ENGINES  # late: the first picture needs no reader of pages
+
+        title = ENGINES[start.engine].title if start.engine in ENGINES else "the server"
+        message = f"{title} refuses connections while it loads (process {start.server.pid} on {start.node})"
+        return structs.replace(failure, kind=FailureKind.LOADING, message=message)
+
+    def answered(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
+        """Record that a server answers; return an event with the duration of the start that it ends."""
+        self._silent.pop(track.target.name, None)
+        start = self._starts.pop(track.target.name, None)
+        if start is None:
+            return []
+        earlier = [one for one in self._past if one.key == start.key]
+        last = best_past(earlier, start.boot_id)
+        done = PastStart(
+            *start.key,
+            total_s=sample.at - start.clock.started_at,
+            phases=start.clock.phases(sample.at),
+            boot_id=start.boot_id,
+            warm=is_warm(earlier, start.boot_id),
+            ended_at=when.wall.timestamp(),
+            reported=sample.startup,
+            peak_bytes=start.peak_bytes,
+            gpu_peak_bytes=start.peak_gpu_bytes or None,
+            gpu_bytes=start.clock.memory_bytes if start.peak_gpu_bytes else None,
+            asks=start.server.asks,
+        )
+        self.learn((done,))
+        self._finished.append(done)
+        said = f"loaded in {minutes(done.total_s)}"
+        if last is not None:
+            said += f", {minutes(last.total_s)} last time"
+        values = {
+            "total_s": done.total_s,
+            **_phase_values(done.phases),
+            **_phase_values(done.reported, "reported_"),
+        }
+        about = f"{SourceKey.backend(track.target.name).label}:loaded"
+        return [Event(when.wall, Severity.INFO, track.target.name, said, values, when.at, about)]
+
+    def forget(self, name: str) -> None:
+        """Forget the start of a backend that is not watched any more."""
+        self._silent.pop(name, None)
+        self._starts.pop(name, None)
+        self._servers.pop(name, None)
+
+    def view(self, track: BackendTrack, at: float) -> Loading | None:
+        """Return what is known about a backend's start at the time `at`; None if it does not load."""
+        failure = track.health.failure
+        if failure is None or failure.kind is not FailureKind.LOADING:
+            return None
+        start = self._starts.get(track.target.name)
+        if start is None:
+            return Loading()
+        past = best_past([one for one in self._past if one.key == start.key], start.boot_id)
+        size = start.server.checkpoint_bytes
+        share = None if size is None else size / start.spread
+        loading = start.clock.loading(at, past, checkpoint_bytes=share)
+        return replace(loading, node=start.node, pid=start.server.pid)
+
+
+def _gpu_count(sample: NodeSample, server: Workload) -> int:
+    """Return on how many GPUs of its machine a server is by its command line."""
+    return min(max(1, len(sample.gpus)), server.asks.ranks if server.asks is not None else 1)
+
+
+def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
+    mine = {one.pid: one for one in workloads.processes if one.server == server.pid}
+    on_gpu = any(gpu.processes is not None for gpu in sample.gpus)
+    if on_gpu:
+        memory = sum(
+            process.memory_bytes or 0
+            for gpu in sample.gpus
+            for process in gpu.processes or ()
+            if process.pid in mine
+        )
+    else:
+        memory = sum(one.memory_bytes or 0 for one in mine.values())
+    rates = [link.rx_bytes_per_s for link in sample.network if link.kind in {"ethernet", "wifi"}]
+    return Look(
+        sample.at,
+        memory,
+        on_gpu,
+        has_engine=any(pid != server.pid for pid in mine),
+        received_bytes_per_s=known_sum(rates),
+    )
+
+
+def _phase_values(phases: Mapping[str, float], before: str = "") -> dict[str, float]:
+    """Return durations of phases as an event's values: {"gpu_context_s": 12.0}."""
+    return {f"{before}{name.lower().replace(' ', '_')}_s": took for name, took in phases.items()}
