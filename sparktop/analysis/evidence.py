@@ -148,3 +148,8 @@ def prefill_s(looks: Sequence[Look]) -> float | None:
         begin = look.at
     is_recent = grew_at is not None and last.at - grew_at <= _GREW_S
     return last.at - begin if is_recent and last.at - begin >= _LEAST_PREFILL_S else None
+
+
+def growth(before: float | None, after: float | None) -> float | None:
+    """Return by how much a total grew between two polls; None if it is unknown, or fell."""
+    return None if before is None or after is None or after < before else after - before

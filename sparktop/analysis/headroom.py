@@ -30,6 +30,7 @@ from statistics import median
 
 from msgspec import Struct
 
+from sparktop.model.node import GIB
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Headroom
 
@@ -53,7 +54,6 @@ _PAUSE_S = 30.0
 """A fall without a trend for longer than this is a new one afterwards."""
 _SLOT_INTERVALS = 1.25
 """A time slot lasts at least this many sampling intervals, so that slow sampling leaves no slot empty."""
-_GIB = 2**30
 _GOES_ON = 0.5
 """The slope of the newest third of the steps is at least this share of the slope of the window."""
 _CAME_BACK = 0.25
@@ -209,5 +209,5 @@ def headroom(found: Trend | None, left_gib: float | None, limit_bytes: float | N
         return Headroom(limit_bytes=limit)
     until_limit_s = None
     if limit_bytes is not None and left_gib is not None and found.slope < 0:
-        until_limit_s = max(0.0, (left_gib - limit_bytes / _GIB) / -found.slope)
-    return Headroom(found.slope * _GIB, found.window_s, until_limit_s, limit)
+        until_limit_s = max(0.0, (left_gib - limit_bytes / GIB) / -found.slope)
+    return Headroom(found.slope * GIB, found.window_s, until_limit_s, limit)

@@ -8,6 +8,8 @@ from zlib import crc32
 
 from msgspec import Struct, field
 
+GIB = 1 << 30
+"""Bytes of a GiB."""
 XID, OOM, THERMAL, AER = "xid", "oom", "thermal", "aer"
 """Kinds of lines of the kernel's log: a GPU's fault, a process killed for lack of memory, overheating, and a
 fatal fault of a PCIe device."""
@@ -302,7 +304,7 @@ class MemoryReading(Struct, frozen=True):
         """What keeps `handover_bytes`, and what gives them back, in words; None without such pages."""
         if self.handover_bytes is None:
             return None
-        size = f"{self.handover_bytes / (1 << 30):.1f} GiB"
+        size = f"{self.handover_bytes / GIB:.1f} GiB"
         return f"{size} are scratch memory of kexec handover (KHO): kho=off on the kernel's command line"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
@@ -22,38 +22,30 @@ from sparktop.analysis.speed_state import (
     StepPace,
     advance_pace,
     is_gb10,
-    is_severe,
     with_steps,
     worst_state,
-    xid_words,
 )
-from sparktop.graphics import numbers
-from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.event import Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.known import known_max, known_mean, known_sum
 from sparktop.model.node import (
-    OOM,
-    XID,
+    GIB,
     GpuReading,
-    KernelLine,
     LastBoot,
-    LostGpu,
     MemoryReading,
     MemorySample,
     NetworkReading,
     NodeIdentity,
     NodeSample,
-    Workload,
-    Workloads,
 )
 from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
-from sparktop.store.event_log import ActiveAlerts
+from sparktop.store.endings import Endings, last_words
+from sparktop.store.missing_gpus import GpuRoll
 from sparktop.store.sources import Health, SourceKey
 
-GIB = 2**30
 TREND_AFTER_BOOT_S = 300.0
 """Seconds after a restart of the machine in which its memory shows no trend: models are loaded."""
 _REMEMBERED = NodeHistory.__struct_fields__
@@ -296,157 +288,6 @@ def _history_values(sample: NodeSample) -> dict[str, float | None]:
 
 def _intervals_s(samples: Sequence[NodeSample]) -> list[float]:
     return [later.at - earlier.at for earlier, later in pairwise(samples)]
-
-
-# The GPUs that a machine has reported, and which of these are missing now.
-#
-# A GPU counts as lost if it is missing while other GPUs answer, or if the driver reports it as lost. If all
-# GPUs are missing and the driver names none of them, the driver is being restarted or was unloaded. A GPU
-# in MIG mode stays listed whatever its instances are, so reconfiguring it is not a loss. A new GPU at the
-# index of a missing GPU replaces that GPU.
-
-
-RESTART_S = 60.0
-"""A driver that is being restarted comes back within this many seconds."""
-_NOT_LISTED = "the driver does not list it any more"
-
-
-class GpuRoll:
-    """Keeps the known GPUs of one machine, and remembers which lost GPUs have been announced."""
-
-    def __init__(self) -> None:
-        """Start without known GPUs."""
-        self._known: dict[str, LostGpu] = {}
-        self._single: set[str] = set()
-        """Keys of missing GPUs that were lost individually; they stay here even if all other GPUs go missing
-        later."""
-        self._announced: dict[str, tuple[LostGpu, float]] = {}
-        """Lost GPUs for which an event has been added, with the monotonic time of the loss, by key."""
-        self._driver_gone_at: float | None = None
-
-    def call(self, sample: NodeSample) -> tuple[LostGpu, ...]:
-        """Update the known GPUs from `sample`; return the missing GPUs, each with the reason.
-
-        They are in the order of their indices.
-        """
-        present = {
-            _gpu_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus
-        }
-        new_at = {gpu.index for key, gpu in present.items() if key not in self._known}
-        self._known = {
-            key: gpu for key, gpu in self._known.items() if key in present or gpu.index not in new_at
-        } | present
-        reported = {gpu.index: gpu for gpu in sample.gpus_lost}
-        for gpu in reported.values():
-            if not any(gpu.index == known.index for known in self._known.values()):
-                self._known[_gpu_key(gpu.index, gpu.uuid)] = gpu
-        missing = {key: gpu for key, gpu in self._known.items() if key not in present}
-        self._single &= missing.keys()
-        if present or reported:
-            self._single |= {key for key, gpu in missing.items() if present or gpu.index in reported}
-        else:
-            self._driver_gone_at = sample.at if self._driver_gone_at is None else self._driver_gone_at
-        if present:
-            self._driver_gone_at = None
-        other = _NOT_LISTED if present else sample.gpu_note
-        lost = (
-            LostGpu(
-                gpu.index, gpu.name, gpu.uuid, reported[gpu.index].reason if gpu.index in reported else other
-            )
-            for gpu in missing.values()
-        )
-        return tuple(sorted(lost, key=lambda gpu: gpu.index))
-
-    def judge(
-        self,
-        alerts: ActiveAlerts,
-        key: SourceKey,
-        sample: NodeSample,
-        lost: tuple[LostGpu, ...],
-        when: Instant,
-    ) -> list[Event]:
-        """Raise, update or clear the alerts "gpu-lost" and "gpus-gone"; return events about single GPUs.
-
-        "gpu-lost" is about GPUs lost individually, "gpus-gone" about a machine on which no GPU answers.
-        `lost` is the result of `call` for the same sample, `when` the sample's time.
-        """
-        single = [gpu for gpu in lost if _gpu_key(gpu.index, gpu.uuid) in self._single]
-        lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
-        counts: Values = {"gpus": len(sample.gpus), "limit_gpus": len(self._known), "window_s": 0.0}
-        if single:
-            message = "; ".join(map(loss_text, single))
-            alerts.hold(lost_id, Severity.CRITICAL, key.name, message, counts, when, silent=True)
-        else:
-            alerts.clear(lost_id, when)
-        if lost and not sample.gpus and not single:
-            gone_s = when.at - (when.at if self._driver_gone_at is None else self._driver_gone_at)
-            severity = Severity.CRITICAL if gone_s >= RESTART_S else Severity.WARNING
-            which = "its GPU does not answer" if len(lost) == 1 else f"none of its {len(lost)} GPUs answers"
-            message = f"{which}: {lost[0].reason or 'the driver gives no reason'}"
-            values = {**counts, "window_s": gone_s, "limit_s": RESTART_S}
-            alerts.hold(gone_id, severity, key.name, message, values, when)
-        else:
-            alerts.clear(gone_id, when, "the GPUs answer again" if sample.gpus else None)
-        return self._announce(key, single, lost, counts, when)
-
-    def _announce(
-        self,
-        key: SourceKey,
-        single: list[LostGpu],
-        lost: tuple[LostGpu, ...],
-        counts: Values,
-        when: Instant,
-    ) -> list[Event]:
-        """Return an event for each GPU that was lost individually or came back since the previous sample.
-
-        `lost` are all missing GPUs, `single` those that were lost individually. `counts` has the numbers of
-        present and known GPUs, which the events carry.
-        """
-        missing = {_gpu_key(gpu.index, gpu.uuid) for gpu in lost}
-        back = {name: one for name, one in self._announced.items() if name not in missing}
-        events: list[Event] = []
-        for gpu, lost_s in (one for name, one in back.items() if name in self._known):
-            duration_s = max(0.0, when.at - lost_s)
-            message = f"{gpu.label} answers again after {numbers.age(duration_s)}"
-            event = _event(key, gpu, message, counts, when)
-            events.append(
-                replace(
-                    event,
-                    severity=Severity.INFO,
-                    phase=Phase.END,
-                    duration_s=duration_s,
-                    worst=event.severity,
-                )
-            )
-        fresh = {_gpu_key(gpu.index, gpu.uuid): gpu for gpu in single}
-        events += [
-            _event(key, gpu, loss_text(gpu), counts, when)
-            for name, gpu in fresh.items()
-            if name not in self._announced
-        ]
-        kept = {name: one for name, one in self._announced.items() if name in missing}
-        self._announced = {name: (gpu, when.at) for name, gpu in fresh.items()} | kept
-        return events
-
-
-def loss_text(gpu: LostGpu) -> str:
-    """Return a sentence that names the lost GPU and the reason."""
-    return f"{gpu.label} is lost: {gpu.reason or 'the driver gives no reason'}"
-
-
-def _event(key: SourceKey, gpu: LostGpu, message: str, counts: Values, when: Instant) -> Event:
-    """Return the event that marks the beginning of the loss of `gpu`."""
-    about = f"{key.label}:gpu-lost/{gpu.index}"
-    severity = Severity.CRITICAL
-    return Event(when.wall, severity, key.name, message, counts, when.at, about, Phase.BEGIN)
-
-
-def _gpu_key(index: int, uuid: str | None) -> str:
-    """Return a key for a GPU: its UUID if known, else "#index".
-
-    The index alone is not reliable, because indices shift when another GPU is lost.
-    """
-    return uuid or f"#{index}"
 
 
 # The samples of a machine over the last minute, as far as they show what holds a backend on it back.
@@ -701,187 +542,3 @@ def _slope_per_s(known: Sequence[tuple[float, float]]) -> float | None:
     if not known or known[-1][0] - known[0][0] < _LEAST_SLOPE_S:
         return None
     return (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
-
-
-# Events about processes of engines that ended, and about faults in the kernel's log, with what is known.
-
-
-ENGINE_ENDED = "engine-ended"
-"""Kind of the event that processes of an engine ended."""
-_FRESH_S = 1e-6
-"""Processes of a greater age were read with an earlier sample."""
-_MOST_NAMED = 3
-"""Most processes that a message names."""
-_MOST_ENDED = 64
-"""Engines whose newest end is remembered."""
-_AT_WORK = frozenset({"engine core", "worker", "scheduler", "server", "runner"})
-"""Roles without which an engine does not work."""
-
-
-class Endings:
-    """What was running on one node, and which lines of the kernel's log are known."""
-
-    def __init__(self) -> None:
-        """Start without a sample."""
-        self._workloads: Mapping[int, Workload] | None = None
-        self._read_at: float | None = None
-        self._backends: dict[int, str] = {}
-        """Backend by process ID."""
-        self._engines: dict[int, Hashable] = {}
-        """Engine (process group) by process ID: children of a server that ended have no server any more."""
-        self._ended_before: dict[Hashable, frozenset[int]] = {}
-        """Processes of an engine that ran or ended when its newest end was reported: one end, one event."""
-        self._last: NodeSample | None = None
-        self._oom_kills: int | None = None
-        self._line_s: float | None = None
-        """Time of the newest known line of the kernel's log, in seconds since boot."""
-
-    def note(
-        self, key: SourceKey, sample: NodeSample, engines: Sequence[EngineProcess], when: Instant
-    ) -> list[Event]:
-        """Return events about what ended since the last sample of the node.
-
-        `engines` are the processes of engines, with the backends that they serve.
-        """
-        lines = self._new_lines(sample)
-        events = [_line_event(key, line, when) for line in lines if line.kind != OOM]
-        if sample.workloads is not None and not (sample.workloads.age_s or 0.0) > _FRESH_S:
-            events += self._end_events(key, sample, sample.workloads, when)
-        self._backends |= {engine.pid: engine.backend for engine in engines if engine.backend is not None}
-        self._last = sample
-        return events
-
-    def _new_lines(self, sample: NodeSample) -> list[KernelLine]:
-        """Return the lines of the kernel's log that are new; none in the first sample."""
-        result = () if sample.kernel is None else sample.kernel.lines
-        known_s = self._line_s
-        if sample.kernel is not None:
-            self._line_s = max([one.since_boot_s for one in result], default=known_s or 0.0)
-        return [] if known_s is None else [one for one in result if one.since_boot_s > known_s]
-
-    def _end_events(
-        self, key: SourceKey, sample: NodeSample, workloads: Workloads, when: Instant
-    ) -> list[Event]:
-        before, self._workloads = self._workloads, {process.pid: process for process in workloads.processes}
-        read_at, self._read_at = self._read_at, sample.at
-        kills, self._oom_kills = self._oom_kills, sample.memory.oom_kills
-        began = {one.pid: _engine_key(one) for one in workloads.processes if one.pid not in (before or {})}
-        self._engines |= began
-        self._ended_before = {engine: pids - began.keys() for engine, pids in self._ended_before.items()}
-        if before is None or read_at is None:
-            return []
-        gone = [one for pid, one in before.items() if pid not in self._workloads and one.role in _AT_WORK]
-        groups: dict[Hashable, list[Workload]] = {}
-        for one in gone:
-            groups.setdefault(self._engines.get(one.pid, _engine_key(one)), []).append(one)
-        groups = {engine: ended for engine, ended in groups.items() if self._is_new(engine, ended)}
-        new_kills = None if kills is None or self._oom_kills is None else max(0, self._oom_kills - kills)
-        events = [
-            self._event(key, sample, ended, new_kills, when.at - read_at, when) for ended in groups.values()
-        ]
-        self._backends = {pid: name for pid, name in self._backends.items() if pid in self._workloads}
-        self._engines = {pid: engine for pid, engine in self._engines.items() if pid in self._workloads}
-        return events
-
-    def _is_new(self, engine: Hashable, ended: Sequence[Workload]) -> bool:
-        """Return whether these processes ended otherwise than by an end of their engine that was reported."""
-        pids = {one.pid for one in ended}
-        if pids <= self._ended_before.get(engine, frozenset()):
-            return False
-        running = (pid for pid, one in self._engines.items() if one == engine)
-        self._ended_before[engine] = frozenset((*pids, *running))
-        while len(self._ended_before) > _MOST_ENDED:
-            del self._ended_before[next(iter(self._ended_before))]
-        return True
-
-    def _event(
-        self,
-        key: SourceKey,
-        sample: NodeSample,
-        ended: Sequence[Workload],
-        kills: int | None,
-        within_s: float,
-        when: Instant,
-    ) -> Event:
-        names = [name for one in ended if (name := self._backends.get(one.pid)) is not None]
-        subject = names[0] if len(set(names)) == 1 else key.name
-        left = self._workloads or {}
-        server = ended[0].server
-        half = server is not None and server in left
-        what = ", ".join(f"{one.about} (pid {one.pid})" for one in ended[:_MOST_NAMED])
-        more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
-        causes = _causes_text(sample, ended, kills)
-        message = f"{ended[0].engine} ended: {what}{more}, between {_clock_text(when.wall, within_s)} and "
-        message += f"{_clock_text(when.wall)}; {causes}"
-        if half:
-            message += f"; its server (process {server}) still runs"
-        if seen := last_words(self._last):
-            message += f"; the machine before that: {seen}"
-        values: Values = {
-            "ended": f"{what}{more}",
-            "processes": float(len(ended)),
-            "oom_kills": None if kills is None else float(kills),
-            "window_s": within_s,
-        }
-        severe = half or bool(kills)
-        about = f"{key.label}:{ENGINE_ENDED}"
-        severity = Severity.CRITICAL if severe else Severity.WARNING
-        return Event(when.wall, severity, subject, message, values, when.at, about)
-
-
-def _engine_key(one: Workload) -> Hashable:
-    """Return what the processes of one engine on a machine have in common."""
-    return one.server if one.server is not None else (one.engine, one.model, one.container)
-
-
-def _causes_text(sample: NodeSample, ended: Sequence[Workload], kills: int | None) -> str:
-    """Return what the kernel says about the end of these processes, or what cannot be read."""
-    log = sample.kernel
-    pids = {one.pid for one in ended}
-    lines = () if log is None else log.lines
-    mine = [line for line in lines if line.pid in pids]
-    if any(line.kind == OOM for line in mine):
-        return "the kernel killed it for lack of memory (OOM)"
-    result = [xid_words(line.code) for line in mine if line.kind == XID]
-    if kills:
-        result.append(
-            f"the kernel killed {kills} process{'es' if kills > 1 else ''} for lack of memory (OOM)"
-        )
-    if result:
-        return ", ".join(result)
-    said = ["no OOM kill"] if kills == 0 else []
-    if log is None or log.unreadable is not None:
-        return "; ".join([*said, *([log.unreadable] if log is not None and log.unreadable else [])]) or (
-            "its log says why"
-        )
-    return ", ".join([*said, "no Xid"]) + ": its own log says why, or a user ended it"
-
-
-def _line_event(key: SourceKey, line: KernelLine, when: Instant) -> Event:
-    if line.kind == XID:
-        message = xid_words(line.code) + (f" (process {line.pid})" if line.pid is not None else "")
-        severity = Severity.CRITICAL if is_severe(line.code) else Severity.WARNING
-    else:
-        message, severity = f"kernel: {line.text}", Severity.CRITICAL
-    values: Values = {
-        "xid": None if line.code is None else float(line.code),
-        "since_boot_s": line.since_boot_s,
-    }
-    return Event(when.wall, severity, key.name, message, values, when.at, f"{key.label}:{line.kind}")
-
-
-def last_words(sample: NodeSample | None) -> str:
-    """Return memory, temperature and power of a sample: "118.9 of 121.6 GiB, 71 °C, 84 W"."""
-    if sample is None:
-        return ""
-    memory = sample.memory
-    parts = []
-    if memory.used_bytes is not None and memory.total_bytes is not None:
-        parts.append(f"{memory.used_bytes / GIB:.1f} of {memory.total_bytes / GIB:.1f} GiB")
-    parts += [] if sample.hottest_c is None else [f"{sample.hottest_c:.0f} °C"]
-    parts += [] if sample.gpu_power_w is None else [f"{sample.gpu_power_w:.0f} W"]
-    return ", ".join(parts)
-
-
-def _clock_text(wall: datetime, before_s: float = 0.0) -> str:
-    return f"{(wall - timedelta(seconds=before_s)).astimezone():%H:%M:%S}"

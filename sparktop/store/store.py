@@ -30,7 +30,6 @@ from sparktop.store.alerts import (
     judge_backend,
     judge_ended,
     judge_health,
-    judge_node,
     judge_router,
     keep_ended,
     link_events,
@@ -39,12 +38,14 @@ from sparktop.store.alerts import (
 from sparktop.store.backend import BackendTrack
 from sparktop.store.balance import GroupBalances
 from sparktop.store.balance_groups import judged_groups
+from sparktop.store.endings import ENGINE_ENDED
 from sparktop.store.event_log import ActiveAlerts, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.findings import FindingBook
 from sparktop.store.fleets import FleetTrack
 from sparktop.store.limits import ServerLimits
-from sparktop.store.node import ENGINE_ENDED, NodeTrack, restart_events
+from sparktop.store.node import NodeTrack, restart_events
+from sparktop.store.node_alerts import judge_node
 from sparktop.store.ranks import RankVerdicts
 from sparktop.store.routers import RouterTrack
 from sparktop.store.sources import SourceKey, SourceKind

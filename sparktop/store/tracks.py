@@ -1,6 +1,6 @@
-"""Routers, each Prometheus, and the tracks of all sources: what belongs together and runs on which node.
+"""The tracks of all sources: which backends form a group, and which run on which node.
 
-A *track* is what the store keeps of one source. A *wall* shows many servers and machines by group.
+A *track* is what the store keeps of one source.
 """
 
 from __future__ import annotations

@@ -1,0 +1,204 @@
+"""Events about processes of engines that ended, and about faults in the kernel's log, with what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from sparktop.analysis.speed_state import (
+    is_severe,
+    xid_words,
+)
+from sparktop.model.event import Event, Severity, Values
+from sparktop.model.instant import Instant
+from sparktop.model.node import (
+    GIB,
+    OOM,
+    XID,
+    KernelLine,
+    NodeSample,
+    Workload,
+    Workloads,
+)
+from sparktop.model.snapshot import EngineProcess
+from sparktop.store.sources import SourceKey
+
+ENGINE_ENDED = "engine-ended"
+"""Kind of the event that processes of an engine ended."""
+_FRESH_S = 1e-6
+"""Processes of a greater age were read with an earlier sample."""
+_MOST_NAMED = 3
+"""Most processes that a message names."""
+_MOST_ENDED = 64
+"""Engines whose newest end is remembered."""
+_AT_WORK = frozenset({"engine core", "worker", "scheduler", "server", "runner"})
+"""Roles without which an engine does not work."""
+
+
+class Endings:
+    """What was running on one node, and which lines of the kernel's log are known."""
+
+    def __init__(self) -> None:
+        """Start without a sample."""
+        self._workloads: Mapping[int, Workload] | None = None
+        self._read_at: float | None = None
+        self._backends: dict[int, str] = {}
+        """Backend by process ID."""
+        self._engines: dict[int, Hashable] = {}
+        """Engine (process group) by process ID: children of a server that ended have no server any more."""
+        self._ended_before: dict[Hashable, frozenset[int]] = {}
+        """Processes of an engine that ran or ended when its newest end was reported: one end, one event."""
+        self._last: NodeSample | None = None
+        self._oom_kills: int | None = None
+        self._line_s: float | None = None
+        """Time of the newest known line of the kernel's log, in seconds since boot."""
+
+    def note(
+        self, key: SourceKey, sample: NodeSample, engines: Sequence[EngineProcess], when: Instant
+    ) -> list[Event]:
+        """Return events about what ended since the last sample of the node.
+
+        `engines` are the processes of engines, with the backends that they serve.
+        """
+        lines = self._new_lines(sample)
+        events = [_line_event(key, line, when) for line in lines if line.kind != OOM]
+        if sample.workloads is not None and not (sample.workloads.age_s or 0.0) > _FRESH_S:
+            events += self._end_events(key, sample, sample.workloads, when)
+        self._backends |= {engine.pid: engine.backend for engine in engines if engine.backend is not None}
+        self._last = sample
+        return events
+
+    def _new_lines(self, sample: NodeSample) -> list[KernelLine]:
+        """Return the lines of the kernel's log that are new; none in the first sample."""
+        result = () if sample.kernel is None else sample.kernel.lines
+        known_s = self._line_s
+        if sample.kernel is not None:
+            self._line_s = max([one.since_boot_s for one in result], default=known_s or 0.0)
+        return [] if known_s is None else [one for one in result if one.since_boot_s > known_s]
+
+    def _end_events(
+        self, key: SourceKey, sample: NodeSample, workloads: Workloads, when: Instant
+    ) -> list[Event]:
+        before, self._workloads = self._workloads, {process.pid: process for process in workloads.processes}
+        read_at, self._read_at = self._read_at, sample.at
+        kills, self._oom_kills = self._oom_kills, sample.memory.oom_kills
+        began = {one.pid: _engine_key(one) for one in workloads.processes if one.pid not in (before or {})}
+        self._engines |= began
+        self._ended_before = {engine: pids - began.keys() for engine, pids in self._ended_before.items()}
+        if before is None or read_at is None:
+            return []
+        gone = [one for pid, one in before.items() if pid not in self._workloads and one.role in _AT_WORK]
+        groups: dict[Hashable, list[Workload]] = {}
+        for one in gone:
+            groups.setdefault(self._engines.get(one.pid, _engine_key(one)), []).append(one)
+        groups = {engine: ended for engine, ended in groups.items() if self._is_new(engine, ended)}
+        new_kills = None if kills is None or self._oom_kills is None else max(0, self._oom_kills - kills)
+        events = [
+            self._event(key, sample, ended, new_kills, when.at - read_at, when) for ended in groups.values()
+        ]
+        self._backends = {pid: name for pid, name in self._backends.items() if pid in self._workloads}
+        self._engines = {pid: engine for pid, engine in self._engines.items() if pid in self._workloads}
+        return events
+
+    def _is_new(self, engine: Hashable, ended: Sequence[Workload]) -> bool:
+        """Return whether these processes ended otherwise than by an end of their engine that was reported."""
+        pids = {one.pid for one in ended}
+        if pids <= self._ended_before.get(engine, frozenset()):
+            return False
+        running = (pid for pid, one in self._engines.items() if one == engine)
+        self._ended_before[engine] = frozenset((*pids, *running))
+        while len(self._ended_before) > _MOST_ENDED:
+            del self._ended_before[next(iter(self._ended_before))]
+        return True
+
+    def _event(
+        self,
+        key: SourceKey,
+        sample: NodeSample,
+        ended: Sequence[Workload],
+        kills: int | None,
+        within_s: float,
+        when: Instant,
+    ) -> Event:
+        names = [name for one in ended if (name := self._backends.get(one.pid)) is not None]
+        subject = names[0] if len(set(names)) == 1 else key.name
+        left = self._workloads or {}
+        server = ended[0].server
+        half = server is not None and server in left
+        what = ", ".join(f"{one.about} (pid {one.pid})" for one in ended[:_MOST_NAMED])
+        more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
+        causes = _causes_text(sample, ended, kills)
+        message = f"{ended[0].engine} ended: {what}{more}, between {_clock_text(when.wall, within_s)} and "
+        message += f"{_clock_text(when.wall)}; {causes}"
+        if half:
+            message += f"; its server (process {server}) still runs"
+        if seen := last_words(self._last):
+            message += f"; the machine before that: {seen}"
+        values: Values = {
+            "ended": f"{what}{more}",
+            "processes": float(len(ended)),
+            "oom_kills": None if kills is None else float(kills),
+            "window_s": within_s,
+        }
+        severe = half or bool(kills)
+        about = f"{key.label}:{ENGINE_ENDED}"
+        severity = Severity.CRITICAL if severe else Severity.WARNING
+        return Event(when.wall, severity, subject, message, values, when.at, about)
+
+
+def _engine_key(one: Workload) -> Hashable:
+    """Return what the processes of one engine on a machine have in common."""
+    return one.server if one.server is not None else (one.engine, one.model, one.container)
+
+
+def _causes_text(sample: NodeSample, ended: Sequence[Workload], kills: int | None) -> str:
+    """Return what the kernel says about the end of these processes, or what cannot be read."""
+    log = sample.kernel
+    pids = {one.pid for one in ended}
+    lines = () if log is None else log.lines
+    mine = [line for line in lines if line.pid in pids]
+    if any(line.kind == OOM for line in mine):
+        return "the kernel killed it for lack of memory (OOM)"
+    result = [xid_words(line.code) for line in mine if line.kind == XID]
+    if kills:
+        result.append(
+            f"the kernel killed {kills} process{'es' if kills > 1 else ''} for lack of memory (OOM)"
+        )
+    if result:
+        return ", ".join(result)
+    said = ["no OOM kill"] if kills == 0 else []
+    if log is None or log.unreadable is not None:
+        return "; ".join([*said, *([log.unreadable] if log is not None and log.unreadable else [])]) or (
+            "its log says why"
+        )
+    return ", ".join([*said, "no Xid"]) + ": its own log says why, or a user ended it"
+
+
+def _line_event(key: SourceKey, line: KernelLine, when: Instant) -> Event:
+    if line.kind == XID:
+        message = xid_words(line.code) + (f" (process {line.pid})" if line.pid is not None else "")
+        severity = Severity.CRITICAL if is_severe(line.code) else Severity.WARNING
+    else:
+        message, severity = f"kernel: {line.text}", Severity.CRITICAL
+    values: Values = {
+        "xid": None if line.code is None else float(line.code),
+        "since_boot_s": line.since_boot_s,
+    }
+    return Event(when.wall, severity, key.name, message, values, when.at, f"{key.label}:{line.kind}")
+
+
+def last_words(sample: NodeSample | None) -> str:
+    """Return memory, temperature and power of a sample: "118.9 of 121.6 GiB, 71 °C, 84 W"."""
+    if sample is None:
+        return ""
+    memory = sample.memory
+    parts = []
+    if memory.used_bytes is not None and memory.total_bytes is not None:
+        parts.append(f"{memory.used_bytes / GIB:.1f} of {memory.total_bytes / GIB:.1f} GiB")
+    parts += [] if sample.hottest_c is None else [f"{sample.hottest_c:.0f} °C"]
+    parts += [] if sample.gpu_power_w is None else [f"{sample.gpu_power_w:.0f} W"]
+    return ", ".join(parts)
+
+
+def _clock_text(wall: datetime, before_s: float = 0.0) -> str:
+    return f"{(wall - timedelta(seconds=before_s)).astimezone():%H:%M:%S}"
