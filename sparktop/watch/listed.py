@@ -23,6 +23,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean, reason_of
 from sparktop.store import Store
 from sparktop.watch.discovery import parse_target
+from sparktop.watch.ways import poll_once
 
 if TYPE_CHECKING:
     from sparktop.watch.ways import Ways
@@ -239,14 +240,9 @@ async def find_answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[B
     answered: list[BackendTarget] = []
     for start in range(0, len(targets), _AT_ONCE):
         some = targets[start : start + _AT_ONCE]
-        sources = ways.backends(some)
-        try:
-            readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
-        finally:
-            await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
         answered += [
             replace(target, engine=reading.engine)
-            for target, reading in zip(some, readings, strict=True)
+            for target, reading in await poll_once(ways, some, _DEADLINE_S)
             if isinstance(reading, EngineSample)
         ]
     return answered

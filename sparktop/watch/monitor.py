@@ -39,7 +39,7 @@ from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.ranks import RankAsker
 from sparktop.watch.state_files import follow_announced, keep_setups, keep_starts
 from sparktop.watch.through import Through
-from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways
+from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways, poll_once
 
 if TYPE_CHECKING:
     from sparktop.sources.source import Reading, Source
@@ -314,12 +314,7 @@ class Monitor:
         For a server that does not answer, add an event about the router `router`; it may be tried again
         later.
         """
-        sources = self._ways.backends(targets)
-        try:
-            readings = await asyncio.gather(*(source.poll(TRY_WITHIN_S) for source in sources))
-        finally:
-            await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
-        answers = list(zip(targets, readings, strict=True))
+        answers = await poll_once(self._ways, targets, TRY_WITHIN_S)
         self._watch_found([target for target, reading in answers if isinstance(reading, EngineSample)], {})
         failed = [(target, reading) for target, reading in answers if isinstance(reading, Failure)]
         fronts = [target for target, reading in failed if reading.kind is FailureKind.ROUTER]

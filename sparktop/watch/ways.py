@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -10,7 +11,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watc
 
 if TYPE_CHECKING:
     from sparktop.net.client import SharedSession
-    from sparktop.sources.source import Source
+    from sparktop.sources.source import Reading, Source
     from sparktop.watch.discovery import Found
 
 _NODE_MODULES = {
@@ -57,6 +58,18 @@ class Ways(Protocol):
     async def discover(self, hosts: Sequence[str]) -> Found:
         """Search the usual ports of `hosts` for servers and agents."""
         ...
+
+
+async def poll_once(
+    ways: Ways, targets: Sequence[BackendTarget], deadline_s: float
+) -> list[tuple[BackendTarget, Reading]]:
+    """Poll each server once, all at the same time, and return each with its answer or failure."""
+    sources = ways.backends(targets)
+    try:
+        readings = await asyncio.gather(*(source.poll(deadline_s) for source in sources))
+    finally:
+        await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
+    return list(zip(targets, readings, strict=True))
 
 
 class RealWays:
