@@ -65,7 +65,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     logs = [member.log for member in group.members]
     life_s = median_life_s(logs, at)
     since = at - window_s(life_s)
-    counted = router.counted(since) if router else None
+    counted = router.failures_since(since) if router else None
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
     blamed = _errors_to_blame(errors, [member.name for member in group.members], router, counted)

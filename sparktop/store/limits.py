@@ -185,7 +185,7 @@ def _evidence(
         router=None if router is None else router.target.name,
         routed=None if router is None or group is None else _is_routed(router, group, backends),
         held_back=None if router is None or group is None else _requests_held_back(router, group, backends),
-        slow_router=None if router is None else router.slow,
+        slow_router=None if router is None else router.slowness,
         split=split,
         peers=peers,
         neighbours=neighbours,
@@ -234,9 +234,9 @@ def _requests_held_back(
     behind = _backends_behind(group, backends)
     if len(behind) < len(group.backends):
         return None
-    if router.inside is None:
-        return router.queued
-    return max(0.0, router.inside - sum(_requests_at(track) for track in behind))
+    if router.requests_inside is None:
+        return router.requests_queued
+    return max(0.0, router.requests_inside - sum(_requests_at(track) for track in behind))
 
 
 def _requests_at(track: BackendTrack) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -63,47 +64,39 @@ class RouterTrack:
         self.target = target
         self.health = Health()
         self.poll_ms: float | None = None
-        self._sample: RouterSample | None = None
-        """The newest good sample."""
+        self._sample = RouterSample(-math.inf)
+        """The newest good sample; before the first one that reports nothing."""
         self._answering_since: datetime | None = None
-        self._counted: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
-        """The newest samples that have failure counters, oldest first."""
         self._recent: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
         """The newest samples, oldest first."""
+        self._restarted_at = -math.inf
+        """Monotonic time of the first sample since the router's newest restart."""
 
     @property
     def strategy(self) -> str | None:
         """The routing strategy that the router reports, or else the configured one; None if unknown."""
-        return (self._sample.strategy if self._sample else None) or self.target.strategy
+        return self._sample.strategy or self.target.strategy
 
     @property
     def cooldowns_disabled(self) -> bool:
         """Whether the router reports that it never takes a failing deployment out of rotation."""
-        return bool(self._sample and self._sample.cooldowns_disabled)
+        return bool(self._sample.cooldowns_disabled)
 
-    def counted(self, since: float) -> RouterSample | None:
+    def failures_since(self, since: float) -> RouterSample | None:
         """Return how much the failure counters grew from `since` on; None with fewer than two samples.
 
         The result is a sample whose counters are replaced by their growth.
         """
-        inside = [sample for sample in self._counted if sample.at >= since]
-        if len(inside) < 2:  # noqa: PLR2004 - a difference needs two
+        since = max(since, self._restarted_at)
+        counting = [one for one in self._recent if one.at >= since and one.failures is not None]
+        if len(counting) < 2:  # noqa: PLR2004 - a difference needs two
             return None
-        first, last = inside[0], inside[-1]
-        before = first.failures or {}
+        first, last = counting[0], counting[-1]
         return RouterSample(
             last.at,
-            failures={
-                name: count - before.get(name, 0.0)
-                for name, count in (last.failures or {}).items()
-                if count > before.get(name, 0.0)
-            },
+            failures=_growth_by_name(first.failures or {}, last.failures or {}),
             cooldowns=_growth(first.cooldowns, last.cooldowns),
-            cooled={
-                name: count - first.cooled.get(name, 0.0)
-                for name, count in last.cooled.items()
-                if count > first.cooled.get(name, 0.0)
-            },
+            cooled=_growth_by_name(first.cooled, last.cooled),
             refusals=_growth(first.refusals, last.refusals),
         )
 
@@ -134,28 +127,27 @@ class RouterTrack:
 
         `deployments` has the backend by deployment id. Only LiteLLM's simple-shuffle follows them.
         """
-        sample = self._sample
-        if sample is None or self.strategy not in {None, "simple-shuffle"}:
+        if self.strategy not in {None, "simple-shuffle"}:
             return {}
         result: dict[str, float] = {}
-        for deployment in sample.deployments or ():
+        for deployment in self._sample.deployments or ():
             backend = deployments.get(deployment.id)
             if backend is not None and deployment.weight is not None:
                 result[backend] = result.get(backend, 0.0) + deployment.weight
         return result
 
     @property
-    def inside(self) -> float | None:
+    def requests_inside(self) -> float | None:
         """Requests that the router had received and that had not ended, by its newest sample."""
-        return None if self._sample is None else self._sample.in_flight
+        return self._sample.in_flight
 
     @property
-    def queued(self) -> float | None:
+    def requests_queued(self) -> float | None:
         """Requests that wait in the router, by its newest sample."""
-        return None if self._sample is None else self._sample.queued
+        return self._sample.queued
 
     @property
-    def slow(self) -> str | None:
+    def slowness(self) -> str | None:
         """What shows that the router itself is slow, in words; None if nothing does."""
         spent = [(one.at, one.cpu_s) for one in self._recent if one.cpu_s is not None]
         if spent:
@@ -176,13 +168,12 @@ class RouterTrack:
     @property
     def all_deployments_out(self) -> bool:
         """Whether the router reports that something is wrong with each of its deployments."""
-        listed = (self._sample.deployments or ()) if self._sample is not None else ()
-        troubles = self._sample.troubles if self._sample is not None else {}
-        return bool(listed) and all(troubles.get(one.id) in _OUT for one in listed)
+        listed, troubles = self._sample.deployments, self._sample.troubles
+        return bool(listed) and all(troubles.get(deployment.id) in _OUT for deployment in listed or ())
 
     def shown_name(self, deployment: str) -> str:
         """Return the host and port of a deployment, by which people know it better than by its id."""
-        listed = (self._sample.deployments or ()) if self._sample is not None else ()
+        listed = self._sample.deployments or ()
         address = next((one.address for one in listed if one.id == deployment), None) or deployment
         return address.partition("://")[2] or address
 
@@ -193,11 +184,8 @@ class RouterTrack:
         router took it out of service in that time.
         """
         sample = self._sample
-        if sample is None:
-            return {}
-        grown = self.counted(sample.at - _MINUTE_S)
-        failed = grown.failures or {} if grown is not None else {}
-        cooled = grown.cooled if grown is not None else {}
+        grown = self.failures_since(sample.at - _MINUTE_S) or RouterSample(sample.at)
+        failed, cooled = grown.failures or {}, grown.cooled
         result: dict[str, str] = {}
         for name in dict.fromkeys((*sample.troubles, *failed, *cooled)):
             counts = [sample.troubles[name]] if name in sample.troubles else []
@@ -217,15 +205,14 @@ class RouterTrack:
     def accept_sample(self, sample: RouterSample, now: datetime, took_ms: float | None) -> None:
         """Record a successful poll of the router.
 
-        If a failure counter fell, the router has restarted: forget the counters of earlier samples.
+        If a failure counter fell, the router has restarted: the counters of earlier samples do not count.
         """
         self.health.good(sample.at)
+        before = next((one for one in reversed(self._recent) if one.failures is not None), sample)
+        if sample.failures is not None and _has_restarted(before, sample):
+            self._restarted_at = sample.at
         self._sample = sample
         self._recent.append(sample)
-        if sample.failures is not None:
-            if self._counted and _has_restarted(self._counted[-1], sample):
-                self._counted.clear()  # it restarted
-            self._counted.append(sample)
         self.poll_ms = sample.answer_ms if sample.answer_ms is not None else took_ms
         self._answering_since = self._answering_since or now
 
@@ -236,30 +223,30 @@ class RouterTrack:
         watched backends whose URLs match the router's deployments; `backend_urls` has these URLs by backend
         name.
         """
-        told = self._sample.deployments if self._sample else None
+        listed = self._sample.deployments
         deployments = match_deployments(
-            told,
+            listed,
             router_url=self.target.url,
             backend_urls=backend_urls,
             configured=self.target.deployments,
         )
         if self.target.backends:
             return Group(deployments, self.target.backends, {})
-        found = deployments or {}
-        names = dict.fromkeys(name for name in found.values() if name is not None)
+        backends = deployments or {}
+        names = dict.fromkeys(name for name in backends.values() if name is not None)
         models: dict[str, str] = {}
-        for one in told or ():
-            name = found[one.id]
-            if name is not None and one.model is not None:
-                models.setdefault(name, one.model)
+        for deployment in listed or ():
+            name = backends[deployment.id]
+            if name is not None and deployment.model is not None:
+                models.setdefault(name, deployment.model)
         return Group(deployments, tuple(names), models)
 
     def view(self, at: float, group: Group, backends: Iterable[BackendView]) -> RouterView:
         """Return the router as shown at `at` (monotonic), with the load of its backends."""
-        sample = self._sample or RouterSample(at)
-        known = {view.name: view for view in backends}
-        loads = {name: view.running if view.ok else None for name, view in known.items()}
-        behind = [known[name] for name in group.backends if name in known]
+        sample = self._sample
+        views = {view.name: view for view in backends}
+        loads = {name: view.running if view.ok else None for name, view in views.items()}
+        behind = [views[name] for name in group.backends if name in views]
         return RouterView(
             self.target.name,
             self.target.url,
@@ -276,7 +263,7 @@ class RouterTrack:
             deployments=group.deployments,
             told=sample.deployments,
             running={name: loads.get(name) for name in group.backends},
-            slow=self.slow,
+            slow=self.slowness,
             stuck={view.name: self._stuck_text(at, view, group) for view in behind if view.state in STUCK},
             cooldown_s=sample.cooldown_s,
             cooldowns_disabled=sample.cooldowns_disabled,
@@ -291,13 +278,13 @@ class RouterTrack:
             poll_ms=self.poll_ms,
         )
 
-    def absent(self, group: Group, backends: Mapping[str, BackendTrack]) -> dict[str, str]:
+    def absent_models(self, group: Group, backends: Mapping[str, BackendTrack]) -> dict[str, str]:
         """Return the deployments whose model their backend does not serve: what is wrong, in words, by id.
 
         A backend that does not answer, or does not list its models, is not judged.
         """
         result: dict[str, str] = {}
-        for deployment in (self._sample.deployments if self._sample else None) or ():
+        for deployment in self._sample.deployments or ():
             track = backends.get((group.deployments or {}).get(deployment.id) or "")
             if track is None or track.health.failure is not None or deployment.asks_for is None:
                 continue
@@ -313,12 +300,11 @@ class RouterTrack:
         """Return the standstill of a backend, and how the router goes on to use it, in words."""
         words = view.state.value if view.progress is None else f"{view.state.value}, {view.progress.fact}"
         own = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
-        sent = self._sample.sent if self._sample is not None else None
-        there = sum((sent or {}).get(name, 0.0) for name in own)
-        counted = None if view.progress is None else self.counted(at - view.progress.seconds)
-        failed = sum(((counted and counted.failures) or {}).get(name, 0.0) for name in own)
-        if there:
-            return f"{words}; {there:.0f} of the router's requests are there"
+        sent = sum((self._sample.sent or {}).get(name, 0.0) for name in own)
+        grown = None if view.progress is None else self.failures_since(at - view.progress.seconds)
+        failed = sum(((grown and grown.failures) or {}).get(name, 0.0) for name in own)
+        if sent:
+            return f"{words}; {sent:.0f} of the router's requests are there"
         if failed:
             return f"{words}; {failed:.0f} failed answers meanwhile"
         return f"{words}; the router still lists it" if own else words
@@ -333,6 +319,12 @@ def _requests_inside(sample: RouterSample) -> float | None:
 
 def _growth(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else max(0.0, after - before)
+
+
+def _growth_by_name(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Return by how much each counter grew, of those that did."""
+    grown = {name: count - before.get(name, 0.0) for name, count in after.items()}
+    return {name: more for name, more in grown.items() if more > 0}
 
 
 def _has_restarted(before: RouterSample, after: RouterSample) -> bool:

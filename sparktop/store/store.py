@@ -372,7 +372,7 @@ class Store:
         routers, groups, names = tracks.routing()
         backends, known = tracks.backends, tracks.groups_by_name(names)
         for router, group in zip(routers, groups, strict=True):
-            judge_absent_models(self._alerts, router, router.absent(group, backends), instant)
+            judge_absent_models(self._alerts, router, router.absent_models(group, backends), instant)
         judged = partial(judged_groups, backends, known, routers, groups)
         self._events.add(*self.balance.judge_due(instant, judged, self._alerts))
         routed = list(zip(routers, groups, strict=True))
