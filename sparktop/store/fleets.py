@@ -91,7 +91,7 @@ class EachOnce:
         self._made: tuple[Fleet | None, ...] = ()
         """What was made of the newest answers, so that the same answers stay the same objects."""
 
-    def of(self, views: tuple[FleetView, ...]) -> tuple[FleetView, ...]:
+    def leave_each_once(self, views: tuple[FleetView, ...]) -> tuple[FleetView, ...]:
         """Return the views without what stands in another one."""
         if len(views) < 2:  # noqa: PLR2004 - two share
             return views
@@ -160,7 +160,7 @@ class WallFigures:
         self._made: dict[str, tuple[Fleet, Fleet]] = {}
         """By Prometheus: its newest answer, and what was made of it; equal ones stay the same object."""
 
-    def of(self, views: Sequence[FleetView], backends: Sequence[BackendView]) -> tuple[FleetView, ...]:
+    def with_rows(self, views: Sequence[FleetView], backends: Sequence[BackendView]) -> tuple[FleetView, ...]:
         """Return the views; where each server has a row, with the figures of the rows."""
         rows: dict[str, BackendView] | None = None
         result: list[FleetView] = []

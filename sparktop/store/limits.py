@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.analysis.evidence import Evidence, Machine, Peer
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import limit_to_show
@@ -25,7 +27,7 @@ from sparktop.store.routers import STUCK, Group, RouterTrack
 EVERY_S = 5.0
 """Seconds between two verdicts on the limit of one backend."""
 MOST_AT_ONCE = 16
-"""Backends judged in one call of `look`: a longer call would stall the screen."""
+"""Backends judged in one call of `judge_due`: a longer call would stall the screen."""
 _MOST_PEERS = 3
 """Servers compared with one behind a router: this many of those with the fewest requests, and of those with
 the most."""
@@ -43,6 +45,27 @@ Routed = Sequence[tuple[RouterTrack, Group]]
 """Each router with the backends behind it."""
 
 
+class _Judged(Struct):
+    """What is kept of one backend."""
+
+    limit: Limit | None = None
+    """The newest verdict that was confirmed."""
+    next_kind: LimitKind | None = None
+    """Kind of a verdict that differs from `limit`: seen once so far."""
+    judged_at: float = -math.inf
+    """Monotonic seconds."""
+    split_word: BalanceWord | None = None
+    """The verdict on the group's balance with which it was judged."""
+
+    def keep(self, limit: Limit | None) -> None:
+        """Record a judgement; a verdict of another kind must be judged twice in a row."""
+        kind = None if limit is None else limit.kind
+        if limit is None or self.limit is None or kind in {self.limit.kind, self.next_kind}:
+            self.limit, self.next_kind = limit, None
+        else:
+            self.next_kind = kind
+
+
 class ServerLimits:
     """What holds each backend back, as of the newest verdict.
 
@@ -51,21 +74,14 @@ class ServerLimits:
 
     def __init__(self) -> None:
         """Start without verdicts."""
-        self._found: dict[str, Limit | None] = {}
-        self._next: dict[str, LimitKind | None] = {}
-        """Kind of a verdict that differs from the one in `_found`, by backend: seen once so far."""
-        self._judged_at: dict[str, float] = {}
-        self._splits: Mapping[str, Balance] = {}
-        """The newest balance of the group of each backend that is in one."""
-        self._split_words: dict[str, BalanceWord | None] = {}
-        """The verdict on the group's balance with which each backend was judged last."""
+        self._judged: dict[str, _Judged] = {}
 
-    def of(self, view: BackendView) -> Limit | None:
+    def limit_of(self, view: BackendView) -> Limit | None:
         """Return what holds a backend back; None if it does not answer, stands still or was not judged.
 
         A pinned clock is the machine's own figure: it explains a long step while nothing else moves.
         """
-        limit = self._found.get(view.name)
+        limit = self._judged[view.name].limit if view.name in self._judged else None
         progress = None if view.progress is None else view.progress.word
         if view.failure is not None or progress in _HUNG:
             return None
@@ -75,7 +91,7 @@ class ServerLimits:
             return None  # since the verdict, requests have begun to wait
         return limit_to_show(limit, view.state)
 
-    def look(
+    def judge_due(
         self,
         at: float,
         backends: Mapping[str, BackendTrack],
@@ -88,40 +104,24 @@ class ServerLimits:
         `groups` are the newest verdicts on groups, which have been judged before: a limit that contradicts
         the verdict on its group is judged again at once, or not shown until then.
         """
-        for gone in self._judged_at.keys() - backends.keys():
-            for book in (self._judged_at, self._found, self._next, self._split_words):
-                book.pop(gone, None)
-        self._splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
-        for name in self._judged_at:
-            split = self._splits.get(name)
-            if (None if split is None else split.word) is not self._split_words.get(name):
-                self._judged_at[name] = -math.inf
-                self._next.pop(name, None)
-                found = self._found.get(name)
-                if found is not None and (
-                    found.kind in _OF_THE_SPLIT or (split is not None and split.word not in _AT_EASE)
-                ):
-                    self._found[name] = None
-        due = [name for name in backends if at - self._judged_at.get(name, -math.inf) >= EVERY_S]
-        due.sort(key=lambda name: self._judged_at.get(name, -math.inf))
+        self._judged = {name: self._judged.get(name) or _Judged() for name in backends}
+        splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
+        for name, judged in self._judged.items():
+            word = splits[name].word if name in splits else None
+            if word is not judged.split_word:
+                judged.judged_at, judged.next_kind = -math.inf, None
+                explained = word is not None and word not in _AT_EASE
+                if judged.limit is not None and (explained or judged.limit.kind in _OF_THE_SPLIT):
+                    judged.limit = None
+        due = [name for name, judged in self._judged.items() if at - judged.judged_at >= EVERY_S]
+        due.sort(key=lambda name: self._judged[name].judged_at)
         running = _running_on(backends) if due else {}
         for name in due[:MOST_AT_ONCE]:
-            self._judged_at[name] = at
-            split = self._splits.get(name)
-            self._split_words[name] = None if split is None else split.word
-            self.note(name, _judge_limit(backends[name], backends, nodes, routed, running, split))
-        for track in backends.values():
-            track.show_limit(self._found.get(track.target.name))
-
-    def note(self, name: str, limit: Limit | None) -> None:
-        """Record a judgement of a backend; a verdict of another kind must be judged twice in a row."""
-        before = self._found.get(name)
-        kind = None if limit is None else limit.kind
-        if limit is None or before is None or before.kind is kind or self._next.get(name) is kind:
-            self._found[name] = limit
-            self._next.pop(name, None)
-        else:
-            self._next[name] = kind
+            judged, split = self._judged[name], splits.get(name)
+            judged.judged_at, judged.split_word = at, None if split is None else split.word
+            judged.keep(_judge_limit(backends[name], backends, nodes, routed, running, split))
+        for name, track in backends.items():
+            track.show_limit(self._judged[name].limit)
 
 
 def _has_queue(view: BackendView) -> bool:
@@ -252,7 +252,7 @@ def _is_serving(track: BackendTrack) -> bool:
 def _least_and_most_loaded(tracks: Iterable[BackendTrack]) -> Iterable[Peer]:
     by_load = sorted(
         (track for track in tracks if track.work.looks),
-        key=lambda track: (track.work.looks[-1].running or 0.0) + (track.work.looks[-1].waiting or 0.0),
+        key=_requests_at,
     )
     chosen = {id(track): track for track in (*by_load[:_MOST_PEERS], *by_load[-_MOST_PEERS:])}
     return (Peer(one.target.name, tuple(one.work.looks), one.view.slots) for one in chosen.values())

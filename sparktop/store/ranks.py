@@ -40,12 +40,12 @@ class RankVerdicts:
         self._proposed: dict[str, str] = {}
         """The hosts that were proposed to be watched, by backend."""
 
-    def settle(self) -> None:
+    def pass_on_apart(self) -> None:
         """Pass the ranks that lag or are missing to the tracks, before their progress is judged."""
         for name, track in self._tracks.backends.items():
             track.ranks_apart = self.apart(name)
 
-    def take(self, key: SourceKey, reading: RanksReading, when: Instant) -> list[Event]:
+    def add(self, key: SourceKey, reading: RanksReading, when: Instant) -> list[Event]:
         """Add a reading about a backend.
 
         Return events: that NCCL is asked, that ranks are apart, and which of their machines are not watched.

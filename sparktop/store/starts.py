@@ -132,7 +132,7 @@ class ServerStarts:
         finished, self._finished = tuple(self._finished), []
         return finished
 
-    def note(self, name: str, sample: NodeSample) -> None:
+    def follow(self, name: str, sample: NodeSample) -> None:
         """Follow the starts of the backends on a node that do not answer, by the node's sample."""
         if sample.workloads is None:
             return
@@ -181,7 +181,7 @@ class ServerStarts:
             server.alive,
         )
 
-    def served(self, name: str, until: float) -> None:
+    def set_answered_until(self, name: str, until: float) -> None:
         """Set until when (monotonic seconds) a backend answered of which this store has no answer."""
         self._served[name] = until
         start = self._starts.get(name)
@@ -265,7 +265,7 @@ class ServerStarts:
         message = f"{title} refuses connections while it loads (process {start.server.pid} on {start.node})"
         return structs.replace(failure, kind=FailureKind.LOADING, message=message)
 
-    def answered(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
+    def end(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
         """Record that a server answers; return an event with the duration of the start that it ends."""
         self._silent.pop(track.target.name, None)
         start = self._starts.pop(track.target.name, None)

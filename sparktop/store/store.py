@@ -269,7 +269,7 @@ class Store:
         elif isinstance(track, BackendTrack) and isinstance(reading, EngineSample):
             self._accept_engine(key, track, reading, took_ms, instant)
         elif isinstance(track, BackendTrack) and isinstance(reading, RanksReading):
-            self._events.add(*self.ranks.take(key, reading, when))
+            self._events.add(*self.ranks.add(key, reading, when))
         elif isinstance(track, NodeTrack) and isinstance(reading, NodeSample):
             self._accept_node(key, track, reading, took_ms, when)
         elif isinstance(track, NodeTrack) and isinstance(reading, MemorySample):
@@ -361,7 +361,7 @@ class Store:
         """
         instant, tracks = self._record_call(Change.JUDGE), self._tracks
         self._events.settle(instant)
-        self.ranks.settle()
+        self.ranks.pass_on_apart()
         tracks.note_stale(self._alerts, instant)
         self._events.add(
             *self.progress.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
@@ -376,7 +376,7 @@ class Store:
         judged = partial(judged_groups, backends, known, routers, groups)
         self._events.add(*self.balance.judge_due(instant, judged, self._alerts))
         routed = list(zip(routers, groups, strict=True))
-        self.limits.look(instant.at, backends, tracks.nodes, routed, self.balance.view())
+        self.limits.judge_due(instant.at, backends, tracks.nodes, routed, self.balance.view())
         self._findings.judge(self._situation(instant), self._alerts, instant)
 
     def _situation(self, instant: Instant) -> Situation:
@@ -407,7 +407,9 @@ class Store:
 
         Used where only the minutes before now were replayed. `events` replace the events of this store.
         """
-        adopt_alerts(self._alerts, alerts, at := self._clock(), self._tracks.get, self.starts.served)
+        adopt_alerts(
+            self._alerts, alerts, at := self._clock(), self._tracks.get, self.starts.set_answered_until
+        )
         self._events.adopt(events)
         self.balance.adopt(verdicts, at)
 
@@ -464,7 +466,7 @@ class Store:
         if kind is LinkKind.RESTARTED:
             self.ranks.forget(key.name)
         self._events.add(*model_events(key, track, when))
-        self._events.add(*link_events(key, track, kind, when), *self.starts.answered(track, sample, when))
+        self._events.add(*link_events(key, track, kind, when), *self.starts.end(track, sample, when))
         self.yards.note(track, self.starts.server_of(track), when)
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
@@ -479,7 +481,7 @@ class Store:
         judge_health(self._alerts, key, track.health, when)
         if newer:
             self._placement.update()
-            self.starts.note(key.name, sample)
+            self.starts.follow(key.name, sample)
             track.judge_steps(self._placement.steps_on(key.name))
             events = judge_node(self._alerts, key, track, self._tracks.thresholds.nodes, when)
             self._events.add(*(event for event in events if self._is_news(event)))
@@ -506,7 +508,7 @@ class Store:
             group=groups.get(view.name) or track.target.group or view.model or NO_GROUP,
             role=track.reported_role if track.role is None else track.role.value,
             ranks=self.ranks.view(view.name, at),
-            limited_by=self.limits.of(view),
+            limited_by=self.limits.limit_of(view),
             findings=findings,
             spec_verdict=shown_line(findings),
             lanes_balance=self.balance.of_lanes(view.name),
@@ -531,19 +533,19 @@ def adopt_alerts(
     recorded: Iterable[Alert],
     at: float,
     track_of: Callable[[SourceKey], Track | None],
-    served: Callable[[str, float], None],
+    set_answered_until: Callable[[str, float], None],
 ) -> None:
     """Set the beginnings and highest severities of the alerts in `active` to those in `recorded`.
 
     Alerts that the store's own samples do not confirm shortly after `at` (monotonic) are ignored. `track_of`
     returns the state of a watched source. If its alert is that it does not answer, the state gets the time
-    since when. `served` is called with the name of each such backend and that time.
+    since when. `set_answered_until` is called with the name of each such backend and that time.
     """
     for alert in recorded:
         label, _, name = alert.id.rpartition(":")
         kind, _, source = label.partition(":")
         if name in _DOWN and kind == SourceKind.BACKEND and alert.since_s is not None:
-            served(source, alert.since_s)
+            set_answered_until(source, alert.since_s)
         if not active.adopt(alert, at):
             continue
         if name in _DOWN and kind in list(SourceKind):

@@ -253,8 +253,8 @@ class Tracks:
 
         Where all of its servers are among `backends`, their figures are those of `backends`.
         """
-        views = self._each_once.of(tuple(track.view(at) for track in self.fleets.values()))
-        return self._wall_figures.of(views, backends)
+        views = self._each_once.leave_each_once(tuple(track.view(at) for track in self.fleets.values()))
+        return self._wall_figures.with_rows(views, backends)
 
     def note_stale(self, alerts: ActiveAlerts, instant: Instant) -> None:
         """Record a failure of each backend and node whose newest sample through a Prometheus is old by now.

@@ -165,14 +165,14 @@ ROWS = tuple(
 def test_the_title_is_the_sum_of_the_rows() -> None:
     """The rates of the Prometheus over a minute are those of neither; equal answers stay the same object."""
     figures = WallFigures()
-    (view,) = figures.of([WALL_OF_TWO], ROWS)
+    (view,) = figures.with_rows([WALL_OF_TWO], ROWS)
     assert view.by_rows
     assert view.fleet is not None
     assert [one.generation_tps for one in view.fleet.servers] == [200.5, 200.5]
     assert totals(ROWS, [view]).generation_tps.value == 401.0
-    assert figures.of([WALL_OF_TWO], ROWS)[0].fleet is view.fleet
+    assert figures.with_rows([WALL_OF_TWO], ROWS)[0].fleet is view.fleet
     changed = (replace(ROWS[0], running=5.0), ROWS[1])
-    assert totals(changed, figures.of([WALL_OF_TWO], changed)).running.value == 9.0
+    assert totals(changed, figures.with_rows([WALL_OF_TWO], changed)).running.value == 9.0
 
 
 def test_a_server_without_an_answer_keeps_what_the_wall_says() -> None:
@@ -182,7 +182,7 @@ def test_a_server_without_an_answer_keeps_what_the_wall_says() -> None:
     wall = replace(WALL_OF_TWO, fleet=replace(WALL_OF_TWO.fleet, servers=(down, TWO_SERVERS[1])))
     late = Failure(FailureKind.LATE, "no new sample", 90.0)
     for row in (replace(ROWS[1], age_s=None), replace(ROWS[1], failure=late)):
-        (view,) = WallFigures().of([wall], [ROWS[0], row])
+        (view,) = WallFigures().with_rows([wall], [ROWS[0], row])
         assert view.fleet is not None
         assert view.fleet.servers == (down, TWO_SERVERS[1])
 
