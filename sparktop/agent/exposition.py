@@ -295,7 +295,7 @@ def _field(metric: FieldMetric) -> Metric[Any]:
     return single(
         f"node_{metric.name}",
         metric.text,
-        lambda part: metric.written(field(part)),
+        lambda part: metric.metric_value(field(part)),
         is_counter=metric.is_counter,
     )
 

@@ -280,7 +280,7 @@ class _Machine(Struct, frozen=True):
         sample, memory = self.sample, self.sample.memory
         rates = [link.rx_bytes_per_s or 0.0 for link in sample.network if link.kind in {"ethernet", "wifi"}]
         rdma, cpu = rdma_mb_per_s((sample,)), self.cpu_percent
-        spins = any(gpu.spinning for gpu in self.gpus)
+        spins = any(gpu.is_spinning for gpu in self.gpus)
         if sum(rates) >= _NET_BYTES_PER_S or (rdma is not None and rdma >= _LINK_MB_PER_S):
             return "a link"
         swaps = (memory.swap_in_bytes_per_s or 0.0) >= _SWAP_BYTES_PER_S
@@ -288,7 +288,7 @@ class _Machine(Struct, frozen=True):
             return "swap"
         if running_compiler((sample,)) is not None:
             return "a compiler"
-        if not all(gpu.spinning or gpu.at_rest for gpu in self.gpus):
+        if not all(gpu.is_spinning or gpu.is_at_rest for gpu in self.gpus):
             return "a GPU"
         # Unknown CPU use may be work, except while a GPU spins: then a core is known to wait for it.
         if cpu is None or cpu >= (_SPINNING_CPU_PERCENT if spins else _CPU_PERCENT):

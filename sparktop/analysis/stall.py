@@ -218,19 +218,19 @@ class GpuWork(Struct, frozen=True):
     """Power from which on it works."""
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether its power shows that it works."""
         return self.power_w is not None and self.busy_from_w is not None and self.power_w >= self.busy_from_w
 
     @property
-    def spinning(self) -> bool:
+    def is_spinning(self) -> bool:
         """Whether it is used all the time, at little power and a normal clock: it waits in a kernel."""
         used, clock = self.utilization_percent, self.clock_mhz
         fast = clock is not None and clock > _LEAST_CLOCK_MHZ
         return self._draws_little and fast and used is not None and used >= _SPINNING_PERCENT
 
     @property
-    def at_rest(self) -> bool:
+    def is_at_rest(self) -> bool:
         """Whether it is hardly used; its clock is of no importance then."""
         used = self.utilization_percent
         return self._draws_little and used is not None and used <= _BLOCKED_PERCENT
@@ -278,7 +278,7 @@ def judge_standstill(standstill: Standstill) -> Progress:
     says, GPUs or a core that work, GPUs that wait, and without a view of the GPUs the time alone.
     """
     seconds = standstill.seconds
-    if seconds < FACT_S or (standstill.may_be_stale and not any(gpu.spinning for gpu in standstill.gpus)):
+    if seconds < FACT_S or (standstill.may_be_stale and not any(gpu.is_spinning for gpu in standstill.gpus)):
         return Progress.MOVING
     if not standstill.made_token or standstill.excuse is not None:
         return Progress.STILL
@@ -288,7 +288,7 @@ def judge_standstill(standstill: Standstill) -> Progress:
 def _judge_by_work(standstill: Standstill) -> Progress:
     seconds = standstill.seconds
     busy_link = standstill.rdma_mb_per_s is not None and standstill.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
-    if busy_link or standstill.core_busy or any(gpu.busy for gpu in standstill.gpus):
+    if busy_link or standstill.core_busy or any(gpu.is_busy for gpu in standstill.gpus):
         return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
     quiet = are_all_quiet(standstill)
     if not quiet and not standstill.counts_steps:
@@ -306,9 +306,9 @@ def _judge_by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:
 
 def are_all_quiet(standstill: Standstill) -> bool:
     """Return whether all GPUs of the engine wait, and the links between its machines are silent."""
-    if not standstill.gpus or not all(gpu.spinning or gpu.at_rest for gpu in standstill.gpus):
+    if not standstill.gpus or not all(gpu.is_spinning or gpu.is_at_rest for gpu in standstill.gpus):
         return False
-    if not standstill.processes_known and not any(gpu.spinning for gpu in standstill.gpus):
+    if not standstill.processes_known and not any(gpu.is_spinning for gpu in standstill.gpus):
         return False
     rdma = standstill.rdma_mb_per_s
     return not standstill.several_machines or (rdma is not None and rdma < _RDMA_QUIET_MB_PER_S)
@@ -465,7 +465,7 @@ def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_pe
         return "no token since its start: it may still warm up"
     if standstill.ranks_apart is not None:
         return standstill.ranks_apart
-    verb = "wait" if are_all_quiet(standstill) else "work" if any(gpu.busy for gpu in now) else ""
+    verb = "wait" if are_all_quiet(standstill) else "work" if any(gpu.is_busy for gpu in now) else ""
     words = gpu_words(now, "" if standstill.core_busy else verb)
     if not words:
         return "" if standstill.gpus else "only its metrics are known"

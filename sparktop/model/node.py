@@ -660,11 +660,11 @@ class FieldMetric(NamedTuple):
     """Units of the metric in one unit of the field: 1e6 for MHz."""
     is_counter: bool = False
 
-    def written(self, value: float | None) -> float | None:
+    def metric_value(self, value: float | None) -> float | None:
         """Return a value of the field as one of the metric."""
         return None if value is None else value * self.times / self.per
 
-    def read(self, value: float) -> float:
+    def field_value(self, value: float) -> float:
         """Return a value of the metric as one of the field."""
         return value * self.per / self.times
 

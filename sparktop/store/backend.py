@@ -434,7 +434,7 @@ class BackendTrack:
         return BackendHistory(**self._histories.series())
 
     @property
-    def served(self) -> tuple[str, ...]:
+    def served_models(self) -> tuple[str, ...]:
         """All names under which it answers requests; empty where these are unknown or may be out of date."""
         names, listed = self._lineage.last.models if self._lineage.last else (), self.identity.models
         if listed is None or (names and not set(names) & set(listed)):
@@ -447,7 +447,7 @@ class BackendTrack:
         if now is None:
             return None
         (before, known), last = self._models, self._lineage.last
-        names = frozenset({now, *(last.models if last else ()), *self.served})
+        names = frozenset({now, *(last.models if last else ()), *self.served_models})
         self._models = now, names
         return None if before is None or known & names else before
 

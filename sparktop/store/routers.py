@@ -288,7 +288,7 @@ class RouterTrack:
             track = backends.get((group.deployments or {}).get(deployment.id) or "")
             if track is None or track.health.failure is not None or deployment.asks_for is None:
                 continue
-            served = track.served
+            served = track.served_models
             names = {deployment.asks_for, deployment.asks_for.partition("/")[2]}
             if served and not names & set(served):
                 result[deployment.id] = (

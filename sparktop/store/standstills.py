@@ -145,7 +145,7 @@ class Standstills:
         """Judge the standstill of a backend, and show it."""
         mine, clock, key = self._standing[name], track.standstill, SourceKey.backend(name)
         found, now, core_percent = machines.standstill(mine)
-        if found.excuse is not None or found.core_busy or any(gpu.busy for gpu in now):
+        if found.excuse is not None or found.core_busy or any(gpu.is_busy for gpu in now):
             mine.explained_at = when.at
         elif mine.explained_at is not None:
             found = replace(found, unexplained_s=when.at - mine.explained_at)
@@ -289,8 +289,8 @@ class _Machines:
         works = tuple(work for _, several, _ in mine.works for work in several)
         now = mine.works[-1][1] if mine.works else ()
         rates = [rate for _, _, rate in mine.works]
-        resting = bool(now) and all(work.at_rest for work in now)
-        spinning = any(work.spinning for work in now)
+        resting = bool(now) and all(work.is_at_rest for work in now)
+        spinning = any(work.is_spinning for work in now)
         used = [engine_cpu(sample, track.view.engine, sample.gpus) for sample in self.samples]
         known = len(used) == len(self._gpus) and all(used)
         core = full_core_percent(percent for some in used for percent in some) if resting else None

@@ -198,7 +198,7 @@ class SparktopApp(ThemedApp):
     def _start_sources(self, monitor: Monitor) -> None:
         self.overview.ask_ranks = monitor.ranks.ask
         self.overview.look_closer = monitor.through.look_closer
-        self.overview.want_group = monitor.through.want
+        self.overview.want_group = monitor.through.want_group
         self.run_worker(monitor.start(), group="sources", exit_on_error=False)
         self._schedule_drawing()
         self._draw_on_first_answer(0, time.monotonic() + _FIRST_WITHIN_S)

@@ -117,7 +117,7 @@ class PrometheusFeed:
         try:
             while True:
                 began = self._clock()
-                await self.look()
+                await self.query()
                 period_s = self.pace.period_s(len(self._raw))
                 await self._sleep(max(0.5, period_s - (self._clock() - began)))
         finally:
@@ -139,24 +139,24 @@ class PrometheusFeed:
         """Search for new and removed servers with the next queries."""
         self._found_at = None
 
-    def want(self, group: str | None) -> None:
+    def want_group(self, group: str | None) -> None:
         """Read the raw samples of this group from now on, if there are too many servers for all."""
         if group != self._group:
             self._group = group
             self._choose()
 
-    async def look(self) -> None:
+    async def query(self) -> None:
         """Query once, and deliver what is new; a failure is delivered as one of the Prometheus."""
         began = self._clock()
         try:
             await self._query_once(began)
         except TooMuchError as error:
-            self.pace.refused(error.message)
+            self.pace.slow_down(error.message)
             self._fail(error)
         except AnswerError as error:
             self._fail(error)
         else:
-            self.pace.answered()
+            self.pace.count_answer()
 
     def _fail(self, error: AnswerError) -> None:
         self._deliver(self._key, Failure(error.kind, clean(error.message), self._clock()), None)
@@ -311,7 +311,7 @@ class PrometheusFeed:
             self._quantiles_at = began
             self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)
         if len(servers) > MOST_RAW and all(one.group != self._group for one in servers):
-            self.want(fullest_group(servers, figures))
+            self.want_group(fullest_group(servers, figures))
         now = self._clock()
         took_ms = before_ms + (now - asked) * 1000
         if is_first:

@@ -315,13 +315,13 @@ class QueryPace:
         looks = _LOOKS if servers <= MOST_AT_ONCE else 1.0
         return min(LONGEST_S, max(LEAST_S, self.every_s / looks) * self.slowed)
 
-    def refused(self, message: str) -> None:
+    def slow_down(self, message: str) -> None:
         """Ask for half as many servers half as often."""
         self.at_once = max(1, self.at_once // 2)
         self.slowed = min(self.slowed * 2, max(1, round(LONGEST_S / self.every_s)))
         self.reason, self._good = message, 0
 
-    def answered(self) -> None:
+    def count_answer(self) -> None:
         """Count an answer; after enough of them in a row, ask for more again."""
         self._good += 1
         if self.slowed > 1 and self._good >= _RECOVERS_AFTER:

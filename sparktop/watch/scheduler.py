@@ -76,7 +76,7 @@ class _Slot(Struct):
         """
         return at_instant if self.retry_at is None else self.retry_at <= now
 
-    def passed(self, first: int, last: int, parts: int) -> bool:
+    def is_scheduled(self, first: int, last: int, parts: int) -> bool:
         """Return whether this source is to be polled at any of the scheduled times `first` to `last`.
 
         These are indices of the group's scheduled times; each interval has `parts` of these times. A source
@@ -269,7 +269,7 @@ class PollGroup:
             self._index = max(self._index_after(now), self._index + 1)
         due: list[_Slot] = []
         for slot in self._slots:
-            own_instant = at_instant and slot.passed(first, self._index - 1, self._parts)
+            own_instant = at_instant and slot.is_scheduled(first, self._index - 1, self._parts)
             if slot.waiting is not None:
                 continue
             if own_instant and slot.share and slot.retry_at is None:

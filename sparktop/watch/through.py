@@ -66,10 +66,10 @@ class Through:
         if any(target.closer == "auto" for target in targets):
             self._spawn(self._look_at_suspects())
 
-    def want(self, group: str) -> str:
+    def want_group(self, group: str) -> str:
         """Read the samples of a group, where a Prometheus has too many servers for all; return a message."""
         for feed in self.feeds:
-            feed.want(group)
+            feed.want_group(group)
         return f"reads {clean(group, 60)} sample by sample"
 
     def look_closer(self, group: str) -> str:

@@ -58,7 +58,7 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
         return None
     times = _Times([pick(column) for column in grid.loads], grid.shares, most)
     for index, total in enumerate(totals):
-        times.take(index, total)
+        times.add_slot(index, total)
     if not times.full:
         return None
     result = Convoys(
@@ -105,7 +105,7 @@ class _Times(Struct):
     """The total has fallen to the upper limit of a part time or below since the last full time."""
     _leader: int | None = None
 
-    def take(self, index: int, total: float) -> None:
+    def add_slot(self, index: int, total: float) -> None:
         """Add the time slot `index`, in which `total` requests were present, to the full or the part load.
 
         A total near the usual maximum is full load, one of about half of this is part load. Ignore other
@@ -315,7 +315,7 @@ class _PieceCounts(Struct, frozen=True):
     came: Sequence[float]
     loads: Sequence[float]
 
-    def away(self, piece: int) -> bool:
+    def is_away(self, piece: int) -> bool:
         """Return whether the backend got no request in a short period, and had no load before and after."""
         return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
 
@@ -351,7 +351,7 @@ def _test_herds(columns: Sequence[_PieceCounts], piece_s: float, *, excuses_fill
         most = max(apart.values())
         # On a tie the order of backends must not decide.
         first = [one for one in there if apart[one] == most]
-        present = [column for column in columns if not column.away(piece)]
+        present = [column for column in columns if not column.is_away(piece)]
         at_end = [column.loads[piece + 1] for column in present]
         past = not excuses_filling or _is_past_even(at_end, columns[first[0]].loads[piece + 1])
         if past and chi_squared_tail(square, len(there) - 1) <= _HERD_CHANCE:

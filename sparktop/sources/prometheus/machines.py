@@ -66,7 +66,9 @@ def _agent_figures() -> dict[str, Figure]:
         (GPU, node_metrics.GPU),
     )
     return {
-        one.full_name: Figure(AGENT, part, one.field, one.read(1.0)) for part, some in parts for one in some
+        one.full_name: Figure(AGENT, part, one.field, one.field_value(1.0))
+        for part, some in parts
+        for one in some
     } | {f"{PREFIX}{node_metrics.GPUS}": Figure(AGENT, CPU, GPUS)}
 
 

@@ -146,7 +146,7 @@ async def look_until(
 ) -> None:
     """Query until `done`, at most `most` times."""
     for _ in range(most):
-        await feed.look()
+        await feed.query()
         if done(store):
             return
         await asyncio.sleep(0.5)

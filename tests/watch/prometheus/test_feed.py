@@ -26,7 +26,7 @@ A_MINUTE_S = 60.0
 async def test_a_late_prometheus_says_so() -> None:
     """Newest samples older than two scrapes: it is late itself; the servers are not called unreachable."""
     async with watched(Scraped(2, age_s=90)) as (feed, store):
-        await feed.look()
+        await feed.query()
         shown = store.snapshot()
         failure = shown.fleets[0].failure
         assert failure is not None
@@ -42,9 +42,9 @@ async def test_a_refusal_slows_down(status: int) -> None:
     """Half as many servers half as often, in words; the next good answer clears the failure, not the pace."""
     scraped = Scraped(2)
     async with watched(scraped) as (feed, store):
-        await feed.look()
+        await feed.query()
         scraped.refusal = refused(status, "too many samples")
-        await feed.look()
+        await feed.query()
         failure = store.snapshot().fleets[0].failure
         assert failure is not None
         assert str(status) in failure.message
@@ -56,11 +56,11 @@ async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -
     """With more than 64, the first group is read at first, then the requested one; the other is forgotten."""
     scraped = Scraped(MOST_RAW + 16)
     async with watched(scraped) as (feed, store):
-        await feed.look()
+        await feed.query()
         assert {one.group for one in store.snapshot().backends} == {"m0"}
         assert 0 < len(store.snapshot().backends) <= MOST_IN_GROUP
-        feed.want("m3")
-        await feed.look()
+        feed.want_group("m3")
+        await feed.query()
         shown = store.snapshot()
         assert {one.group for one in shown.backends} == {"m3"}
         fleet = shown.fleets[0].fleet
@@ -73,7 +73,7 @@ async def test_a_router_makes_a_group_of_the_servers_that_it_names() -> None:
     scraped = Scraped(4, per_group=1)
     scraped.behind = ["http://me:pw@h:1", "http://h:2/"]
     async with watched(scraped) as (feed, store):
-        await feed.look()
+        await feed.query()
         shown = store.snapshot()
         assert [one.group for one in shown.backends] == ["m0", "r:80", "r:80", "m3"]
         (router,) = shown.routers
@@ -85,11 +85,11 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
     """A removed server is dimmed first, and later gone."""
     scraped = Scraped(2)
     async with watched(scraped) as (feed, store):
-        await feed.look()
+        await feed.query()
         monkeypatch.setattr("sparktop.watch.prometheus.FIND_AGAIN_S", 0.0)
         del scraped.labels[1]
         for _ in range(5):
-            await feed.look()
+            await feed.query()
             store.judge()
         shown = store.snapshot()
         failure = shown.backends[1].failure
@@ -101,7 +101,7 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
             (Severity.INFO, "h:1", "it is no target of main any more")
         ]
         monkeypatch.setattr("sparktop.watch.prometheus._GONE_AFTER_S", 0.0)
-        await feed.look()
+        await feed.query()
         assert [one.name for one in store.snapshot().backends] == ["h:0"]
         assert SourceKey.backend("h:1") not in store.identities()
 
@@ -110,14 +110,14 @@ async def test_a_server_goes_on_under_the_new_name_of_its_job() -> None:
     """While both jobs have series and after that it stands there once, with its history; no event."""
     scraped = Scraped(2)
     async with watched(scraped) as (feed, store):
-        await feed.look()
+        await feed.query()
         scraped.labels += [{**one, "job": "renamed"} for one in scraped.labels]
         scraped.ages = {"vllm": 40.0}
         scraped.age_s = 1.0
         for _ in range(2):
             feed.find_again()
-            await feed.look()
-            await feed.look()
+            await feed.query()
+            await feed.query()
             shown = store.snapshot()
             assert [(one.name, one.ok) for one in shown.backends] == [("h:0", True), ("h:1", True)]
             assert shown.backends[0].age_s is not None
@@ -138,7 +138,7 @@ async def test_a_server_of_several_prometheus_is_read_once() -> None:
         store = Store(Watch(backends=(polled,), prometheus=targets, source="test"))
         feeds = [PrometheusFeed(target, store, store.accept) for target in targets]
         for feed in feeds:
-            await feed.look()
+            await feed.query()
             await feed.close()
         shown = store.snapshot()
     assert {one.name: one.scrape and one.scrape.source for one in shown.backends} == {
@@ -155,8 +155,8 @@ async def test_a_clock_that_is_wrong_is_named_and_ages_are_by_it() -> None:
     scraped = Scraped(1)
     scraped.ahead_s = 3600.0
     async with watched(scraped) as (feed, store):
-        await feed.look()
-        await feed.look()
+        await feed.query()
+        await feed.query()
         shown = store.snapshot()
         assert shown.backends[0].age_s is not None
         assert 2.9 < shown.backends[0].age_s < A_MINUTE_S
@@ -171,7 +171,7 @@ async def test_labels_with_control_characters_reach_no_screen() -> None:
     scraped = Scraped(1)
     scraped.labels[0] |= {"model_name": "m\x1b[31m\n\u202e", "pod": "p\x07 [bold]"}
     async with watched(scraped) as (feed, store):
-        await feed.look()
+        await feed.query()
         shown = store.snapshot()
         fleet = shown.fleets[0].fleet
         assert fleet is not None
@@ -199,7 +199,7 @@ async def test_machines_that_cannot_be_read_stop_no_server(status: int) -> None:
         store = Store(Watch(prometheus=(target,), source="test"))
         feed = PrometheusFeed(target, store, store.accept)
         for _ in range(3):
-            await feed.look()
+            await feed.query()
             feed.find_again()
         await feed.close()
     (view,) = store.snapshot().fleets
@@ -245,14 +245,14 @@ async def test_a_prometheus_that_has_just_started_is_not_one_without_servers() -
     scraped.is_new = True
     async with watched(scraped) as (feed, store):
         for _ in range(4):
-            await feed.look()
+            await feed.query()
         store.judge()
         shown = store.snapshot()
         assert shown.fleets[0].failure is not None
         assert shown.fleets[0].failure.message.startswith("has just begun to scrape")
         assert not shown.alerts
         scraped.labels = Scraped(2).labels
-        await feed.look()
+        await feed.query()
         shown = store.snapshot()
         assert shown.fleets[0].ok
         assert len(shown.backends) == 2

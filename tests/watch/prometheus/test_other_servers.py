@@ -111,7 +111,7 @@ async def test_a_server_with_certificates_and_passwords(tmp_path: Path) -> None:
                 await look_until(feed, store, is_complete)
             for change, kind, words in wrong:
                 async with watched(url, **(right | change)) as (feed, store):
-                    await feed.look()
+                    await feed.query()
                     failure = store.snapshot().fleets[0].failure
                 assert failure is not None
                 assert kind is None or failure.kind is kind, failure

@@ -151,7 +151,7 @@ async def test_servers_whose_gauges_have_several_series(prometheus: Prometheus) 
     async with watched(prometheus.url, "series") as (feed, store):
         await look_until(feed, store, lambda store: agree(store, wanted), most=40)
         for _ in range(3):
-            await feed.look()
+            await feed.query()
             assert agree(store, wanted), store.snapshot()
             await asyncio.sleep(0.4)
 
