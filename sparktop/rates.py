@@ -286,7 +286,7 @@ class Window:
         The rate is that between the oldest and the newest tally of this time. None if they are less than
         `least_s` seconds apart, or if the newest tally lacks the counter.
         """
-        counted = self.counted(name, window_s)
+        counted = self.growth(name, window_s)
         return counted[0] / counted[1] if counted and counted[1] >= least_s else None
 
     def ratio(self, part: str, whole: str, window_s: float) -> float | None:
@@ -294,10 +294,10 @@ class Window:
 
         None if `whole` did not increase, or if either counter is not reported.
         """
-        parts, wholes = self.counted(part, window_s), self.counted(whole, window_s)
+        parts, wholes = self.growth(part, window_s), self.growth(whole, window_s)
         return parts[0] / wholes[0] if parts and wholes and wholes[0] > 0 else None
 
-    def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
+    def growth(self, name: str, window_s: float) -> tuple[float, float] | None:
         """Return (increase of counter `name`, elapsed seconds) over the newest `window_s` seconds.
 
         Both are measured between the oldest and the newest tally of this time. None if there are fewer than
@@ -326,11 +326,11 @@ class Window:
         return None if value is None else value * (100.0 if of.how is How.PERCENT else of.scale)
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
-        """Return the increase per second of counter `name` over about the last second; None as for `live`."""
-        result = self.live(name, interval_s)
+        """Return the increase per second of counter `name` over about a second; None as for `live_growth`."""
+        result = self.live_growth(name, interval_s)
         return None if result is None else result[0] / result[1]
 
-    def live(self, name: str, interval_s: float) -> tuple[float, float] | None:
+    def live_growth(self, name: str, interval_s: float) -> tuple[float, float] | None:
         """Return (increase of counter `name`, elapsed seconds) over about the last second.
 
         If samples are more than a second apart, they are those since the previous sample. None if a poll was

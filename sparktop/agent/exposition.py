@@ -42,9 +42,7 @@ from sparktop.model.node import (
     PowerRail,
     SensorReading,
 )
-from sparktop.model.node import (
-    PREFIX as NODE_PREFIX,
-)
+from sparktop.model.node import PREFIX as NODE_PREFIX
 from sparktop.model.text import clean
 
 PREFIX = "sparktop_"

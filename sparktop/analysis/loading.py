@@ -20,14 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.speed_state import is_gb10
-from sparktop.analysis.stall import (
-    BLIND_S,
-    GB10_POWER_W,
-    GpuWork,
-    gpu_words,
-    rdma_mb_per_s,
-    running_compiler,
-)
+from sparktop.analysis.stall import BLIND_S, GB10_POWER_W, GpuWork, gpu_words, rdma_mb_per_s, running_compiler
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.node import GpuReading, NodeSample, Workload
 from sparktop.model.snapshot import (

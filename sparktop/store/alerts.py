@@ -225,12 +225,12 @@ def _judge_failed_requests(
     It clears once the minute is over in which the last such request was counted.
     """
     refused = alert_id.endswith("refused")
-    found = track.counted("refused" if refused else "http_5xx", _MINUTE_S)
+    found = track.growth("refused" if refused else "http_5xx", _MINUTE_S)
     count = round(found[0]) if found else 0
     if not limit or not count:
         alerts.clear(alert_id, when)
     elif count >= limit or alerts.severity(alert_id):
-        answers = track.counted("http_answers", _MINUTE_S)
+        answers = track.growth("http_answers", _MINUTE_S)
         share = 100.0 * count / answers[0] if answers and answers[0] and not refused else None
         requests = f"{count:,} request{'' if count == 1 else 's'}"
         last = f"in the last {_MINUTE_S:.0f} s"

@@ -179,9 +179,9 @@ class BackendTrack:
         """Record that the sweep has ended at `at` (monotonic); states still cover its last seconds."""
         self.loaded_until = at + self._thresholds.window_s
 
-    def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
+    def growth(self, name: str, window_s: float) -> tuple[float, float] | None:
         """Return (increase of a counter, elapsed seconds) over `window_s` seconds; None if it is unknown."""
-        return self._window.counted(name, window_s)
+        return self._window.growth(name, window_s)
 
     def place(self, nodes: tuple[str, ...]) -> None:
         """Store the names of the nodes that the backend runs on."""
@@ -363,7 +363,7 @@ class BackendTrack:
         self._running.append((at, running))
         while self._running[0][0] < at - window_s - EDGE_SLACK_S:
             self._running.popleft()
-        steps, span_s = self._window.counted("steps", window_s) or (0.0, 0.0)
+        steps, span_s = self._window.growth("steps", window_s) or (0.0, 0.0)
         # None if part of the window is older than the first known number of requests.
         if steps <= 0 or span_s < window_s / 2 or at - self._running[0][0] < span_s:
             return None
@@ -391,7 +391,7 @@ class BackendTrack:
         while self._held[0][0] < sample.at - window_s - EDGE_SLACK_S:
             self._held.popleft()
         waiting = [count for _, _, count in self._held if count is not None]
-        preempted = self._window.counted("preemptions", max(window_s, _TWO_SAMPLES * interval_s))
+        preempted = self._window.growth("preemptions", max(window_s, _TWO_SAMPLES * interval_s))
         asleep = [lane.asleep for lane in sample.lanes if lane.asleep is not None]
         return LoadFigures(
             seen=True,

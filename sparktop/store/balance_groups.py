@@ -230,7 +230,7 @@ def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, S
     those without a role. Otherwise there is one set, of all backends. Also set the role of each backend.
     """
     roles = reported_roles({track.target.name: track.reported_role for track in tracks}) or worker_roles(
-        {track.target.name: track.load.counted(-math.inf) for track in tracks}
+        {track.target.name: track.load.counts_since(-math.inf) for track in tracks}
     )
     for track in tracks:
         track.role = roles.get(track.target.name)

@@ -167,7 +167,7 @@ def _requests_by_piece(
     """Return the requests that each judged backend received in each of `PIECES` parts of `span_s` seconds."""
     logs = {member.name: member.log for member in members if member.name in balance.backends}
     edges = [at - span_s * part / PIECES for part in range(PIECES, -1, -1)]
-    since = {name: [log.arrived(edge) for edge in edges[:-1]] for name, log in logs.items()}
+    since = {name: [log.arrivals_since(edge) for edge in edges[:-1]] for name, log in logs.items()}
     if any(count is None for counts in since.values() for count in counts):
         return []
     rows: list[dict[str, float]] = []
@@ -260,7 +260,7 @@ def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> d
     A member's own count and the router's count of the member's failures may differ: the higher number is
     returned. A member without either is absent.
     """
-    reported = {member.name: member.log.errors(since) for member in group.members}
+    reported = {member.name: member.log.errors_since(since) for member in group.members}
     result = {name: count for name, count in reported.items() if count is not None}
     for deployment, count in (counted.failures or {}).items() if counted else ():
         name = (group.deployments or {}).get(deployment)
@@ -299,7 +299,7 @@ def _arrivals(members: Sequence[Member], balance: Balance, at: float) -> dict[st
     The result is empty if one of these backends does not count its requests.
     """
     judged = [member for member in members if member.name in balance.backends]
-    reported = {member.name: member.log.arrived(at - balance.window_s) for member in judged}
+    reported = {member.name: member.log.arrivals_since(at - balance.window_s) for member in judged}
     known = {name: count for name, count in reported.items() if count is not None}
     return known if len(known) == len(reported) else {}
 

@@ -231,13 +231,13 @@ def _live_generation(
     resting = not counted_tps and counted_tps is not None and _rate_note(lanes) is None
     if reported and not resting:
         return sum(reported), None
-    counted = window.live("generation_tokens", interval_s)
+    counted = window.live_growth("generation_tokens", interval_s)
     return (None, None) if counted is None else (counted[0] / counted[1], counted[1])
 
 
 def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | None:
     """Return the seconds that the token rates cover; None if that is less than `least_s`."""
-    spans = (window.counted(name, window_s) for name in ("generation_tokens", "finished"))
+    spans = (window.growth(name, window_s) for name in ("generation_tokens", "finished"))
     span_s = next((counted[1] for counted in spans if counted), 0.0)
     return span_s if span_s >= least_s else None
 
@@ -291,7 +291,7 @@ def _percent_of_growth(
 
     If the server lacks these counters, return the mean of `gauges`. Return None if nothing is known.
     """
-    parts, wholes = window.counted(part, window_s), window.counted(whole, window_s)
+    parts, wholes = window.growth(part, window_s), window.growth(whole, window_s)
     if parts and wholes:
         return 100.0 * parts[0] / wholes[0] if wholes[0] > 0 else None
     counts = window.newest is not None and whole in window.newest.counters

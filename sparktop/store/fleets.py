@@ -15,9 +15,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.known import known_max
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, stale_s
 from sparktop.model.snapshot import BackendView
-from sparktop.model.targets import (
-    PrometheusTarget,
-)
+from sparktop.model.targets import PrometheusTarget
 from sparktop.store.sources import Health
 
 

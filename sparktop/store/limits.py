@@ -15,11 +15,7 @@ from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Progress
-from sparktop.model.snapshot import (
-    BackendView,
-    Limit,
-    LimitKind,
-)
+from sparktop.model.snapshot import BackendView, Limit, LimitKind
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack
 from sparktop.store.routers import STUCK, Group, RouterTrack

@@ -50,7 +50,7 @@ class Role(StrEnum):
 
 
 Counted = Mapping[str, float]
-"""What a backend counted in some minutes, as `LoadLog.counted` returns it."""
+"""What a backend counted in some minutes, as `LoadLog.counts_since` returns it."""
 
 
 def worker_roles(counted: Mapping[str, Counted]) -> dict[str, Role]:
@@ -242,7 +242,7 @@ class LoadLog:
         there = [track.running, *([] if track.waiting is None else [track.waiting])]
         return [sum(row) for row in zip(ended, *there, strict=True)]
 
-    def counted(self, since: float) -> dict[str, float]:
+    def counts_since(self, since: float) -> dict[str, float]:
         """Return how much each of the server's counters grew from `since` on, by name.
 
         These are counters of requests and tokens. Counters that the server does not report are absent.
@@ -255,37 +255,37 @@ class LoadLog:
                 grown[name] = ends[1] - ends[0]
         return grown
 
-    def errors(self, since: float) -> float | None:
+    def errors_since(self, since: float) -> float | None:
         """Return the requests that failed from `since` on; None if the server does not count failures.
 
         Aborted requests are included if there are many of them, because a router that gives up on a backend
         aborts its request.
         """
-        counted = self.counted(since)
+        counted = self.counts_since(since)
         failed, aborted = counted.get("failed"), counted.get("aborted", 0.0)
         if failed is None:
             return None
         return failed + (aborted if aborted >= ABORTS_THAT_COUNT * counted["finished"] else 0.0)
 
-    def arrived(self, since: float) -> float | None:
+    def arrivals_since(self, since: float) -> float | None:
         """Return the number of requests that arrived from `since` on; None if ended requests are not counted.
 
         This is the number of requests that ended, plus the growth of the number running or waiting.
         """
-        ended = self.counted(since).get("finished")
+        ended = self.counts_since(since).get("finished")
         if ended is None:
             return None
         kept = self.history()
         gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in (kept.running, kept.waiting)]
         return max(0.0, ended + sum(last - first for first, last in gauges))
 
-    def load(self) -> float | None:
+    def requests_now(self) -> float | None:
         """Return the requests running and waiting in the newest sample; None if they are not reported."""
         kept = self.history()
         ends = [gauge.ends(-math.inf) for gauge in (kept.running, kept.waiting)]
         return None if ends[0] is None else sum(end[1] for end in ends if end is not None)
 
-    def lives(self, since: float) -> Histogram | None:
+    def durations_since(self, since: float) -> Histogram | None:
         """Return a histogram of the durations of requests that ended from `since` on; None if unknown."""
         kept, life = self._lives, self._life
         if life is None or not kept:
@@ -298,7 +298,7 @@ class LoadLog:
             life, Histogram(life.bounds, kept[start + _LIFE_HEAD : start + size], kept[start + 1])
         )
 
-    def answers(self, since: float) -> list[tuple[float, float]]:
+    def answers_since(self, since: float) -> list[tuple[float, float]]:
         """Return (number of finished answers, total number of their tokens) for each period of about 2 s.
 
         These are the periods that began at `since` or later. Periods without a finished answer are absent.
@@ -347,7 +347,7 @@ def median_life_s(logs: Iterable[LoadLog], now: float) -> float | None:
     logs = list(logs)
     merged: Histogram | None = None
     for window_s in (_LIFE_WINDOW_S, LONGEST_S):
-        reported = [life for log in logs if (life := log.lives(now - window_s)) is not None]
+        reported = [life for log in logs if (life := log.durations_since(now - window_s)) is not None]
         merged = merge(reported)
         if merged is not None and merged.count >= _ENOUGH_LIVES:
             break
@@ -369,7 +369,7 @@ def length_variation(logs: Iterable[LoadLog], since: float) -> float | None:
     their mean length, Σ n (m - mean)² / (periods - 1) estimates the variance of single answers (analysis of
     variance). It has no error from histogram buckets.
     """
-    steps = [step for log in logs for step in log.answers(since)]
+    steps = [step for log in logs for step in log.answers_since(since)]
     number = sum(count for count, _ in steps)
     if len(steps) < _FEWEST_LOOKS or number < _FEWEST_ANSWERS:
         return None

@@ -7,10 +7,7 @@ from msgspec.structs import replace
 from sparktop.graphics import numbers
 from sparktop.model.event import Event, Phase, Severity, Values
 from sparktop.model.instant import Instant
-from sparktop.model.node import (
-    LostGpu,
-    NodeSample,
-)
+from sparktop.model.node import LostGpu, NodeSample
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.sources import SourceKey
 

@@ -15,9 +15,7 @@ from sparktop.analysis.placement import match_deployments
 from sparktop.model.failure import Failure
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView
-from sparktop.model.targets import (
-    RouterTarget,
-)
+from sparktop.model.targets import RouterTarget
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog
 from sparktop.store.sources import Health
@@ -112,12 +110,12 @@ class RouterTrack:
         recent = [sample for sample in self._recent if sample.at >= since]
         is_long = bool(recent) and recent[-1].at - recent[0].at >= _BYPASSED_S
         counts = [sum(sample.answered.values()) for sample in recent if sample.answered is not None]
-        ended = [log.counted(recent[0].at).get("finished") for log in logs] if recent else []
+        ended = [log.counts_since(recent[0].at).get("finished") for log in logs] if recent else []
         total = sum(count for count in ended if count is not None)
         if len(counts) > 1 and None not in ended and total >= 1 and counts[-1] >= counts[0]:
             return counts[-1] - counts[0] >= _PASSED_SHARE * total or (False if is_long else None)
         inside = [load for sample in recent if (load := _requests_inside(sample)) is not None]
-        held = sum(load for log in logs if (load := log.load()) is not None)
+        held = sum(load for log in logs if (load := log.requests_now()) is not None)
         if not inside or not held > 0:
             return None
         return sum(inside) / len(inside) >= _PASSED_SHARE * held or (False if is_long else None)

@@ -30,9 +30,7 @@ from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.known import known_max, known_min
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.snapshot import (
-    NODE_INTERVALS,
-)
+from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack

@@ -21,13 +21,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.known import known_sum
 from sparktop.model.node import NodeSample, Workload, Workloads
-from sparktop.model.snapshot import (
-    BackendState,
-    Loading,
-    PastStart,
-    StartMemory,
-    minutes,
-)
+from sparktop.model.snapshot import BackendState, Loading, PastStart, StartMemory, minutes
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack
 from sparktop.store.sources import SourceKey

@@ -16,13 +16,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import FleetView, stale_s
 from sparktop.model.snapshot import BackendView
-from sparktop.model.targets import (
-    BackendTarget,
-    NodeTarget,
-    PrometheusTarget,
-    Target,
-    Thresholds,
-)
+from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, Target, Thresholds
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.fleets import EachOnce, FleetTrack, WallFigures

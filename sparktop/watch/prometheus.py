@@ -26,13 +26,7 @@ from sparktop.model.router import Deployment, Fleet, RouterSample, Scrape
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import (
-    Clocks,
-    PrometheusClient,
-    TooMuchError,
-    any_of,
-    selector,
-)
+from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError, any_of, selector
 from sparktop.sources.prometheus.figures import (
     Figures,
     fleet_servers,

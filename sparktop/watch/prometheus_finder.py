@@ -21,13 +21,7 @@ from sparktop.model.router import FleetNode, Scrape
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import (
-    Labels,
-    PrometheusClient,
-    Series,
-    any_of,
-    selector,
-)
+from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, any_of, selector
 from sparktop.sources.prometheus.found import (
     NOT_A_ROUTER,
     ActiveTarget,

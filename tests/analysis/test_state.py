@@ -16,13 +16,7 @@ from sparktop.model.event import Alert, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import Scrape, Sum
-from sparktop.model.snapshot import (
-    BackendState,
-    BackendView,
-    NodeView,
-    Snapshot,
-    SpeedState,
-)
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot, SpeedState
 from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.targets import StateThresholds
 

@@ -185,7 +185,7 @@ def test_a_window_reaches_back_over_unbroken_tallies_only(
                 break
             if oldest.at < at:
                 expected = (totals[name] - oldest.counters[name], at - oldest.at)
-        assert window.counted(name, window_s) == expected
+        assert window.growth(name, window_s) == expected
 
 
 # Figures over the lanes of a data-parallel server: the board, its balance and a level of a sweep agree.

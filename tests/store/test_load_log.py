@@ -42,15 +42,15 @@ def logged(*pages: LaneSample, step_s: float = 1.0) -> LoadLog:
 )
 def test_few_aborts_are_no_errors(failed: float | None, aborted: float, errors: float) -> None:
     """One client in a hundred hangs up anywhere; 4 % are a router that gives up."""
-    assert logged(page(0), page(100, failed=failed, aborted=aborted)).errors(0.0) == errors
+    assert logged(page(0), page(100, failed=failed, aborted=aborted)).errors_since(0.0) == errors
 
 
 def test_a_server_that_knows_no_reasons_tells_no_errors() -> None:
     """SGLang counts requests without saying how they ended: errors are unknown, not 0."""
     one, other = (LaneSample("0", finished={"unknown": float(count)}) for count in (5, 9))
     log = logged(one, other)
-    assert log.errors(0.0) is None
-    assert log.counted(0.0) == {"finished": 4}
+    assert log.errors_since(0.0) is None
+    assert log.counts_since(0.0) == {"finished": 4}
 
 
 def test_the_median_life_is_of_all_backends_together() -> None:

@@ -20,12 +20,7 @@ from sparktop.panels.board.layout import Boxes, PanelKey
 from sparktop.panels.board.scene import Scene, flatten, is_wall
 from sparktop.panels.board.view import HOLD_S, View
 from sparktop.panels.board.wall import Look, WallOrders
-from sparktop.panels.board.wall_lines import (
-    CELLS,
-    cell_of,
-    machine_columns,
-    slot_sums,
-)
+from sparktop.panels.board.wall_lines import CELLS, cell_of, machine_columns, slot_sums
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey, Store
