@@ -122,47 +122,47 @@ class Standstills:
 
     def _remember_gpu_work(self, name: str, track: BackendTrack, machines: _Machines) -> None:
         """Remember what the GPUs of a backend do, at each new sample of its machines."""
-        mine = self._standing[name]
+        standing = self._standing[name]
         if track.standstill.seconds < _COLLECTED_S:
-            mine.works.clear()
-            mine.explained_at = None
-        if machines.seen_at == mine.seen_at:
+            standing.works.clear()
+            standing.explained_at = None
+        if machines.seen_at == standing.seen_at:
             return
-        mine.seen_at = machines.seen_at
-        machines.learn(mine.powers)
+        standing.seen_at = machines.seen_at
+        machines.learn(standing.powers)
         if track.standstill.seconds >= _COLLECTED_S:
-            works = machines.works(mine.powers)
+            works = machines.works(standing.powers)
             newest = max(machines.seen_at, default=0.0)
-            mine.works.append((newest, works, rdma_mb_per_s(machines.samples)))
-            while mine.works[0][0] < newest - _STEADY_S:
-                mine.works.popleft()
+            standing.works.append((newest, works, rdma_mb_per_s(machines.samples)))
+            while standing.works[0][0] < newest - _STEADY_S:
+                standing.works.popleft()
 
     def _judge_and_show(
         self, name: str, track: BackendTrack, machines: _Machines, alerts: ActiveAlerts, when: Instant
     ) -> None:
         """Judge the standstill of a backend, and show it."""
-        mine, clock, key = self._standing[name], track.standstill, SourceKey.backend(name)
-        found, now, core_percent = machines.standstill(mine)
-        if found.excuse is not None or found.core_busy or any(gpu.is_busy for gpu in now):
-            mine.explained_at = when.at
-        elif mine.explained_at is not None:
-            found = replace(found, unexplained_s=when.at - mine.explained_at)
+        standing, clock, key = self._standing[name], track.standstill, SourceKey.backend(name)
+        standstill, now, core_percent = machines.standstill(standing)
+        if standstill.excuse is not None or standstill.core_busy or any(gpu.is_busy for gpu in now):
+            standing.explained_at = when.at
+        elif standing.explained_at is not None:
+            standstill = replace(standstill, unexplained_s=when.at - standing.explained_at)
         waits = clock.waited_s >= FACT_S
-        word = Progress.STILL if waits and clock.seconds < FACT_S else judge_standstill(found)
+        word = Progress.STILL if waits and clock.seconds < FACT_S else judge_standstill(standstill)
         if word is Progress.MOVING:
-            mine.view = mine.since = None
+            standing.view = standing.since = None
             track.show_progress(None)
             for alert in (STUCK_ALERT, BLOCKED):
                 alerts.clear(f"{key.label}:{alert}", when)
             return
-        reason = reason_of_standstill(found, now, core_percent)
+        reason = reason_of_standstill(standstill, now, core_percent)
         if waits:
             asleep = clock.lane is not None and clock.lane.asleep
             reason = _ASLEEP_WORDS if asleep else f"{_BLOCKED_WORDS}{reason and f'; {reason}'}"
-        view = ProgressView(word, clock.stood_s, reason, _figures_behind(track, found, now))
+        view = ProgressView(word, clock.stood_s, reason, _figures_behind(track, standstill, now))
         began_s = when.at - clock.waited_s if waits else clock.moved_at
-        mine.view, mine.held = view, (track.view.running or 0.0) + (track.view.waiting or 0.0)
-        mine.since = Instant(began_s, when.wall - timedelta(seconds=when.at - began_s))
+        standing.view, standing.held = view, (track.view.running or 0.0) + (track.view.waiting or 0.0)
+        standing.since = Instant(began_s, when.wall - timedelta(seconds=when.at - began_s))
         track.show_progress(view)
         self._alert(key, track, view, alerts, when, waits=waits)
 
@@ -196,23 +196,24 @@ class Standstills:
         self, name: str, track: BackendTrack, alerts: ActiveAlerts, when: Instant
     ) -> list[Event]:
         """End the standstill of a backend that makes progress again, or holds no request any more."""
-        mine, key, clock = self._standing[name], SourceKey.backend(name), track.standstill
-        view, since = mine.view, mine.since
-        mine.view = mine.since = None
+        standing, key, clock = self._standing[name], SourceKey.backend(name), track.standstill
+        view, since = standing.view, standing.since
+        standing.view = standing.since = None
         track.show_progress(None)
         if view is None or since is None:
             return []
         held = [
             alert_id
-            for one in (STUCK_ALERT, BLOCKED)
-            if alerts.get(alert_id := f"{key.label}:{one}") is not None
+            for condition in (STUCK_ALERT, BLOCKED)
+            if alerts.get(alert_id := f"{key.label}:{condition}") is not None
         ]
         starts = [
             since.at,
             *(one.since_s for alert_id in held if (one := alerts.get(alert_id)) and one.since_s),
         ]
         stood_s = max(view.seconds, clock.moved_at - min(starts))
-        requests = f" with {mine.held:.0f} request{'' if mine.held == 1 else 's'}" if mine.held else ""
+        count = standing.held
+        requests = f" with {count:.0f} request{'' if count == 1 else 's'}" if count else ""
         after = "then went on" if clock.went_on else "then its requests were gone"
         message = f"no progress for {stood_s:.0f} s{requests}, {after}"
         for alert_id in held:
@@ -281,12 +282,12 @@ class _Machines:
                 result.append(GpuWork(gpu.power_w, used, clock, quiet, busy))
         return tuple(result)
 
-    def standstill(self, mine: _Standing) -> tuple[Standstill, tuple[GpuWork, ...], float | None]:
+    def standstill(self, standing: _Standing) -> tuple[Standstill, tuple[GpuWork, ...], float | None]:
         """Return (the standstill, the GPUs now, CPU use of a process of the engine that fills a core)."""
         track, clock = self._track, self._track.standstill
-        works = tuple(work for _, several, _ in mine.works for work in several)
-        now = mine.works[-1][1] if mine.works else ()
-        rates = [rate for _, _, rate in mine.works]
+        works = tuple(work for _, several, _ in standing.works for work in several)
+        now = standing.works[-1][1] if standing.works else ()
+        rates = [rate for _, _, rate in standing.works]
         resting = bool(now) and all(work.is_at_rest for work in now)
         spinning = any(work.is_spinning for work in now)
         used = [engine_cpu(sample, track.view.engine, sample.gpus) for sample in self.samples]
