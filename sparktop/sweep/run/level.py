@@ -65,20 +65,17 @@ from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
 from sparktop.sweep.run.progress import LoadTold, Notice, Phase, PhaseChanged, RunTold, SweepEvent
 from sparktop.sweep.run.router_side import backend_errors, router_side
 from sparktop.sweep.run.server_side import (
-    BackendQueue,
     Counters,
     InFlight,
-    LimitLog,
-    Part,
     ServerLog,
     ServerPoint,
     Span,
-    backend_queue,
     busy_batch,
     in_flight,
     level_limit,
     node_point,
     node_side,
+    queue_reason,
     same_moment,
 )
 from sparktop.sweep.run.validity import Asked, LevelFacts, judge
@@ -141,7 +138,7 @@ _TOO_FEW_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
 
 def limit_side(
     prepared: PreparedTarget,
-    log: LimitLog,
+    log: ServerLog,
     loaded: Sequence[Span],
     busy: Mapping[str, float],
     most_at_once: int,
@@ -152,9 +149,9 @@ def limit_side(
     `most_at_once` the largest number of requests in flight.
     """
     names, target = prepared.backends, prepared.target
-    parts = [Part(name, prepared.placed.get(name, ()), prepared.slots.get(name)) for name in names]
+    placed = {name: prepared.placed.get(name, ()) for name in names}
     router = target.name if target.kind is TargetKind.ROUTER else None
-    found = level_limit(log.judge(parts, loaded, router), busy)
+    found = level_limit(log.limits(placed, prepared.slots, loaded, router), busy)
     if found is None:
         return None
     name, limit = found
@@ -329,7 +326,7 @@ class LevelRecord(Struct, eq=False):
                 "context": context_part(self.level, self.contexts, self.traces, self._measured()),
                 "left": self.left,
                 "beside": self.beside,
-                "limited_by": limit_side(self.prepared, log.limits, loaded, batches, self.level.concurrency),
+                "limited_by": limit_side(self.prepared, log, loaded, batches, self.level.concurrency),
             }
         )
         return made.model_copy(update={"validity": judge(self.plan, made, facts)})
@@ -356,19 +353,23 @@ class LevelRecord(Struct, eq=False):
         """Return all requests of measured runs, including interrupted ones."""
         return [*self.traces, *self.cut]
 
-    def _queues(self, log: ServerLog) -> tuple[BackendQueue, ...]:
-        """Return for each server of the target what its samples show about queued requests."""
+    def _queues(self, log: ServerLog) -> dict[str, str | None]:
+        """Return for each server of the target why requests queued at it; None: none did."""
         names, slots = self.prepared.backends, self.prepared.slots
         spans: dict[str, list[Span]] = {}
-        for one in self._requests():
-            name = one.served_by if len(names) > 1 else next(iter(names), None)
+        for request in self._requests():
+            name = request.served_by if len(names) > 1 else next(iter(names), None)
             if name is not None:
-                spans.setdefault(name, []).append((one.start, one.end))
-        at_once = {name: InFlight(spans.get(name, ())).most if spans else None for name in names}
-        return tuple(
-            backend_queue(name, log.servers(name, self.spans), slots.get(name), at_once[name])
+                spans.setdefault(name, []).append((request.start, request.end))
+        return {
+            name: queue_reason(
+                log.servers(name, self.spans),
+                slots.get(name),
+                InFlight(spans.get(name, ())).most if spans else None,
+                self.level.concurrency,
+            )
             for name in names
-        )
+        }
 
     def _sum(self, growth: Mapping[str, Counters]) -> Counters | None:
         """Return the sum of `growth` over all servers of the target; None if `growth` lacks one of them."""

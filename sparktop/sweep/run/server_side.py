@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from statistics import fmean
 from time import monotonic
@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
 from sparktop.analysis.limited_by import limited_by
@@ -95,6 +95,14 @@ class ServerPoint(Struct, frozen=True):
     start_time: float | None
     kv_fullest_percent: float | None = None
     """KV cache usage (0 to 100) of the engine core that has the highest."""
+    look: Look = Look(0.0)
+    """The same sample as the analysis of limits takes it."""
+    read_bytes: float | None = None
+    """Bytes that one GPU of each engine core has read so far, summed over the cores."""
+    cores: int = 1
+    kv_capacity_tokens: float | None = None
+    """Tokens for which the KV cache of one engine core has room."""
+    speculates: bool = False
 
     @property
     def idle(self) -> bool | None:
@@ -121,11 +129,14 @@ class NodePoint(Struct, frozen=True):
     """True if the GPUs use the machine's main memory."""
     is_idle: bool = False
     """True if all GPUs report 0 % utilisation. Clock and power are then not those under load."""
+    look: MachineLook = MachineLook(0.0)
+    """The same sample as the analysis of limits takes it."""
 
 
 def server_point(sample: EngineSample) -> ServerPoint:
     """Return the values of an engine's sample that a sweep needs, summed over its engine cores."""
     lanes = sample.lanes
+    capacity = lane_sum(lanes, lambda lane: lane.kv_capacity_tokens)
     return ServerPoint(
         at=sample.at,
         running=lane_sum(lanes, lambda lane: lane.running),
@@ -149,6 +160,11 @@ def server_point(sample: EngineSample) -> ServerPoint:
             spec_drafts=lane_sum(lanes, lambda lane: lane.spec_drafts),
         ),
         start_time=sample.start_time,
+        look=_look(sample.at, lanes),
+        read_bytes=lane_sum(lanes, lambda lane: lane.read_bytes_per_gpu),
+        cores=len(lanes),
+        kv_capacity_tokens=None if capacity is None else capacity / len(lanes),
+        speculates=any(lane.spec_drafts for lane in lanes),
     )
 
 
@@ -168,6 +184,7 @@ def node_point(sample: NodeSample) -> NodePoint:
         headroom_bytes=sample.memory.headroom_bytes,
         unified=sample.memory.unified is True,
         is_idle=bool(gpus) and all(gpu.utilization_percent == 0 for gpu in gpus),
+        look=machine_look(sample),
     )
 
 
@@ -235,12 +252,11 @@ class ServerLog:
         """Start without samples."""
         self._clock = clock
         self._servers: dict[str, list[ServerPoint]] = {}
-        self._nodes: dict[str, list[NodePoint]] = {}
+        self._nodes: dict[str, _Machine] = {}
         self._routers: dict[str, list[RouterSample]] = {}
         """Samples by router, for routers that count failed requests."""
         self._silent: dict[str, tuple[float, Failure]] = {}
         """(time of the first failure in a row, newest failure) of each server that does not answer."""
-        self.limits = LimitLog()
         self._news = asyncio.Event()
 
     def accept(self, key: SourceKey, reading: Reading) -> None:
@@ -248,14 +264,12 @@ class ServerLog:
         if key.kind is SourceKind.BACKEND:
             if isinstance(reading, EngineSample):
                 self._servers.setdefault(key.name, []).append(server_point(reading))
-                self.limits.accept_server(key.name, reading)
                 self._silent.pop(key.name, None)
             elif isinstance(reading, Failure):
                 since = self._silent.get(key.name, (reading.at, reading))[0]
                 self._silent[key.name] = (since, reading)
         elif isinstance(reading, NodeSample):
-            self._nodes.setdefault(key.name, []).append(node_point(reading))
-            self.limits.accept_machine(key.name, reading)
+            self._nodes.setdefault(key.name, _Machine()).add(reading)
         elif isinstance(reading, RouterSample) and reading.failures is not None:
             self._routers.setdefault(key.name, []).append(reading)
         self.wake()
@@ -279,7 +293,7 @@ class ServerLog:
 
     def nodes(self, name: str, spans: Sequence[Span]) -> list[NodePoint]:
         """Return the samples of a machine that lie in any of the spans of time, in order."""
-        return [one for one in self._nodes.get(name, ()) if _inside(one.at, spans)]
+        return [one for one in self._nodes.get(name, _Machine()).points if _inside(one.at, spans)]
 
     def router_failures(self, name: str, since: float) -> dict[str, float] | None:
         """Return a router's own count of failed answers since the time `since`, by deployment (backend id).
@@ -297,8 +311,8 @@ class ServerLog:
 
     def forget(self, before: float) -> None:
         """Drop samples older than the time `before`, except the newest sample of each source."""
-        self.limits.forget(before)
-        kept: list[list[Any]] = [*self._servers.values(), *self._nodes.values(), *self._routers.values()]
+        machines = (one.points for one in self._nodes.values())
+        kept: list[list[Any]] = [*self._servers.values(), *machines, *self._routers.values()]
         for points in kept:
             del points[: min(bisect_left([one.at for one in points], before), len(points) - 1)]
 
@@ -345,6 +359,93 @@ class ServerLog:
         before, newest = points
         still = before.idle and newest.idle and before.counters == newest.counters
         return newest if still and before.start_time == newest.start_time else None
+
+    def limits(
+        self,
+        placed: Mapping[str, Sequence[str]],
+        slots: Mapping[str, int],
+        spans: Sequence[Span],
+        router: str | None,
+    ) -> dict[str, Limit]:
+        """Return what held each server of a level back while requests were in flight (`spans`), by name.
+
+        `placed` has the names of the machines of each server, `slots` the most requests that a server runs
+        at once, where it reports that. A server of which there are too few samples is left out.
+        """
+        looks = {name: tuple(_looks_during(self._servers.get(name, ()), spans)) for name in placed}
+        limits: dict[str, Limit] = {}
+        for name, machines in placed.items():
+            peers = tuple(Peer(other, looks[other], slots.get(other)) for other in placed if other != name)
+            evidence = self._evidence(name, machines, spans)
+            limit = limited_by(
+                replace(
+                    evidence,
+                    looks=looks[name],
+                    slots=slots.get(name),
+                    peers=peers,
+                    router=router,
+                    routed=None if router is None else True,  # the sweep sends all requests to it
+                )
+            )
+            if limit is not None:
+                limits[name] = limit
+        return limits
+
+    def _evidence(self, name: str, machines: Sequence[str], spans: Sequence[Span]) -> Evidence:
+        """Return what is known about one server and its machines during `spans`, without its load."""
+        known = {machine: self._nodes[machine] for machine in machines if machine in self._nodes}
+        points = self._servers.get(name, [])
+        newest = points[-1] if points else ServerPoint(0.0, None, None, None, Counters(), None)
+        bandwidth = bandwidth_gb_per_s([one.newest for one in known.values()])
+        reads = _read_gb_per_s(points, spans)
+        return Evidence(
+            (),
+            kv_capacity_tokens=newest.kv_capacity_tokens,
+            machines=tuple(
+                Machine(
+                    machine,
+                    tuple(one.look for one in known[machine].points if _inside(one.at, spans)),
+                    worst_state(known[machine].paces),
+                    known[machine].usual_mhz,
+                )
+                for machine in known
+            ),
+            spans=max(1, len(machines)),
+            cores=newest.cores,
+            read_percent=read_percent(bandwidth, reads, len(machines), newest.cores),
+            read_gb_per_s=reads,
+            speculates=newest.speculates,
+            window_s=_LONGEST_S,
+        )
+
+
+class _Machine(Struct):
+    """The samples of one machine, and the state of its clocks up to the newest one."""
+
+    points: list[NodePoint] = field(default_factory=list)
+    newest: NodeSample | None = None
+    paces: dict[int, Pace] = field(default_factory=dict)
+    """The state of each GPU's clock, by its index."""
+    usual_mhz: float | None = None
+    """The highest SM clock that its GPU had under load."""
+
+    def add(self, sample: NodeSample) -> None:
+        """Add a newer sample."""
+        point, self.newest = node_point(sample), sample
+        self.points.append(point)
+        if point.look.clock_mhz is not None and (point.look.gpu_percent or 0.0) >= _BUSY_PERCENT:
+            self.usual_mhz = max(self.usual_mhz or 0.0, point.look.clock_mhz)
+        self.paces = {
+            gpu.index: advance_pace(
+                self.paces.get(gpu.index, Pace()),
+                gpu,
+                sample.at,
+                unified=sample.memory.unified,
+                shares={name: share for name, share in gpu.throttled_percent.items() if share is not None},
+                thresholds=NodeThresholds(),
+            )
+            for gpu in sample.gpus
+        }
 
 
 def node_side(points: Sequence[NodePoint]) -> NodeSide:
@@ -416,162 +517,44 @@ def _plus(one: float | None, two: float | None) -> float | None:
 
 
 _APART_S = 0.9
-"""A server is polled up to four times a second; one look a second is enough."""
+"""Least seconds between two samples of a server that its limit is judged by: it is polled up to four times a
+second, and one look a second is enough."""
 _LONGEST_S = 600.0
-"""Of a longer level, the newest part is judged."""
+"""Seconds of a longer level of which the newest part is judged."""
+_BUSY_PERCENT = 80.0
+"""GPU use in percent from which on its clock is that under load."""
+_GAP_S = 0.01
+"""Seconds after a run at which an unknown look stands for the pause before the next one."""
 
 
-class _Server(Struct):
-    """The looks of one server, with what does not change from look to look."""
+def _looks_during(points: Iterable[ServerPoint], spans: Sequence[Span]) -> Iterator[Look]:
+    """Yield the looks of a server during `spans`, about one a second, with an unknown one between two spans.
 
-    looks: list[Look] = field(default_factory=list)
-    reads: list[float | None] = field(default_factory=list)
-    """Bytes that one GPU of each engine core has read, summed over the cores, at each look."""
-    lanes: int = 1
-    kv_capacity_tokens: float | None = None
-    speculates: bool = False
-
-
-class _Machine(Struct):
-    """The looks of one machine, and its newest sample and speed."""
-
-    looks: list[MachineLook] = field(default_factory=list)
-    newest: NodeSample | None = None
-    paces: dict[int, Pace] = field(default_factory=dict)
-    usual_mhz: float | None = None
+    Without the unknown one, the pause between two runs would count as work.
+    """
+    thinned: list[Look] = []
+    for point in points:
+        if not thinned or point.at - thinned[-1].at >= _APART_S:
+            thinned.append(point.look)
+    last_at: float | None = None
+    for begin, end in spans:
+        for number, look in enumerate([one for one in thinned if begin <= one.at <= end]):
+            if number == 0 and last_at is not None:
+                yield Look(last_at + _GAP_S)
+            yield look
+            last_at = look.at
 
 
-class Part(Struct, frozen=True):
-    """One server of a level: where it runs, and the slots that it reports."""
-
-    name: str
-    nodes: tuple[str, ...] = ()
-    slots: int | None = None
-
-
-class LimitLog:
-    """The looks of servers and machines since a sweep began."""
-
-    def __init__(self) -> None:
-        """Start without looks."""
-        self._servers: dict[str, _Server] = {}
-        self._machines: dict[str, _Machine] = {}
-
-    def accept_server(self, name: str, sample: EngineSample) -> None:
-        """Add a sample of a server, unless the last one is less than about a second old."""
-        server = self._servers.setdefault(name, _Server())
-        if server.looks and sample.at - server.looks[-1].at < _APART_S:
-            return
-        lanes = sample.lanes
-        capacity = lane_sum(lanes, lambda lane: lane.kv_capacity_tokens)
-        server.lanes = len(lanes)
-        server.kv_capacity_tokens = None if capacity is None else capacity / len(lanes)
-        server.speculates = any(lane.spec_drafts for lane in lanes)
-        server.reads.append(lane_sum(lanes, lambda lane: lane.read_bytes_per_gpu))
-        server.looks.append(_look(sample.at, lanes))
-
-    def accept_machine(self, name: str, sample: NodeSample) -> None:
-        """Add a sample of a machine."""
-        machine = self._machines.setdefault(name, _Machine())
-        look = machine_look(sample)
-        machine.newest = sample
-        machine.looks.append(look)
-        if look.clock_mhz is not None and (look.gpu_percent or 0.0) >= 80.0:  # noqa: PLR2004 - under load
-            machine.usual_mhz = max(machine.usual_mhz or 0.0, look.clock_mhz)
-        machine.paces = {
-            gpu.index: advance_pace(
-                machine.paces.get(gpu.index, Pace()),
-                gpu,
-                sample.at,
-                unified=sample.memory.unified,
-                shares={one: share for one, share in gpu.throttled_percent.items() if share is not None},
-                thresholds=NodeThresholds(),
-            )
-            for gpu in sample.gpus
-        }
-
-    def forget(self, before: float) -> None:
-        """Drop the looks before a time."""
-        for server in self._servers.values():
-            count = bisect_left([look.at for look in server.looks], before)
-            del server.looks[:count], server.reads[:count]
-        for machine in self._machines.values():
-            del machine.looks[: bisect_left([look.at for look in machine.looks], before)]
-
-    def judge(self, parts: Sequence[Part], spans: Sequence[Span], router: str | None) -> dict[str, Limit]:
-        """Return what held each server of a level back while requests were in flight (`spans`), by name.
-
-        A server of which there are too few looks is left out.
-        """
-        looks = {part.name: self._inside(part.name, spans) for part in parts}
-        found: dict[str, Limit] = {}
-        for part in parts:
-            others = [one for one in parts if one is not part]
-            peers = tuple(Peer(one.name, looks[one.name], one.slots) for one in others)
-            limit = limited_by(self._evidence(part, looks[part.name], spans, router, peers))
-            if limit is not None:
-                found[part.name] = limit
-        return found
-
-    def _evidence(
-        self,
-        part: Part,
-        looks: tuple[Look, ...],
-        spans: Sequence[Span],
-        router: str | None,
-        peers: tuple[Peer, ...],
-    ) -> Evidence:
-        server = self._servers.get(part.name, _Server())
-        machines = {name: self._machines[name] for name in part.nodes if name in self._machines}
-        bandwidth = bandwidth_gb_per_s([one.newest for one in machines.values()])
-        reads = self._read_gb_per_s(part.name, spans)
-        return Evidence(
-            looks,
-            slots=part.slots,
-            kv_capacity_tokens=server.kv_capacity_tokens,
-            machines=tuple(
-                Machine(name, tuple(_within(one.looks, spans)), worst_state(one.paces), one.usual_mhz)
-                for name, one in machines.items()
-            ),
-            spans=max(1, len(part.nodes)),
-            cores=server.lanes,
-            router=router,
-            routed=None if router is None else True,  # the sweep sends all requests to it
-            peers=peers,
-            read_percent=read_percent(bandwidth, reads, len(part.nodes), server.lanes),
-            read_gb_per_s=reads,
-            speculates=server.speculates,
-            window_s=_LONGEST_S,
-        )
-
-    def _inside(self, name: str, spans: Sequence[Span]) -> tuple[Look, ...]:
-        """Return the looks of a server during `spans`, with an unknown one between two spans.
-
-        Without it, the pause between two runs would count as work.
-        """
-        server = self._servers.get(name, _Server())
-        inside: list[Look] = []
-        for begin, end in spans:
-            part = [look for look in server.looks if begin <= look.at <= end]
-            if inside and part:
-                inside.append(Look(inside[-1].at + 0.01))
-            inside += part
-        return tuple(inside)
-
-    def _read_gb_per_s(self, name: str, spans: Sequence[Span]) -> float | None:
-        """Return the gigabytes per second that were read during `spans`; None if unknown."""
-        server = self._servers.get(name, _Server())
-        read = lasted_s = 0.0
-        for begin, end in spans:
-            part = [
-                (look.at, total)
-                for look, total in zip(server.looks, server.reads, strict=True)
-                if begin <= look.at <= end and total is not None
-            ]
-            if len(part) > 1:
-                read += part[-1][1] - part[0][1]
-                lasted_s += part[-1][0] - part[0][0]
-        return read / lasted_s / 1e9 if read > 0 and lasted_s > 0 else None
+def _read_gb_per_s(points: Sequence[ServerPoint], spans: Sequence[Span]) -> float | None:
+    """Return the gigabytes per second that a server's GPUs read during `spans`; None if unknown."""
+    read = lasted_s = 0.0
+    for begin, end in spans:
+        totals = [(one.at, one.read_bytes) for one in points if begin <= one.at <= end]
+        known = [(at, total) for at, total in totals if total is not None]
+        if len(known) > 1:
+            read += known[-1][1] - known[0][1]
+            lasted_s += known[-1][0] - known[0][0]
+    return read / lasted_s / 1e9 if read > 0 and lasted_s > 0 else None
 
 
 def _look(at: float, lanes: Sequence[LaneSample]) -> Look:
@@ -591,10 +574,6 @@ def _look(at: float, lanes: Sequence[LaneSample]) -> Look:
 
 def _computed(lane: LaneSample) -> float | None:
     return lane.prompt_tokens if lane.prompt_tokens_computed is None else lane.prompt_tokens_computed
-
-
-def _within(looks: Iterable[MachineLook], spans: Sequence[Span]) -> Iterable[MachineLook]:
-    return (look for look in looks if any(begin <= look.at <= end for begin, end in spans))
 
 
 def level_limit(found: Mapping[str, Limit], busy: Mapping[str, float]) -> tuple[str, Limit] | None:
@@ -620,26 +599,6 @@ FULL_PERCENT = 98.0
 """KV cache usage in percent from which on requests wait for memory."""
 
 Of = Callable[[ServerPoint], float | None]
-
-
-class BackendQueue(Struct, frozen=True):
-    """What the samples of one server show about requests of a level that waited in its queue."""
-
-    name: str
-    looks: int = 0
-    """Number of samples that reported how many requests were waiting."""
-    looks_waiting: int = 0
-    """Number of samples with at least one waiting request."""
-    waiting_max: float | None = None
-    running_max: float | None = None
-    kv_fullest_percent: float | None = None
-    """Maximum KV cache usage (0 to 100) of any of its engine cores (data-parallel ranks) in any sample."""
-    slots: int | None = None
-    """Maximum requests that the server runs at the same time; None if unknown."""
-    saturated: bool = False
-    """True if in some sample requests were waiting while at least `slots` requests were running."""
-    at_once: int | None = None
-    """Maximum requests of the level at this server at the same time; None if no answer named its backend."""
 
 
 class InFlight:
@@ -708,61 +667,46 @@ def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float |
     return sum(busy) / len(busy) if busy else None
 
 
-def backend_queue(
-    name: str, points: Sequence[ServerPoint], slots: int | None, at_once: int | None
-) -> BackendQueue:
-    """Summarise what the samples `points` of one server show about queued requests.
+def queue_reason(
+    points: Sequence[ServerPoint], slots: int | None, at_once: int | None, concurrency: int
+) -> str | None:
+    """Return why requests queued at a server, by its samples `points`: too few slots or a full KV cache.
 
-    `slots` is the maximum number of requests that the server runs at the same time; it is ignored if a sample
-    shows more. `at_once` is the maximum number of the level's requests at this server at the same time. For
-    both, None means unknown.
-    """
-    waiting = [one.waiting for one in points if one.waiting is not None]
-    running_max = max((one.running for one in points if one.running is not None), default=None)
-    if slots is not None and (running_max or 0.0) > slots:
-        slots = None  # it ran more, so this number is not its limit
-    kv = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
-    return BackendQueue(
-        name=name,
-        looks=len(waiting),
-        looks_waiting=sum(one > 0 for one in waiting),
-        waiting_max=max(waiting, default=None),
-        running_max=running_max,
-        kv_fullest_percent=max(kv, default=None),
-        slots=slots,
-        saturated=slots is not None
-        and any((one.waiting or 0.0) > 0 and (one.running or 0.0) >= slots for one in points),
-        at_once=at_once,
-    )
-
-
-def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
-    """Return text about why requests queued at a server: too few slots or a full KV cache.
+    `slots` is the most requests that the server runs at the same time; it is ignored if a sample shows more.
+    `at_once` is the most requests of the level at this server at the same time, which of all servers together
+    is `concurrency`. For both, None means unknown.
 
     In a burst, requests also wait for each other's prefill, on any server. This does not count as a queue if
     all requests were seen running at the same time, or if the slots are known to suffice and the cache is not
     full. Return None if no request queued.
     """
-    slots, wanted = queue.slots, concurrency if queue.at_once is None else queue.at_once
-    beyond = slots is not None and (queue.saturated or (queue.at_once is not None and wanted > slots))
-    if not queue.looks_waiting and (queue.looks or not beyond):
+    waiting = [one.waiting for one in points if one.waiting is not None]
+    running_max = max((one.running for one in points if one.running is not None), default=None)
+    if slots is not None and (running_max or 0.0) > slots:
+        slots = None  # it ran more, so this number is not its limit
+    expected = concurrency if at_once is None else at_once
+    saturated = slots is not None and any(
+        (one.waiting or 0.0) > 0 and (one.running or 0.0) >= slots for one in points
+    )
+    beyond = slots is not None and (saturated or (at_once is not None and expected > slots))
+    waits = sum(count > 0 for count in waiting)
+    if not waits and (waiting or not beyond):
         return None
-    full = (queue.kv_fullest_percent or 0.0) >= FULL_PERCENT
-    all_ran = queue.running_max is not None and queue.running_max >= wanted
+    full = any((one.kv_fullest_percent or 0.0) >= FULL_PERCENT for one in points)
+    all_ran = running_max is not None and running_max >= expected
     if (all_ran or slots is not None) and not beyond and not full:
         return None
-    seen = (
-        "requests waited" if queue.waiting_max is None else f"up to {queue.waiting_max:.0f} requests waited"
-    )
-    seen += f" ({queue.looks_waiting} of {queue.looks} polls)" if queue.looks else ""
-    if beyond and slots is not None and queue.at_once is not None:
+    words = "requests waited"
+    if waiting:
+        words = f"up to {max(waiting):.0f} requests waited ({waits} of {len(waiting)} polls)"
+    if beyond and slots is not None and at_once is not None:
         # Before the server admits them, requests that have just arrived wait although slots are free.
-        arrived = (queue.waiting_max or 0.0) > wanted - slots
+        arrived = max(waiting, default=0.0) > expected - slots
         new = ", some only until admitted to a free slot" if arrived else ""
-        return f"{seen}{new}: at most {wanted} of ours were there at once, for {slots} slots"
+        return f"{words}{new}: at most {expected} of ours were there at once, for {slots} slots"
     if beyond:
-        return f"{seen} while all of its {slots} slots were taken"
-    return f"{seen}: its KV cache is full" if full else seen
+        return f"{words} while all of its {slots} slots were taken"
+    return f"{words}: its KV cache is full" if full else words
 
 
 def _nearest(times: Sequence[float], at: float) -> int:

@@ -14,7 +14,7 @@ from sparktop.sweep.result.results import LevelLoad, LevelResult, NodeSide, Targ
 from sparktop.sweep.run.agents import conversation_doubts
 from sparktop.sweep.run.depth import TEMPLATE_TOKENS, context_doubts
 from sparktop.sweep.run.open_loop import open_loop_doubts
-from sparktop.sweep.run.server_side import BackendQueue, Counters, queue_reason
+from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import (
     CACHE_HITS,
     CLIENT_LAG,
@@ -102,8 +102,8 @@ class LevelFacts(Struct, frozen=True):
     """Why the counters were read while the servers were not idle; None if they were idle."""
     fell: bool = False
     """True if a server was restarted during the level, or one of its counters decreased."""
-    queues: Sequence[BackendQueue] = ()
-    """For each server of the target, what its samples show about queued requests."""
+    queues: Mapping[str, str | None] = field(default_factory=dict)
+    """For each server of the target why requests queued at it; None: none did."""
     health: Sequence[ClientHealth] = ()
     hardware: Mapping[str, NodeSide] = field(default_factory=dict)
     mdns: bool = False
@@ -175,8 +175,7 @@ def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
     if level.open_loop is not None:
         return  # its latencies are those with the queue
     several = len(facts.queues) > 1
-    found = [(one.name, queue_reason(one, level.concurrency)) for one in facts.queues]
-    reasons = [f"{name}: {why}" if several else why for name, why in found if why is not None]
+    reasons = [f"{name}: {why}" if several else why for name, why in facts.queues.items() if why is not None]
     if reasons:
         yield Validity(code=QUEUE_LIMITED, message=f"{'; '.join(reasons)}; latencies include queueing")
 

@@ -20,6 +20,7 @@ from sparktop.model.load import LoadMode
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import LimitKind, NodeView
 from sparktop.model.targets import GuardLimits
+from sparktop.store import SourceKey
 from sparktop.sweep.generator.wire import ClientHealth, LagFigures, WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import (
@@ -37,14 +38,11 @@ from sparktop.sweep.run.guard import SILENT_S, GuardWatch, guard_words
 from sparktop.sweep.run.level import limit_side
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.server_side import (
-    BackendQueue,
     Counters,
     InFlight,
-    LimitLog,
     NodePoint,
-    Part,
+    ServerLog,
     ServerPoint,
-    backend_queue,
     busy_batch,
     level_limit,
     queue_reason,
@@ -69,7 +67,6 @@ ASKED = Asked(generated=1024, prompt=2048, most=1024)
 OPEN = Asked(generated=900, prompt=2048, most=1024, open=100, open_requests=2)
 GROWTH = Counters(1024.0, 2048.0, 0.0, 0.0, 2048.0, 16.0)
 FACTS = LevelFacts(asked=ASKED, growth=GROWTH, measured=GROWTH, run_s=(10.0, 10.0, 10.0))
-WAITING = BackendQueue("a", looks=10, looks_waiting=4, waiting_max=2.0)
 
 
 def health(cpu: float = 10.0, mean: float = 0.1, p99: float = 1.0) -> ClientHealth:
@@ -78,10 +75,6 @@ def health(cpu: float = 10.0, mean: float = 0.1, p99: float = 1.0) -> ClientHeal
 
 def grown(**changes: float) -> dict[str, object]:
     return {"growth": replace(GROWTH, **changes)}
-
-
-def queued(**changes: object) -> dict[str, object]:
-    return {"queues": (replace(WAITING, **changes),)}  # type: ignore[arg-type]  # fields, by name
 
 
 def prompts(counted: float, **changes: object) -> dict[str, object]:
@@ -106,12 +99,8 @@ LONG_E2E = {"e2e_ms": Latency(mean=4e3, p50=4e3)}
         pytest.param(prompts(1021.0), {}, PLAN, ["short_prompt"], id="longer prompts"),
         pytest.param(prompts(979.0), {}, PLAN, ["short_prompt"], id="shorter prompts"),
         pytest.param(prompts(910.0, agents=AgentsResult()), {}, PLAN, ["few_calls"], id="estimated prompts"),
-        pytest.param({}, queued(), PLAN, ["queue_limited"], id="waiting"),
-        pytest.param(
-            {}, queued(slots=8, kv_fullest_percent=99.0), PLAN, ["queue_limited"], id="waiting for the cache"
-        ),
-        pytest.param({}, queued(running_max=4.0), PLAN, [], id="a burst waits for its prompts"),
-        pytest.param({}, queued(slots=4, kv_fullest_percent=50.0), PLAN, [], id="slots suffice"),
+        pytest.param({}, {"queues": {"a": "2 waited"}}, PLAN, ["queue_limited"], id="waiting"),
+        pytest.param({}, {"queues": {"a": None}}, PLAN, [], id="no queue"),
         pytest.param({}, {"measured": replace(GROWTH, cache_hits=21.0)}, PLAN, ["cache_hits"], id="hits"),
         pytest.param({}, {"measured": replace(GROWTH, cache_hits=20.0)}, PLAN, [], id="1 % of hits"),
         pytest.param(
@@ -174,10 +163,13 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
 
 def test_one_full_server_of_two_is_a_queue() -> None:
     """Sixty-four requests on one server of 48 slots: that the other had 48 free ones helps none of them."""
-    full = BackendQueue("spark-a", 30, 12, 16.0, 48.0, 20.0, 48, saturated=True, at_once=64)
-    idle = BackendQueue("spark-b", 30, 0, 0.0, 0.0, 0.0, 48, at_once=0)
+    points = [look(float(at), 48.0, 16.0 if at < 12 else 0.0) for at in range(30)]
+    reasons = {
+        "spark-a": queue_reason(points, 48, 64, 64),
+        "spark-b": queue_reason([look(1.0, 0.0)], 48, 0, 64),
+    }
     level = GOOD.model_copy(update={"concurrency": 64})
-    (found,) = judge(PLAN, level, replace(FACTS, queues=(full, idle)))
+    (found,) = judge(PLAN, level, replace(FACTS, queues=reasons))
     assert found.message == (
         "spark-a: up to 16 requests waited (12 of 30 polls): "
         "at most 64 of ours were there at once, for 48 slots; "
@@ -230,9 +222,9 @@ def test_tokens_that_no_chunk_shows_are_told_with_what_they_cost() -> None:
     assert "hidden_tokens" not in [one.code for one in judge(PLAN, many, FACTS)]
 
 
-def logged(*servers: tuple[str, float, float]) -> LimitLog:
+def logged(*servers: tuple[str, float, float]) -> ServerLog:
     """Return a log of two runs of 15 s with a pause of 20 s, for servers with (running, waiting) requests."""
-    log = LimitLog()
+    log = ServerLog()
     for second in range(60):
         for name, running, waiting in servers:
             busy = second < 15 or 35 <= second < 50
@@ -244,7 +236,7 @@ def logged(*servers: tuple[str, float, float]) -> LimitLog:
                 generation_tokens=100.0 * second,
                 prompt_tokens=20.0 * second,
             )
-            log.accept_server(name, EngineSample(float(second), "vllm", (lane,)))
+            log.accept(SourceKey.backend(name), EngineSample(float(second), "vllm", (lane,)))
     return log
 
 
@@ -254,16 +246,16 @@ RUNS = [(0.0, 14.5), (35.0, 49.5)]
 def test_a_level_with_full_slots_names_them() -> None:
     """Both runs count, and the pause between them does not."""
     log = logged(("a", 16.0, 9.0))
-    log.accept_machine("spark-1", NodeSample(5.0, gpus=(GpuReading(0, sm_clock_mhz=2400),)))
-    found = log.judge([Part("a", ("spark-1",), slots=16)], RUNS, None)
+    log.accept(SourceKey.node("spark-1"), NodeSample(5.0, gpus=(GpuReading(0, sm_clock_mhz=2400),)))
+    found = log.limits({"a": ("spark-1",)}, {"a": 16}, RUNS, None)
     assert found["a"].kind is LimitKind.SLOTS
     assert found["a"].words == "16 of 16 run, 9 wait; KV cache 40 %; room for about 22 more of this length"
 
 
 def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
     """The loaded server and the idle one agree; the level names the one with the larger batch."""
-    parts = [Part("a", slots=16), Part("b", slots=16)]
-    found = logged(("a", 16.0, 9.0), ("b", 1.0, 0.0)).judge(parts, RUNS, "proxy")
+    log = logged(("a", 16.0, 9.0), ("b", 1.0, 0.0))
+    found = log.limits({"a": (), "b": ()}, {"a": 16, "b": 16}, RUNS, "proxy")
     chosen = level_limit(found, {"a": 16.0, "b": 1.0})
     assert chosen is not None
     assert (chosen[0], chosen[1].kind) == ("a", LimitKind.ROUTER)
@@ -335,25 +327,44 @@ def test_steps_give_the_exact_batch() -> None:
     assert busy_batch(points, Counters(generation_tokens=640.0)) == 3.0
 
 
-def test_the_slots_of_each_server_count() -> None:
-    """Sixty-four at once at 48 slots are a queue; 32 at once that wait for prompts are not."""
-    points = [look(1.0, 48.0, 16.0), look(2.0, 16.0)]
-    queue = backend_queue("a", points, 48, 64)
-    assert queue == BackendQueue("a", 2, 1, 16.0, 48.0, None, 48, saturated=True, at_once=64)
-    assert queue_reason(queue, 64) == (
-        "up to 16 requests waited (1 of 2 polls): at most 64 of ours were there at once, for 48 slots"
-    )
-    prompts = backend_queue("a", [look(1.0, 20.0, 12.0)], 48, 32)
-    assert queue_reason(prompts, 64) is None
+@pytest.mark.parametrize(
+    ("points", "slots", "at_once", "reason"),
+    [
+        pytest.param([(4.0, 0.0)], 48, None, None, id="nobody waits"),
+        pytest.param([(4.0, 2.0)], None, None, None, id="a burst waits for its prompts, then all run"),
+        pytest.param([(3.0, 2.0)], None, None, "up to 2 requests waited (1 of 1 polls)", id="unknown slots"),
+        pytest.param([(3.0, 2.0)], 8, None, None, id="slots suffice"),
+        pytest.param([(20.0, 12.0)], 48, 32, None, id="32 at once wait for prompts at 48 slots"),
+        pytest.param(
+            [(48.0, 16.0), (16.0, 0.0)],
+            48,
+            64,
+            "up to 16 requests waited (1 of 2 polls): at most 64 of ours were there at once, for 48 slots",
+            id="64 at 48 slots",
+        ),
+        pytest.param(
+            [(48.0, 3.0)],
+            48,
+            None,
+            "up to 3 requests waited (1 of 1 polls) while all of its 48 slots were taken",
+            id="nobody names who served",
+        ),
+        pytest.param([(47.0, 3.0)], 48, None, None, id="a slot is free"),
+    ],
+)
+def test_requests_that_wait_for_slots_are_a_queue(
+    points: list[tuple[float, float]], slots: int | None, at_once: int | None, reason: str | None
+) -> None:
+    """Samples are (running, waiting); requests wait for each other's prompts on any server."""
+    samples = [look(1.0, running, waiting) for running, waiting in points]
+    assert queue_reason(samples, slots, at_once, 4 if samples[0].running in {3.0, 4.0} else 64) == reason
 
 
-def test_where_nobody_names_who_served_full_slots_show() -> None:
-    """Requests wait while every slot is taken: that is a queue, whichever server answered."""
-    queue = backend_queue("a", [look(1.0, 48.0, 3.0)], 48, None)
-    assert queue_reason(queue, 64) == (
-        "up to 3 requests waited (1 of 1 polls) while all of its 48 slots were taken"
-    )
-    assert queue_reason(backend_queue("a", [look(1.0, 47.0, 3.0)], 48, None), 64) is None
+def test_a_full_cache_is_a_queue_though_slots_are_free() -> None:
+    """Usage from 98 % on."""
+    full = replace(look(1.0, 3.0, 2.0), kv_fullest_percent=99.0)
+    words = "up to 2 requests waited (1 of 1 polls): its KV cache is full"
+    assert queue_reason([full], 8, None, 4) == words
 
 
 GIB = 2**30
