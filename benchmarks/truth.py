@@ -168,7 +168,9 @@ class Load:
     def whole(self) -> bool:
         """Whether every token that the server wrote arrived, and every request ended well."""
         wrote = {key: len(stream.stamps) for key, stream in self.streams.items()}
-        return self.finished.failed == 0 and wrote == {key: one.tokens for key, one in self.traces.items()}
+        return all(one.ok for one in self.traces.values()) and wrote == {
+            key: one.tokens for key, one in self.traces.items()
+        }
 
     @property
     def ttft_errors_ms(self) -> list[float]:

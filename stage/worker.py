@@ -32,7 +32,6 @@ from sparktop.sweep.generator.wire import (
     Cancel,
     ClientHealth,
     Command,
-    PromptLength,
     Ready,
     RunFinished,
     RunLoad,
@@ -86,7 +85,7 @@ class RehearsedWorker(SweepWorker):
         # Created first, so that they are notified of the requests' ends before `_note`.
         self._ways = self._make_ways(strategies)
         rehearsal.time.listeners.append(self._note)
-        self.ready = Ready(0, "virtual", None)
+        self.ready = Ready(None)
 
     async def send(self, command: Command) -> None:
         """Perform a calibration and queue the message with its result, or request the end of a load run."""
@@ -115,16 +114,10 @@ class RehearsedWorker(SweepWorker):
             yield times
         yield RunFinished(
             id=command.id,
-            run=command.run,
             started_at=started_s,
             ended_at=ended_s,
             cancelled=self._called_off,
-            warm_up=command.warm_up,
-            started=log.started,
-            ended=log.ended,
-            failed=log.failed,
-            tokens=log.tokens,
-            health=ClientHealth("virtual", 0.0, None, None, 0, log.most_in_flight),
+            health=ClientHealth("virtual", 0.0, None, None),
         )
 
     async def cancel(self) -> None:
@@ -155,23 +148,19 @@ class RehearsedWorker(SweepWorker):
         ]
         model = self._rehearsal.scenario.profile.model
         made = sum(end.generated_tokens or 0 for end in ends)
-        length = PromptLength(command.prompt_tokens, command.prompt_tokens, exact=True, source="tokenize")
         self._outbox.append(
             Calibrated(
                 id=command.id,
                 model=model,
                 models=(model,),
-                answered_model=model,
                 dropped_fields={},
                 token_source=TokenSource.TOKEN_IDS,
-                prompt=length,
-                generated_tokens=made,
+                prompt_tokens=command.prompt_tokens,
+                is_exact=True,
                 tried_tokens=command.output_tokens,
-                served_by=None,
                 requests=len(ends),
                 prompt_tokens_used=sum(end.prompt_tokens or 0 for end in ends),
                 generated_tokens_used=made,
-                connect_ms=None,
             )
         )
 
@@ -234,7 +223,7 @@ class RehearsedWorker(SweepWorker):
                 case RunStarted() | RunEnded():
                     log.add(replace(event, run=log.run))
                 case RequestStarted():
-                    log.request_started(event.request_id, event.at, event.prompt_tokens, call=event.call)
+                    log.request_started(replace(event, run=log.run, due=None, resent=False))
                     self._arrivals[event.request_id] = _Arrivals()
                 case FirstToken():
                     self._arrivals[event.request_id].add(event.at, event.count)

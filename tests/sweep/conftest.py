@@ -17,7 +17,7 @@ from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool, resolve
 from sparktop.sweep.generator.exchange import RunLog
-from sparktop.sweep.generator.wire import Calibrate, Calibrated, RunLoad, WorkerTarget
+from sparktop.sweep.generator.wire import Calibrate, Calibrated, RunLoad, TokenBin, WorkerTarget
 from sparktop.sweep.generator.worker import new_client
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
@@ -44,7 +44,7 @@ class Loaded:
     """The results of a run in this process."""
 
     record: RunRecord
-    log: RunLog
+    bins: tuple[TokenBin, ...]
     client: LoadClient
 
     @property
@@ -92,7 +92,7 @@ class InProcess:
             record.add(batch)
         for times in log.token_times():
             record.add(times)
-        return Loaded(record, log, self.client)
+        return Loaded(record, () if batch is None else batch.bins, self.client)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ from sparktop.sweep.generator.prompts import (
     pieces,
 )
 from sparktop.sweep.generator.refusals import faulty_fields, is_refusal, is_too_long
-from sparktop.sweep.generator.wire import TRIED_TOKENS, Calibrate, Calibrated, PromptLength
+from sparktop.sweep.generator.wire import TRIED_TOKENS, Calibrate, Calibrated
 from sparktop.sweep.plan.own_requests import Prompt, PromptFile, letters, prompt_at, read_prompts
 from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.terms.request_errors import (
@@ -130,7 +130,7 @@ class Calibration:
         """
         command = self._command
         models: tuple[str, ...] = ()
-        model, length, recipe = command.target.model, None, None
+        model, length, exact, recipe = command.target.model, None, False, None
         failure: RequestFailure | None = None
         try:
             models = await self._models()
@@ -143,7 +143,7 @@ class Calibration:
             )
             form = await self._accepted(form, self._trial_prompts(tokens))
             try:
-                prompt, length, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
+                prompt, length, exact, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
             except PromptRefusedError as error:
                 raise CalibrationError(error.failure) from None
             first = await self._first_event_is_token(form, prompt)
@@ -156,7 +156,7 @@ class Calibration:
             if failure.word == TIMEOUT_CONNECT and self._pool.endpoint.tls is not None:
                 message = f"{failure.message} If it speaks plain HTTP, write http:// in its URL"
                 failure = request_failure(TIMEOUT_CONNECT, message, failure.at)
-        return self._result(model, models, length, failure), recipe
+        return self._result(model, models, length, exact, failure), recipe
 
     async def _with_own(
         self, form: BodyForm, file: PromptFile, models: tuple[str, ...]
@@ -179,7 +179,7 @@ class Calibration:
         form = await self._accepted(form, trial)
         first = await self._first_event_is_token(form, trial)
         recipe = Recipe(self._lean(form), partial(prompt_at, file), self._book, PromptTokens(), first)
-        return self._result(form.model, models, None, None), recipe
+        return self._result(form.model, models, None, None, None), recipe
 
     async def _models(self) -> tuple[str, ...]:
         """Return the names of the models that the server lists; if it answers otherwise, set `_unlisted`."""
@@ -323,30 +323,29 @@ class Calibration:
 
     async def _measure_length(
         self, form: BodyForm, tokens: PromptTokens | None, *, is_exact: bool
-    ) -> tuple[NewPrompt, PromptLength, PromptTokens]:
-        """Return (function that makes prompts, what is known about their length, token counts of words).
+    ) -> tuple[NewPrompt, int | None, bool, PromptTokens]:
+        """Find how to make prompts of the length asked for.
 
         `tokens` has the token count of each word as the server counts it; None if the server does not count
         words. `is_exact` is True if the counts of the words are known to add up to the count of a prompt.
         Otherwise the server's counts of complete trial prompts are used, if it reports any.
+
+        Return (function that makes prompts, length of a trial prompt as the server counts it, whether all
+        have exactly the length asked for, token counts of words).
         """
         asked, got = self._command.prompt_tokens, self._reported_length()
         if tokens is not None and (got is None or (is_exact and got == asked)):
-            return self._prompts_of(tokens, asked), PromptLength(asked, got, is_exact, "tokenize"), tokens
-        rough = (
-            self._prompts_of(PromptTokens(), asked),
-            PromptLength(asked, None, exact=False, source="words"),
-            PromptTokens(),
-        )
+            return self._prompts_of(tokens, asked), got, is_exact, tokens
+        one_each = PromptTokens()  # where the server counts nothing, each word is taken for a token
         if got is None:
-            return rough
+            return self._prompts_of(one_each, asked), None, False, one_each
         if tokens is not None:
             # The costs of words are known. What the trial request had beyond them is the chat template.
             tokens = PromptTokens(tokens.overhead + got - asked, tokens.costs)
             prompt = self._prompts_of(tokens, asked)
             got = await self._length(form, prompt)
             if got == asked:
-                return prompt, PromptLength(asked, got, exact=True, source="tokenize"), tokens
+                return prompt, got, True, tokens
         search = PassageSearch(
             self._book,
             asked,
@@ -357,9 +356,9 @@ class Calibration:
         if search.refusal is not None and not exact:
             raise CalibrationError(search.refusal)
         if passage is None:
-            return rough
+            return self._prompts_of(one_each, asked), None, False, one_each
         estimate = tokens or PromptTokens(otherwise=search.tokens_per_piece)
-        return passage.prompt, PromptLength(asked, got, exact, "usage"), estimate
+        return passage.prompt, got, exact, estimate
 
     def _prompts_of(self, tokens: PromptTokens, length: int) -> NewPrompt:
         return partial(PromptMaker(self._book, tokens).prompt, length)
@@ -429,27 +428,23 @@ class Calibration:
         self,
         model: str | None,
         models: tuple[str, ...],
-        length: PromptLength | None,
+        length: int | None,
+        is_exact: bool | None,  # noqa: FBT001 - as the message has it
         failure: RequestFailure | None,
     ) -> Calibrated:
         tried = self._tried
-        end = None if tried is None else tried.end
-        connect_ms = self._pool.connect_ms
         return Calibrated(
             id=self._command.id,
             model=model,
             models=models,
-            answered_model=None if tried is None else tried.stream.model,
             dropped_fields={name: clean(words) for name, words in self._dropped.items()},
-            token_source=None if end is None else end.token_source,
-            prompt=length,
-            generated_tokens=None if end is None else end.generated_tokens,
+            token_source=None if tried is None or tried.end is None else tried.end.token_source,
+            prompt_tokens=length,
+            is_exact=is_exact,
             tried_tokens=None if tried is None else tried.request.output_tokens,
-            served_by=None if end is None else end.served_by,
             requests=self._requests,
             prompt_tokens_used=self._prompt_tokens_used,
             generated_tokens_used=self._generated_tokens_used,
-            connect_ms=connect_ms[0] if connect_ms else None,
             failure=failure,
         )
 

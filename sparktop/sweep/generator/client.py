@@ -21,7 +21,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktop.model.failure import RequestFailure
-from sparktop.model.load import EndReason, LoadKind, LoadMode, LoadPoint, RequestEnded, RunEnded, RunStarted
+from sparktop.model.load import (
+    EndReason,
+    LoadKind,
+    LoadMode,
+    LoadPoint,
+    RequestEnded,
+    RequestStarted,
+    RunEnded,
+    RunStarted,
+)
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog, Terms
 from sparktop.sweep.generator.prompts import BlockPrompts
@@ -239,9 +248,17 @@ class LoadClient:
 
     def _note_failed(self, request: Request, failure: RequestFailure) -> None:
         """Record a request that failed before it was sent."""
-        name, at = request.request_id, failure.at
-        end = RequestEnded(name, at, EndReason.ERROR, failure)
-        self._log.request_unsent(name, at, request.prompt_tokens, end, request.due, request.call)
+        self._end_unsent(request, failure.at, EndReason.ERROR, failure)
+
+    def _end_unsent(
+        self, request: Request, at: float, reason: EndReason, failure: RequestFailure | None = None
+    ) -> None:
+        """Record that a request, which was never sent, is over at the time `at`."""
+        name, run = request.request_id, self._load.run
+        self._log.request_unsent(
+            RequestStarted(name, at, run, request.prompt_tokens, request.due, request.call),
+            RequestEnded(name, at, reason, failure),
+        )
 
     def next_request(self) -> Request | None:
         """Return a request that is ready to be sent; None if none is left."""
@@ -475,8 +492,7 @@ class OpenLoopClient(LoadClient):
     def _end_all(self) -> None:
         """End the requests in flight, and record those that were due but never sent, with the age of each."""
         for request in self._unsent.values():
-            end = RequestEnded(request.request_id, at := perf_counter(), EndReason.ABORT)
-            self._log.request_unsent(request.request_id, at, request.prompt_tokens, end, request.due)
+            self._end_unsent(request, perf_counter(), EndReason.ABORT)
         self._abort_active()
         for task in list(self._tasks):
             task.cancel()

@@ -142,12 +142,15 @@ class Exchange:
         connection.reader = self
         self.started_at = connection.send(request.content)
         log.request_started(
-            request.request_id,
-            self.started_at,
-            request.prompt_tokens,
-            request.due,
-            request.call,
-            resent=resent,
+            RequestStarted(
+                request.request_id,
+                self.started_at,
+                log.run,
+                request.prompt_tokens,
+                request.due,
+                request.call,
+                resent,
+            )
         )
 
     def take(self, at: float, data: bytes) -> None:
@@ -476,13 +479,7 @@ class RunLog:
         """Start an empty log of the run `run_id`; `run` is its number within the level."""
         self.run_id = run_id
         self.run = run
-        self.started = 0
-        """Number of requests whose body was written."""
-        self.ended = 0
-        self.failed = 0
-        self.tokens = 0
         self.in_flight = 0
-        self.most_in_flight = 0
         self._events: list[LoadEvent] = []
         self._bins: defaultdict[tuple[int, str | None], int] = defaultdict(int)
         self._times: dict[str, RequestTokens] = {}
@@ -491,37 +488,14 @@ class RunLog:
         """Add an event of the run as a whole, such as its start or end."""
         self._events.append(event)
 
-    def request_started(
-        self,
-        request_id: str,
-        at: float,
-        prompt_tokens: int | None,
-        due: float | None = None,
-        call: ConversationCall | None = None,
-        *,
-        resent: bool = False,
-    ) -> None:
-        """Record that a request was written to its connection at the time `at`; see `RequestStarted`."""
-        if not resent:
-            self.started += 1
-            self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due, call, resent))
+    def request_started(self, start: RequestStarted) -> None:
+        """Record that a request was written to its connection."""
+        self.in_flight += not start.resent
+        self._events.append(start)
 
-    def request_unsent(
-        self,
-        request_id: str,
-        at: float,
-        prompt_tokens: int | None,
-        end: RequestEnded,
-        due: float | None = None,
-        call: ConversationCall | None = None,
-    ) -> None:
-        """Record a request for which no connection could be opened: it starts and fails at the time `at`."""
-        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due, call))
-        self._events.append(end)
-        self.ended += 1
-        self.failed += end.reason is EndReason.ERROR
+    def request_unsent(self, start: RequestStarted, end: RequestEnded) -> None:
+        """Record a request that was never written to a connection, with its end."""
+        self._events += (start, end)
 
     def response_started(self, request_id: str, at: float) -> None:
         """Record that the first event of an answer's stream arrived at the time `at`."""
@@ -536,9 +510,7 @@ class RunLog:
 
     def later_tokens(self, at: float, count: int, served_by: str | None) -> None:
         """Record that a network read at the time `at` brought `count` more tokens of an answer."""
-        self.tokens += count
-        key = (int(at * _BINS_PER_S), served_by)
-        self._bins[key] += count
+        self._bins[int(at * _BINS_PER_S), served_by] += count
 
     def request_ended(
         self, end: RequestEnded, times: array[float], counts: list[int], answer_from: int
@@ -548,8 +520,6 @@ class RunLog:
         `times` and `counts` have the time and the token count of each network read of the answer. Reads
         before the index `answer_from` brought only reasoning tokens.
         """
-        self.ended += 1
-        self.failed += end.reason is EndReason.ERROR
         self.in_flight -= 1
         self._events.append(end)
         if times:

@@ -32,11 +32,10 @@ class LoopHealth:
         self._due = 0.0
         self._timer = self._next()
 
-    def stop(self, connect_ms: Sequence[float], most_in_flight: int) -> ClientHealth:
+    def stop(self, connect_ms: Sequence[float]) -> ClientHealth:
         """Stop sampling; return the health since construction.
 
-        `connect_ms` has the milliseconds to open each connection. `most_in_flight`, the maximum number of
-        requests in flight at the same time, is stored in the result unchanged.
+        `connect_ms` has the milliseconds that it took to open each connection.
         """
         self._timer.cancel()
         wall_s = perf_counter() - self._began
@@ -46,8 +45,6 @@ class LoopHealth:
             cpu_percent=100 * cpu_s / wall_s if wall_s > 0 else 0.0,
             loop_lag_ms=lag_figures(self._lags_ms),
             connect_ms=statistics.fmean(connect_ms) if connect_ms else None,
-            connections=len(connect_ms),
-            most_in_flight=most_in_flight,
             core_wait_ms=_mean_wait_ms(self._waits_began, _core_waits()),
         )
 
@@ -79,7 +76,7 @@ def loop_name() -> str:
 
 
 def lag_figures(lags_ms: Sequence[float]) -> LagFigures | None:
-    """Return mean, median, p99, maximum and number of the lags in milliseconds; None without lags."""
+    """Return figures of the lags, which are in milliseconds; None without lags."""
     if not lags_ms:
         return None
     ordered = sorted(lags_ms)
@@ -88,7 +85,6 @@ def lag_figures(lags_ms: Sequence[float]) -> LagFigures | None:
         p50=quantile(ordered, 0.5),
         p99=quantile(ordered, 0.99),
         max=ordered[-1],
-        count=len(ordered),
         p90=quantile(ordered, 0.9),
     )
 

@@ -200,7 +200,6 @@ class StreamEvent(Struct, frozen=True):
     usage: Usage | None = None
     error: str | None = None
     """Error message of the server, cleaned; "" for an error without a message, None for no error."""
-    model: str | None = None
     is_plain: bool = False
     """True if the event has nothing of interest but its tokens, so that no other field was read."""
 
@@ -276,15 +275,10 @@ def _read_all(data: bytes) -> StreamEvent:
         return StreamEvent(error=_words(failure or found))
     choices = found.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
-    model = found.get("model")
-    return _from_choice(
-        choice if isinstance(choice, dict) else {},
-        _usage(found.get("usage")),
-        clean(model) if isinstance(model, str) else None,
-    )
+    return _from_choice(choice if isinstance(choice, dict) else {}, _usage(found.get("usage")))
 
 
-def _from_choice(choice: dict[str, Any], usage: Usage | None, model: str | None) -> StreamEvent:
+def _from_choice(choice: dict[str, Any], usage: Usage | None) -> StreamEvent:
     delta = choice.get("delta")
     fields = delta if isinstance(delta, dict) else {}
     ids = choice.get("token_ids")
@@ -304,7 +298,6 @@ def _from_choice(choice: dict[str, Any], usage: Usage | None, model: str | None)
         reasoning=reasons and not answers,
         finish_reason=clean(finish, 40) if finish else None,
         usage=usage,
-        model=model,
     )
 
 
@@ -775,7 +768,6 @@ class TokenStream:
         "fault",
         "finish_reason",
         "has_begun",
-        "model",
         "text",
         "tokens",
         "usage",
@@ -795,8 +787,6 @@ class TokenStream:
         """Violation of the format; events after it are ignored."""
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
-        self.model: str | None = None
-        """Name of the model that the server reports, cleaned."""
         self.text = AnswerText() if keep_text else None
         """The text of the answer; None where it is not collected."""
         self._count = TokenCount()
@@ -927,4 +917,3 @@ class TokenStream:
         self.error = event.error
         self.finish_reason = event.finish_reason or self.finish_reason
         self.usage = event.usage or self.usage
-        self.model = event.model or self.model

@@ -199,24 +199,8 @@ Command = Calibrate | RunLoad | Cancel | Quit
 class Ready(_Line, frozen=True):
     """First message of the process: it accepts commands from now on."""
 
-    pid: int
-    loop: str
-    """`uvloop` or `asyncio`."""
     most_connections: int | None
     """Number of connections that the limit of open files allows; None for no limit."""
-
-
-class PromptLength(Struct, frozen=True):
-    """The number of tokens of a calibration's prompts, whether it is exact, and how it is known."""
-
-    asked_tokens: int
-    got_tokens: int | None
-    """Length of a trial prompt with the server's chat template; None if the server does not report it."""
-    exact: bool
-    """True if every prompt has exactly `asked_tokens` tokens."""
-    source: str
-    """How the length is known. `tokenize`: the server counted each word. `usage`: the server counted complete
-    prompts of the same words. `words`: the server counts nothing, so each word is assumed to be a token."""
 
 
 class Calibrated(_Line, frozen=True):
@@ -230,23 +214,21 @@ class Calibrated(_Line, frozen=True):
     """Model to request, as the server names it (not cleaned)."""
     models: tuple[str, ...]
     """All models of the server, not cleaned; empty if it does not list them."""
-    answered_model: str | None
-    """Model named in the answer, cleaned."""
     dropped_fields: Mapping[str, str]
     """Request fields that the server refused and that are left out from now on, each with the error
     message."""
     token_source: TokenSource | None
-    prompt: PromptLength | None
-    generated_tokens: int | None
-    """Tokens that the trial request generated; it asked for `tried_tokens`."""
+    prompt_tokens: int | None
+    """Length of a trial prompt with the server's chat template; None if the server does not report it."""
+    is_exact: bool | None
+    """Whether every prompt has exactly the length asked for; None for the user's own prompts."""
     tried_tokens: int | None
-    served_by: str | None
+    """Output tokens that the trial request asked for."""
     requests: int
     """Number of completion requests of the calibration, which the server's counters include."""
     prompt_tokens_used: int
     """Prompt tokens of those requests, as far as the server reports them."""
     generated_tokens_used: int
-    connect_ms: float | None
     failure: RequestFailure | None = None
 
 
@@ -299,13 +281,12 @@ class TokenTimes(_Line, frozen=True):
 
 
 class LagFigures(Struct, frozen=True):
-    """Lag of the load generator's event loop in milliseconds; `count` is the number of samples."""
+    """Lag of the load generator's event loop in milliseconds."""
 
     mean: float
     p50: float
     p99: float
     max: float
-    count: int
     p90: float | None = None
 
 
@@ -318,10 +299,6 @@ class ClientHealth(Struct, frozen=True):
     loop_lag_ms: LagFigures | None
     connect_ms: float | None
     """Mean time in milliseconds to open a connection of the run; None if none was opened."""
-    connections: int
-    """Number of connections that were opened for the run."""
-    most_in_flight: int
-    """Maximum number of requests in flight at the same time."""
     core_wait_ms: float | None = None
     """Mean milliseconds for which the process waited for a CPU core each time it had something to do; None if
     the kernel does not count that."""
@@ -331,18 +308,9 @@ class RunFinished(_Line, frozen=True):
     """Message: a load run is over, and all its events have been sent."""
 
     id: str
-    run: int
     started_at: float
     ended_at: float
     cancelled: bool
-    warm_up: bool
-    started: int
-    """Number of requests that were written to a connection."""
-    ended: int
-    """Number of requests that ended, including those whose connection could not be opened."""
-    failed: int
-    tokens: int
-    """Tokens as counted on arrival, before the exact counts are known."""
     health: ClientHealth
 
 

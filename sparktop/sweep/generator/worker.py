@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import os
 import signal
 import sys
 from functools import partial
@@ -36,7 +35,7 @@ from sparktop.sweep.generator.connection import (
 )
 from sparktop.sweep.generator.conversations import ConversationClient
 from sparktop.sweep.generator.exchange import Recipe, RunLog
-from sparktop.sweep.generator.loop_health import LoopHealth, loop_factory, loop_name
+from sparktop.sweep.generator.loop_health import LoopHealth, loop_factory
 from sparktop.sweep.generator.wire import (
     ALIVE,
     ALIVE_S,
@@ -216,23 +215,17 @@ class Worker:
             gc.unfreeze()
             self._client = None
         ended_at = perf_counter()
-        seen = health.stop(pool.connect_ms[opened_before:], log.most_in_flight)
+        loop_state = health.stop(pool.connect_ms[opened_before:])
         for message in (log.flush(ended_at), *log.token_times()):
             if message is not None:
                 self.say(message)
         self.say(
             RunFinished(
-                id=load.id,
-                run=load.run,
-                started_at=started_at,
-                ended_at=ended_at,
+                load.id,
+                started_at,
+                ended_at,
                 cancelled=client.cancelled,
-                warm_up=load.warm_up,
-                started=log.started,
-                ended=log.ended,
-                failed=log.failed,
-                tokens=log.tokens,
-                health=seen,
+                health=loop_state,
             )
         )
 
@@ -304,7 +297,7 @@ async def _serve() -> None:
     out, _ = await loop.connect_write_pipe(lambda: _Out(gone), sys.stdout.buffer)
     most = raise_limit()
     worker = Worker(out, most)
-    worker.say(Ready(os.getpid(), loop_name(), most))
+    worker.say(Ready(most))
     worker.say_alive()
     parts = [
         asyncio.create_task(_listen(worker)),

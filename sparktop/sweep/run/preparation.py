@@ -372,9 +372,8 @@ def _notes(
     for field_name, words in first.dropped_fields.items():
         yield f"{name}: refuses {clean(field_name, 40)} and is asked without it ({clean(words, 120)})"
     for length, one in found.items():
-        prompt = one.prompt
-        if prompt is not None and not prompt.exact:
-            got = "they are not counted" if prompt.got_tokens is None else f"{prompt.got_tokens} came"
+        if one.is_exact is False:
+            got = "they are not counted" if one.prompt_tokens is None else f"{one.prompt_tokens} came"
             yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
     if plan.prompts is not None and not _takes_salt(plan, found, views):
         yield f"{name}: prompts are sent as they are: what it has in its prefix cache is not computed again"
@@ -495,7 +494,7 @@ async def longest_prompt(
         wanted = None
         found = await ask(length)
         if isinstance(found, Calibrated) and found.failure is None:
-            if found.prompt is None or not found.prompt.exact:
+            if not found.is_exact:
                 return best
             low, best = length, LongestPrompt(length, found)
             if is_exact:

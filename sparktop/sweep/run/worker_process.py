@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -303,9 +302,6 @@ class RunRecord:
         self.finished: RunFinished | None = None
         """The last message of the run; None until it arrives, which it never does if the worker process
         died."""
-        self.in_flight = 0
-        self.bins: Counter[tuple[float, str | None]] = Counter()
-        """Tokens by (start of the tenth of a second, backend)."""
         self._events: list[LoadEvent] = []
         self._tokens: dict[str, RequestTokens] = {}
 
@@ -314,9 +310,6 @@ class RunRecord:
         match message:
             case Batch() if message.id == self.run_id:
                 self._events.extend(message.events)
-                self.in_flight = message.in_flight
-                for one in message.bins:
-                    self.bins[one.at, one.served_by] += one.tokens
             case TokenTimes() if message.id == self.run_id:
                 self._tokens.update(message.requests)
             case RunFinished() if message.id == self.run_id:

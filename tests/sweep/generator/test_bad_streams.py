@@ -208,7 +208,6 @@ async def test_a_model_name_full_of_escapes(in_process: InProcess) -> None:
     assert {body["model"] for body in in_process.server.bodies} == {name}
     assert in_process.calibrated is not None
     assert in_process.calibrated.model == name
-    assert in_process.calibrated.answered_model == 'ti [31mny "\\u0000é'
 
 
 async def test_a_key_that_comes_back_in_a_stream(in_process: InProcess) -> None:
@@ -375,8 +374,8 @@ async def test_who_answered(in_process: InProcess) -> None:
     loaded = await in_process.load(behave)
     assert Counter(end.served_by for end in loaded.ends) == {"spark-a": 2, "http://b": 2}
     tokens: Counter[str | None] = Counter()
-    for (_, served_by), count in loaded.record.bins.items():
-        tokens[served_by] += count
+    for one in loaded.bins:
+        tokens[one.served_by] += one.tokens
     assert tokens == {"spark-a": 16, "http://b": 16}
 
 

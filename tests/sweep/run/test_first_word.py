@@ -16,7 +16,6 @@ from sparktop.sweep.generator.wire import (
     Calibrate,
     Calibrated,
     Command,
-    PromptLength,
     Refused,
     WorkerMessage,
 )
@@ -67,17 +66,14 @@ def calibrated(command: Calibrate) -> Calibrated:
         id=command.id,
         model="tiny",
         models=("tiny",),
-        answered_model="tiny",
         dropped_fields={},
         token_source=TokenSource.TOKEN_IDS,
-        prompt=PromptLength(command.prompt_tokens, command.prompt_tokens, exact=True, source="tokenize"),
-        generated_tokens=command.output_tokens,
+        prompt_tokens=command.prompt_tokens,
+        is_exact=True,
         tried_tokens=command.output_tokens,
-        served_by=None,
         requests=1,
         prompt_tokens_used=command.prompt_tokens,
         generated_tokens_used=command.output_tokens,
-        connect_ms=None,
     )
 
 

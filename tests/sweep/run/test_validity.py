@@ -70,7 +70,7 @@ FACTS = LevelFacts(asked=ASKED, growth=GROWTH, measured=GROWTH, run_s=(10.0, 10.
 
 
 def health(cpu: float = 10.0, mean: float = 0.1, p99: float = 1.0) -> ClientHealth:
-    return ClientHealth("uvloop", cpu, LagFigures(mean, mean, p99, p99, 100), 0.5, 4, 4)
+    return ClientHealth("uvloop", cpu, LagFigures(mean, mean, p99, p99), 0.5)
 
 
 def grown(**changes: float) -> dict[str, object]:
@@ -155,7 +155,7 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
     p90: float | None, wait_ms: float | None, ttft_ms: float, *, is_marked: bool
 ) -> None:
     """From 2 ms on, or 1 % of the TTFT if that is less, of what timers or the kernel's run queue show."""
-    seen = ClientHealth("uvloop", 10.0, LagFigures(0.01, 0.0, 3.0, 3.0, 100, p90), 0.5, 4, 4, wait_ms)
+    seen = ClientHealth("uvloop", 10.0, LagFigures(0.01, 0.0, 3.0, 3.0, p90), 0.5, wait_ms)
     level = GOOD.model_copy(update={"ttft_ms": Latency(mean=ttft_ms, count=8)})
     messages = [one.message for one in judge(PLAN, level, replace(FACTS, health=(seen,)))]
     assert any("TTFT" in one for one in messages) is is_marked
