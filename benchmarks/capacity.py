@@ -37,7 +37,7 @@ from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
 from sparktop.sweep.run.agents import agents_tail_s, ramp_s
 from sparktop.sweep.run.forecast import most_seconds, usual_seconds
-from sparktop.sweep.run.judgement import Judged, judge
+from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.open_loop import warm_up_s
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.terms.statistics import falling_shares
@@ -222,7 +222,7 @@ def _at_least(chances: dict[float, float], least: float) -> float:
 
 def _chance(made: Setup, value: float, seed: int, runs: int, *, is_long: bool) -> float:
     """Return the chance (0 to 1) that a run passes, from `runs` runs, or from fewer if they are clear."""
-    judged: list[Judged] = []
+    judged: list[LoadVerdict] = []
     chance = _HALF
     while len(judged) < runs and _CLEAR < chance < 1 - _CLEAR:
         more = range(len(judged), min(runs, len(judged) + _AT_ONCE))
@@ -233,7 +233,7 @@ def _chance(made: Setup, value: float, seed: int, runs: int, *, is_long: bool) -
     return chance
 
 
-def _passes(made: Setup, judged: list[Judged]) -> float:
+def _passes(made: Setup, judged: list[LoadVerdict]) -> float:
     """Return the chance that a run passes: the lowest of the chances for each condition."""
     chance = fmean(0.0 if one.trouble else 1.0 for one in judged)
     last = 1 if made.capacity.kind is LoadKind.RATE else len(made.capacity.conditions)
@@ -250,7 +250,7 @@ def _passes(made: Setup, judged: list[Judged]) -> float:
     return chance
 
 
-def _judged(made: Setup, value: float, seed: str, *, is_long: bool) -> Judged:
+def _judged(made: Setup, value: float, seed: str, *, is_long: bool) -> LoadVerdict:
     capacity = made.capacity
     seconds, requests = (_LONG_S, _LONG_REQUESTS) if is_long else (_SHORT_S, _SHORT_REQUESTS)
     if capacity.kind is LoadKind.RATE:
@@ -322,7 +322,7 @@ class Measured:
         self.seconds = 0.0
         self.pace = Pace()
 
-    def judge(self, value: float, run: int, *, decides: bool = False) -> Judged:
+    def judge(self, value: float, run: int, *, decides: bool = False) -> LoadVerdict:
         """Run a level once more; return the verdict from all its runs so far."""
         capacity = self.made.capacity
         plan = level_plan(self.made.plan, LoadPoint(capacity.kind, value), self.pace, decides=decides)

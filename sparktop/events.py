@@ -289,10 +289,10 @@ class Webhook:
         """
         if key_problem(self._token) is not None:
             return "the token holds characters that no HTTP header may hold: look at webhook_token_env"
-        problem, pauses = await self._try(document), iter(PAUSES_S)
+        problem, pauses = await self._post_once(document), iter(PAUSES_S)
         while problem is not None and problem[1] and (pause_s := next(pauses, None)) is not None:
             await self._sleep(pause_s)
-            problem = await self._try(document)
+            problem = await self._post_once(document)
         return None if problem is None else problem[0]
 
     async def close(self) -> None:
@@ -300,7 +300,7 @@ class Webhook:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _try(self, document: bytes) -> tuple[str, bool] | None:
+    async def _post_once(self, document: bytes) -> tuple[str, bool] | None:
         """Post once; return None for success, else (why it failed, whether another try may succeed)."""
         # Late: most starts have no webhook.
         from sparktop.net.failure import AnswerError
@@ -369,7 +369,7 @@ class Outbox:
         if len(self._waiting) >= WAITING:
             self._waiting.popleft()
             self._dropped += 1
-            self._lose(f"is too slow: {WAITING} events wait, older ones are dropped")
+            self._count_lost(f"is too slow: {WAITING} events wait, older ones are dropped")
         self._waiting.append(event)
         self._idle.clear()
         self._more.set()
@@ -383,7 +383,7 @@ class Outbox:
                 self._dropped = 0
                 problem = await self._send(event, dropped)
                 if problem is not None:
-                    self._lose(f"fails: {problem}")
+                    self._count_lost(f"fails: {problem}")
                 elif self._lost and not self._dropped:
                     self._report(f"{self._name} works again; events not delivered: {self._lost}", False)  # noqa: FBT003 - no trouble
                     self._lost = 0
@@ -394,7 +394,7 @@ class Outbox:
         """Wait until the queue is empty and no event is being sent."""
         await self._idle.wait()
 
-    def _lose(self, why: str) -> None:
+    def _count_lost(self, why: str) -> None:
         if not self._lost:
             self._report(f"{self._name} {why}", True)  # noqa: FBT003 - trouble
         self._lost += 1

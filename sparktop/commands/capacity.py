@@ -166,7 +166,7 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
     """
     from sparktop.commands.report import result_path  # late: as above
     from sparktop.sweep.result.store import load
-    from sparktop.sweep.run.again import answered
+    from sparktop.sweep.run.again import answer_from_levels
     from sparktop.sweep.terms.definitions import ERROR_SHARE
 
     given = [name for name in _SENDING if getattr(arguments, name)]
@@ -179,7 +179,7 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
     asked = any((arguments.agents, arguments.rate, arguments.concurrency))
     kind = kind_of(arguments) if asked else result.plan.load
     share = ERROR_SHARE if arguments.max_errors is None else arguments.max_errors
-    return answered(
+    return answer_from_levels(
         result, _conditions(arguments, kind), None if arguments.pp is None else arguments.pp[0], share
     )
 

@@ -49,7 +49,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class _Known(Struct, frozen=True):
+class _ReadFile(Struct, frozen=True):
     """What is stored of a file that was read: its row in the history, valid until the file changes."""
 
     stamp: Stamp
@@ -63,7 +63,7 @@ class History(Struct, eq=False):
 
     folder: Path
     wall: Callable[[], datetime] = _now
-    _known: dict[str, _Known] = field(default_factory=dict)
+    _known: dict[str, _ReadFile] = field(default_factory=dict)
     _unread: list[tuple[str, Stamp]] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -96,17 +96,17 @@ class History(Struct, eq=False):
                 if not self._unread:
                     return 0
                 key, stamp = self._unread.pop()
-                self._known[key] = self._read_row(key, stamp)
+                self._known[key] = self._read_entry(key, stamp)
         return len(self._unread)
 
     def rows(self) -> list[HistoryRow]:
         """Return the rows of all files read so far, newest first."""
         known, now = list(self._known.values()), self.wall()
-        known.sort(key=_age, reverse=True)
+        known.sort(key=_newest_last, reverse=True)
         rows = []
         for one in known:
             row = one.row
-            if not one.ended and now - _written(one.stamp) < FRESH:
+            if not one.ended and now - _written_at(one.stamp) < FRESH:
                 row = replace(row, status=UNFINISHED, problem=None)
             rows.append(row)
         return rows
@@ -201,7 +201,7 @@ class History(Struct, eq=False):
         copied = copy_in(path, self.folder / IMPORTS)
         with self._lock:
             key = copied.relative_to(self.folder).as_posix()
-            self._known[key] = self._read_row(key, _stamp(copied) or (0, 0))
+            self._known[key] = self._read_entry(key, _stamp(copied) or (0, 0))
         return key
 
     # Files
@@ -218,24 +218,24 @@ class History(Struct, eq=False):
                     if stamp is not None:
                         yield f"{prefix}{path.name}", stamp
 
-    def _read_row(self, key: str, stamp: Stamp) -> _Known:
+    def _read_entry(self, key: str, stamp: Stamp) -> _ReadFile:
         path = self.path(key)
         try:
             if _is_import(key):
-                return self._imported(key, path, stamp)
+                return self._read_import(key, path, stamp)
             result = parse(_without_requests(read_json(path)), str(path))
         except UsageError as error:
             row = stored_row(StoredSweep(path, None, self.short(error)), key)
             # A sweep reserves an empty file before its first level is done.
-            return _Known(stamp, row, ended=stamp[1] > 0)
-        return _Known(stamp, stored_row(StoredSweep(path, result), key), ended=result.status is not None)
+            return _ReadFile(stamp, row, ended=stamp[1] > 0)
+        return _ReadFile(stamp, stored_row(StoredSweep(path, result), key), ended=result.status is not None)
 
-    def _imported(self, key: str, path: Path, stamp: Stamp) -> _Known:
+    def _read_import(self, key: str, path: Path, stamp: Stamp) -> _ReadFile:
         data = read_value(path)
         if text_at(data, "schema") is not None:
             result = parse(_without_requests(data), str(path))
-            return _Known(stamp, stored_row(StoredSweep(path, result), key), ended=True)
-        return _Known(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
+            return _ReadFile(stamp, stored_row(StoredSweep(path, result), key), ended=True)
+        return _ReadFile(stamp, imported_row(key, read_file(path), started_at(data)), ended=True)
 
     def short(self, error: SparktopError) -> str:
         """Return the text of an error with the path of the folder of results removed."""
@@ -273,11 +273,11 @@ def _stamp(path: Path) -> Stamp | None:
     return status.st_mtime_ns, status.st_size
 
 
-def _written(stamp: Stamp) -> datetime:
+def _written_at(stamp: Stamp) -> datetime:
     return datetime.fromtimestamp(stamp[0] / 1e9, UTC)
 
 
-def _age(known: _Known) -> tuple[float, str]:
+def _newest_last(known: _ReadFile) -> tuple[float, str]:
     """Return a sort key that is larger for newer results.
 
     It is (start time or, if unknown, the file's modification time; key of the result).
@@ -363,23 +363,23 @@ def _traffic_name(result: SweepResult) -> str | None:
 
 def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
     """Return the row of another tool's result; `series` are its targets."""
-    levels = [level for one in series for level in one.levels]
-    models = dict.fromkeys(one.model for one in series if one.model is not None)
+    levels = [level for curve in series for level in curve.levels]
+    models = dict.fromkeys(curve.model for curve in series if curve.model is not None)
     rates = [level.figures.get("sustained_tps") or level.figures.get("decode_tps") for level in levels]
     waits = [level.figures.get("ttft_ms") for level in levels]
     return HistoryRow(
         key=key,
         started_at=started_at,
-        name=" ".join(dict.fromkeys(one.tool for one in series)),
+        name=" ".join(dict.fromkeys(curve.tool for curve in series)),
         status=IMPORTED,
-        targets=tuple(one.name for one in series),
+        targets=tuple(curve.name for curve in series),
         model=", ".join(models) or None,
         levels=len(levels),
         most=max((level.load.point for level in levels), default=None),
         decode_tps=max((rate.mean for rate in rates if rate is not None), default=None),
         ttft_ms=min((wait.mean for wait in waits if wait is not None), default=None),
         doubtful=sum(bool(level.validity) for level in levels),
-        simulated=any(one.simulated for one in series),
+        simulated=any(curve.simulated for curve in series),
     )
 
 

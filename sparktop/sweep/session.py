@@ -91,9 +91,9 @@ class Background:
         """Call `make` in a thread, then `adopt` with its result."""
         self._wanted = make, adopt
         if self._making is None or self._making.done():
-            self._making = asyncio.get_running_loop().create_task(self._make_all())
+            self._making = asyncio.get_running_loop().create_task(self._compute_all())
 
-    async def _make_all(self) -> None:
+    async def _compute_all(self) -> None:
         while self._wanted is not None:
             (make, adopt), self._wanted = self._wanted, None
             try:
@@ -175,10 +175,10 @@ class Sweeping:
         if self.busy:
             return
         self._plan, self._began_at = plan, self._clock()
-        self._to(Stage.COUNTDOWN)
-        self._counting = asyncio.get_running_loop().create_task(self._count())
+        self._change_stage(Stage.COUNTDOWN)
+        self._counting = asyncio.get_running_loop().create_task(self._count_down())
 
-    async def _count(self) -> None:
+    async def _count_down(self) -> None:
         await self._sleep(COUNTDOWN_S)
         self._counting = None
         if self.stage is Stage.COUNTDOWN and self._plan is not None:
@@ -188,7 +188,7 @@ class Sweeping:
         """Cancel the countdown, during which no request is sent; do nothing without a countdown."""
         if self.stage is Stage.COUNTDOWN:
             self._end_counting()
-            self._to(Stage.NONE)
+            self._change_stage(Stage.NONE)
 
     def stop(self, reason: str = "stopped by hand") -> None:
         """Cancel the countdown, or stop the sweep: abort its requests and keep the levels measured so far."""
@@ -200,7 +200,7 @@ class Sweeping:
         """Remove a sweep that is over from the screen; its file stays. Do nothing while it runs."""
         if self.stage is Stage.OVER:
             self._source = None
-            self._to(Stage.NONE)
+            self._change_stage(Stage.NONE)
 
     def look(self, snapshot: Snapshot) -> None:
         """Add the samples of servers and machines in a new snapshot to the running sweep's view."""
@@ -227,14 +227,14 @@ class Sweeping:
         source = LiveView(plan, clock=self._clock, compute=self._background)
         self._source = source
         runner = self._make_runner(plan, self._store, self._models, self._keep if self.path else None)
-        runner.listen(self._take)
+        runner.listen(self._take_event)
         self._runner = runner
-        names = ", ".join(one.name for one in plan.targets)
+        names = ", ".join(target.name for target in plan.targets)
         self._store.note(_SUBJECT, f"{self._what} started on {names}")
-        self._to(Stage.RUNNING)
+        self._change_stage(Stage.RUNNING)
         self._task = asyncio.get_running_loop().create_task(self._run(runner, source, plan))
 
-    def _take(self, event: SweepEvent) -> None:
+    def _take_event(self, event: SweepEvent) -> None:
         """Update the view from an event; an exception in the view is logged and does not end the sweep."""
         try:
             if self._source is not None:
@@ -249,7 +249,7 @@ class Sweeping:
         except SparktopError as error:
             source.failure = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the monitor goes on
-            source.failure = _bug(error)
+            source.failure = _log_bug(error)
         self._drop_empty_file()
         await self.settled()
         view = source.view()
@@ -257,7 +257,7 @@ class Sweeping:
         severity = Severity.INFO if view.status is SweepStatus.DONE else Severity.WARNING
         self._store.note(_SUBJECT, f"{self._what}: {view.words}; {kept}", severity)
         self._say(f"sweep {view.words}; {kept}", severity)
-        self._to(Stage.OVER)
+        self._change_stage(Stage.OVER)
 
     async def settled(self) -> None:
         """Wait until what the levels measured so far show together is in the view."""
@@ -299,12 +299,12 @@ class Sweeping:
         if counting is not None:
             counting.cancel()
 
-    def _to(self, stage: Stage) -> None:
+    def _change_stage(self, stage: Stage) -> None:
         self.stage = stage
         self._changed()
 
 
-def _bug(error: Exception) -> str:
+def _log_bug(error: Exception) -> str:
     _log.error("a sweep ended unexpectedly", exc_info=error)
     return f"this is a bug: {type(error).__name__}: {clean(error)}; the log has more"
 

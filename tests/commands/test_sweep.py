@@ -34,7 +34,7 @@ from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_line
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.forecast import plan_sentences
-from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged
+from sparktop.sweep.run.progress import LevelMeasured, LoadBatch, Notice, Phase, PhaseChanged
 
 WATCH = Watch(
     nodes=(NodeTarget("n1", via="agent", url="http://10.0.0.1:9750"),),
@@ -184,7 +184,7 @@ def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
     line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
     for moment in (0.1, 0.15, 0.21, 0.3):
         at.append(moment)
-        line.hear(LoadTold("solo", Load(128, 16), ()))
+        line.hear(LoadBatch("solo", Load(128, 16), ()))
     line.hear(Notice("a line\x1b[31m"))
     told = screen.getvalue()
     assert told.count("\n") == 1
@@ -198,7 +198,7 @@ def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
     log = io.StringIO()
     line = SweepLine(QUICK, live=False, stream=log)
     line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
-    line.hear(LoadTold("solo", Load(128, 16), ()))
+    line.hear(LoadBatch("solo", Load(128, 16), ()))
     line.hear(LevelMeasured("solo", LEVEL, None))  # type: ignore[arg-type]  # the line does not read it
     assert log.getvalue() == f"sparktop: {level_line('solo', LEVEL)}\n"
 

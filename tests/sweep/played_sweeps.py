@@ -21,7 +21,14 @@ from sparktop.model.snapshot import BackendHistory, BackendView, Latency, NodeHi
 from sparktop.sweep.generator.wire import TokenBin
 from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Phase, PhaseChanged, RunTold, SweepEnded
+from sparktop.sweep.run.progress import (
+    LevelMeasured,
+    LoadBatch,
+    Phase,
+    PhaseChanged,
+    RunCompleted,
+    SweepEnded,
+)
 from sparktop.sweep.view.live import LiveView
 
 BACKENDS = ("spark-a", "spark-b")
@@ -127,7 +134,7 @@ class PlayedSweep:
         self, target: str, load: Load, *events: LoadEvent, flying: int = 0, warm_up: bool = False
     ) -> None:
         """Pass events of the load generator to the view."""
-        self.view.take(LoadTold(target, load, events, (), flying, warm_up, self.clock.now))
+        self.view.take(LoadBatch(target, load, events, (), flying, warm_up, self.clock.now))
 
     def run(self, target: str, load: Load, run: int, *, upto_s: float = E2E_S, warm_up: bool = False) -> None:
         """Play one run, or its first seconds: first tokens after half a second, ends after two."""
@@ -145,7 +152,7 @@ class PlayedSweep:
                 if since > TTFT_S
                 else ()
             )
-            told = LoadTold(target, load, tuple(first), bins, len(names), warm_up, self.clock.now)
+            told = LoadBatch(target, load, tuple(first), bins, len(names), warm_up, self.clock.now)
             self.view.take(told)
             if abs(since - 1.0) < 0.01:
                 self.view.sample(self.snapshot(running=float(load.concurrency)))
@@ -154,7 +161,7 @@ class PlayedSweep:
         server = BACKENDS[run % 2] if target == "proxy" else None
         ends = [RequestEnded(name, self.clock.now, EndReason.LENGTH, served_by=server) for name in names]
         self.tell(target, load, *ends, warm_up=warm_up)
-        self.view.take(RunTold(target, load, run, [], warm_up))
+        self.view.take(RunCompleted(target, load, run, [], warm_up))
 
     def level(self, target: str, concurrency: int, *, runs: int | None = None) -> None:
         """Play a level to its end, or only its first runs."""
@@ -162,12 +169,12 @@ class PlayedSweep:
         asked = next(one for one in self.plan.targets if one.name == target)
         level = self.plan.level(asked, concurrency)
         self.view.sample(self.snapshot())
-        self.view.take(LoadTold(target, load, (LevelStarted(self.clock.now, level),)))
+        self.view.take(LoadBatch(target, load, (LevelStarted(self.clock.now, level),)))
         for run in range(self.plan.runs if runs is None else runs):
             self.run(target, load, run)
         if runs is not None:
             return
-        self.view.take(LoadTold(target, load, (LevelEnded(self.clock.now, level),)))
+        self.view.take(LoadBatch(target, load, (LevelEnded(self.clock.now, level),)))
         self.view.take(PhaseChanged(Phase.SETTLING, target, load, None, None, TimeRange(16.0, 40.0)))
         self.clock.now += 1.0
         made = self.result.target(target)

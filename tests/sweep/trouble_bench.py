@@ -15,7 +15,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.worker_process import SweepWorker
 from tests.sweep.stream_server import Asked, StreamServer
@@ -129,7 +129,7 @@ async def in_mid_level(bench: Bench, do: Callable[[SweepRunner], None], **change
     all_hang = asyncio.Event()
 
     def hear(event: SweepEvent) -> None:
-        if isinstance(event, LoadTold):
+        if isinstance(event, LoadBatch):
             first_tokens.extend(one for one in event.events if isinstance(one, FirstToken))
             if len(first_tokens) == 4:
                 all_hang.set()

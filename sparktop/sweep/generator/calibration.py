@@ -133,21 +133,21 @@ class Calibration:
         model, length, exact, recipe = command.target.model, None, False, None
         failure: RequestFailure | None = None
         try:
-            models = await self._models()
-            model = self._choose(models)
+            models = await self._list_models()
+            model = self._choose_model(models)
             form = BodyForm(model, command.target.api, extra=json.loads(command.target.extra_body or "{}"))
             if (file := command.target.prompts) is not None:
-                return await self._with_own(form, file, models)
+                return await self._calibrate_own_prompts(form, file, models)
             tokens, is_exact = await measured_tokens(
                 ServerTokenizer(self._pool, form, _SHORT_CALL_S), self._book, command.prompt_tokens
             )
-            form = await self._accepted(form, self._trial_prompts(tokens))
+            form = await self._drop_refused_fields(form, self._make_trial_prompts(tokens))
             try:
                 prompt, length, exact, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
             except PromptRefusedError as error:
                 raise CalibrationError(error.failure) from None
-            first = await self._first_event_is_token(form, prompt)
-            recipe = Recipe(self._lean(form), prompt, self._book, tokens, first)
+            first = await self._sends_first_event_with_token(form, prompt)
+            recipe = Recipe(self._without_running_totals(form), prompt, self._book, tokens, first)
         except CalibrationError as error:
             failure = error.failure
         except OSError as error:
@@ -158,7 +158,7 @@ class Calibration:
                 failure = request_failure(TIMEOUT_CONNECT, message, failure.at)
         return self._result(model, models, length, exact, failure), recipe
 
-    async def _with_own(
+    async def _calibrate_own_prompts(
         self, form: BodyForm, file: PromptFile, models: tuple[str, ...]
     ) -> tuple[Calibrated, Recipe]:
         """Return the result and the recipe of a calibration with the user's own prompts, sent as they are.
@@ -176,12 +176,14 @@ class Calibration:
         def trial(_number: int, _salt: str) -> tuple[Prompt, None]:
             return shortest, None
 
-        form = await self._accepted(form, trial)
-        first = await self._first_event_is_token(form, trial)
-        recipe = Recipe(self._lean(form), partial(prompt_at, file), self._book, PromptTokens(), first)
+        form = await self._drop_refused_fields(form, trial)
+        first = await self._sends_first_event_with_token(form, trial)
+        recipe = Recipe(
+            self._without_running_totals(form), partial(prompt_at, file), self._book, PromptTokens(), first
+        )
         return self._result(form.model, models, None, None, None), recipe
 
-    async def _models(self) -> tuple[str, ...]:
+    async def _list_models(self) -> tuple[str, ...]:
         """Return the names of the models that the server lists; if it answers otherwise, set `_unlisted`."""
         server = self._terms
         while True:
@@ -196,7 +198,7 @@ class Calibration:
             self._unlisted = status_failure(
                 answer.status, words, perf_counter(), server, headers=answer.headers
             )
-            if not await self._waited_for(self._unlisted):
+            if not await self._wait_if_busy(self._unlisted):
                 return ()
         found = answer.json()
         data = found.get("data") if isinstance(found, dict) else None
@@ -207,7 +209,7 @@ class Calibration:
         )
         return tuple(name for name in names if isinstance(name, str))
 
-    def _choose(self, models: tuple[str, ...]) -> str:
+    def _choose_model(self, models: tuple[str, ...]) -> str:
         model = self._command.target.model
         if model is not None:
             return model
@@ -219,7 +221,7 @@ class Calibration:
             failure = request_failure(WRONG_MODEL, message, perf_counter())
         raise CalibrationError(failure)
 
-    async def _waited_for(self, failure: RequestFailure) -> bool:
+    async def _wait_if_busy(self, failure: RequestFailure) -> bool:
         """Wait as long as a server that refused a request asks for; return False to give up instead.
 
         It is given up if the server refuses for another reason than that it is busy, or for too long.
@@ -238,16 +240,16 @@ class Calibration:
         await asyncio.sleep(delay_s)
         return True
 
-    def _trial_prompts(self, tokens: PromptTokens | None) -> NewPrompt:
+    def _make_trial_prompts(self, tokens: PromptTokens | None) -> NewPrompt:
         """Return what makes the trial prompts; `tokens` has the counts of words, None if they are unknown."""
         length = self._command.prompt_tokens
         if tokens is None:
             # Without known token costs the trial prompt is short: even at three tokens per word it fits into
             # any context that the real prompt fits into.
             length = self._tried_pieces = min(length, max(_LEAST_TRIED_PIECES, length // 4))
-        return self._prompts_of(tokens or PromptTokens(), length)
+        return self._prompt_function(tokens or PromptTokens(), length)
 
-    async def _accepted(self, form: BodyForm, prompt: NewPrompt) -> BodyForm:
+    async def _drop_refused_fields(self, form: BodyForm, prompt: NewPrompt) -> BodyForm:
         """Return `form` without the optional fields that the server refuses, found by trial requests.
 
         Raises:
@@ -256,12 +258,12 @@ class Calibration:
         refusal: RequestFailure | None = None
         """The first one that names no field; all optional ones are left out after it."""
         while True:
-            exchange = await self._try(form, prompt, TRIED_TOKENS)
+            exchange = await self._send_trial(form, prompt, TRIED_TOKENS)
             end = exchange.end
             if end is None or end.error is None:
                 self._tried = exchange
-                return await self._with_refused(form, prompt)
-            if refusal is not None or not _may_be_of_a_field(end):
+                return await self._restore_accepted_fields(form, prompt)
+            if refusal is not None or not _may_be_due_to_a_field(end):
                 raise CalibrationError(refusal or end.error)
             body = bytes(exchange.words)
             named = faulty_fields(body, form.droppable)
@@ -278,7 +280,7 @@ class Calibration:
             self._dropped |= dict.fromkeys(sorted(named), words)
             form = form.without(named)
 
-    async def _with_refused(self, form: BodyForm, prompt: NewPrompt) -> BodyForm:
+    async def _restore_accepted_fields(self, form: BodyForm, prompt: NewPrompt) -> BodyForm:
         """Return `form` with each field that was refused and that the server takes after all, tried alone.
 
         A refusal may name a field that it only lists, or that it refused together with another.
@@ -288,15 +290,15 @@ class Calibration:
             if name == CHUNK_USAGE and STREAM_OPTIONS in whole.dropped:
                 continue
             more = replace(whole, dropped=whole.dropped - {name})
-            tried = await self._try(more, prompt, 1)
+            tried = await self._send_trial(more, prompt, 1)
             if tried.end is not None and tried.end.error is None:
                 whole = more
                 del self._dropped[name]
         if whole != form:
-            self._tried = await self._try(whole, prompt, TRIED_TOKENS)
+            self._tried = await self._send_trial(whole, prompt, TRIED_TOKENS)
         return whole
 
-    def _lean(self, form: BodyForm) -> BodyForm:
+    def _without_running_totals(self, form: BodyForm) -> BodyForm:
         """Return `form` without the field that requests running token totals, if token ids give exact counts.
 
         This saves bytes in each chunk. For a router, return `form` unchanged: later requests may be answered
@@ -306,7 +308,7 @@ class Calibration:
         exact = end is not None and end.token_source is TokenSource.TOKEN_IDS
         return form.without([CHUNK_USAGE]) if exact and not self._command.target.router else form
 
-    async def _first_event_is_token(self, form: BodyForm, prompt: NewPrompt) -> bool:
+    async def _sends_first_event_with_token(self, form: BodyForm, prompt: NewPrompt) -> bool:
         """Return whether the server sends its first event at the time of its first token, as vLLM does.
 
         The first event has only the role "assistant"; other servers send it as soon as they accept a request.
@@ -317,7 +319,7 @@ class Calibration:
         if end is None or not (end.token_source is TokenSource.USAGE or end.hidden_before):
             return False
         for _ in range(_TRIED_AT_ONCE):
-            if (await self._try(form, prompt, 1)).came_at_once:
+            if (await self._send_trial(form, prompt, 1)).came_at_once:
                 return True
         return False
 
@@ -335,41 +337,41 @@ class Calibration:
         """
         asked, got = self._command.prompt_tokens, self._reported_length()
         if tokens is not None and (got is None or (is_exact and got == asked)):
-            return self._prompts_of(tokens, asked), got, is_exact, tokens
+            return self._prompt_function(tokens, asked), got, is_exact, tokens
         one_each = PromptTokens()  # where the server counts nothing, each word is taken for a token
         if got is None:
-            return self._prompts_of(one_each, asked), None, False, one_each
+            return self._prompt_function(one_each, asked), None, False, one_each
         if tokens is not None:
             # The costs of words are known. What the trial request had beyond them is the chat template.
             tokens = PromptTokens(tokens.overhead + got - asked, tokens.costs)
-            prompt = self._prompts_of(tokens, asked)
-            got = await self._length(form, prompt)
+            prompt = self._prompt_function(tokens, asked)
+            got = await self._count_prompt_tokens(form, prompt)
             if got == asked:
                 return prompt, got, True, tokens
         search = PassageSearch(
             self._book,
             asked,
-            lambda text: self._length(form, lambda _number, _salt: (text, asked)),
+            lambda text: self._count_prompt_tokens(form, lambda _number, _salt: (text, asked)),
             (self._tried_pieces, got or asked),
         )
         passage, got, exact = await search.find()
         if search.refusal is not None and not exact:
             raise CalibrationError(search.refusal)
         if passage is None:
-            return self._prompts_of(one_each, asked), None, False, one_each
+            return self._prompt_function(one_each, asked), None, False, one_each
         estimate = tokens or PromptTokens(otherwise=search.tokens_per_piece)
         return passage.prompt, got, exact, estimate
 
-    def _prompts_of(self, tokens: PromptTokens, length: int) -> NewPrompt:
+    def _prompt_function(self, tokens: PromptTokens, length: int) -> NewPrompt:
         return partial(PromptMaker(self._book, tokens).prompt, length)
 
-    async def _length(self, form: BodyForm, prompt: NewPrompt) -> int | None:
+    async def _count_prompt_tokens(self, form: BodyForm, prompt: NewPrompt) -> int | None:
         """Return the prompt tokens that the server reports for a prompt; None if it reports none.
 
         Raises:
             PromptRefusedError: the server refuses the prompt as too long.
         """
-        end = (await self._try(form, prompt, 1)).end
+        end = (await self._send_trial(form, prompt, 1)).end
         if end is not None and end.error is not None and is_refusal(end.error):
             raise PromptRefusedError(end.error)
         return self._reported_length()
@@ -379,20 +381,20 @@ class Calibration:
         end = self._last.end if self._last is not None else None
         return None if end is None else end.prompt_tokens
 
-    async def _try(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
+    async def _send_trial(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
         """Send a trial request with a new prompt, wait for its end, and return it, successful or not.
 
         Send it again if the server is busy and says when it may be tried, or is for a moment.
         """
         while True:
-            exchange = await self._send(form, new, output_tokens)
+            exchange = await self._send_once(form, new, output_tokens)
             if exchange.is_stale:
                 continue  # at most once for each idle connection
             failure = None if exchange.end is None else exchange.end.error
-            if failure is None or not await self._waited_for(failure):
+            if failure is None or not await self._wait_if_busy(failure):
                 return exchange
 
-    async def _send(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
+    async def _send_once(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
         command = self._command
         prompt, _ = new(self._requests, f"{command.seed}/{command.id}")
         output_tokens = max(1, min(output_tokens, command.output_tokens))
@@ -449,7 +451,7 @@ class Calibration:
         )
 
 
-def _may_be_of_a_field(end: RequestEnded) -> bool:
+def _may_be_due_to_a_field(end: RequestEnded) -> bool:
     """Return whether the request may have failed because of one of its fields."""
     failure = end.error
     if failure is None or end.generated_tokens or is_too_long(failure.message):

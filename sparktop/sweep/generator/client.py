@@ -89,17 +89,17 @@ class LoadClient:
 
     async def prepare(self) -> None:
         """Serialise bodies and open connections, so that neither is part of the measurement."""
-        ahead = self._ahead()
+        ahead = self._requests_ahead()
         while len(self._ready) < ahead:
-            self._ready.append(self._make())
-        filling = self._loop.create_task(self._fill(ahead))
+            self._ready.append(self._make_request())
+        filling = self._loop.create_task(self._open_connections(ahead))
         self._tasks.add(filling)
         await asyncio.wait([filling])
         self._tasks.discard(filling)
         if not filling.cancelled():
             filling.result()
 
-    def _ahead(self) -> int:
+    def _requests_ahead(self) -> int:
         """Return the number of bodies to serialise, and of connections to open, before the run."""
         most = self._load.requests if self._load.mode is LoadMode.STEADY else None
         return self._load.concurrency if most is None else min(self._load.concurrency, most)
@@ -113,8 +113,8 @@ class LoadClient:
         self._check_deadlines()
         try:
             if not self.cancelled:
-                await self._warm()
-            log.add(self._run_started(number))
+                await self._send_before_run()
+            log.add(self._run_started_event(number))
             if not self.cancelled:
                 await self._execute()
         finally:
@@ -123,10 +123,10 @@ class LoadClient:
             self._pool.close()
         log.add(RunEnded(perf_counter(), number))
 
-    async def _warm(self) -> None:
+    async def _send_before_run(self) -> None:
         """Send what precedes the run; nothing here."""
 
-    def _run_started(self, number: int) -> RunStarted:
+    def _run_started_event(self, number: int) -> RunStarted:
         return RunStarted(perf_counter(), number)
 
     def cancel(self) -> None:
@@ -142,13 +142,13 @@ class LoadClient:
         for exchange in list(self._active):
             exchange.cancel(now)
 
-    async def _fill(self, count: int) -> None:
+    async def _open_connections(self, count: int) -> None:
         await self._pool.fill(count)
 
     async def _execute(self) -> None:
-        await (self._burst() if self._load.mode is LoadMode.BURST else self._steady())
+        await (self._run_burst() if self._load.mode is LoadMode.BURST else self._run_steady())
 
-    async def _burst(self) -> None:
+    async def _run_burst(self) -> None:
         requests, self._ready = self._ready, deque()
         waiting: list[Request] = []
         for request in requests:
@@ -156,32 +156,32 @@ class LoadClient:
             if connection is None:
                 waiting.append(request)
             else:
-                self._begin(request, connection)
+                self._begin_exchange(request, connection)
         # Requests without an open connection get a new one; nothing was sent for them yet.
         for request in waiting:
             self._add_task(self._send_once(request))
         pending: list[asyncio.Future[Any]] = [*self._active.values(), *self._tasks]
         if pending:
             await asyncio.wait(pending)
-        self._raise_faults()
+        self._raise_task_faults()
 
-    async def _steady(self) -> None:
+    async def _run_steady(self) -> None:
         load = self._load
         slots = load.concurrency
         ramp_s = load.ramp_s
         if ramp_s is None:
             ramp_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * (load.duration_s or 0.0))
         for slot in range(slots):
-            self._add_task(self._fill_slot(ramp_s * slot / slots, self.next_request))
+            self._add_task(self._send_in_slot(ramp_s * slot / slots, self.next_request))
         ending = None
         if load.duration_s is not None:
             ending = self._loop.call_later(load.duration_s, self._stopping.set)
         await asyncio.wait(list(self._tasks))
         if ending is not None:
             ending.cancel()
-        self._raise_faults()
+        self._raise_task_faults()
 
-    async def _fill_slot(self, delay_s: float, following: Callable[[], Request | None]) -> None:
+    async def _send_in_slot(self, delay_s: float, following: Callable[[], Request | None]) -> None:
         """After `delay_s` seconds, send requests one after the other, each when the previous one has ended.
 
         `following` makes the next one.
@@ -202,20 +202,20 @@ class LoadClient:
             try:
                 connection = await self._pool.open()
             except OSError as error:
-                self._note_unsent(request, error)
+                self._record_no_connection(request, error)
                 return True
         if self.cancelled:
             connection.abort()
             return False
-        exchange = await self._begin(request, connection)
+        exchange = await self._begin_exchange(request, connection)
         if exchange.is_stale:
             exchange = await self._send_again(exchange)
         return exchange.end is not None and exchange.end.reason is EndReason.ERROR
 
-    def _begin(
+    def _begin_exchange(
         self, request: Request, connection: Connection, *, resent: bool = False
     ) -> asyncio.Future[Exchange]:
-        exchange = Exchange(request, connection, self._log, self._terms, self._freed, resent=resent)
+        exchange = Exchange(request, connection, self._log, self._terms, self._end_exchange, resent=resent)
         freed = self._loop.create_future()
         self._active[exchange] = freed
         return freed
@@ -232,9 +232,9 @@ class LoadClient:
         if before.end is not None:
             connection.abort()
             return before
-        return await self._begin(before.request, connection, resent=True)
+        return await self._begin_exchange(before.request, connection, resent=True)
 
-    def _freed(self, exchange: Exchange) -> None:
+    def _end_exchange(self, exchange: Exchange) -> None:
         freed = self._active[exchange]
         if not exchange.is_stale:  # one that is stale is ended with the others until it is sent again
             del self._active[exchange]
@@ -243,14 +243,14 @@ class LoadClient:
         if not freed.done():
             freed.set_result(exchange)
 
-    def _note_unsent(self, request: Request, error: OSError) -> None:
-        self._note_failed(request, connect_failure(error, perf_counter(), where=self._terms.where))
+    def _record_no_connection(self, request: Request, error: OSError) -> None:
+        self._record_unsent_failure(request, connect_failure(error, perf_counter(), where=self._terms.where))
 
-    def _note_failed(self, request: Request, failure: RequestFailure) -> None:
+    def _record_unsent_failure(self, request: Request, failure: RequestFailure) -> None:
         """Record a request that failed before it was sent."""
-        self._end_unsent(request, failure.at, EndReason.ERROR, failure)
+        self._record_unsent(request, failure.at, EndReason.ERROR, failure)
 
-    def _end_unsent(
+    def _record_unsent(
         self, request: Request, at: float, reason: EndReason, failure: RequestFailure | None = None
     ) -> None:
         """Record that a request, which was never sent, is over at the time `at`."""
@@ -264,23 +264,23 @@ class LoadClient:
         """Return a request that is ready to be sent; None if none is left."""
         if self._ready:
             return self._ready.popleft()
-        return self._make() if self._may_make() else None
+        return self._make_request() if self._has_more_requests() else None
 
-    def _may_make(self) -> bool:
+    def _has_more_requests(self) -> bool:
         most = self._load.requests
         return most is None or self._made < most
 
-    def _make(self) -> Request:
+    def _make_request(self) -> Request:
         load, number = self._load, self._made
         self._made += 1
         # The prompt depends on run and salt, so that a warm-up does not fill the prefix cache for its level.
         salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
         prompt, prompt_tokens = self._prompt(number, salt)
-        cache_salt = None if load.cache_salt is None else self._salt(f"{load.cache_salt}-{number}")
+        cache_salt = None if load.cache_salt is None else self._request_salt(f"{load.cache_salt}-{number}")
         content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, cache_salt)
         return Request(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
 
-    def _salt(self, salt: str | None) -> str | None:
+    def _request_salt(self, salt: str | None) -> str | None:
         """Return the salt of a request for the server's prefix cache; None if the server takes none."""
         return None if CACHE_SALT in self._form.dropped else salt
 
@@ -300,10 +300,10 @@ class LoadClient:
         for exchange in list(self._active):
             exchange.check(now)
         if self._load.mode is not LoadMode.BURST:
-            ahead = self._ahead()
+            ahead = self._requests_ahead()
             for _ in range(_BODIES_PER_CHECK):
-                if len(self._ready) < ahead and self._may_make():
-                    self._ready.append(self._make())
+                if len(self._ready) < ahead and self._has_more_requests():
+                    self._ready.append(self._make_request())
         limits = self._load.timeouts
         shortest = min(limits.first_token_s, limits.between_tokens_s, limits.whole_s)
         delay_s = min(_CHECK_S, shortest / _CHECKS_PER_DEADLINE)
@@ -312,7 +312,7 @@ class LoadClient:
     def _add_task(self, work: Coroutine[None, None, object]) -> None:
         self._tasks.add(self._loop.create_task(work))
 
-    def _raise_faults(self) -> None:
+    def _raise_task_faults(self) -> None:
         """Raise the exception that ended one of the tasks, if any: it is due to a programming error."""
         for task in self._tasks:
             if not task.cancelled():
@@ -343,7 +343,7 @@ class ContextClient(LoadClient):
         self._context = context
         self._blocks = BlockPrompts(recipe.book, recipe.tokens, context.salt)
 
-    def _make(self) -> Request:
+    def _make_request(self) -> Request:
         load, context, number = self._load, self._context, self._made
         self._made += 1
         keys = (f"{number}#{place}" for place in count())
@@ -353,7 +353,7 @@ class ContextClient(LoadClient):
         if not context.alone:
             prompt, prompt_tokens = self._prompt(number, load.prompt_salt or f"{load.seed}/{load.id}")
             tokens = None if prompt_tokens is None else context_tokens + prompt_tokens
-        salt = self._salt(f"{context.cache_salt}-{number}")
+        salt = self._request_salt(f"{context.cache_salt}-{number}")
         content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, salt, text)
         return Request(f"{load.id}-{number}", content, tokens, load.output_tokens)
 
@@ -372,9 +372,9 @@ class BesideClient(LoadClient):
         long = replace(load, id=load.id + LONG, output_tokens=1)
         self._long = ContextClient(long, beside, pool, recipe, log)
 
-    async def _steady(self) -> None:
-        self._add_task(self._fill_slot(0.0, self._long.next_request))
-        await super()._steady()
+    async def _run_steady(self) -> None:
+        self._add_task(self._send_in_slot(0.0, self._long.next_request))
+        await super()._run_steady()
 
 
 # The load generator's open loop: each request is sent when it is due, however many are in flight.
@@ -424,11 +424,11 @@ class OpenLoopClient(LoadClient):
         self._origin = 0.0
         """Time 0 of the due times, in monotonic seconds."""
 
-    def _ahead(self) -> int:
+    def _requests_ahead(self) -> int:
         fastest = max(self._arrivals.per_s, self._arrivals.end_per_s or 0.0)
         return min(self._load.concurrency, max(_LEAST_AHEAD, ceil(_AHEAD_S * fastest)))
 
-    def _run_started(self, number: int) -> RunStarted:
+    def _run_started_event(self, number: int) -> RunStarted:
         arrivals, at = self._arrivals, perf_counter()
         self._origin = at + LEAD_S
         begin = self._origin + arrivals.warm_up_s
@@ -442,39 +442,39 @@ class OpenLoopClient(LoadClient):
         for due_s in run_times(arrivals):
             due = origin + due_s
             if due >= end:
-                await self._measured_ended(min(due, tail_end))
+                await self._wait_for_measured(min(due, tail_end))
                 if not self._measured or due >= tail_end:
                     break
             await self._pause(due - LEAD_S - perf_counter())
-            self._ready_connection()
+            self._open_connection_ahead()
             await self._pause(due - perf_counter())
             if self._stopping.is_set():
                 break
-            self._begin_due(due, is_measured=begin <= due < end)
+            self._begin_due_request(due, is_measured=begin <= due < end)
         self._end_all()
         if self._fault is not None:
             raise self._fault
 
-    def _ready_connection(self) -> None:
+    def _open_connection_ahead(self) -> None:
         """Begin to open a connection for the request that is due next, unless one is ready."""
         if not self._stopping.is_set() and not self._pool.has_fresh():
             task = self._loop.create_task(self._pool.add())
             self._tasks.add(task)
-            task.add_done_callback(self._forget)
+            task.add_done_callback(self._remove_task)
 
-    async def _measured_ended(self, until: float) -> None:
+    async def _wait_for_measured(self, until: float) -> None:
         """Wait until all measured requests have ended, the run is to stop, or the monotonic time `until`."""
         while self._measured and not self._stopping.is_set() and (left_s := until - perf_counter()) > 0:
             await asyncio.wait(self._measured, timeout=left_s)
 
-    def _begin_due(self, due: float, *, is_measured: bool) -> None:
+    def _begin_due_request(self, due: float, *, is_measured: bool) -> None:
         request = self.next_request()
         assert request is not None  # noqa: S101 - an open loop has no fixed number of requests
         task = self._loop.create_task(self._send_in_turn(replace(request, due=due if is_measured else None)))
         self._tasks.add(task)
         if is_measured:
             self._measured.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._remove_task)
 
     async def _send_in_turn(self, request: Request) -> None:
         self._unsent[request.request_id] = request
@@ -482,7 +482,7 @@ class OpenLoopClient(LoadClient):
             del self._unsent[request.request_id]
             await self._send_once(request)
 
-    def _forget(self, task: asyncio.Task[object]) -> None:
+    def _remove_task(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         self._measured.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
@@ -492,7 +492,7 @@ class OpenLoopClient(LoadClient):
     def _end_all(self) -> None:
         """End the requests in flight, and record those that were due but never sent, with the age of each."""
         for request in self._unsent.values():
-            self._end_unsent(request, perf_counter(), EndReason.ABORT)
+            self._record_unsent(request, perf_counter(), EndReason.ABORT)
         self._abort_active()
         for task in list(self._tasks):
             task.cancel()
@@ -539,10 +539,10 @@ class ReplayClient(OpenLoopClient):
         """Requests that wait for the end of another one, by its number."""
         self._last_due = 0.0
 
-    def _may_make(self) -> bool:
+    def _has_more_requests(self) -> bool:
         return not self._is_read
 
-    def _make(self) -> Request:
+    def _make_request(self) -> Request:
         """Return the next request of the trace; its content is made when it is due, if it follows another.
 
         At the end of the trace the request is empty.
@@ -557,19 +557,19 @@ class ReplayClient(OpenLoopClient):
         self._ended.append(math.nan)
         request = Request(f"{self._load.id}-{traced.number}", b"", traced.prompt_tokens, traced.output_tokens)
         self._traced[request.request_id] = traced
-        return request if traced.after is not None else self._with_content(request)
+        return request if traced.after is not None else self._add_content(request)
 
-    def _with_content(self, request: Request) -> Request:
+    def _add_content(self, request: Request) -> Request:
         traced = self._traced[request.request_id]
         prompt, tokens = self._blocks.prompt(traced)
         content = self._form.request(
-            self._pool.endpoint, prompt, traced.output_tokens, self._salt(self._load.cache_salt)
+            self._pool.endpoint, prompt, traced.output_tokens, self._request_salt(self._load.cache_salt)
         )
         return replace(request, content=content, prompt_tokens=tokens)
 
-    def _run_started(self, number: int) -> RunStarted:
+    def _run_started_event(self, number: int) -> RunStarted:
         if self._arrivals.duration_s > 0:
-            return super()._run_started(number)
+            return super()._run_started_event(number)
         at = perf_counter()
         self._origin = at + LEAD_S
         return RunStarted(at, number)  # turns wait for answers: when the last one is due is not known yet
@@ -580,38 +580,38 @@ class ReplayClient(OpenLoopClient):
             if traced.after is not None and math.isnan(self._ended[traced.after]):
                 self._following[traced.after].append(request)
                 continue
-            due = self._due(traced)
+            due = self._due_time(traced)
             if traced.after is None or traced.due_s is not None:
                 # Later requests of the file are not due earlier. After a pause of a conversation they may be.
                 await self._pause(due - perf_counter())
             if self._stopping.is_set():
                 break
-            self._begin_due_later(request, due)
+            self._schedule_request(request, due)
             self._last_due = max(self._last_due, due)
         while self._measured and not self._stopping.is_set():
             until = self._last_due + self._arrivals.tail_s
-            await self._measured_ended(min(until, perf_counter() + _STEP_S))
+            await self._wait_for_measured(min(until, perf_counter() + _STEP_S))
             if perf_counter() >= until:
                 break
         self._end_all()
         if self._fault is not None:
             raise self._fault
 
-    def _due(self, traced: TracedRequest) -> float:
+    def _due_time(self, traced: TracedRequest) -> float:
         """Return when a request is due, whose predecessor has ended, in monotonic seconds."""
         at = -math.inf if traced.due_s is None else self._origin + traced.due_s
         return at if traced.after is None else max(at, self._ended[traced.after] + traced.delay_s)
 
-    def _begin_due_later(self, request: Request, due: float) -> None:
+    def _schedule_request(self, request: Request, due: float) -> None:
         task = self._loop.create_task(self._send_when_due(request, due))
         self._tasks.add(task)
         self._measured.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._remove_task)
 
     async def _send_when_due(self, request: Request, due: float) -> None:
         """Send a request when it is due; at its end, begin those that follow it."""
         if not request.content:
-            request = self._with_content(request)
+            request = self._add_content(request)
         number = self._traced.pop(request.request_id).number
         await self._pause(due - perf_counter())
         if self._stopping.is_set():
@@ -619,6 +619,6 @@ class ReplayClient(OpenLoopClient):
         await self._send_in_turn(replace(request, due=due))
         self._ended[number] = perf_counter()
         for following in self._following.pop(number, ()):
-            due = self._due(self._traced[following.request_id])
+            due = self._due_time(self._traced[following.request_id])
             self._last_due = max(self._last_due, due)
-            self._begin_due_later(following, due)
+            self._schedule_request(following, due)

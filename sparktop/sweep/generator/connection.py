@@ -473,10 +473,10 @@ def raise_limit() -> int | None:
     Return how many more connections the limit allows; None if there is no limit.
     """
     soft = raise_open_files()
-    return None if soft is None else max(0, soft - _open_now() - _SPARE)
+    return None if soft is None else max(0, soft - _count_open_files() - _SPARE)
 
 
-def _open_now() -> int:
+def _count_open_files() -> int:
     try:
         return sum(1 for _ in Path("/proc/self/fd").iterdir())
     except OSError:

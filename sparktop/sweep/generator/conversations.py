@@ -41,7 +41,7 @@ class Texts:
         self._maker = maker
         self.salt = salt
         self.api = api
-        self.shared = _escaped(self.text(shared_tokens, _SHARED) + "\n\n" if shared_tokens else "")
+        self.shared = _json_text(self.text(shared_tokens, _SHARED) + "\n\n" if shared_tokens else "")
         """The start that all conversations share, as the content of a JSON string."""
 
     def text(self, tokens: int, name: str) -> str:
@@ -80,7 +80,7 @@ class Dialogue:
         last: Turn | None = None
         for turn in self.lane.past():
             if last is not None:
-                self.add_answer(self._texts.text(last.output_tokens, f"{_name(last)}/answer"))
+                self.add_answer(self._texts.text(last.output_tokens, f"{_step_name(last)}/answer"))
             self.add_call(turn)
             last = turn
         return last
@@ -89,27 +89,27 @@ class Dialogue:
         """Append the new text of a call; begin anew for a new conversation and for a compacted context."""
         place = turn.place
         if place.turn and not place.compacted:
-            text = self._texts.text(place.new_tokens, _name(turn))
-            self._parts += (self._comma, self._user, _escaped(text), self._end)
+            text = self._texts.text(place.new_tokens, _step_name(turn))
+            self._parts += (self._comma, self._user, _json_text(text), self._end)
             return
-        text = self._texts.text(turn.prompt_tokens - self.lane.shared_tokens, _name(turn))
-        self._parts = [self._user, self._texts.shared, _escaped(text), self._end]
+        text = self._texts.text(turn.prompt_tokens - self.lane.shared_tokens, _step_name(turn))
+        self._parts = [self._user, self._texts.shared, _json_text(text), self._end]
 
     def add_answer(self, text: str) -> None:
         """Append the server's answer to the last call."""
-        self._parts += (self._comma, self._model, _escaped(text), self._end)
+        self._parts += (self._comma, self._model, _json_text(text), self._end)
 
     def parts(self) -> list[bytes]:
         """Return the encoded prompt; see `BodyForm.conversation`."""
         return self._parts
 
 
-def _name(turn: Turn) -> str:
+def _step_name(turn: Turn) -> str:
     place = turn.place
     return f"{place.lane}.{place.conversation}.{place.turn}"
 
 
-def _escaped(text: str) -> bytes:
+def _json_text(text: str) -> bytes:
     """Return `text` as the content of a JSON string."""
     return json.dumps(text)[1:-1].encode()
 
@@ -150,7 +150,7 @@ class ConversationClient(LoadClient):
         self._measured = 0
         """Number of measured requests in flight."""
 
-    def _ahead(self) -> int:
+    def _requests_ahead(self) -> int:
         return 0
 
     async def prepare(self) -> None:
@@ -169,11 +169,11 @@ class ConversationClient(LoadClient):
                     return
         await super().prepare()
 
-    async def _warm(self) -> None:
-        under_way = [one for one in self._dialogues if one.lane.number in self._past]
-        await self._in_parallel([self._warm_up(one) for one in under_way])
+    async def _send_before_run(self) -> None:
+        under_way = [dialogue for dialogue in self._dialogues if dialogue.lane.number in self._past]
+        await self._run_in_parallel([self._send_past(one) for one in under_way])
 
-    def _run_started(self, number: int) -> RunStarted:
+    def _run_started_event(self, number: int) -> RunStarted:
         plan, at = self._conversations, perf_counter()
         self._window = (at + plan.ramp_s, at + plan.ramp_s + plan.duration_s)
         return RunStarted(at, number, self._window)
@@ -182,44 +182,47 @@ class ConversationClient(LoadClient):
         plan = self._conversations
         left_s = self._window[1] - perf_counter()
         endings = [
-            self._loop.call_later(left_s, self._stop_if_done),
-            self._loop.call_later(left_s + plan.tail_s, self._stop),
+            self._loop.call_later(left_s, self._end_run_if_done),
+            self._loop.call_later(left_s + plan.tail_s, self._end_run),
         ]
         lanes = len(self._dialogues)
-        await self._in_parallel(
-            [self._follow(one, plan.ramp_s * one.lane.number / lanes) for one in self._dialogues]
+        await self._run_in_parallel(
+            [
+                self._run_agent(dialogue, plan.ramp_s * dialogue.lane.number / lanes)
+                for dialogue in self._dialogues
+            ]
         )
         for ending in endings:
             ending.cancel()
 
-    async def _in_parallel(self, works: list[Coroutine[None, None, None]]) -> None:
+    async def _run_in_parallel(self, works: list[Coroutine[None, None, None]]) -> None:
         for work in works:
             self._add_task(work)
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._raise_faults()
+        self._raise_task_faults()
         self._tasks.clear()
 
-    async def _warm_up(self, dialogue: Dialogue) -> None:
-        await self._call(dialogue, self._past[dialogue.lane.number], is_answered=True)
+    async def _send_past(self, dialogue: Dialogue) -> None:
+        await self._send_call(dialogue, self._past[dialogue.lane.number], is_answered=True)
 
-    async def _follow(self, dialogue: Dialogue, delay_s: float) -> None:
+    async def _run_agent(self, dialogue: Dialogue, delay_s: float) -> None:
         """After `delay_s` seconds, send the calls of a lane one after the other until the run is to stop."""
         await self._pause(delay_s)
         while not self._stopping.is_set():
             turn = dialogue.lane.next_turn()
             dialogue.add_call(turn)
-            ok = await self._call(dialogue, turn)
+            ok = await self._send_call(dialogue, turn)
             await self._pause(dialogue.lane.pause_s if ok else max(_REFUSED_PAUSE_S, dialogue.lane.pause_s))
 
-    async def _call(self, dialogue: Dialogue, turn: Turn, *, is_answered: bool = False) -> bool:
+    async def _send_call(self, dialogue: Dialogue, turn: Turn, *, is_answered: bool = False) -> bool:
         """Send a call and wait for its answer, which becomes part of the conversation; return if it came.
 
         A call that fails ends its conversation. `is_answered` is True for a warm-up call, whose answer the
         lane has counted already.
         """
         lane = dialogue.lane
-        end = await self._answer(dialogue, turn)
+        end = await self._send_and_wait(dialogue, turn)
         if end is None or not end.ok:
             lane.give_up()
             return False
@@ -232,18 +235,20 @@ class ConversationClient(LoadClient):
             lane.answered(prompt, generated)
         return True
 
-    async def _answer(self, dialogue: Dialogue, turn: Turn) -> RequestEnded | None:
+    async def _send_and_wait(self, dialogue: Dialogue, turn: Turn) -> RequestEnded | None:
         """Send a call; return its end, None where it could not be sent. Append the answer's text."""
-        content = self._content(dialogue, turn)
+        content = self._request_bytes(dialogue, turn)
         if not turn.fits:
             limit = self._conversations.max_model_len
             words = f"the conversation does not fit: {turn.prompt_tokens} tokens, {limit} at most"
-            self._note_failed(self._request(turn, content), request_failure(CONTEXT, words, perf_counter()))
+            self._record_unsent_failure(
+                self._request(turn, content), request_failure(CONTEXT, words, perf_counter())
+            )
             return None
         try:
             connection = await self._pool.open()
         except OSError as error:
-            self._note_unsent(self._request(turn, content), error)
+            self._record_no_connection(self._request(turn, content), error)
             return None
         if self._stopping.is_set():
             connection.abort()
@@ -251,15 +256,15 @@ class ConversationClient(LoadClient):
         request = self._request(turn, content)
         is_measured = request.call is not None and request.call.measured
         self._measured += is_measured
-        exchange = await self._begin(request, connection)
+        exchange = await self._begin_exchange(request, connection)
         self._measured -= is_measured
         if exchange.stream.text is not None and exchange.end is not None and exchange.end.ok:
             dialogue.add_answer(exchange.stream.text.text)
         if perf_counter() >= self._window[1] > 0:
-            self._stop_if_done()
+            self._end_run_if_done()
         return exchange.end
 
-    def _content(self, dialogue: Dialogue, turn: Turn) -> bytes:
+    def _request_bytes(self, dialogue: Dialogue, turn: Turn) -> bytes:
         load, form, endpoint = self._load, self._form, self._pool.endpoint
         salt = load.cache_salt if CACHE_SALT not in form.dropped else None
         tokens = turn.output_tokens
@@ -273,14 +278,14 @@ class ConversationClient(LoadClient):
         name = f"{self._load.id}-{self._made}"
         return Request(name, content, turn.prompt_tokens, turn.output_tokens, call=place)
 
-    def _freed(self, exchange: Exchange) -> None:
+    def _end_exchange(self, exchange: Exchange) -> None:
         exchange.connection.abort()
-        super()._freed(exchange)
+        super()._end_exchange(exchange)
 
-    def _stop_if_done(self) -> None:
+    def _end_run_if_done(self) -> None:
         if not self._measured:
-            self._stop()
+            self._end_run()
 
-    def _stop(self) -> None:
+    def _end_run(self) -> None:
         self._stopping.set()
         self._abort_active()

@@ -169,7 +169,7 @@ class Exchange:
             )
         if self.answer.done:
             self._body_ended(at)
-            self._free(reusable=self.answer.reusable)
+            self._release_connection(reusable=self.answer.reusable)
 
     def lost(self, at: float, error: Exception | None) -> None:
         """End the request because the connection was lost at the time `at`.
@@ -186,33 +186,33 @@ class Exchange:
             how = f" ({clean(error, 60)})" if error is not None and str(error) else ""
             self._fail(at, errors.DISCONNECTED, f"{where} closed the connection without an answer{how}")
         elif self.answer.status != _OK:
-            self._fail_status(at)
+            self._fail_by_status(at)
         else:
             tokens = self.stream.tokens
             self._fail(at, errors.TRUNCATED, f"the stream of {where} broke off after {tokens} tokens")
-        self._free(reusable=False)
+        self._release_connection(reusable=False)
 
     def fail(self, failure: RequestFailure) -> None:
         """End the request, which could not be sent again, with `failure`."""
-        self._over(failure.at, EndReason.ERROR, failure)
+        self._end_request(failure.at, EndReason.ERROR, failure)
 
     def cancel(self, at: float) -> None:
         """Cancel the request at the time `at` unless it is over.
 
         Close its connection, unless `freed` was called before.
         """
-        self._over(at, EndReason.ABORT, None)
-        self._free(reusable=False)
+        self._end_request(at, EndReason.ABORT, None)
+        self._release_connection(reusable=False)
 
     def check(self, now: float) -> None:
         """End the request as failed if it exceeds a time limit at the time `now`; called at intervals."""
         times, limits, where = self.stream.times, self._terms.timeouts, self._terms.where
         if self.end is not None:
             if now - self.end.at > _TRAILING_S:
-                self._free(reusable=False)
+                self._release_connection(reusable=False)
         elif self._head_at is not None and self.answer.status != _OK:
             if now - self._head_at > _WORDS_S:
-                self._fail_status(now)
+                self._fail_by_status(now)
         elif not times and now - self.started_at > limits.first_token_s:
             message = f"no token from {where} within {limits.first_token_s:g} s"
             self._fail(now, errors.TIMEOUT_FIRST_TOKEN, message)
@@ -252,7 +252,7 @@ class Exchange:
             self._log.later_tokens(at, count, self._served_by)
         if stream.error is not None:
             words = server_words(stream.error.encode(), self._terms.secrets, WORDS_LIMIT)
-            self._over(at, EndReason.ERROR, event_failure(words, at, self._terms))
+            self._end_request(at, EndReason.ERROR, event_failure(words, at, self._terms))
         elif stream.fault is not None:
             word = errors.ENDLESS if stream.fault is Fault.ENDLESS_EVENT else errors.MALFORMED
             self._fail(at, word, f"{self._terms.where} {stream.fault}")
@@ -284,13 +284,13 @@ class Exchange:
             return
         stream.close()
         if self.answer.status != _OK:
-            self._fail_status(at)
+            self._fail_by_status(at)
         elif not stream.has_begun:
             body = bytes(self.words)
             words = server_words(body, self._terms.secrets, WORDS_LIMIT)
             message = f"{where} answered without an event stream"
             failure = body_failure(words, body, at, self._terms)
-            self._over(at, EndReason.ERROR, failure or request_failure(errors.NO_STREAM, message, at))
+            self._end_request(at, EndReason.ERROR, failure or request_failure(errors.NO_STREAM, message, at))
         elif stream.finish_reason in _FAILED_FINISHES:
             message = f"{where} ended a request with finish_reason {stream.finish_reason}"
             self._fail(at, errors.ERROR_EVENT, message)
@@ -301,19 +301,19 @@ class Exchange:
             self._fail(at, errors.NO_TOKENS, f"the stream of {where} held no token")
         else:
             reason = EndReason.LENGTH if stream.finish_reason == "length" else EndReason.STOP
-            self._over(at, reason, None)
+            self._end_request(at, reason, None)
 
-    def _fail_status(self, at: float) -> None:
+    def _fail_by_status(self, at: float) -> None:
         status = self.answer.status or 0
         words = server_words(bytes(self.words), self._terms.secrets, WORDS_LIMIT)
         headers = self.answer.headers
         failure = status_failure(status, words, at, self._terms, self._served_by, headers)
-        self._over(at, EndReason.ERROR, failure)
+        self._end_request(at, EndReason.ERROR, failure)
 
     def _fail(self, at: float, word: str, message: str) -> None:
-        self._over(at, EndReason.ERROR, request_failure(word, message, at))
+        self._end_request(at, EndReason.ERROR, request_failure(word, message, at))
 
-    def _over(self, at: float, reason: EndReason, error: RequestFailure | None) -> None:
+    def _end_request(self, at: float, reason: EndReason, error: RequestFailure | None) -> None:
         if self.end is not None:
             return
         tokens = self.stream.counted(first_event_is_token=self._terms.first_event_is_token)
@@ -334,9 +334,9 @@ class Exchange:
         )
         self._log.request_ended(self.end, tokens.times, tokens.counts, tokens.answer_from)
         if reason is EndReason.ERROR and not self.answer.done:
-            self._free(reusable=False)
+            self._release_connection(reusable=False)
 
-    def _free(self, *, reusable: bool) -> None:
+    def _release_connection(self, *, reusable: bool) -> None:
         """Call `freed` unless it was called before; close the connection first if it is not `reusable`."""
         freed, self._freed = self._freed, None
         if freed is None:
@@ -405,7 +405,7 @@ class BodyForm(Struct, frozen=True):
             found["messages"] = [*before, *own]
         else:
             found["prompt"] = prompt if context is None else f"{context}\n{prompt}"
-        return _json(found | self._rest(output_tokens, cache_salt))
+        return _compact_json(found | self._other_fields(output_tokens, cache_salt))
 
     def conversation(self, parts: Iterable[bytes], output_tokens: int, cache_salt: str | None) -> bytes:
         """Return a request body as `body` does, for a prompt that is already encoded.
@@ -414,9 +414,11 @@ class BodyForm(Struct, frozen=True):
         JSON string of the prompt.
         """
         begin, end = (b'{"messages":[', b"],") if self.api is Api.CHAT else (b'{"prompt":"', b'",')
-        return b"".join((begin, *parts, end, _json(self._rest(output_tokens, cache_salt))[1:]))
+        return b"".join(
+            (begin, *parts, end, _compact_json(self._other_fields(output_tokens, cache_salt))[1:])
+        )
 
-    def _rest(self, output_tokens: int, cache_salt: str | None) -> dict[str, object]:
+    def _other_fields(self, output_tokens: int, cache_salt: str | None) -> dict[str, object]:
         """Return all fields of a body except the prompt."""
         length = MAX_COMPLETION_TOKENS if MAX_TOKENS in self.dropped else MAX_TOKENS
         found: dict[str, object] = {"model": self.model, length: output_tokens, "stream": True}
@@ -460,7 +462,7 @@ class Recipe(Struct, frozen=True):
     it sends this event as soon as it accepts the request."""
 
 
-def _json(found: dict[str, object]) -> bytes:
+def _compact_json(found: dict[str, object]) -> bytes:
     return json.dumps(found, separators=(",", ":")).encode()
 
 

@@ -254,7 +254,7 @@ def pieces() -> list[str]:
 
     Words include the space before them.
     """
-    words = {piece for part in (OPENINGS, PLACES) for phrase in part for piece in _split(phrase)}
+    words = {piece for part in (OPENINGS, PLACES) for phrase in part for piece in _pieces_of(phrase)}
     words |= {f" {word}" for word in (*_NAMES, *VERBS, *ADVERBS, *_SMALL_WORDS)}
     return sorted(words | {FILLER, ".", ",", ":"})
 
@@ -276,17 +276,17 @@ def _sentence(random: Random) -> list[Part]:
     noun, adjective = _picker(random, Kind.NOUN, NOUNS), _picker(random, Kind.ADJECTIVE, ADJECTIVES)
     verb, adverb = _picker(random, Kind.VERB, VERBS), _picker(random, Kind.ADVERB, ADVERBS)
     subject = [(Kind.FIXED, " the"), adjective(), noun()]
-    place = _fixed(random.choice(PLACES))
+    place = _fixed_pieces(random.choice(PLACES))
     match random.randrange(3):
         case 0:
             body = [(Kind.FIXED, " The"), *subject[1:], verb(), adverb(), *place]
         case 1:
             other = [(Kind.FIXED, " a"), noun(), verb()]
-            opening = _fixed(random.choice(OPENINGS))
+            opening = _fixed_pieces(random.choice(OPENINGS))
             body = [*opening, _COMMA, *subject, verb(), _COMMA, (Kind.FIXED, " and"), *other, *place]
         case _:
-            other = [*_fixed("but the"), noun(), verb(), adverb()]
-            body = [*_fixed("Nobody knew why"), *subject, verb(), *place, _COMMA, *other]
+            other = [*_fixed_pieces("but the"), noun(), verb(), adverb()]
+            body = [*_fixed_pieces("Nobody knew why"), *subject, verb(), *place, _COMMA, *other]
     return [*body, (Kind.FIXED, ".")]
 
 
@@ -294,11 +294,11 @@ def _picker(random: Random, kind: Kind, words: Sequence[str]) -> Callable[[], Pa
     return lambda: (kind, f" {random.choice(words)}")
 
 
-def _fixed(phrase: str) -> list[Part]:
-    return [(Kind.FIXED, piece) for piece in _split(phrase)]
+def _fixed_pieces(phrase: str) -> list[Part]:
+    return [(Kind.FIXED, piece) for piece in _pieces_of(phrase)]
 
 
-def _split(phrase: str) -> list[str]:
+def _pieces_of(phrase: str) -> list[str]:
     return [f" {word}" for word in phrase.split()]
 
 
@@ -356,9 +356,9 @@ class Passage:
         text = [OPENING_WORD]
         if self._names:
             start = Random(salt).getrandbits(64)  # noqa: S311 - as above
-            text += [*_ordered(self._names, (start + number) % factorial(len(self._names))), ":"]
+            text += [*_permute(self._names, (start + number) % factorial(len(self._names))), ":"]
         pools = {
-            kind: iter(words if kind is Kind.FIXED else _turned(words, random))
+            kind: iter(words if kind is Kind.FIXED else _shuffle_quickly(words, random))
             for kind, words in self._pools.items()
         }
         # A chain of maps takes 50 ns per word, and a steady run writes prompts while it measures.
@@ -367,7 +367,7 @@ class Passage:
         return "".join(text), self.tokens
 
 
-def _ordered(words: Sequence[str], index: int) -> Iterator[str]:
+def _permute(words: Sequence[str], index: int) -> Iterator[str]:
     """Yield the words in permutation number `index`; consecutive permutations begin with different words."""
     left = list(words)
     while left:
@@ -375,7 +375,7 @@ def _ordered(words: Sequence[str], index: int) -> Iterator[str]:
         yield left.pop(at)
 
 
-def _turned(words: list[str], random: Random) -> list[str]:
+def _shuffle_quickly(words: list[str], random: Random) -> list[str]:
     """Return the words in a random order that is fast to make.
 
     The list is rotated by a random number of words. Then every n-th word is selected, beginning with the
@@ -402,7 +402,7 @@ class PromptRefusedError(Exception):
         self.failure = failure
 
 
-class _Found(Struct):
+class _CountedPassage(Struct):
     """A passage whose tokens the server has counted.
 
     It has the first `pieces` words and punctuation marks of the text, and the filler words `tail` at its end.
@@ -447,13 +447,13 @@ class PassageSearch:
         The server counts the tokens in complete prompts. Return (None, None, False) if the server reports no
         counts, or numbers that cannot be token counts because they are far too low or too high per word.
         """
-        best: _Found | None = None
+        best: _CountedPassage | None = None
         random = Random(str(self._parts[:1]))  # noqa: S311 - text, no secret
         for names in _PASSAGE_NAMES:
             if names and names * self._each > _NAMES_SHARE * self._length:
                 continue
             self._names = tuple(f" {word}" for word in random.sample(NOUNS, names))
-            best = await self._fit()
+            best = await self._search_length()
             if best is not None:
                 break
         if best is None or not _FEWEST_A_PIECE <= self._each <= _MOST_A_PIECE:
@@ -461,39 +461,39 @@ class PassageSearch:
         passage = self._passage(best.pieces, best.tail, best.tokens)
         exact = best.tokens == self._length
         for _ in range(_CHECKS - 1):
-            exact = exact and await self._count(best.pieces, best.tail) == self._length
+            exact = exact and await self._count_tokens(best.pieces, best.tail) == self._length
         return passage, best.tokens, exact
 
-    async def _fit(self) -> _Found | None:
+    async def _search_length(self) -> _CountedPassage | None:
         """Vary the number of words until the length is met or nearly met, then append filler words.
 
         Return the best passage; None if the first line alone is too long or the server does not count tokens.
         """
-        low: _Found | None = None
-        high: _Found | None = None
-        pieces = self._guess(low, high)
+        low: _CountedPassage | None = None
+        high: _CountedPassage | None = None
+        pieces = self._next_pieces(low, high)
         while self._counted < MOST_REQUESTS:
-            tokens = await self._count(pieces)
+            tokens = await self._count_tokens(pieces)
             if tokens is None:
                 break
             if low is not None and tokens == low.tokens and pieces > _CUT_GROWTH * low.pieces:
                 # The server cuts what is longer: of prompts of the length asked for it would count as much.
-                return _Found(self._wanted_pieces(), "", tokens)
+                return _CountedPassage(self._wanted_pieces(), "", tokens)
             if tokens <= self._length or self.refusal is None:  # else it may be an estimate
-                self._learn(pieces, tokens)
-            found = _Found(pieces, "", tokens)
+                self._update_estimate(pieces, tokens)
+            found = _CountedPassage(pieces, "", tokens)
             missing = self._length - tokens
             if missing == 0 or pieces == len(self._parts):
                 return found
             low, high = (found, high) if missing > 0 else (low, found)
             if low is None and pieces == 0:
                 return None if self._names else found
-            if low is not None and (self._length - low.tokens <= _NEAR or _neighbours(low, high)):
-                return await self._filled(low)
-            pieces = self._guess(low, high)
+            if low is not None and (self._length - low.tokens <= _NEAR or _are_neighbours(low, high)):
+                return await self._fill_up(low)
+            pieces = self._next_pieces(low, high)
         return low
 
-    def _learn(self, pieces: int, tokens: int) -> None:
+    def _update_estimate(self, pieces: int, tokens: int) -> None:
         """Update the estimate of tokens per word by comparing the newest prompt with the previous one.
 
         The newest prompt has `pieces` words and punctuation marks beside its first line, and `tokens` tokens.
@@ -508,7 +508,7 @@ class PassageSearch:
         """Return the pieces of a text of the wanted length, by the estimate of tokens per word."""
         return min(len(self._parts), max(0, round(self._length / self._each) - len(self._names) - 1))
 
-    def _guess(self, low: _Found | None, high: _Found | None) -> int:
+    def _next_pieces(self, low: _CountedPassage | None, high: _CountedPassage | None) -> int:
         """Return the number of pieces (words and punctuation marks) to try next.
 
         If both `low` (too few tokens) and `high` (too many tokens) are known, interpolate between them;
@@ -524,7 +524,7 @@ class PassageSearch:
         most = len(self._parts) if high is None else high.pieces - 1
         return min(most, max(least, guess))
 
-    async def _filled(self, low: _Found) -> _Found:
+    async def _fill_up(self, low: _CountedPassage) -> _CountedPassage:
         """Append filler words to `low`, which has too few tokens, and return the best passage found.
 
         If no filler gives exactly the requested length, remove the last word of the text and try again with
@@ -532,7 +532,7 @@ class PassageSearch:
         """
         best, pieces = low, low.pieces
         while self._counted < MOST_REQUESTS and pieces >= 0:
-            tokens = low.tokens if pieces == low.pieces else await self._count(pieces)
+            tokens = low.tokens if pieces == low.pieces else await self._count_tokens(pieces)
             if tokens is None:
                 break
             missing = self._length - tokens
@@ -540,13 +540,13 @@ class PassageSearch:
                 tail = self._tail(missing)
                 if self._counted >= MOST_REQUESTS or (not tail and filler in self._fillers):
                     continue
-                got = await self._count(pieces, tail or filler * missing)
+                got = await self._count_tokens(pieces, tail or filler * missing)
                 if got == self._length:
-                    return _Found(pieces, tail or filler * missing, got)
+                    return _CountedPassage(pieces, tail or filler * missing, got)
                 if tail or got is None:
                     return best  # the costs of fillers do not add up here
                 if abs(self._length - got) < abs(self._length - best.tokens):
-                    best = _Found(pieces, filler * missing, got)
+                    best = _CountedPassage(pieces, filler * missing, got)
                 self._fillers[filler] = max(1, round((got - tokens) / missing))
             pieces -= 1
         return best
@@ -565,7 +565,7 @@ class PassageSearch:
                         return first * times + second * (rest // other)
         return ""
 
-    async def _count(self, pieces: int, tail: str = "") -> int | None:
+    async def _count_tokens(self, pieces: int, tail: str = "") -> int | None:
         """Ask the server for the number of tokens of a passage; None if the server reports none.
 
         Of a prompt that it refuses return an estimate, which is more than the length that is searched for.
@@ -586,7 +586,7 @@ class PassageSearch:
         return Passage(self._names, self._parts[:pieces], tail, tokens)
 
 
-def _neighbours(low: _Found, high: _Found | None) -> bool:
+def _are_neighbours(low: _CountedPassage, high: _CountedPassage | None) -> bool:
     return high is not None and high.pieces - low.pieces == 1
 
 
@@ -619,7 +619,7 @@ class BlockPrompts:
         """Return (text of the request's prompt, its expected length in tokens; None if unknown)."""
         if request.text is not None:
             return request.text, None
-        return self.text(request.prompt_tokens or 1, request.block_tokens or _OWN_BLOCK, _keys(request))
+        return self.text(request.prompt_tokens or 1, request.block_tokens or _OWN_BLOCK, _block_keys(request))
 
     def text(self, length: int, block_tokens: int, keys: Iterator[str]) -> tuple[str, int]:
         """Return (text, its expected length in tokens) of blocks with these keys.
@@ -627,15 +627,15 @@ class BlockPrompts:
         The text has `length` tokens including the chat template; its last block is cut. If the keys end
         before, it is shorter.
         """
-        text, used = self._joined(length - self._tokens.overhead, block_tokens, keys)
+        text, used = self._join_blocks(length - self._tokens.overhead, block_tokens, keys)
         return text, round(self._tokens.overhead + used)
 
     def bare(self, length: int, block_tokens: int, keys: Iterator[str]) -> tuple[str, int]:
         """Return (text, its length in tokens) like `text`, but of `length` tokens without chat template."""
-        text, used = self._joined(length - 1, block_tokens, keys)  # the first word is a token
+        text, used = self._join_blocks(length - 1, block_tokens, keys)  # the first word is a token
         return text, round(1 + used)
 
-    def _joined(self, most: float, block_tokens: int, keys: Iterator[str]) -> tuple[str, float]:
+    def _join_blocks(self, most: float, block_tokens: int, keys: Iterator[str]) -> tuple[str, float]:
         """Return (text of blocks, its tokens without the first word), of at most `most` tokens."""
         left = most
         parts = [OPENING_WORD]
@@ -667,7 +667,7 @@ class BlockPrompts:
         return "".join(parts) + text, most - left + used
 
 
-def _keys(request: TracedRequest) -> Iterator[str]:
+def _block_keys(request: TracedRequest) -> Iterator[str]:
     """Yield the keys of the request's blocks: its ids, and then keys of its own without end."""
     for block in request.blocks:
         yield f"{request.scope}:{block}"

@@ -25,8 +25,8 @@ def faulty_fields(body: bytes, fields: Collection[str]) -> frozenset[str]:
     `fields` that stands in quotes in the message is the fault, else the first that stands there at all: what
     follows lists what is supported, or repeats the request.
     """
-    found = _parsed(body)
-    named = {last for path in _paths(found) if (last := path.rpartition(".")[2]) in fields}
+    found = _parse_json(body)
+    named = {last for path in _named_fields(found) if (last := path.rpartition(".")[2]) in fields}
     if named:
         return frozenset(named)
     words = server_words(body, None, _MOST_CHARACTERS)
@@ -37,14 +37,14 @@ def faulty_fields(body: bytes, fields: Collection[str]) -> frozenset[str]:
     return frozenset()
 
 
-def _parsed(body: bytes) -> Any:  # noqa: ANN401 - JSON of any shape
+def _parse_json(body: bytes) -> Any:  # noqa: ANN401 - JSON of any shape
     try:
         return json.loads(body.strip().removeprefix(b"data:"))
     except (ValueError, RecursionError):
         return None
 
 
-def _paths(found: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+def _named_fields(found: Any) -> Iterator[str]:  # noqa: ANN401 - as above
     """Yield the dotted path of each field that an error names as its fault."""
     if not isinstance(found, dict):
         return

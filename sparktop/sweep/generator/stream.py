@@ -62,17 +62,17 @@ class EventSplitter:
         if self.is_between_events:
             # The usual case is complete events with LF: one pass in C without a buffer.
             if data.endswith(b"\n\n") and b"\r" not in data:
-                return _events(data[:-2])
+                return _split_events(data[:-2])
         elif not self._started:
-            return self._begin(data)
+            return self._skip_byte_order_mark(data)
         return self._feed_any(data)
 
     def rest(self) -> list[bytes]:
         """Return the data of a last event whose empty line is missing; empty if there is none."""
         whole = bytes(self._buffer).strip(b"\n")
-        return _events(whole) if whole else []
+        return _split_events(whole) if whole else []
 
-    def _begin(self, data: bytes) -> list[bytes]:
+    def _skip_byte_order_mark(self, data: bytes) -> list[bytes]:
         """Skip a byte order mark at the start of the stream, and parse the data after it.
 
         Return the data of the events that it completes.
@@ -105,21 +105,21 @@ class EventSplitter:
         whole = bytes(buffer[:end])
         del buffer[: end + 2]
         self._searched = max(0, len(buffer) - 1)
-        return _events(whole)
+        return _split_events(whole)
 
 
-def _events(text: bytes) -> list[bytes]:
+def _split_events(text: bytes) -> list[bytes]:
     """Return the data of each event in `text`, which uses LF only and ends with a complete event."""
     found = []
     for block in text.split(b"\n\n"):
         if block.startswith(b"data: {") and b"\n" not in block:
             found.append(block[6:])
-        elif (data := _data(block)) is not None:
+        elif (data := _event_data(block)) is not None:
             found.append(data)
     return found
 
 
-def _data(block: bytes) -> bytes | None:
+def _event_data(block: bytes) -> bytes | None:
     """Return the data of the event `block`; None for an event without data, or one that keeps alive.
 
     llama.cpp sends an error in a field named "error", some servers in an event named "error". Both are
@@ -218,7 +218,7 @@ def read_event(data: bytes) -> StreamEvent:
     """
     if len(data) >= FAST_BYTES:
         head = data[:_ROLE_WITHIN_BYTES]
-        return _BY_ROLE if _ROLE in head and b'"finish_reason":null' in head else _read_all(data)
+        return _BY_ROLE if _ROLE in head and b'"finish_reason":null' in head else _parse_event(data)
     if (
         b'"reasoning' not in data
         and b'"error"' not in data
@@ -234,27 +234,27 @@ def read_event(data: bytes) -> StreamEvent:
         if found is not None:
             count = found[1].count(b",") + 1
             if total >= 0 or count >= len(_BY_IDS):
-                return StreamEvent(count, has_ids=True, total=_number_at(data, total), is_plain=True)
+                return StreamEvent(count, has_ids=True, total=_read_total(data, total), is_plain=True)
             return _BY_IDS[count]
         if _TEXT.search(data) is not None:
-            return _BY_TEXT if total < 0 else _with_total(data, total)
+            return _BY_TEXT if total < 0 else _read_with_total(data, total)
         if _ROLE in data:
             return _BY_ROLE
-    return _read_all(data)
+    return _parse_event(data)
 
 
-def _with_total(data: bytes, key: int) -> StreamEvent:
+def _read_with_total(data: bytes, key: int) -> StreamEvent:
     """Parse an event that has text and a running token total.
 
     `key` is the offset in `data` of the JSON key of this total.
     """
-    made = _number_at(data, key)
+    made = _read_total(data, key)
     if made is None:
-        return _read_all(data)
+        return _parse_event(data)
     return _BY_TOTAL[made] if made < len(_BY_TOTAL) else StreamEvent(1, total=made, is_plain=True)
 
 
-def _number_at(data: bytes, key: int) -> int | None:
+def _read_total(data: bytes, key: int) -> int | None:
     """Return the integer value of the JSON key `completion_tokens` at the offset `key` of `data`.
 
     Return None if the value is not an integer, or if `key` is negative.
@@ -263,7 +263,7 @@ def _number_at(data: bytes, key: int) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _read_all(data: bytes) -> StreamEvent:
+def _parse_event(data: bytes) -> StreamEvent:
     try:
         found = json.loads(without_prompt_ids(data))
     except (ValueError, RecursionError) as error:
@@ -272,13 +272,13 @@ def _read_all(data: bytes) -> StreamEvent:
         raise BadEventError
     failure = found.get("error")
     if failure or found.get("object") == "error":
-        return StreamEvent(error=_words(failure or found))
+        return StreamEvent(error=_error_words(failure or found))
     choices = found.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
-    return _from_choice(choice if isinstance(choice, dict) else {}, _usage(found.get("usage")))
+    return _event_of_choice(choice if isinstance(choice, dict) else {}, _read_usage(found.get("usage")))
 
 
-def _from_choice(choice: dict[str, Any], usage: Usage | None) -> StreamEvent:
+def _event_of_choice(choice: dict[str, Any], usage: Usage | None) -> StreamEvent:
     delta = choice.get("delta")
     fields = delta if isinstance(delta, dict) else {}
     ids = choice.get("token_ids")
@@ -324,7 +324,7 @@ def without_prompt_ids(data: bytes) -> bytes:
     return data[:begin] + b"null" + data[end + 1 :]
 
 
-def _usage(found: object) -> Usage | None:
+def _read_usage(found: object) -> Usage | None:
     if not isinstance(found, dict):
         return None
     details = found.get("prompt_tokens_details")
@@ -339,7 +339,7 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _words(found: object) -> str:
+def _error_words(found: object) -> str:
     if isinstance(found, dict):
         found = found.get("message") or found.get("detail") or found.get("type") or ""
     return clean(found, _WORDS_LIMIT)
@@ -621,10 +621,10 @@ class TokenCount(Struct):
         else:
             source = TokenSource.CHUNKS if reported is None else TokenSource.USAGE
         if reported is not None and reported > placed:
-            times, counts = self._with_silent(times, counts, reported - placed)
+            times, counts = self._add_silent_events(times, counts, reported - placed)
         spans_all = False
         if source is TokenSource.USAGE and first_event_is_token and (reported or 0) > sum(counts):
-            spanned = self._with_both_ends(times, counts, reported or 0)
+            spanned = self._add_both_ends(times, counts, reported or 0)
             spans_all = spanned is not None
             times, counts = spanned or (times, counts)
         answer_from = len(times) if self.answer_at is None else bisect_left(times, self.answer_at)
@@ -642,7 +642,7 @@ class TokenCount(Struct):
         usual = later[:-1] or later or [1]
         return 0 if first <= max(1, round(sum(usual) / len(usual))) else first - 1
 
-    def _with_silent(
+    def _add_silent_events(
         self, times: array[float], counts: list[int], missing: int
     ) -> tuple[array[float], list[int]]:
         """Return (times, counts) of the reads with one token added for each event without text.
@@ -652,7 +652,7 @@ class TokenCount(Struct):
         return the arguments unchanged.
         """
         silent = list(self._empty_at)
-        if len(silent) != missing and self._finish_at is not None and self._is_late(self._finish_at):
+        if len(silent) != missing and self._finish_at is not None and self._is_late_finish(self._finish_at):
             silent = [*silent, self._finish_at] if len(silent) + 1 == missing else [self._finish_at]
         if len(silent) != missing:
             return times, counts
@@ -661,7 +661,7 @@ class TokenCount(Struct):
         ordered = sorted(reads)
         return array("d", ordered), [reads[at] for at in ordered]
 
-    def _with_both_ends(
+    def _add_both_ends(
         self, times: array[float], counts: list[int], reported: int
     ) -> tuple[array[float], list[int]] | None:
         """Return (times, counts) of the reads with a token added for the first and for the finish event.
@@ -684,7 +684,7 @@ class TokenCount(Struct):
         ordered = sorted(reads)
         return array("d", ordered), [reads[at] for at in ordered]
 
-    def _is_late(self, finish: float) -> bool:
+    def _is_late_finish(self, finish: float) -> bool:
         """Return whether a finish event at the time `finish` came late enough to count as a token."""
         times = [*self.times, *self._empty_at]
         if len(times) < 2:  # noqa: PLR2004 - a gap has two ends
@@ -857,7 +857,7 @@ class TokenStream:
                 shown += event.tokens or 1
                 is_reasoning &= event.reasoning
             if not event.is_plain:
-                self._note(at, event, shows_token=stands_for > 0)
+                self._apply_event(at, event, shows_token=stands_for > 0)
         live = count if counter.times else shown
         if count:
             self.tokens += count
@@ -909,7 +909,7 @@ class TokenStream:
             self.fault = Fault.NO_JSON
             return None
 
-    def _note(self, at: float, event: StreamEvent, *, shows_token: bool) -> None:
+    def _apply_event(self, at: float, event: StreamEvent, *, shows_token: bool) -> None:
         if event.finish_reason is not None:
             self._count.finish(at, shows_token=shows_token)
         elif event.is_empty and not shows_token:

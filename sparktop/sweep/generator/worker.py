@@ -150,8 +150,8 @@ class Worker:
         try:
             if isinstance(command, Calibrate):
                 await self._calibrate(command, pool)
-            elif (recipe := await self._recipe(command, pool)) is not None:
-                await self._load(command, pool, recipe)
+            elif (recipe := await self._find_recipe(command, pool)) is not None:
+                await self._run_load(command, pool, recipe)
         finally:
             pool.close()
 
@@ -171,19 +171,19 @@ class Worker:
                 if recipe is not None:
                     # Later commands may name the model that was chosen here.
                     chosen = replace(command, target=replace(command.target, model=found.model))
-                    self._recipes[_key(command)] = self._recipes[_key(chosen)] = recipe
+                    self._recipes[_recipe_key(command)] = self._recipes[_recipe_key(chosen)] = recipe
                     return recipe
                 if found.failure is not None:
                     return found.failure
         return self._refuse_cancelled(command.id)
 
-    async def _recipe(self, load: RunLoad, pool: ConnectionPool) -> Recipe | None:
+    async def _find_recipe(self, load: RunLoad, pool: ConnectionPool) -> Recipe | None:
         """Return the recipe (how to make requests) for the run `load`.
 
         If the target was not calibrated for the run's prompt length, calibrate it first. If this fails, send
         `Refused` and return None.
         """
-        found: Recipe | RequestFailure | None = self._recipes.get(_key(load))
+        found: Recipe | RequestFailure | None = self._recipes.get(_recipe_key(load))
         if found is None:
             name, target = f"{load.id}/calibration", load.target
             command = Calibrate(
@@ -195,7 +195,7 @@ class Worker:
             return None
         return found
 
-    async def _load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
+    async def _run_load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
         log = RunLog(load.id, load.run)
         opened_before = len(pool.connect_ms)
         client = self._client = new_client(load, pool, recipe, log)
@@ -275,7 +275,7 @@ class _Out(asyncio.BaseProtocol):
         """Do nothing when the write buffer has emptied: see `pause_writing`."""
 
 
-def _key(command: Calibrate | RunLoad) -> _RecipeKey:
+def _recipe_key(command: Calibrate | RunLoad) -> _RecipeKey:
     return command.target, command.prompt_tokens, command.seed
 
 

@@ -70,7 +70,7 @@ _CALLS = {
 """(Turn, what it follows, whether the context was compacted) by the words of a result file."""
 
 
-def answered(
+def answer_from_levels(
     result: SweepResult, capacity: Capacity, pp: int | None = None, max_error_share: float = ERROR_SHARE
 ) -> SweepResult:
     """Return a stored result with the answers of its levels of `pp` prompt tokens to other limits.
@@ -82,7 +82,7 @@ def answered(
         UsageError: the result has no levels of this kind of load, or of several prompt lengths, or lacks
             what a condition limits.
     """
-    levels = {target.name: _levels(target, capacity.kind) for target in result.targets}
+    levels = {target.name: _searchable_levels(target, capacity.kind) for target in result.targets}
     lengths = {level.pp for found in levels.values() for level in found}
     if not lengths:
         kinds = sorted({level.load.value for target in result.targets for level in target.levels})
@@ -94,47 +94,51 @@ def answered(
     chosen = {
         name: [one for one in found if pp is None or one.pp == pp] for name, found in levels.items() if found
     }
-    _check(capacity, list(chain(*chosen.values())))
+    _check_conditions(capacity, list(chain(*chosen.values())))
     late = result.client.trustworthy is False
     answers = {
-        name: _answer(capacity, found, max_error_share, late=late) for name, found in chosen.items() if found
+        name: _answer_of_target(capacity, found, max_error_share, late=late)
+        for name, found in chosen.items()
+        if found
     }
     most = max(level.point.value for found in chosen.values() for level in found)
     found = capacity_result(replace(capacity, most=most), answers).model_copy(update={"stored": True})
     return result.model_copy(update={"capacity": found, "slo": None})
 
 
-def _levels(target: TargetResult, kind: LoadKind) -> list[LevelResult]:
+def _searchable_levels(target: TargetResult, kind: LoadKind) -> list[LevelResult]:
     """Return the levels that a search could have made: steady ones, without context and of no trace."""
-    found = (one for one in target.levels if one.load is kind and one.error is None and not one.depth)
+    found = (
+        level for level in target.levels if level.load is kind and level.error is None and not level.depth
+    )
     plain = (one for one in found if one.rises_to is None and one.trace is None)
     return sorted(
         (one for one in plain if 0 < one.point.value <= MOST_CONCURRENCY), key=lambda one: one.point.value
     )
 
 
-def _check(capacity: Capacity, levels: Sequence[LevelResult]) -> None:
+def _check_conditions(capacity: Capacity, levels: Sequence[LevelResult]) -> None:
     """Check that the single requests have what the conditions limit.
 
     Raises:
         UsageError: they have not.
     """
-    for one in capacity.conditions:
-        name = parts_of(one.figure)[0]
+    for condition in capacity.conditions:
+        name = parts_of(condition.figure)[0]
         if name == "first_answer":
-            raise UsageError(f"--slo: result files hold no {clean(one.figure, 40)} of single requests")
+            raise UsageError(f"--slo: result files hold no {clean(condition.figure, 40)} of single requests")
         if name in {AFTER_TOOL, AFTER_HUMAN} and not any(level.each and level.each.call for level in levels):
             raise UsageError(
-                f"--slo: the file does not say what each request followed, which {clean(one.figure, 40)} "
-                "needs: it was written by an earlier version"
+                "--slo: the file does not say what each request followed, which "
+                f"{clean(condition.figure, 40)} needs: it was written by an earlier version"
             )
 
 
-def _answer(
+def _answer_of_target(
     capacity: Capacity, levels: Sequence[LevelResult], max_error_share: float, *, late: bool
 ) -> CapacityAnswer:
     """Return the answer of the levels of one target; `late`: the load generator was late in all of them."""
-    doubts = {level.point.value: _doubt(level, late=late) for level in levels}
+    doubts = {level.point.value: _why_unusable(level, late=late) for level in levels}
     usable = {level.point.value: level for level in levels if not doubts[level.point.value]}
     left_out = tuple(f"{value:g}: {reason}" for value, reason in doubts.items() if reason)
     if not usable:
@@ -150,9 +154,9 @@ def _answer(
     return answer.model_copy(update={"left_out": left_out})
 
 
-def _doubt(level: LevelResult, *, late: bool) -> str:
+def _why_unusable(level: LevelResult, *, late: bool) -> str:
     """Return why a level cannot be judged; "" if it can."""
-    marks = [one for one in level.validity if one.code in _NOT_OF_THE_LOAD]
+    marks = [mark for mark in level.validity if mark.code in _NOT_OF_THE_LOAD]
     if marks:
         return f"{WARNINGS[marks[0].code].word}: {marks[0].message}"
     if late:
@@ -176,12 +180,12 @@ def stored_traces(level: LevelResult) -> list[RequestTrace]:
         reason = EndReason.ERROR if level.requests.failed else EndReason.ABORT
         missed = [None if ok else reason for ok in others.ok]
     return [
-        *_traces(level.load, each, each.stream_tps, repeat(EndReason.STOP)),
-        *_traces(level.load, others, repeat(None), missed),
+        *_traces_of_part(level.load, each, each.stream_tps, repeat(EndReason.STOP)),
+        *_traces_of_part(level.load, others, repeat(None), missed),
     ]
 
 
-def _traces(
+def _traces_of_part(
     kind: LoadKind,
     part: RequestColumns,
     rates: Iterable[float | None],

@@ -43,23 +43,25 @@ def beside_result(
     `alone` are the requests of its runs without them, `traces` all requests of the others; None if there are
     none.
     """
-    long = [one for one in traces if LONG in one.request_id]
-    short = [one for one in traces if LONG not in one.request_id]
+    long = [trace for trace in traces if LONG in trace.request_id]
+    short = [trace for trace in traces if LONG not in trace.request_id]
     if not short:
         return None
-    errors = [one.ended.error for one in long if one.ended is not None and one.ended.error is not None]
-    beside = _gaps_ms(short, [(one.start, one.end) for one in long if one.ok])
+    errors = [
+        trace.ended.error for trace in long if trace.ended is not None and trace.ended.error is not None
+    ]
+    beside = _gaps_ms(short, [(trace.start, trace.end) for trace in long if trace.ok])
     quiet = _gaps_ms(alone, None)
     figure: Literal["p95", "mean"] = "p95"
     if min(map(len, (*beside, *quiet)), default=0) < P95_FROM:
         figure = "mean"  # each token may wait for a step with thousands of tokens of a prompt
-    runs, alone_runs = _figures(beside, figure), _figures(quiet, figure)
+    runs, alone_runs = _figure_of_runs(beside, figure), _figure_of_runs(quiet, figure)
     ratio = ratio_of(value_of(fmean(runs), runs), value_of(fmean(alone_runs), alone_runs)) if runs else None
     ends = None if ratio is None else ratio.ci95
     made = level_result(level, short)
     return BesideResult(
         prompt_tokens=tokens,
-        arrived=sum(one.ok for one in long),
+        arrived=sum(trace.ok for trace in long),
         failed=len(errors),
         error=errors[-1].message if errors else None,
         requests=made.requests,
@@ -81,7 +83,7 @@ def _gaps_ms(traces: Sequence[RequestTrace], spans: Sequence[Span] | None) -> li
     return [sorted(1000 * gap for gap in gaps_s(run, spans)) for run in by_run(traces)]
 
 
-def _figures(runs: Sequence[Sequence[float]], figure: str) -> tuple[float, ...]:
+def _figure_of_runs(runs: Sequence[Sequence[float]], figure: str) -> tuple[float, ...]:
     """Return the 95th percentile or the mean of each run's gaps; () if a run has none."""
     if not all(runs):
         return ()

@@ -28,10 +28,17 @@ from sparktop.sweep.result.results import (
     ProbeResult,
     RanOut,
 )
-from sparktop.sweep.run.judgement import Judged, Shares, Verdict, condition_interval, condition_verdict, judge
+from sparktop.sweep.run.judgement import (
+    LoadVerdict,
+    Shares,
+    Verdict,
+    condition_interval,
+    condition_verdict,
+    judge,
+)
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.sweep.run.progress import CapacityTold, Phase, PhaseChanged
+from sparktop.sweep.run.progress import Phase, PhaseChanged, SearchJudged
 from sparktop.sweep.run.result_book import ResultBook
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, Probe, alone_per_s, keeps_up
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -51,7 +58,7 @@ def capacity_result(capacity: Capacity, answers: dict[str, CapacityAnswer]) -> C
     """Return what a search looked for and its answers by target."""
     return CapacityResult(
         load=capacity.kind,
-        conditions=tuple(words_of(one) for one in capacity.conditions),
+        conditions=tuple(words_of(condition) for condition in capacity.conditions),
         share_percent=_PERCENT * capacity.share,
         limits=capacity.limits,
         most=capacity.most,
@@ -82,16 +89,16 @@ def capacity_answer(
         interval=search.interval if drift is None else (None, None),
         drift=drift,
         moved_from=search.moved_from if search.moved_from != holds else None,
-        ran_out=None if level is None or seen is None else _ran_out(levels, holds, seen),
+        ran_out=None if level is None or seen is None else _limit_at_border(levels, holds, seen),
         output_tps=None if best is None or best.output_tps is None else best.output_tps.mean,
         probes=tuple(
-            _probe(value, one, search, holds=fails is None or value < fails, steady=drift is None)
+            _probe_result(value, one, search, holds=fails is None or value < fails, steady=drift is None)
             for value, one in search.judged.items()
         ),
     )
 
 
-JudgedRun = tuple[Judged, datetime]
+JudgedRun = tuple[LoadVerdict, datetime]
 """(One run of a level, judged alone; when it ended)."""
 
 
@@ -116,7 +123,7 @@ def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
     return None
 
 
-def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float) -> RanOut:
+def _limit_at_border(levels: dict[float, LevelResult], holds: float | None, seen: float) -> RanOut:
     """Return what held the servers back at the load `seen`, and what else at the border, by the levels."""
     cause, own = common_cause(levels.values()), levels[seen].limited_by
     evident = seen
@@ -125,7 +132,7 @@ def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float)
             at for at, one in levels.items() if one.limited_by is not None and one.limited_by.kind == cause
         ]
         evident = min(alike, key=lambda at: (abs(at - seen), at))
-    found = ran_out(levels[evident], evident)
+    found = limit_of_level(levels[evident], evident)
     elsewhere: dict[str, tuple[float, ...]] = {}
     for value, level in sorted(with_common_cause(levels).items()):
         kind = None if level.limited_by is None else level.limited_by.kind
@@ -134,7 +141,7 @@ def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float)
     return found.model_copy(update={"elsewhere": elsewhere}) if found.kind is not None else found
 
 
-def ran_out(level: LevelResult, value: float) -> RanOut:
+def limit_of_level(level: LevelResult, value: float) -> RanOut:
     """Return what held the servers back at the level with the load `value`, with its evidence."""
     limit, server = level.limited_by, level.server
     figures = []
@@ -165,7 +172,9 @@ def ran_out(level: LevelResult, value: float) -> RanOut:
     return RanOut(kind=None, evidence=evidence, value=value)
 
 
-def _probe(value: float, judged: Judged, search: CapacitySearch, *, holds: bool, steady: bool) -> ProbeResult:
+def _probe_result(
+    value: float, judged: LoadVerdict, search: CapacitySearch, *, holds: bool, steady: bool
+) -> ProbeResult:
     """Return a level as the result file stores it.
 
     It is certain by all levels together only if its own requests do not say the opposite.
@@ -243,8 +252,8 @@ class Twice(Struct, frozen=True):
     @classmethod
     def of(cls, first: LevelResult, record: LevelRecord, first_at: datetime, last_at: datetime) -> Twice:
         """Return a level with the result `first`, to whose `record` further runs were added since."""
-        before = [one for one in record.traces if one.run < first.runs]
-        again = [one for one in record.traces if one.run >= first.runs]
+        before = [trace for trace in record.traces if trace.run < first.runs]
+        again = [trace for trace in record.traces if trace.run >= first.runs]
         spans = {run: span for run, span in windows(record.events, again).items() if run >= first.runs}
         return cls(first, level_result(record.level, again, spans), before, again, first_at, last_at)
 
@@ -359,25 +368,27 @@ class CapacityLevels(Struct, eq=False):
         fit = None if worker.ready is None else worker.ready.most_connections
         if fit is not None and capacity.kind is not LoadKind.RATE:
             capacity = replace(capacity, most=min(capacity.most, float(fit)))
-        first = await self._first(plan, worker) if capacity.kind is LoadKind.RATE else 1.0
+        first = await self._rate_alone(plan, worker) if capacity.kind is LoadKind.RATE else 1.0
         search = CapacitySearch(capacity, first)
         try:
             while (probe := search.next()) is not None and not self.maker.brake.pulled:
-                self._expect(search, plan, probe)
-                judged = await self._measure(capacity, plan, probe)
+                self._announce_time_left(search, plan, probe)
+                judged = await self._measure_run(capacity, plan, probe)
                 if judged is None:
                     break
                 search.add(probe.point.value, judged)
-                self._store(capacity_answer(search, self._levels, complete=False))
+                self._store_answer(capacity_answer(search, self._levels, complete=False))
         finally:
             self.maker.plan = plan
         ended = search.next() is None and not self.maker.brake.pulled
         if ended:
-            await self._again(capacity, plan, search)
+            await self._repeat_largest(capacity, plan, search)
         if search.judged:
-            self._store(capacity_answer(search, self._levels, complete=ended, drift=drift_of(self._runs)))
+            self._store_answer(
+                capacity_answer(search, self._levels, complete=ended, drift=drift_of(self._runs))
+            )
 
-    async def _again(self, capacity: Capacity, plan: Plan, search: CapacitySearch) -> None:
+    async def _repeat_largest(self, capacity: Capacity, plan: Plan, search: CapacitySearch) -> None:
         """Measure the largest level again that held in its first run, unless it was measured last.
 
         Its run is not counted for the answer: it shows whether the server is what it was at the start.
@@ -387,20 +398,20 @@ class CapacityLevels(Struct, eq=False):
         if value is None:
             return
         try:
-            await self._measure(
+            await self._measure_run(
                 capacity, plan, Probe(LoadPoint(capacity.kind, value), len(self._runs[value]), decides=True)
             )
         finally:
             self.maker.plan = plan
 
-    def _store(self, answer: CapacityAnswer) -> None:
+    def _store_answer(self, answer: CapacityAnswer) -> None:
         capacity = self.maker.plan.capacity
         if capacity is not None:
-            self.book.capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
+            self.book.enter_capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
             if (found := self.book.result.capacity) is not None:
-                self.maker.tell(CapacityTold(found))
+                self.maker.tell(SearchJudged(found))
 
-    async def _first(self, plan: Plan, worker: SweepWorker) -> float:
+    async def _rate_alone(self, plan: Plan, worker: SweepWorker) -> float:
         """Return the rate of requests one after the other, with which the search begins."""
         maker, prepared = self.maker, self.prepared
         name = prepared.target.name
@@ -410,7 +421,7 @@ class CapacityLevels(Struct, eq=False):
         self._pace = Pace(None if alone is None else 1 / alone)
         return alone or 1.0
 
-    async def _measure(self, capacity: Capacity, plan: Plan, probe: Probe) -> Judged | None:
+    async def _measure_run(self, capacity: Capacity, plan: Plan, probe: Probe) -> LoadVerdict | None:
         """Make one run of a level; return the judgement by all its runs, None if it was not completed."""
         value = probe.point.value
         made = self.maker.plan = level_plan(plan, probe.point, self._pace, decides=probe.decides)
@@ -425,14 +436,14 @@ class CapacityLevels(Struct, eq=False):
         try:
             found = await self.make(self.maker, stint, record)
         except (TargetFailedError, LevelRefusedError) as error:
-            self.book.target_failed(self.prepared.target.name, str(error))
+            self.book.enter_failure(self.prepared.target.name, str(error))
             return None
         if found is None or self.maker.brake.pulled:
             return None
         self._levels[value] = found
         unstable = unstable_words(found)
         judged = judge(capacity, record.traces, max_error_share=made.max_error_share, unstable=unstable)
-        own = [one for one in record.traces if one.run == probe.run]
+        own = [trace for trace in record.traces if trace.run == probe.run]
         alone = judge(capacity, own, max_error_share=made.max_error_share)
         self._runs.setdefault(value, []).append((alone, datetime.now(UTC)))
         self._newest = value
@@ -440,7 +451,7 @@ class CapacityLevels(Struct, eq=False):
         self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
         return judged
 
-    def _expect(self, search: CapacitySearch, plan: Plan, probe: Probe) -> None:
+    def _announce_time_left(self, search: CapacitySearch, plan: Plan, probe: Probe) -> None:
         """Set how long the search may go on, which the maker announces with the levels.
 
         At a slow rate the run `probe` lasts longer than the plan's levels, and those after it about as long.

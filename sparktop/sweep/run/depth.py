@@ -60,7 +60,7 @@ def context_part(
     context = counted_context(level, prompts)
     # What a chat template adds for the context's message is not looked for in the cache.
     least = min(level.depth, context or level.depth)
-    found_percent, found_from = _found(least, prompts, grown)
+    found_percent, found_from = _share_in_cache(least, prompts, grown)
     return ContextPart(
         counted_tokens=context,
         ok=made.requests.ok,
@@ -77,18 +77,18 @@ def context_part(
         found_percent=found_percent,
         found_from=found_from,
         asked_tokens=None if grown is None else grown.cache_queries,
-        counted_percent=_counted(least, prompts, grown),
+        counted_percent=_share_by_counters(least, prompts, grown),
     )
 
 
 def counted_context(level: Level, prompts: Sequence[RequestTrace]) -> float | None:
     """Return the mean tokens of context that the server counted before the prompts; None without counts."""
-    counts = [one.counted_prompt_tokens for one in prompts if one.ok]
+    counts = [prompt.counted_prompt_tokens for prompt in prompts if prompt.ok]
     beyond = [max(0, count - level.prompt_tokens) for count in counts if count is not None]
     return fmean(beyond) if beyond else None
 
 
-def _found(
+def _share_in_cache(
     depth: float, prompts: Sequence[RequestTrace], grown: Counters | None
 ) -> tuple[float | None, Literal["answers", "counters"] | None]:
     """Return (share of the contexts that was found in the cache in percent, what reported it)."""
@@ -96,11 +96,11 @@ def _found(
     cached = [end.cached_tokens for end in ends if end.cached_tokens is not None]
     if cached and len(cached) == len(ends):
         return _PERCENT * sum(min(depth, one) for one in cached) / (depth * len(ends)), "answers"
-    counted = _counted(depth, prompts, grown)
+    counted = _share_by_counters(depth, prompts, grown)
     return counted, None if counted is None else "counters"
 
 
-def _counted(depth: float, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:
+def _share_by_counters(depth: float, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:
     """Return the share of the contexts that the servers' counters report as found, in percent."""
     ends = sum(trace.ended is not None and trace.ok for trace in prompts)
     if grown is None or grown.cache_queries is None or grown.cache_hits is None or not ends:

@@ -106,16 +106,18 @@ class Estimate:
         known = self._known.get((target, load))
         if known:
             return sum(known) / len(known)
-        own = self._of(target) or self._of(None)
-        return self._scaled_s(own, load, self.most.get(target, load.concurrency), least_growth)
+        own = self._mean_run_times(target) or self._mean_run_times(None)
+        return self._scale_nearest_s(own, load, self.most.get(target, load.concurrency), least_growth)
 
-    def _scaled_s(self, own: list[_MeanRun], load: Load, most: int, least_growth: float) -> float | None:
+    def _scale_nearest_s(
+        self, own: list[_MeanRun], load: Load, most: int, least_growth: float
+    ) -> float | None:
         """Return the seconds of the most similar load in `own`, scaled to `load`; above `most`, they wait."""
         if not own:
             return None
         nearest, seconds = min(own, key=lambda one: abs(math.log(_weight(one[0]) / _weight(load))))
         growth = max(least_growth if load.concurrency > nearest.concurrency else 0.0, self._growth(own))
-        ratio = _weight(_within(load, most)) / _weight(_within(nearest, most))
+        ratio = _weight(_capped(load, most)) / _weight(_capped(nearest, most))
         waits = max(1.0, load.concurrency / most) / max(1.0, nearest.concurrency / most)
         return seconds * waits * float(ratio**growth)
 
@@ -138,7 +140,7 @@ class Estimate:
         """
         if not todo:
             return None
-        present, *others = (self._expected(one) for one in todo)
+        present, *others = (self._with_expected_runs(stint) for stint in todo)
         runs = None if present.runs is None else present.runs[max(0, made) :]
         left = [replace(present, runs=runs, first=present.first and made < 0), *others]
         return self.left_s(left, least_growth=least_growth)
@@ -149,10 +151,10 @@ class Estimate:
         The parameters are those of `sweep_s`. The upper end includes the levels that the sweep may add.
         """
         least = self.sweep_s(todo, made)
-        most = self.sweep_s([*todo, *self._to_come(todo)], made, _LEAST_GROWTH)
+        most = self.sweep_s([*todo, *self._possible_stints(todo)], made, _LEAST_GROWTH)
         return None if least is None or most is None else TimeRange(LEAST * least, MOST * most)
 
-    def _to_come(self, todo: Sequence[Stint]) -> Iterator[Stint]:
+    def _possible_stints(self, todo: Sequence[Stint]) -> Iterator[Stint]:
         """Yield the stints that may follow those in `todo`: higher concurrencies, and one between two."""
         series: dict[tuple[str, int], list[Stint]] = {}
         for one in todo:
@@ -163,18 +165,18 @@ class Estimate:
                 for target, load in self._known
                 if (target, load.prompt_tokens) == (name, length)
             }
-            coming = {one.load.concurrency for one in stints}
+            coming = {stint.load.concurrency for stint in stints}
             top = max(known | coming)
             most = self.most.get(name, 0)
             if max(coming) < top or not most:
                 continue  # the sweep measures a level between two others, its last one
-            saturated = self._growth(self._of(name)) >= _SATURATED
-            higher = climbs(top, most)[: _MOST_UNSURE if saturated else None]
-            for at in (*between([*known, *coming]), *higher):
+            saturated = self._growth(self._mean_run_times(name)) >= _SATURATED
+            higher = doublings(top, most)[: _MOST_UNSURE if saturated else None]
+            for at in (*concurrencies_between([*known, *coming]), *higher):
                 load = Load(length, at)
                 yield Stint(stints[0].target, load, run_numbers(self._plan, load))
 
-    def _expected(self, stint: Stint) -> Stint:
+    def _with_expected_runs(self, stint: Stint) -> Stint:
         """Return `stint` with the expected number of runs."""
         count = self.runs_of(stint)
         more = count is not None and (self._plan.more_runs or count > len(stint.runs or ()))
@@ -205,7 +207,7 @@ class Estimate:
             total += pause + (seconds if warms else 0.0)
         return max(0.0, total)
 
-    def _of(self, target: str | None) -> list[_MeanRun]:
+    def _mean_run_times(self, target: str | None) -> list[_MeanRun]:
         return [
             (load, sum(times) / len(times))
             for (name, load), times in self._known.items()
@@ -227,7 +229,7 @@ class Estimate:
         return sum(self._pauses) / len(self._pauses) if self._pauses else 0.0
 
 
-def climbs(top: int, most: int) -> list[int]:
+def doublings(top: int, most: int) -> list[int]:
     """Return the concurrencies to which a sweep may go on from `top`: twice the last, `most` at the end."""
     found = []
     while top < most:
@@ -236,14 +238,14 @@ def climbs(top: int, most: int) -> list[int]:
     return found
 
 
-def between(levels: Iterable[int]) -> list[int]:
+def concurrencies_between(levels: Iterable[int]) -> list[int]:
     """Return the highest concurrency that a sweep may add between two of `levels`; empty if none."""
     ordered = sorted(set(levels))
     gaps = [(low, high) for low, high in pairwise(ordered) if high > GAP * low]
     return [round(math.sqrt(low * high)) for low, high in gaps[-1:]]
 
 
-def _within(load: Load, most: int) -> Load:
+def _capped(load: Load, most: int) -> Load:
     return replace(load, concurrency=min(load.concurrency, most))
 
 
@@ -281,7 +283,7 @@ class EarlierSweep(Struct, frozen=True):
 
     def slots(self, url: str) -> int | None:
         """Return the number of requests that the target at `url` could run at once; None if unknown."""
-        return next((one.slots for one in self.result.targets if one.url == url), None)
+        return next((target.slots for target in self.result.targets if target.url == url), None)
 
     def run_s(self, load: Load, output_tokens: int) -> float:
         """Return the expected seconds of one burst run of `load`.
@@ -289,14 +291,16 @@ class EarlierSweep(Struct, frozen=True):
         The measured levels with the nearest prompt and output lengths are scaled to the requested lengths,
         and then interpolated over concurrency on logarithmic scales.
         """
-        nearest = min(self.points, key=lambda one: _distance(one, load.prompt_tokens, output_tokens))
+        nearest = min(
+            self.points, key=lambda point: _length_distance(point, load.prompt_tokens, output_tokens)
+        )
         same = {
-            one.load.concurrency: _scaled(one, load.prompt_tokens, output_tokens)
-            for one in self.points
-            if (one.load.prompt_tokens, one.output_tokens)
+            point.load.concurrency: _scale_lengths(point, load.prompt_tokens, output_tokens)
+            for point in self.points
+            if (point.load.prompt_tokens, point.output_tokens)
             == (nearest.load.prompt_tokens, nearest.output_tokens)
         }
-        return _between(sorted(same.items()), load.concurrency)
+        return _interpolate(sorted(same.items()), load.concurrency)
 
     def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
         """Return how directly this sweep measured the loads `wanted`, as a rank; 0 is the best.
@@ -304,8 +308,8 @@ class EarlierSweep(Struct, frozen=True):
         0: it measured all of them. 1: it measured all their prompt and output lengths, but some only at other
         concurrencies. 2: it did not measure some of the lengths.
         """
-        made = {(one.load, one.output_tokens) for one in self.points}
-        lengths = {(one.load.prompt_tokens, one.output_tokens) for one in self.points}
+        made = {(point.load, point.output_tokens) for point in self.points}
+        lengths = {(point.load.prompt_tokens, point.output_tokens) for point in self.points}
         asked = list(wanted)
         if all((load, output_tokens) in made for load in asked):
             return 0
@@ -341,14 +345,16 @@ def earlier_sweep(target: SweepTarget, plan: Plan, known: Sequence[SweepResult])
         for one in result.targets:
             if one.url != target.url or (target.model or one.model) != one.model:
                 continue
-            points = tuple(point for level in one.levels if (point := _point(level, result)) is not None)
+            points = tuple(
+                point for level in one.levels if (point := _measured_point(level, result)) is not None
+            )
             if points:
-                found.append(EarlierSweep(result, points, *_between_runs(result)))
+                found.append(EarlierSweep(result, points, *_times_between_runs(result)))
     ordered = sorted(found, key=lambda one: (-one.sure(asked, plan.tg), one.result.started_at))
     return ordered[-1] if ordered else None
 
 
-def _point(level: LevelResult, result: SweepResult) -> _Point | None:
+def _measured_point(level: LevelResult, result: SweepResult) -> _Point | None:
     """Return the mean duration of a load run and the mean TTFT of a measured level.
 
     In steady mode, the mean duration of a request stands for that of a run. Return None if requests failed,
@@ -369,7 +375,7 @@ def _point(level: LevelResult, result: SweepResult) -> _Point | None:
     return _Point(Load(prompt, level.concurrency), output, run_s, min(first_s, run_s))
 
 
-def _between_runs(result: SweepResult) -> tuple[float, float]:
+def _times_between_runs(result: SweepResult) -> tuple[float, float]:
     """Return (seconds before the first level, mean seconds without load between two levels) of a sweep.
 
     Return the constants `_BEGIN_S` and `_PAUSE_S` if the sweep was not completed, or if its result lacks the
@@ -377,12 +383,12 @@ def _between_runs(result: SweepResult) -> tuple[float, float]:
     """
     if result.status != "done" or result.finished_at is None or not result.ran:
         return _BEGIN_S, _PAUSE_S
-    first = next((one.started_at for one in result.ran if one.started_at is not None), None)
+    first = next((run.started_at for run in result.ran if run.started_at is not None), None)
     if first is None:
         return _BEGIN_S, _PAUSE_S
-    levels = [(one.name, level) for one in result.targets for level in one.levels]
+    levels = [(target.name, level) for target in result.targets for level in target.levels]
     made = {(name, level.point) for name, level in levels}
-    if any((one.target, one.point) not in made for one in result.ran):
+    if any((run.target, run.point) not in made for run in result.ran):
         return _BEGIN_S, _PAUSE_S  # the duration of an unmeasured level would look like a pause
     warm_ups = {
         (name, level.point, level.pp): (level.duration_s or 0.0) / level.runs
@@ -393,10 +399,10 @@ def _between_runs(result: SweepResult) -> tuple[float, float]:
     begin_s -= next((s for key, s in warm_ups.items() if key[0] == result.ran[0].target), 0.0)
     busy_s = sum(level.duration_s or 0.0 for _, level in levels) + sum(warm_ups.values())
     rest_s = (result.finished_at - result.started_at).total_seconds() - max(0.0, begin_s) - busy_s
-    return max(0.0, begin_s), max(0.0, rest_s / _turns(result.ran))
+    return max(0.0, begin_s), max(0.0, rest_s / _count_stints_made(result.ran))
 
 
-def _turns(ran: Sequence[RanRun]) -> int:
+def _count_stints_made(ran: Sequence[RanRun]) -> int:
     """Return the number of stints (series of consecutive runs of one level) in the executed runs `ran`.
 
     A new stint begins where target or concurrency changes, or where run numbers start again: then the prompt
@@ -409,12 +415,12 @@ def _turns(ran: Sequence[RanRun]) -> int:
     return 1 + sum(changes)
 
 
-def _distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
+def _length_distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
     prompts = abs(math.log(point.load.prompt_tokens / prompt_tokens))
     return prompts + abs(math.log(point.output_tokens / output_tokens))
 
 
-def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
+def _scale_lengths(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
     """Return the duration in seconds of the measured run `point`, scaled to other prompt and output lengths.
 
     The time to first token scales with the prompt length, the rest with the output length.
@@ -423,7 +429,7 @@ def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
     return prefill + (point.run_s - point.first_s) * output_tokens / point.output_tokens
 
 
-def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
+def _interpolate(points: Sequence[tuple[int, float]], concurrency: int) -> float:
     """Return the expected seconds of a run at `concurrency`, inter- or extrapolated on logarithmic scales.
 
     `points` are (concurrency, seconds) in ascending order, at least one.
@@ -431,8 +437,8 @@ def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
     for at, seconds in points:
         if at == concurrency:
             return seconds
-    below = [one for one in points if one[0] < concurrency]
-    above = [one for one in points if one[0] > concurrency]
+    below = [point for point in points if point[0] < concurrency]
+    above = [point for point in points if point[0] > concurrency]
     if below and above:
         slope = _slope(below[-1], above[0])
     else:
@@ -494,59 +500,61 @@ def forecast(
     if plan.mode is LoadMode.AGENTS:
         return _conversation_forecast(plan)
     found = [earlier_sweep(target, plan, known) for target in plan.targets]
-    most = _most(plan, found, slots or {})
-    count = _measured(plan)
+    most = _highest_concurrency(plan, found, slots or {})
+    count = _measured_requests(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
     sure = [one for one in found if one is not None]
-    contexts = sum(_requests(plan, load) or 0 for load in loads(plan) if load.depth)
+    contexts = sum(_level_requests(plan, load) or 0 for load in loads(plan) if load.depth)
     contexts *= len(plan.targets)
-    each = [(_sent(load), _requests(plan, load) or 0) for load in loads(plan)]
+    each = [(_tokens_before_answer(load), _level_requests(plan, load) or 0) for load in loads(plan)]
     return Forecast(
         requests=count,
         warm_ups=warm_ups + contexts,
         prompt_tokens=None if count is None else sum(map(math.prod, each)) * len(plan.targets),
         output_tokens=None if count is None else (count + contexts) * plan.tg,
-        seconds=_seconds(plan, sure) if sure and len(sure) == len(found) else None,
-        why=_why(plan, found),
+        seconds=_expected_seconds(plan, sure) if sure and len(sure) == len(found) else None,
+        why=_duration_source(plan, found),
         at_least=plan.searches or plan.more_runs or most is not None,
         levels=len(loads(plan)) * len(plan.targets),
         most_concurrency=most,
-        time=_time(plan, found, most),
+        time=_expected_range(plan, found, most),
     )
 
 
-def _sent(load: Load) -> int:
+def _tokens_before_answer(load: Load) -> int:
     """Return the prompt tokens that a measured request stands for, with those sent before it."""
     return load.prompt_tokens + 2 * load.depth
 
 
-def _farthest(plan: Plan, most: int) -> Plan:
+def _with_possible_levels(plan: Plan, most: int) -> Plan:
     """Return `plan` with all concurrencies added that the sweep may go on to, up to `most`."""
-    more = [*between(plan.concurrency), *climbs(max(plan.concurrency, default=1), most)]
+    more = [*concurrencies_between(plan.concurrency), *doublings(max(plan.concurrency, default=1), most)]
     return replace(plan, concurrency=(*plan.concurrency, *more))
 
 
-def _measured(plan: Plan) -> int | None:
-    each = [_requests(plan, load) for load in loads(plan)]
+def _measured_requests(plan: Plan) -> int | None:
+    each = [_level_requests(plan, load) for load in loads(plan)]
     known_values = [count for count in each if count is not None]
     return sum(known_values) * len(plan.targets) if len(known_values) == len(each) else None
 
 
-def _requests(plan: Plan, load: Load) -> int | None:
+def _level_requests(plan: Plan, load: Load) -> int | None:
     """Return the number of measured requests of a level on one target; None if only time limits it."""
     if plan.mode is LoadMode.STEADY:
-        return None if plan.requests is None else plan.requests * (_runs(plan, load) or plan.runs)
-    runs = _runs(plan, load)
+        return None if plan.requests is None else plan.requests * (_level_runs(plan, load) or plan.runs)
+    runs = _level_runs(plan, load)
     return None if runs is None else runs * load.concurrency
 
 
-def _runs(plan: Plan, load: Load) -> int | None:
+def _level_runs(plan: Plan, load: Load) -> int | None:
     if plan.searches:
         return runs_needed(plan, load.concurrency)
     return plan.runs_of(load.concurrency)
 
 
-def _most(plan: Plan, found: Iterable[EarlierSweep | None], slots: Mapping[str, int]) -> int | None:
+def _highest_concurrency(
+    plan: Plan, found: Iterable[EarlierSweep | None], slots: Mapping[str, int]
+) -> int | None:
     """Return the highest concurrency that any target of the plan may go on to; None if to none.
 
     `slots` are the numbers of requests that targets can run at once, by target name. For other targets, the
@@ -562,15 +570,17 @@ def _most(plan: Plan, found: Iterable[EarlierSweep | None], slots: Mapping[str, 
     return most if most > max(plan.concurrency, default=1) else None
 
 
-def _seconds(plan: Plan, found: Sequence[EarlierSweep | AssumedPace]) -> float:
+def _expected_seconds(plan: Plan, found: Sequence[EarlierSweep | AssumedPace]) -> float:
     """Return the expected duration of the plan in seconds, from an earlier sweep for each of its targets."""
     total = max(one.begin_s for one in found)
     for one in found:
-        total += sum(_level_s(plan, load, one) for load in loads(plan)) + one.pause_s * _stints(plan)
+        total += sum(
+            _level_seconds(plan, load, one) for load in loads(plan)
+        ) + one.pause_s * _count_stints_planned(plan)
     return total
 
 
-def _time(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> TimeRange | None:
+def _expected_range(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> TimeRange | None:
     """Return the range of the sweep's duration; None if it searches for SLO limits.
 
     `top` is the highest concurrency that the sweep may go on to. Where no earlier sweep is known (None in
@@ -578,15 +588,15 @@ def _time(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> 
     """
     if plan.searches or not plan.targets:
         return None
-    farthest = plan if top is None else _farthest(plan, top)
+    farthest = plan if top is None else _with_possible_levels(plan, top)
     fast = [one or FASTEST for one in found]
     slow = [one or SLOWEST for one in found]
     # Assumed speeds are the ends of a range already.
     least, most = (1.0, 1.0) if None in found else (LEAST, MOST)
-    return TimeRange(least * _seconds(plan, fast), most * _seconds(farthest, slow))
+    return TimeRange(least * _expected_seconds(plan, fast), most * _expected_seconds(farthest, slow))
 
 
-def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
+def _duration_source(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
     """Return the source of a forecast's duration and how reliable it is."""
     unknown = [target.name for target, one in zip(plan.targets, found, strict=True) if one is None]
     if not plan.targets:
@@ -597,18 +607,20 @@ def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
     return f"unknown: {first}" if plan.searches else first
 
 
-def _level_s(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> float:
+def _level_seconds(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) -> float:
     """Return the expected seconds of a level on one target, its warm-up run included."""
     run_s = earlier.run_s(load, plan.tg)
     total = run_s if plan.warmup else 0.0
     if load.depth:  # the context is sent before each run
         run_s += earlier.run_s(replace(load, prompt_tokens=load.depth, depth=0), plan.tg)
     if plan.mode is LoadMode.STEADY:
-        known_values = [one for one in (plan.duration_s, _steady_s(plan, load, run_s)) if one is not None]
+        known_values = [
+            one for one in (plan.duration_s, _steady_seconds(plan, load, run_s)) if one is not None
+        ]
         seconds = min(known_values, default=0.0)
         again = 0.0 if plan.beside is None else seconds + _slow_end_s(plan, earlier)
-        return total + (_runs(plan, load) or plan.runs) * (seconds + again)
-    runs = _runs(plan, load)
+        return total + (_level_runs(plan, load) or plan.runs) * (seconds + again)
+    runs = _level_runs(plan, load)
     if runs is not None:
         # With more runs, the last one is on average half done when the time is up.
         return total + max(runs * run_s, ENOUGH_S + run_s / 2 if plan.more_runs else 0.0)
@@ -631,11 +643,11 @@ def _slow_end_s(plan: Plan, earlier: EarlierSweep | AssumedPace) -> float:
     return plan.tg * max(gaps, default=0.0) / 1000
 
 
-def _steady_s(plan: Plan, load: Load, run_s: float) -> float | None:
+def _steady_seconds(plan: Plan, load: Load, run_s: float) -> float | None:
     return None if plan.requests is None else run_s * max(1.0, plan.requests / load.concurrency)
 
 
-def _stints(plan: Plan) -> int:
+def _count_stints_planned(plan: Plan) -> int:
     """Return the number of stints (series of consecutive runs of one level) of each target.
 
     After each stint the sweep waits until the servers are idle. In `abba` order every run counts as a stint.
@@ -650,11 +662,11 @@ def _source_words(earlier: Sequence[EarlierSweep], plan: Plan) -> str:
     For example "roughly, from other concurrencies in your sweep of 3 Mar 14:05".
     """
     times = dict.fromkeys(
-        one.result.started_at for one in sorted(earlier, key=lambda one: one.result.started_at)
+        sweep.result.started_at for sweep in sorted(earlier, key=lambda sweep: sweep.result.started_at)
     )
     when = " and ".join(f"{time.astimezone():%-d %b %H:%M}" for time in list(times)[-2:])
     named = f"your sweep{'s' if len(times) > 1 else ''} of {when}"
-    worst = max(one.sure(loads(plan), plan.tg) for one in earlier)
+    worst = max(sweep.sure(loads(plan), plan.tg) for sweep in earlier)
     if worst == 0:
         return f"estimated from {named}"
     if worst == 1:
@@ -806,7 +818,7 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     capacity = plan.capacity
     if capacity is None:
         return
-    yield f"how many {_what(plan)}? The largest number for which {conditions_words(capacity)}"
+    yield f"how many {_load_words(plan)}? The largest number for which {conditions_words(capacity)}"
     seconds, usual_s = most_seconds(plan), usual_seconds(plan)
     is_rate = capacity.kind is LoadKind.RATE
     first = "1 ÷ E2E" if is_rate else "1"
@@ -827,16 +839,16 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
 
 def conditions_words(capacity: Capacity) -> str:
     """Return the conditions as text, with the share of requests that must meet them."""
-    words = " and ".join(plain_words(words_of(one)) for one in capacity.conditions)
+    words = " and ".join(plain_words(words_of(condition)) for condition in capacity.conditions)
     if capacity.kind is LoadKind.RATE:
         return f"{100 * capacity.share:g} % of the requests meet {words}"
-    shares = {share_needed(capacity, one) for one in capacity.conditions}
+    shares = {share_needed(capacity, condition) for condition in capacity.conditions}
     if len(shares) == 1:
         return f"{words} for {100 * shares.pop():.0f} % of the requests"
     return words
 
 
-def _what(plan: Plan) -> str:
+def _load_words(plan: Plan) -> str:
     capacity = plan.capacity
     kind = LoadKind.CONCURRENCY if capacity is None else capacity.kind
     match kind:

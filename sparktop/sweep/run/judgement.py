@@ -47,7 +47,7 @@ class Verdict(IntEnum):
     """Every interval lies completely on the good side of its limit."""
 
 
-class Judgement(Struct, frozen=True):
+class LevelVerdicts(Struct, frozen=True):
     """The verdicts on one level of an SLO search: one on falling conditions and one on rising conditions.
 
     Falling conditions get worse as concurrency grows, rising conditions get better.
@@ -73,7 +73,7 @@ def judge_level(
     level: LevelResult,
     traces: Sequence[RequestTrace],
     max_error_share: float,
-) -> Judgement:
+) -> LevelVerdicts:
     """Return whether a level meets `conditions`, by the 95 % interval of the metric of each condition.
 
     The result has one verdict on falling conditions (worse as concurrency grows) and one on rising conditions
@@ -96,8 +96,8 @@ def judge_level(
             shares.append(rate.mean / condition.limit if rate is not None else 0.0)
         else:
             falling = min(falling, verdict)
-        words.append(_words(condition, verdict, found, level, ended))
-    return Judgement(falling, rising, "; ".join(words), min(shares, default=None))
+        words.append(_condition_sentence(condition, verdict, found, level, ended))
+    return LevelVerdicts(falling, rising, "; ".join(words), min(shares, default=None))
 
 
 def condition_verdict(condition: SloCondition, interval: tuple[float, float] | None) -> Verdict:
@@ -111,7 +111,7 @@ def condition_verdict(condition: SloCondition, interval: tuple[float, float] | N
     return Verdict.FAILS if fails else Verdict.UNSURE
 
 
-def _words(
+def _condition_sentence(
     condition: SloCondition,
     verdict: Verdict,
     interval: tuple[float, float] | None,
@@ -180,7 +180,7 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
 
-# Judgement whether a level meets the conditions of a capacity search, by the share of requests that do.
+# LevelVerdicts whether a level meets the conditions of a capacity search, by the share of requests that do.
 #
 # Requests of a run share a queue, so they say less than as many independent ones would. The certainty
 # therefore counts a run's requests as fewer: as many independent ones as would vary as much as its sections
@@ -247,7 +247,7 @@ class Shares(Struct, frozen=True):
         return Verdict.FAILS if self.high < self.needed else Verdict.UNSURE
 
 
-class Judged(Struct, frozen=True):
+class LoadVerdict(Struct, frozen=True):
     """Whether a level meets the conditions."""
 
     holds: bool
@@ -268,20 +268,20 @@ def judge(
     *,
     max_error_share: float,
     unstable: str = "",
-) -> Judged:
+) -> LoadVerdict:
     """Return whether a level meets the conditions of `capacity`, by its requests of all runs.
 
     `unstable` says how latencies grow where the server does not keep up with a rate; "" where it does. A
     level fails if it is unstable, or if more than `max_error_share` (0 to 1) of its requests failed.
     """
-    counted = [one for one in traces if _counts(capacity.kind, one)]
-    failed = sum(one.ended is not None and one.ended.reason is EndReason.ERROR for one in counted)
+    counted = [trace for trace in traces if _is_counted(capacity.kind, trace)]
+    failed = sum(trace.ended is not None and trace.ended.reason is EndReason.ERROR for trace in counted)
     trouble = unstable
     if failed > max(1.0, max_error_share * len(counted)):  # a single one shows no share
         trouble = f"{failed} of {len(counted)} requests failed"
-    shares = [_of_condition(capacity, one, counted) for one in capacity.conditions]
+    shares = [_shares_of_condition(capacity, one, counted) for one in capacity.conditions]
     if capacity.kind is LoadKind.RATE:
-        shares.append(_of_all(capacity, counted))
+        shares.append(_shares_of_all(capacity, counted))
     decisive = shares[-1:] if capacity.kind is LoadKind.RATE else shares
     known = [one for one in decisive if one.count]
     holds = bool(known) and all(one.share >= one.needed - _ROUNDING for one in known)
@@ -290,13 +290,13 @@ def judge(
         holds, certain = False, Verdict.FAILS
     elif (certain is Verdict.HOLDS) is not holds and certain is not Verdict.UNSURE:
         certain = Verdict.UNSURE
-    times = sorted(one.e2e_s for one in counted if one.ok and one.e2e_s is not None)
-    return Judged(
+    times = sorted(trace.e2e_s for trace in counted if trace.ok and trace.e2e_s is not None)
+    return LoadVerdict(
         holds, certain, tuple(shares), len(counted), quantile(times, 0.5) if times else None, trouble
     )
 
 
-def _counts(kind: LoadKind, trace: RequestTrace) -> bool:
+def _is_counted(kind: LoadKind, trace: RequestTrace) -> bool:
     """Return whether a request is measured: of a rate by its due time, of conversations by its place."""
     match kind:
         case LoadKind.RATE:
@@ -307,12 +307,16 @@ def _counts(kind: LoadKind, trace: RequestTrace) -> bool:
             return trace.call is not None and trace.call.measured
 
 
-def _of_condition(capacity: Capacity, condition: SloCondition, traces: Sequence[RequestTrace]) -> Shares:
+def _shares_of_condition(
+    capacity: Capacity, condition: SloCondition, traces: Sequence[RequestTrace]
+) -> Shares:
     found = [
-        (one, *judged) for one in traces if (judged := _judged(capacity.kind, condition, one)) is not None
+        (trace, *judged)
+        for trace in traces
+        if (judged := _judge_request(capacity.kind, condition, trace)) is not None
     ]
     needed = share_needed(capacity, condition)
-    met, low, high, scatter = _interval([(one, is_met) for one, is_met, _ in found])
+    met, low, high, scatter = _share_interval([(one, is_met) for one, is_met, _ in found])
     missing = 0.0 if condition.at_least else math.inf
     values = sorted(missing if value is None else value for _, _, value in found)
     worst = None
@@ -322,26 +326,28 @@ def _of_condition(capacity: Capacity, condition: SloCondition, traces: Sequence[
     return Shares(condition, needed, met, len(found), low, high, known, scatter)
 
 
-def _of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
+def _shares_of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
     met = []
-    for one in traces:
-        judged = [_judged(capacity.kind, condition, one) for condition in capacity.conditions]
-        met.append((one, all(found is None or found[0] for found in judged)))
-    count, low, high, scatter = _interval(met)
+    for trace in traces:
+        judged = [_judge_request(capacity.kind, condition, trace) for condition in capacity.conditions]
+        met.append((trace, all(found is None or found[0] for found in judged)))
+    count, low, high, scatter = _share_interval(met)
     return Shares(None, capacity.share, count, len(met), low, high, None, scatter)
 
 
-def _judged(kind: LoadKind, condition: SloCondition, trace: RequestTrace) -> tuple[bool, float | None] | None:
+def _judge_request(
+    kind: LoadKind, condition: SloCondition, trace: RequestTrace
+) -> tuple[bool, float | None] | None:
     """Return (whether a request meets a condition, its value); None if the condition does not apply to it.
 
     A failed request meets none. One without an answer has its age; at a rate it meets none either.
     """
     name = parts_of(condition.figure)[0].removesuffix("_due")
-    if name in _GROUPS and not _is_in(name, trace):
+    if name in _GROUPS and not _belongs_to_group(name, trace):
         return None
     if trace.ended is not None and trace.ended.reason is EndReason.ERROR:
         return False, None
-    value = _value(kind, name, trace)
+    value = _request_value(kind, name, trace)
     if value is not None:
         return value >= condition.limit if condition.at_least else value <= condition.limit, value
     if trace.ok:
@@ -353,7 +359,7 @@ def _judged(kind: LoadKind, condition: SloCondition, trace: RequestTrace) -> tup
     return (False, age) if is_late else None
 
 
-def _value(kind: LoadKind, name: str, trace: RequestTrace) -> float | None:
+def _request_value(kind: LoadKind, name: str, trace: RequestTrace) -> float | None:
     """Return the value of a request in milliseconds, or its token rate; of a rate from the due time."""
     wait_s = trace.start - trace.due if kind is LoadKind.RATE and trace.due is not None else 0.0
     match name:
@@ -375,7 +381,7 @@ def _value(kind: LoadKind, name: str, trace: RequestTrace) -> float | None:
 _GROUPS = (AFTER_TOOL, AFTER_HUMAN)
 
 
-def _is_in(group: str, trace: RequestTrace) -> bool:
+def _belongs_to_group(group: str, trace: RequestTrace) -> bool:
     call = trace.call
     if call is None or call.compacted:
         return False
@@ -384,19 +390,19 @@ def _is_in(group: str, trace: RequestTrace) -> bool:
     return call.start is CallStart.HUMAN and call.turn > 0
 
 
-def _interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, float, float, Scatter]:
+def _share_interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, float, float, Scatter]:
     """Return (number that met, 95 % interval of the share, how much sections differ)."""
     total, count = sum(is_met for _, is_met in met), len(met)
     if not count:
         return 0, 0.0, 1.0, Scatter()
     share = total / count
-    scatter = _scatter(met, share)
+    scatter = _scatter_of_sections(met, share)
     effective = count / scatter.effect
     low, high = wilson(share * effective, effective)
     return total, low, high, scatter
 
 
-def _scatter(met: Sequence[tuple[RequestTrace, bool]], share: float) -> Scatter:
+def _scatter_of_sections(met: Sequence[tuple[RequestTrace, bool]], share: float) -> Scatter:
     groups = list(_sections(met))
     if not 0 < share < 1 or len(groups) < 2:  # noqa: PLR2004 - a single one does not vary
         return Scatter()

@@ -62,7 +62,7 @@ from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Brake, GuardWatch
 from sparktop.sweep.run.open_loop import open_loop_of, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
-from sparktop.sweep.run.progress import LoadTold, Notice, Phase, PhaseChanged, RunTold, SweepEvent
+from sparktop.sweep.run.progress import LoadBatch, Notice, Phase, PhaseChanged, RunCompleted, SweepEvent
 from sparktop.sweep.run.router_side import backend_errors, router_side
 from sparktop.sweep.run.server_side import (
     Counters,
@@ -78,12 +78,12 @@ from sparktop.sweep.run.server_side import (
     queue_reason,
     same_moment,
 )
-from sparktop.sweep.run.validity import Asked, LevelFacts, judge
+from sparktop.sweep.run.validity import LevelFacts, TokensAsked, judge
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 from sparktop.sweep.terms.request_errors import CANCELLED, count_errors
 
 
-def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
+def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAsked:
     """Return the counts of the tokens that the requests of a run asked for and received.
 
     `output_tokens` is the number of tokens that each request asked for. In conversations it varies; there the
@@ -96,7 +96,7 @@ def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
     prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
     known = [count for count in prompts if count is not None]
     came = sum(trace.tokens for trace in broken)
-    return Asked(
+    return TokensAsked(
         generated=sum(trace.tokens for trace in whole) + came,
         prompt=sum(known) if len(known) == len(prompts) else None,
         most=output_tokens * len(traces),
@@ -120,7 +120,7 @@ def sampled_span(events: Iterable[LoadEvent], end: RunFinished) -> Span:
     return measured or (end.started_at, end.ended_at)
 
 
-def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
+def use_watched_names(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
     """Return the events with names of watched backends in place of the ids or URLs that a router reports."""
     names = prepared.names
     if names is None:
@@ -191,7 +191,7 @@ class LevelRecord(Struct, eq=False):
     health: list[ClientHealth] = field(default_factory=list)
     health_entered: int = 0
     """Number of entries of `health` that the sweep's result already contains."""
-    asked: Asked = field(default_factory=Asked)
+    asked: TokensAsked = field(default_factory=TokensAsked)
     growth: dict[str, Counters] = field(default_factory=dict)
     """Growth of each server's counters over all stints, warm-up included, to compare with all requests."""
     measured: dict[str, Counters] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class LevelRecord(Struct, eq=False):
         sent the context of the next one.
         """
         traces = collect(events)
-        self.asked = self.asked.plus(asked_of(traces, self._most_output))
+        self.asked = self.asked.plus(tokens_asked(traces, self._most_output))
         if context:
             self.contexts += traces
         if warm_up or context:
@@ -268,8 +268,8 @@ class LevelRecord(Struct, eq=False):
             anew = None not in {first.start_time, last.start_time} and first.start_time != last.start_time
             measured = last.counters.since(middle.counters)
             self.fell |= anew or grown.fell() or measured.fell()
-            _add(self.growth, name, grown)
-            _add(self.measured, name, measured)
+            _add_counters(self.growth, name, grown)
+            _add_counters(self.measured, name, measured)
 
     def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
         """Append how many requests each server finished during one measured run, to `run_finished`.
@@ -296,8 +296,8 @@ class LevelRecord(Struct, eq=False):
         spans = windows(events, traces, is_cut=not self.runs)
         made = level_result(self.level, traces, spans)
         if self.runs and self.cut:
-            made = _with_partial(made, level_result(self.level, self.cut))
-            made = made.model_copy(update={"uncounted": self._uncounted()})
+            made = _add_partial_requests(made, level_result(self.level, self.cut))
+            made = made.model_copy(update={"uncounted": self._uncounted_requests()})
         facts = self.facts(log)
         served = dict(made.served_by)
         if not served and self.prepared.target.kind is TargetKind.ROUTER:
@@ -305,25 +305,25 @@ class LevelRecord(Struct, eq=False):
             served = {name: round(count) for name, count in counts.items() if count > 0}
             if served and len(self.run_finished) == self.runs:
                 made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
-        loaded = in_flight((one.start, one.end) for one in self._requests())
+        loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         batches = self._busy_batches(log)
-        grown = None if self.fell else self._sum(self.growth)
+        grown = None if self.fell else self._sum_over_servers(self.growth)
         made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
-        measured = None if self.fell else self._sum(self.measured)
+        measured = None if self.fell else self._sum_over_servers(self.measured)
         context = self.prepared.max_model_len
         made = with_replay(made, self.plan, traces, spans, context, measured, is_cut=not self.runs)
         made = made.model_copy(
             update={
                 "served_by": served,
                 "busy_batch": batches,
-                "server": self._server(log),
-                "backends": self._backends(log),
+                "server": self._server_side(log),
+                "backends": self._backend_sides(log),
                 "hardware": facts.hardware,
-                "padding_percent": self._padding(models),
-                "roofline_percent": self._roofline(made),
-                "yardsticks": self._yardsticks(made),
-                "balance": self._balance(log, events, made),
-                "context": context_part(self.level, self.contexts, self.traces, self._measured()),
+                "padding_percent": self._padding_percent(models),
+                "roofline_percent": self._roofline_percent(made),
+                "yardsticks": self._compare_with_yardsticks(made),
+                "balance": self._router_side(log, events, made),
+                "context": context_part(self.level, self.contexts, self.traces, self._measured_growth()),
                 "left": self.left,
                 "beside": self.beside,
                 "limited_by": limit_side(self.prepared, log, loaded, batches, self.level.concurrency),
@@ -333,15 +333,15 @@ class LevelRecord(Struct, eq=False):
 
     def facts(self, log: ServerLog) -> LevelFacts:
         """Return what is known about the level beside its metrics, to judge the validity of its result."""
-        loaded = in_flight((one.start, one.end) for one in self._requests())
+        loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
         return LevelFacts(
             asked=self.asked,
-            growth=self._sum(self.growth),
-            measured=self._sum(self.measured),
+            growth=self._sum_over_servers(self.growth),
+            measured=self._sum_over_servers(self.measured),
             unsettled=self.unsettled,
             fell=self.fell,
-            queues=self._queues(log),
+            queues=self._queue_reasons(log),
             health=tuple(self.health),
             hardware={name: node_side(points) for name, points in nodes.items() if points},
             mdns=self.prepared.mdns,
@@ -353,7 +353,7 @@ class LevelRecord(Struct, eq=False):
         """Return all requests of measured runs, including interrupted ones."""
         return [*self.traces, *self.cut]
 
-    def _queues(self, log: ServerLog) -> dict[str, str | None]:
+    def _queue_reasons(self, log: ServerLog) -> dict[str, str | None]:
         """Return for each server of the target why requests queued at it; None: none did."""
         names, slots = self.prepared.backends, self.prepared.slots
         spans: dict[str, list[Span]] = {}
@@ -371,7 +371,7 @@ class LevelRecord(Struct, eq=False):
             for name in names
         }
 
-    def _sum(self, growth: Mapping[str, Counters]) -> Counters | None:
+    def _sum_over_servers(self, growth: Mapping[str, Counters]) -> Counters | None:
         """Return the sum of `growth` over all servers of the target; None if `growth` lacks one of them."""
         names = self.prepared.backends
         if not names or any(name not in growth for name in names):
@@ -381,22 +381,22 @@ class LevelRecord(Struct, eq=False):
             first = first.plus(one)
         return first
 
-    def _measured(self) -> Counters | None:
+    def _measured_growth(self) -> Counters | None:
         """Return the growth of all servers' counters over measured runs and contexts; None if unknown."""
-        return None if self.fell else self._sum(self.measured)
+        return None if self.fell else self._sum_over_servers(self.measured)
 
-    def _server(self, log: ServerLog) -> ServerSide | None:
+    def _server_side(self, log: ServerLog) -> ServerSide | None:
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
         if not looks:
             return None
         points = [point for reported in looks.values() for point in reported]
         fullest = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
-        flying = InFlight((one.start, one.end) for one in self._requests())
-        grown = self._measured() or Counters()
+        flying = InFlight((trace.start, trace.end) for trace in self._requests())
+        grown = self._measured_growth() or Counters()
         return ServerSide(
             running_max=max(same_moment(looks, lambda point: point.running, flying), default=None),
             waiting_max=max(same_moment(looks, lambda point: point.waiting, flying), default=None),
-            kv_cache_max_percent=_kv_max(looks),
+            kv_cache_max_percent=_highest_kv_percent(looks),
             kv_fullest_percent=max(fullest, default=None),
             preemptions=grown.preemptions,
             generation_tokens=grown.generation_tokens,
@@ -406,13 +406,13 @@ class LevelRecord(Struct, eq=False):
             spec_accepted_per_draft=_ratio(grown.spec_accepted_tokens, grown.spec_drafts),
         )
 
-    def _backends(self, log: ServerLog) -> dict[str, ServerSide]:
+    def _backend_sides(self, log: ServerLog) -> dict[str, ServerSide]:
         """Return a summary of the samples of each server that was sampled during measured runs, by name."""
         looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
-        return {name: self._backend(name, points) for name, points in looks.items() if points}
+        return {name: self._backend_side(name, points) for name, points in looks.items() if points}
 
-    def _backend(self, name: str, points: list[ServerPoint]) -> ServerSide:
-        running = [one.running for one in points if one.running is not None]
+    def _backend_side(self, name: str, points: list[ServerPoint]) -> ServerSide:
+        running = [point.running for point in points if point.running is not None]
         grown = None if self.fell else self.measured.get(name)
         prefill_ms = None
         if grown is not None and grown.prefill_s is not None and grown.prefills:
@@ -420,8 +420,8 @@ class LevelRecord(Struct, eq=False):
         return ServerSide(
             running_mean=sum(running) / len(running) if running else None,
             running_max=max(running, default=None),
-            waiting_max=max((one.waiting for one in points if one.waiting is not None), default=None),
-            kv_cache_max_percent=_kv_max({name: points}),
+            waiting_max=max((point.waiting for point in points if point.waiting is not None), default=None),
+            kv_cache_max_percent=_highest_kv_percent({name: points}),
             prefill_ms=prefill_ms,
         )
 
@@ -433,15 +433,15 @@ class LevelRecord(Struct, eq=False):
         }
         return {name: batch for name, batch in found.items() if batch is not None}
 
-    def _uncounted(self) -> RequestColumns | None:
+    def _uncounted_requests(self) -> RequestColumns | None:
         """Return a summary of the requests that are not part of the latency metrics.
 
         These are the failed requests of completed runs, and all requests of interrupted runs.
         """
-        failed = [one for one in self.traces if not one.ok]
+        failed = [trace for trace in self.traces if not trace.ok]
         return uncounted([*failed, *self.cut], run_starts(self._requests()))
 
-    def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
+    def _padding_percent(self, models: Mapping[str, ModelFacts]) -> float | None:
         """Return the unused part, in percent, of the CUDA graph that runs a batch of the level's concurrency.
 
         A batch runs in the smallest captured graph that holds it. Return None if the captured sizes are
@@ -461,7 +461,7 @@ class LevelRecord(Struct, eq=False):
         graph = min((size for size in sizes if size >= wanted), default=None)
         return None if graph is None else _PERCENT * (graph - wanted) / graph
 
-    def _roofline(self, made: LevelResult) -> float | None:
+    def _roofline_percent(self, made: LevelResult) -> float | None:
         """Return the decode rate in percent of the maximum that the memory bandwidth allows.
 
         None at a concurrency other than 1, or if the decode rate or this maximum is unknown.
@@ -471,7 +471,7 @@ class LevelRecord(Struct, eq=False):
             return None
         return _PERCENT * made.decode_tps.mean / limit
 
-    def _yardsticks(self, made: LevelResult) -> tuple[YardstickSide, ...]:
+    def _compare_with_yardsticks(self, made: LevelResult) -> tuple[YardstickSide, ...]:
         """Return what the decode rate is compared with; empty if nothing of it is known.
 
         The server's own best is that from before the sweep.
@@ -485,7 +485,7 @@ class LevelRecord(Struct, eq=False):
             return ()
         return tuple(YardstickSide.model_validate(one) for one in sticks)
 
-    def _balance(
+    def _router_side(
         self, log: ServerLog, events: list[LoadEvent], made: LevelResult
     ) -> dict[str, JsonValue] | None:
         if self.prepared.target.kind is not TargetKind.ROUTER:
@@ -517,7 +517,7 @@ class LevelRecord(Struct, eq=False):
         return counts
 
 
-def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:
+def _add_partial_requests(made: LevelResult, partial: LevelResult) -> LevelResult:
     """Return `made` with the failed and cancelled requests of an interrupted run (`partial`) added."""
     mine, other = made.requests, partial.requests
     errors = dict(mine.errors)
@@ -533,7 +533,7 @@ def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:
     return made.model_copy(update={"requests": requests})
 
 
-def _kv_max(looks: Mapping[str, list[ServerPoint]]) -> float | None:
+def _highest_kv_percent(looks: Mapping[str, list[ServerPoint]]) -> float | None:
     shares = (point.kv_cache_percent for points in looks.values() for point in points)
     return max((share for share in shares if share is not None), default=None)
 
@@ -547,7 +547,7 @@ def _percent(part: float | None, whole: float | None) -> float | None:
     return None if share is None else _PERCENT * share
 
 
-def _add(growth: dict[str, Counters], name: str, more: Counters) -> None:
+def _add_counters(growth: dict[str, Counters], name: str, more: Counters) -> None:
     known = growth.get(name)
     growth[name] = more if known is None else known.plus(more)
 
@@ -560,7 +560,7 @@ def run_command(
     `fit` is the most connections that the limit of open files allows; None if unknown.
     """
     load = stint.load
-    number = [one.name for one in plan.targets].index(stint.target.name)
+    number = [target.name for target in plan.targets].index(stint.target.name)
     which = "w" if warm_up else str(run)
     run_id = f"{sweep_id}-{number}-{load.word}-{which}"
     # The same seed gives the same prompts; made ones without a cache salt are only of the same kind.
@@ -669,7 +669,7 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         names = record.prepared.backends
-        before = self._at_rest(names)
+        before = self._samples_at_rest(names)
         if stint.first:
             self._ended = self._failed = self._refused = 0
         self._made = -1 if stint.first and self.plan.warmup else 0
@@ -684,25 +684,25 @@ class LevelMaker(Struct, eq=False):
                 self._made = 0
                 if stint.load.depth:  # a warm-up without context says nothing about the requests with it
                     self._ended = self._failed = self._refused = 0
-                paused_s = await self._pause(names)
-                measured_from = self._run_from = self._at_rest(names)
-            for run in self._numbers(stint, record):
+                paused_s = await self._settle_after_warm_up(names)
+                measured_from = self._run_from = self._samples_at_rest(names)
+            for run in self._run_numbers(stint, record):
                 if self.brake.pulled:
                     break
-                tells = await self._measure(stint, record, run)
+                tells = await self._run_with_context(stint, record, run)
                 if record.prepared.names is not None and not tells:
-                    await self._count_run(stint, record)
+                    await self._count_requests_of_run(stint, record)
         finally:
             self.present = None
             self._emit_load(stint, LevelEnded(self.clock(), record.level))
         if not self.brake.pulled:
             began = self.clock()
-            self.tell(self._phase(Phase.SETTLING, stint))
+            self.tell(self._phase_event(Phase.SETTLING, stint))
             record.unsettled = await self.settle(names) or record.unsettled
             self.estimate.learn_pause(paused_s + self.clock() - began)
             record.add_growth(before, measured_from, self.rest)
             if self.plan.leave and stint.last and names:
-                record.left = await self._leave(stint, record)
+                record.left = await self._hang_up(stint, record)
             if self.plan.beside is not None and stint.last and record.runs:
                 record.beside = await self._measure_beside(stint, record, self.plan.beside)
 
@@ -717,9 +717,11 @@ class LevelMaker(Struct, eq=False):
             self.tell(Notice(f"{stint.load.label}: the server's context has no room for longer prompts"))
             return None
         traces: list[RequestTrace] = []
-        self.tell(self._phase(Phase.BESIDE, stint))
+        self.tell(self._phase_event(Phase.BESIDE, stint))
         for number in range(record.runs, 2 * record.runs):
-            load = run_command(self.plan, self.sweep_id, stint, record, number, fit=self._fit, warm_up=False)
+            load = run_command(
+                self.plan, self.sweep_id, stint, record, number, fit=self._most_connections, warm_up=False
+            )
             run = RunRecord(load.id)
             self.present, self.newest_data_at = record.prepared, self.clock()
             async for message in self.worker.run(beside_command(load, tokens)):
@@ -739,17 +741,19 @@ class LevelMaker(Struct, eq=False):
             await self.settle(record.prepared.backends)
         return beside_result(record.level, tokens, record.traces, traces)
 
-    async def _leave(self, stint: Stint, record: LevelRecord) -> LeftRequests | None:
+    async def _hang_up(self, stint: Stint, record: LevelRecord) -> LeftRequests | None:
         """Send requests, hang up in the middle of their answers, and return what the servers do then.
 
         Raises:
             WorkerGoneError: the load generator's process exited.
         """
         names, begun, tokens = record.prepared.backends, 0, 0
-        load = run_command(self.plan, self.sweep_id, stint, record, 0, fit=self._fit, warm_up=True)
+        load = run_command(
+            self.plan, self.sweep_id, stint, record, 0, fit=self._most_connections, warm_up=True
+        )
         load = leave_command(load, record.prepared.max_model_len)
-        before, run, hung_up = self._at_rest(names), RunRecord(load.id), False
-        self.tell(self._phase(Phase.LEAVING, stint))
+        before, run, hung_up = self._samples_at_rest(names), RunRecord(load.id), False
+        self.tell(self._phase_event(Phase.LEAVING, stint))
         self.present, self.newest_data_at = record.prepared, self.clock()
         async for message in self.worker.run(load):
             run.add(message)
@@ -758,7 +762,7 @@ class LevelMaker(Struct, eq=False):
             if not isinstance(message, Batch) or hung_up:
                 continue
             begun += sum(isinstance(event, FirstToken) for event in message.events)
-            tokens += sum(one.tokens for one in message.bins)
+            tokens += sum(token_bin.tokens for token_bin in message.bins)
             self.newest_data_at = self.clock() if message.bins else self.newest_data_at
             if is_middle(begun, tokens, load):
                 hung_up = True
@@ -774,14 +778,14 @@ class LevelMaker(Struct, eq=False):
         self.rest |= found or {}
         return left_requests(collect(run.events()), at, before, self.log, settled=found is not None)
 
-    async def _pause(self, names: tuple[str, ...]) -> float:
+    async def _settle_after_warm_up(self, names: tuple[str, ...]) -> float:
         """Wait until the servers are idle after a warm-up run; return the seconds that this took."""
         began = self.clock()
         if not self.brake.pulled:
             await self.settle(names)
         return self.clock() - began
 
-    async def _count_run(self, stint: Stint, record: LevelRecord) -> None:
+    async def _count_requests_of_run(self, stint: Stint, record: LevelRecord) -> None:
         """Enter into `record` how many requests of the last run each server finished, by its own counters.
 
         Called if the router's answers do not name backends. Do nothing for a level limited by a duration,
@@ -792,9 +796,9 @@ class LevelMaker(Struct, eq=False):
             return
         if await self.settle(names) is None:
             record.add_run_finished(self._run_from, self.rest)
-        self._run_from = self._at_rest(names)
+        self._run_from = self._samples_at_rest(names)
 
-    def _at_rest(self, names: tuple[str, ...]) -> dict[str, ServerPoint]:
+    def _samples_at_rest(self, names: tuple[str, ...]) -> dict[str, ServerPoint]:
         return {name: self.rest[name] for name in names if name in self.rest}
 
     async def settle(self, names: tuple[str, ...]) -> str | None:
@@ -823,7 +827,7 @@ class LevelMaker(Struct, eq=False):
         what = ", ".join(busy) or "the counters of a server still moved"
         return f"{what} {limit_s:.0f} s after our last request ended: of others, or ours and not cancelled"
 
-    def _numbers(self, stint: Stint, record: LevelRecord) -> Iterator[int]:
+    def _run_numbers(self, stint: Stint, record: LevelRecord) -> Iterator[int]:
         """Yield the numbers of the stint's runs, from 0, as long as another run is to be made."""
         if stint.runs is not None:
             yield from stint.runs
@@ -838,7 +842,7 @@ class LevelMaker(Struct, eq=False):
             yield run
             run += 1
 
-    async def _measure(self, stint: Stint, record: LevelRecord, run: int) -> bool:
+    async def _run_with_context(self, stint: Stint, record: LevelRecord, run: int) -> bool:
         """Execute a measured run, after the one that sends its context; see `_run`."""
         if stint.load.depth:
             await self._run(stint, record, run, Phase.CONTEXT)
@@ -857,25 +861,27 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         warm_up, context = phase is Phase.WARMING_UP, phase is Phase.CONTEXT
-        command = run_command(self.plan, self.sweep_id, stint, record, run, fit=self._fit, warm_up=warm_up)
+        command = run_command(
+            self.plan, self.sweep_id, stint, record, run, fit=self._most_connections, warm_up=warm_up
+        )
         if context:
             command = context_command(command)
         uncounted = phase is not Phase.RUNNING
-        self.tell(self._phase(phase, stint, run))
+        self.tell(self._phase_event(phase, stint, run))
         if not uncounted:
             self.note_run(stint.target.name, stint.load, run)
         run_record = RunRecord(command.id)
         self.present, self.newest_data_at = record.prepared, self.clock()
         gone, refused = await self._send(stint, record, command, run_record, warm_up=uncounted)
-        events = named(run_record.events(), record.prepared)
+        events = use_watched_names(run_record.events(), record.prepared)
         record.add_run(run_record, events, warm_up=uncounted and not context, context=context)
-        self.tell(RunTold(stint.target.name, stint.load, run, events, uncounted))
+        self.tell(RunCompleted(stint.target.name, stint.load, run, events, uncounted))
         if gone is not None:
             raise WorkerGoneError(gone.failure)
         if refused is not None and refused.failure.word != CANCELLED:
             raise TargetFailedError(refused.failure.message)
         if run_record.finished is not None and not run_record.finished.cancelled:
-            self._learn(stint, run_record.finished, phase)
+            self._learn_duration(stint, run_record.finished, phase)
             self._check_run(stint.target.name, events)
         return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
 
@@ -892,9 +898,9 @@ class LevelMaker(Struct, eq=False):
             made.add(message)
             match message:
                 case Batch() if message.id == command.id:
-                    self._take(stint, record.prepared, message, warm_up=warm_up)
+                    self._take_batch(stint, record.prepared, message, warm_up=warm_up)
                 case Calibrated():
-                    record.asked = record.asked.plus(calibration_asked(message))
+                    record.asked = record.asked.plus(tokens_of_calibration(message))
                 case Refused() if message.id == command.id:
                     refused = message
                 case WorkerEnded():
@@ -903,7 +909,7 @@ class LevelMaker(Struct, eq=False):
                     pass
         return gone, refused
 
-    def _learn(self, stint: Stint, finished: RunFinished, phase: Phase) -> None:
+    def _learn_duration(self, stint: Stint, finished: RunFinished, phase: Phase) -> None:
         """Count a complete run, and note its duration, with what came before it, to estimate the rest.
 
         The warm-up of an open loop is a single request, that of a level with depth has no context: their
@@ -917,11 +923,11 @@ class LevelMaker(Struct, eq=False):
         self._before_s = took_s if phase is Phase.CONTEXT else 0.0
 
     @property
-    def _fit(self) -> int | None:
+    def _most_connections(self) -> int | None:
         """The most connections that the limit of open files allows; None if unknown."""
         return self.worker.ready.most_connections if self.worker.ready is not None else None
 
-    def _phase(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
+    def _phase_event(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
         runs = None if stint.runs is None else self.plan.runs_of(stint.load.concurrency)
         if stint.runs is not None and stint.first and stint.last:
             # A search makes more runs than the plan has, and a level of short runs may too.
@@ -929,14 +935,14 @@ class LevelMaker(Struct, eq=False):
         return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.left(self._made))
 
     def _emit_load(self, stint: Stint, event: LoadEvent) -> None:
-        self.tell(LoadTold(stint.target.name, stint.load, (event,)))
+        self.tell(LoadBatch(stint.target.name, stint.load, (event,)))
 
-    def _take(self, stint: Stint, prepared: PreparedTarget, batch: Batch, *, warm_up: bool) -> None:
-        events = named(list(batch.events), prepared)
+    def _take_batch(self, stint: Stint, prepared: PreparedTarget, batch: Batch, *, warm_up: bool) -> None:
+        events = use_watched_names(list(batch.events), prepared)
         names = prepared.names
         bins = batch.bins
         if names is not None:
-            bins = tuple(replace(one, served_by=names.name(one.served_by)) for one in bins)
+            bins = tuple(replace(token_bin, served_by=names.name(token_bin.served_by)) for token_bin in bins)
         for event in events:
             if isinstance(event, RequestEnded):
                 self._ended += 1
@@ -947,9 +953,11 @@ class LevelMaker(Struct, eq=False):
         if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
             self.newest_data_at = self.clock()
         target = stint.target.name
-        self.tell(LoadTold(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
+        self.tell(LoadBatch(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
         if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
-            self._stop(self.guard.check_requests(target, self._ended, self._failed, self._newest_failure))
+            self._stop_because(
+                self.guard.check_requests(target, self._ended, self._failed, self._newest_failure)
+            )
 
     def _check_run(self, target: str, events: list[LoadEvent]) -> None:
         if self._ended and self._refused == self._ended:
@@ -959,7 +967,7 @@ class LevelMaker(Struct, eq=False):
         own = (end.error for end in ends if end.error is not None)
         if any(error.kind is FailureKind.UNSUPPORTED for error in own):
             return  # our own limit of open files says nothing about the server
-        self._stop(self.guard.check_run(target, ok, count_errors(events), self._newest_failure))
+        self._stop_because(self.guard.check_run(target, ok, count_errors(events), self._newest_failure))
 
     def check_reading(self, key: SourceKey, reading: Reading) -> None:
         """Stop the sweep if a sample or failure of a source of the present target violates a limit."""
@@ -974,10 +982,10 @@ class LevelMaker(Struct, eq=False):
             if words is not None:
                 self.tell(Notice(words))
         elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
-            reason = self._silence(present)
-        self._stop(reason)
+            reason = self._why_silent(present)
+        self._stop_because(reason)
 
-    def _silence(self, present: PreparedTarget) -> str | None:
+    def _why_silent(self, present: PreparedTarget) -> str | None:
         """Return why to stop if no server of the target answers polls or sends data any more; else None."""
         silences = [self.log.silence(name) for name in present.backends]
         silent = [one for one in silences if one is not None]
@@ -986,14 +994,14 @@ class LevelMaker(Struct, eq=False):
         newest = max(silent, key=lambda one: one[0])
         return self.guard.check_silence(present.target.name, newest, self.newest_data_at, self.clock())
 
-    def _stop(self, reason: str | None) -> None:
+    def _stop_because(self, reason: str | None) -> None:
         if reason is not None:
             self.brake.pull("stopped_by_guard", reason)
 
 
-def calibration_asked(found: Calibrated) -> Asked:
+def tokens_of_calibration(found: Calibrated) -> TokensAsked:
     """Return the counts of the tokens that the requests of a calibration asked for and received."""
-    return Asked(
+    return TokensAsked(
         generated=found.generated_tokens_used,
         prompt=found.prompt_tokens_used,
         most=max(found.generated_tokens_used, found.requests * (found.tried_tokens or 1)),
@@ -1037,7 +1045,7 @@ def left_requests(
 
     `before` has the sample of each server at rest before the run; `settled` says whether all came to rest.
     """
-    open_ = [one for one in traces if not one.ok]
+    open_ = [trace for trace in traces if not trace.ok]
     looks = {name: log.servers(name, [(hung_up_at, float("inf"))]) for name in before}
     known = [points for points in looks.values() if points and points[-1].idle is not None]
     if not open_ or not known or len(known) < len(looks):
@@ -1047,7 +1055,7 @@ def left_requests(
     idle = [next((one.at for one in points if one.at > last_at), None) for points in known]
     grown = [points[-1].counters.since(before[name].counters) for name, points in looks.items()]
     made = [one.generation_tokens for one in grown if one.generation_tokens is not None]
-    received = sum(one.tokens for one in traces)
+    received = sum(trace.tokens for trace in traces)
     whole = settled and len(made) == len(grown) and min(made) >= 0
     ends = [at for at in idle if at is not None]
     return LeftRequests(

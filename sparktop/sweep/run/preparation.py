@@ -179,24 +179,24 @@ async def prepare(
     )
     asked = _Lengths()
     trial = _Trial(plan, asks, worker, lambda words: report(f"{clean(target.name, 64)}: {words}"))
-    await _ask_lengths(trial, asked, _views(target, snapshot()))
+    await _calibrate_lengths(trial, asked, _server_views(target, snapshot()))
     if asked.error is not None:
-        return PreparedTarget(target, asks, model=_shown(asked.model), error=asked.error)
+        return PreparedTarget(target, asks, model=_clean_name(asked.model), error=asked.error)
     # Servers may have reported their context since the first calibration.
-    views = _views(target, snapshot())
+    views = _server_views(target, snapshot())
     for length in list(asked.found):
         if (why := _beyond_context(plan, length, views)) is not None:
             asked.refused[length] = why
             del asked.found[length]
     longest: LongestPrompt | None = None
     if plan.longest and asked.refused:
-        longest = await _longest(trial, asked, views)
+        longest = await _find_longest(trial, asked, views)
     found = asked.found if longest is None else {**asked.found, longest.tokens: longest.found}
     if not found:
         error = next(iter(asked.refused.values()))
-        return PreparedTarget(target, asks, model=_shown(asked.model), error=error)
-    prepared = _with_servers(plan, target, asks, found, snapshot())
-    prepared = _with_refused(prepared, plan, asked.refused, longest)
+        return PreparedTarget(target, asks, model=_clean_name(asked.model), error=error)
+    prepared = _add_servers(plan, target, asks, found, snapshot())
+    prepared = _add_refused(prepared, plan, asked.refused, longest)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
         note = f"{target.name}: other clients had requests before the first level on {', '.join(foreign)}"
@@ -204,7 +204,7 @@ async def prepare(
     return prepared
 
 
-async def _ask_lengths(trial: _Trial, asked: _Lengths, views: Sequence[BackendView]) -> None:
+async def _calibrate_lengths(trial: _Trial, asked: _Lengths, views: Sequence[BackendView]) -> None:
     """Calibrate each prompt length of the plan by trial requests, and enter the results into `asked`.
 
     A length that exceeds a known context is entered as refused without a request. Stop at the first failure
@@ -237,14 +237,14 @@ def _beyond_context(plan: Plan, length: int, views: Sequence[BackendView]) -> st
     return beyond_context(known, plan.tg, views, plan.conversations)
 
 
-def _with_servers(
+def _add_servers(
     plan: Plan,
     target: SweepTarget,
     asks: WorkerTarget,
     found: Mapping[int, Calibrated],
     snapshot: Snapshot,
 ) -> PreparedTarget:
-    views = _views(target, snapshot)
+    views = _server_views(target, snapshot)
     first = next(iter(found.values()))
     router = next((view for view in snapshot.routers if view.url == target.url), None)
     versions = {view.version for view in views if view.version}
@@ -252,7 +252,7 @@ def _with_servers(
     return PreparedTarget(
         target=target,
         asks=asks,
-        model=_shown(first.model),
+        model=_clean_name(first.model),
         engine=router.kind if asks.router and router is not None else next(iter(engines), None),
         version=", ".join(sorted(versions)) or None,
         router_version=None if router is None else router.version,
@@ -268,8 +268,8 @@ def _with_servers(
         kv_capacity_tokens=_kv_capacity(views),
         capture_sizes=views[0].capture_sizes if len(views) == 1 and not asks.router else None,
         roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,
-        yard=_yard(views),
-        names=_names(target, snapshot) if asks.router else None,
+        yard=_yardstick(views),
+        names=_backend_names(target, snapshot) if asks.router else None,
         token_source=first.token_source,
         mdns=is_mdns(target.url),
         takes_salt=_takes_salt(plan, found, views),
@@ -278,7 +278,7 @@ def _with_servers(
     )
 
 
-def _yard(views: Sequence[BackendView]) -> Yard:
+def _yardstick(views: Sequence[BackendView]) -> Yard:
     """Return what the servers behind a target are compared with: several only with published rates."""
     if len(views) == 1:
         return views[0].yard
@@ -292,7 +292,7 @@ def _kv_capacity(views: Sequence[BackendView]) -> float | None:
     return sum(known) if known and len(known) == len(views) else None
 
 
-def _names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
+def _backend_names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
     deployments = dict(target.deployments)
     for view in snapshot.routers:
         if view.url == target.url:
@@ -312,7 +312,7 @@ def _takes_salt(plan: Plan, found: Mapping[int, Calibrated], views: list[Backend
     return not refused and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
 
 
-def _with_refused(
+def _add_refused(
     prepared: PreparedTarget, plan: Plan, refused: Mapping[int, str], longest: LongestPrompt | None
 ) -> PreparedTarget:
     """Return `prepared` with the `refused` prompt lengths, a note on each of them, and the `longest` prompt.
@@ -334,7 +334,7 @@ def _with_refused(
     return replace(prepared, refused=words, extra_lengths=extra, notes=(*prepared.notes, *notes))
 
 
-async def _longest(trial: _Trial, asked: _Lengths, views: Sequence[BackendView]) -> LongestPrompt | None:
+async def _find_longest(trial: _Trial, asked: _Lengths, views: Sequence[BackendView]) -> LongestPrompt | None:
     """Return the largest prompt that fits into the context together with an answer of the plan's length.
 
     None if no such prompt was found.
@@ -354,7 +354,7 @@ async def _longest(trial: _Trial, asked: _Lengths, views: Sequence[BackendView])
     return await longest_prompt(low, high, output_tokens, context, ask)
 
 
-def _views(target: SweepTarget, snapshot: Snapshot) -> list[BackendView]:
+def _server_views(target: SweepTarget, snapshot: Snapshot) -> list[BackendView]:
     names = watched_backends(target, snapshot)
     return [view for view in snapshot.backends if view.name in names]
 
@@ -367,7 +367,7 @@ def _notes(
         yield f"{name}: its .local name is looked up by multicast, which fails at times; use an address"
     first = next(iter(found.values()))
     if len(first.models) > 1 and target.model is None:
-        chosen = f"{_shown(first.model)} is asked (--model names another)"
+        chosen = f"{_clean_name(first.model)} is asked (--model names another)"
         yield f"{name}: serves {len(first.models)} models; {chosen}"
     for field_name, words in first.dropped_fields.items():
         yield f"{name}: refuses {clean(field_name, 40)} and is asked without it ({clean(words, 120)})"
@@ -379,10 +379,10 @@ def _notes(
         yield f"{name}: prompts are sent as they are: what it has in its prefix cache is not computed again"
     if first.token_source is TokenSource.CHUNKS:
         yield f"{name}: reports no token counts: each chunk counts as one token"
-    yield from _capacity(plan, target, max(found), views)
+    yield from _capacity_notes(plan, target, max(found), views)
 
 
-def _capacity(plan: Plan, target: SweepTarget, longest: int, views: list[BackendView]) -> Iterator[str]:
+def _capacity_notes(plan: Plan, target: SweepTarget, longest: int, views: list[BackendView]) -> Iterator[str]:
     name = clean(target.name, 64)
     context = min((view.max_model_len for view in views if view.max_model_len is not None), default=None)
     if plan.trace is not None and (words := plan.trace.too_long(context)) is not None:
@@ -404,7 +404,7 @@ def _capacity(plan: Plan, target: SweepTarget, longest: int, views: list[Backend
         )
 
 
-def _shown(model: str | None) -> str | None:
+def _clean_name(model: str | None) -> str | None:
     return None if model is None else clean(model)
 
 
@@ -471,7 +471,7 @@ def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int 
     None if they mention none.
     """
     known = [view.max_model_len for view in views if view.max_model_len is not None]
-    named = [limit for one in words if (limit := stated_context(one)) is not None]
+    named = [limit for word in words if (limit := stated_context(word)) is not None]
     return min(known or named, default=None)
 
 
@@ -517,10 +517,10 @@ def machines_words(names: Collection[str], snapshot: Snapshot) -> dict[str, str]
     GPUs that it lacks.
     """
     views = [view for view in snapshot.nodes if view.name in names]
-    return {view.name: words for view in views if (words := _words(view))}
+    return {view.name: words for view in views if (words := _machine_words(view))}
 
 
-def _words(view: NodeView) -> str:
+def _machine_words(view: NodeView) -> str:
     sample, identity = view.sample, view.identity
     gpus = Counter(gpu.name for gpu in (() if sample is None else sample.gpus) if gpu.name)
     parts = [

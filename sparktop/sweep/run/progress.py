@@ -52,7 +52,7 @@ class PhaseChanged(Struct, frozen=True):
     """Range of the seconds to the end of the sweep; None if unknown."""
 
 
-class LoadTold(Struct, frozen=True):
+class LoadBatch(Struct, frozen=True):
     """A batch of the load events since the previous batch; at most 20 batches come per second.
 
     Tokens are summed in `bins` of a tenth of a second. Backends have the names under which they are watched.
@@ -70,7 +70,7 @@ class LoadTold(Struct, frozen=True):
     """When the load generator sent the batch, in monotonic seconds; None for events added by the sweep."""
 
 
-class RunTold(Struct, frozen=True):
+class RunCompleted(Struct, frozen=True):
     """Event: a load run is over. It has all load events of the run, with the exact time of every token."""
 
     target: str
@@ -89,7 +89,7 @@ class LevelMeasured(Struct, frozen=True):
     """The result of the sweep so far."""
 
 
-class CapacityTold(Struct, frozen=True):
+class SearchJudged(Struct, frozen=True):
     """Event: a run of a capacity search was judged; `found` has the answers so far."""
 
     found: CapacityResult
@@ -121,10 +121,10 @@ class SweepEnded(Struct, frozen=True):
 
 SweepEvent = (
     PhaseChanged
-    | LoadTold
-    | RunTold
+    | LoadBatch
+    | RunCompleted
     | LevelMeasured
-    | CapacityTold
+    | SearchJudged
     | Notice
     | PlanFitted
     | GuardSet

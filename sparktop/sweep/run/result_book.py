@@ -57,13 +57,17 @@ class ResultBook:
             plan=plan_result(plan),
             targets=tuple(
                 TargetResult(
-                    name=one.name, url=one.url, kind=one.kind, model=one.model, asked_model=one.model
+                    name=target.name,
+                    url=target.url,
+                    kind=target.kind,
+                    model=target.model,
+                    asked_model=target.model,
                 )
-                for one in plan.targets
+                for target in plan.targets
             ),
         )
 
-    def prepared(self, prepared: PreparedTarget) -> None:
+    def enter_target(self, prepared: PreparedTarget) -> None:
         """Store what the preparation of a target found: its engine and model, or why it cannot be used."""
         target = self.result.target(prepared.target.name)
         assert target is not None  # noqa: S101 - every target of the plan is entered above
@@ -86,21 +90,21 @@ class ResultBook:
         self._change(simulated=self.result.simulated or "simulated" in (prepared.version or ""))
         self.result = self.result.with_target(found)
 
-    def guarded(self, words: str) -> None:
+    def enter_guard(self, words: str) -> None:
         """Store the text `words`, which describes the limits at which the sweep stops itself."""
         self._change(guard=words)
 
-    def seen(self, *, simulated: bool) -> None:
+    def mark_simulated(self, *, simulated: bool) -> None:
         """Mark the result as simulated if `simulated` is True; False leaves an earlier mark in place."""
         self._change(simulated=self.result.simulated or simulated)
 
-    def target_failed(self, name: str, error: str) -> None:
+    def enter_failure(self, name: str, error: str) -> None:
         """Store the message `error`: why the target `name` was not measured completely."""
         target = self.result.target(name)
         if target is not None:
             self.result = self.result.with_target(target.model_copy(update={"error": error}))
 
-    def ran(self, target: str, load: Load, run: int, started_at: datetime) -> None:
+    def enter_run(self, target: str, load: Load, run: int, started_at: datetime) -> None:
         """Append a measured run that begins at `started_at` to the list of executed runs."""
         run_entry = RanRun(
             **axis_fields(load.concurrency, load.point),
@@ -110,7 +114,7 @@ class ResultBook:
         )
         self._change(ran=(*self.result.ran, run_entry))
 
-    def level(self, target: str, level: LevelResult, health: Iterable[ClientHealth]) -> LevelResult:
+    def enter_level(self, target: str, level: LevelResult, health: Iterable[ClientHealth]) -> LevelResult:
         """Store the result of a level, and the load generator's `health` in each run of the level.
 
         Replace an earlier result of the same load. Return the level as stored: with the router overhead and
@@ -118,23 +122,23 @@ class ResultBook:
         """
         self._health += health
         result = self.result.with_level(target, level)
-        targets = with_clock_shifts(self._with_overheads(result.targets))
+        targets = with_clock_shifts(self._add_overheads(result.targets))
         sources = [one.tokens_from for each in targets for one in each.levels if one.tokens_from is not None]
         worst = max(sources, key=list(TokenSource).index, default=None)
         plan = result.plan.model_copy(update={"tokens_from": worst})
         self.result = result.model_copy(
-            update={"targets": targets, "plan": plan, "client": self._client(targets)}
+            update={"targets": targets, "plan": plan, "client": self._client_result(targets)}
         )
         entered = self.result.target(target)
         assert entered is not None  # noqa: S101 - `with_level` raises for a target that is not there
         return next(one for one in entered.levels if one.same_load == level.same_load)
 
-    def drifted(self, target: str, level: LevelResult, message: str) -> None:
+    def enter_drift(self, target: str, level: LevelResult, message: str) -> None:
         """Store that `level` had another result when it was measured again at the end of a search."""
         marks = (*level.validity, Validity(code=DRIFT, message=message))
         self.result = self.result.with_level(target, level.model_copy(update={"validity": marks}))
 
-    def slo(self, target: str, search: SloSearch, *, is_certain: bool = True) -> None:
+    def enter_slo_range(self, target: str, search: SloSearch, *, is_certain: bool = True) -> None:
         """Store the range of concurrencies in which `target` meets the SLO conditions, as found so far.
 
         Of a server that changed during the search no end is certain.
@@ -147,10 +151,10 @@ class ResultBook:
             from_concurrency=search.holds_from,
             from_interval=search.from_interval,
         )
-        conditions = tuple(words_of(one) for one in self._plan.slo)
+        conditions = tuple(words_of(condition) for condition in self._plan.slo)
         self._change(slo=SloResult(conditions=conditions, holds_to=holds))
 
-    def capacity(self, found: CapacityResult) -> None:
+    def enter_capacity(self, found: CapacityResult) -> None:
         """Store the answers of a capacity search as found so far, beside those for other targets."""
         before = self.result.capacity
         answers = {**(before.answers if before is not None else {}), **found.answers}
@@ -169,7 +173,7 @@ class ResultBook:
     def _change(self, **parts: object) -> None:
         self.result = self.result.model_copy(update=parts)
 
-    def _with_overheads(self, targets: Sequence[TargetResult]) -> tuple[TargetResult, ...]:
+    def _add_overheads(self, targets: Sequence[TargetResult]) -> tuple[TargetResult, ...]:
         asked = {one.name: one for one in self._plan.targets}
         urls = {name: one.url for name, one in asked.items()}
         by_name = {one.name: one for one in targets}
@@ -179,15 +183,15 @@ class ResultBook:
                 changed.append(target)
                 continue
             levels = tuple(
-                one
-                if one.router_overhead_from == "router"
-                else _with_overhead(one, direct_overhead_ms(asked[target.name], one, by_name, urls))
-                for one in target.levels
+                level
+                if level.router_overhead_from == "router"
+                else _add_overhead(level, direct_overhead_ms(asked[target.name], level, by_name, urls))
+                for level in target.levels
             )
             changed.append(target.model_copy(update={"levels": levels}))
         return tuple(changed)
 
-    def _client(self, targets: Sequence[TargetResult]) -> ClientResult:
+    def _client_result(self, targets: Sequence[TargetResult]) -> ClientResult:
         """Return the load generator's health over the whole sweep.
 
         CPU use and event loop lag are the maximum over all runs, because a single bad run is a reason to
@@ -196,19 +200,19 @@ class ResultBook:
         health = self._health
         if not health:
             return ClientResult()
-        lags = [one.loop_lag_ms for one in health if one.loop_lag_ms is not None]
-        connects = [one.connect_ms for one in health if one.connect_ms is not None]
+        lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms is not None]
+        connects = [run_health.connect_ms for run_health in health if run_health.connect_ms is not None]
         reasons = tuple(
             f"{target.name}, {level_name(level.point, None, lengths=False, wide=True, depth=level.depth)}: "
-            f"{one.message}"
+            f"{mark.message}"
             for target in targets
             for level in target.levels
-            for one in level.validity
-            if one.code == CLIENT_LAG
+            for mark in level.validity
+            if mark.code == CLIENT_LAG
         )
         return ClientResult(
             loop="uvloop" if health[-1].loop == "uvloop" else "asyncio",
-            cpu_percent=max(one.cpu_percent for one in health),
+            cpu_percent=max(run_health.cpu_percent for run_health in health),
             loop_lag_ms=Quantiles(
                 mean=max(lag.mean for lag in lags),
                 p50=max(lag.p50 for lag in lags),
@@ -223,7 +227,7 @@ class ResultBook:
         )
 
 
-def _with_overhead(level: LevelResult, direct_ms: float | None) -> LevelResult:
+def _add_overhead(level: LevelResult, direct_ms: float | None) -> LevelResult:
     source = None if direct_ms is None else "direct"
     return level.model_copy(update={"router_overhead_ms": direct_ms, "router_overhead_from": source})
 
@@ -236,7 +240,7 @@ def _fresh_by(prepared: PreparedTarget, result: SweepResult) -> str | None:
     return "nonce" if prepared.lengths and (own is None or own.texts) else None
 
 
-def _prompts(plan: Plan) -> PromptPlan | None:
+def _prompt_plan(plan: Plan) -> PromptPlan | None:
     if plan.texts:
         return PromptPlan(
             name="built-in texts", digest=texts_digest(), texts=plan.texts, about_tokens=plan.pp
@@ -248,22 +252,22 @@ def plan_result(plan: Plan) -> PlanResult:
     """Return a plan as the result file holds it."""
     lengths = plan.lengths
     return PlanResult(
-        targets=tuple(one.name for one in plan.targets),
+        targets=tuple(target.name for target in plan.targets),
         concurrency=() if plan.points else plan.concurrency,
         load=plan.kind,
-        points=tuple(one.words for one in plan.points),
+        points=tuple(point.words for point in plan.points),
         pp=lengths[0] if len(lengths) == 1 and not plan.guesses_length else None,
         tg=plan.tg,
         depths=plan.depths,
         bases=plan.bases,
-        depth_slo=tuple(words_of(one) for one in plan.slo) if plan.depths else (),
+        depth_slo=tuple(words_of(condition) for condition in plan.slo) if plan.depths else (),
         runs=plan.runs_of(plan.highest_concurrency),
         climb_to=plan.climb_to,
         more_runs=plan.more_runs,
         leave=plan.leave,
         beside=plan.beside,
         mode=plan.mode,
-        prompts=_prompts(plan),
+        prompts=_prompt_plan(plan),
         extra_body=without_texts(plan.extra_body),
         headers=tuple(plan.headers),
         request_digest=request_digest(plan.extra_body, plan.headers),

@@ -64,7 +64,7 @@ def router_side(
     found: dict[str, JsonValue] = {"runs_test": routing_test(order) if order else None}
     if len(looks) > 1 and until is not None:
         failed = errors or {}
-        tracks = [_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
+        tracks = [_load_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
         load = GroupLoad(name, tracks, e2e_s=e2e_s, strategy=strategy, router=name)
         judged = judge(load, until)
         shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
@@ -132,25 +132,25 @@ def _own_errors(grown: Counters | None) -> float:
     return max(0.0, grown.failed or 0.0) + (max(0.0, aborted) if many else 0.0)
 
 
-def _track(name: str, points: Sequence[ServerPoint], errors: float | None) -> LoadTrack:
-    waiting = [_number(one.waiting) for one in points]
+def _load_track(name: str, points: Sequence[ServerPoint], errors: float | None) -> LoadTrack:
+    waiting = [_nan_if_unknown(point.waiting) for point in points]
     return LoadTrack(
         name=name,
-        times_s=[one.at for one in points],
-        running=[_number(one.running) for one in points],
+        times_s=[point.at for point in points],
+        running=[_nan_if_unknown(point.running) for point in points],
         waiting=None if all(map(math.isnan, waiting)) else waiting,
-        generation_tps=_rates(points),
+        generation_tps=_token_rates(points),
         errors=None if errors is None else round(errors),
-        arrived=_arrived(points),
+        arrived=_arrived_requests(points),
     )
 
 
-def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
+def _arrived_requests(points: Sequence[ServerPoint]) -> list[float] | None:
     """Return how many requests had arrived by the time of each sample: finished, running and waiting ones.
 
     None if the server does not count finished requests.
     """
-    ended = [_number(one.counters.finished) for one in points]
+    ended = [_nan_if_unknown(point.counters.finished) for point in points]
     if all(map(math.isnan, ended)):
         return None
     return [
@@ -159,7 +159,7 @@ def _arrived(points: Sequence[ServerPoint]) -> list[float] | None:
     ]
 
 
-def _rates(points: Sequence[ServerPoint]) -> list[float]:
+def _token_rates(points: Sequence[ServerPoint]) -> list[float]:
     """Return the token rate (generated tokens/s) between the previous sample and each sample.
 
     NaN for the first sample, and where the rate is unknown.
@@ -172,7 +172,7 @@ def _rates(points: Sequence[ServerPoint]) -> list[float]:
     return rates
 
 
-def _number(value: float | None) -> float:
+def _nan_if_unknown(value: float | None) -> float:
     return math.nan if value is None else value
 
 

@@ -134,9 +134,9 @@ class SweepRunner:
             self._brake.on_pull = lambda: self._call_off(worker)
             async with worker:
                 self._check_limits(worker)
-                if self._stopped():
+                if self._is_stopped():
                     self._call_off(worker)
-                await self._make_all(worker)
+                await self._measure_all(worker)
                 if self._calling_off is not None:
                     await self._calling_off
         except WorkerGoneError as error:
@@ -152,20 +152,20 @@ class SweepRunner:
         if fit is not None and most > fit and self._plan.mode is not LoadMode.OPEN:
             raise UsageError(limit_message(most, fit))
 
-    async def _make_all(self, worker: SweepWorker) -> None:
+    async def _measure_all(self, worker: SweepWorker) -> None:
         prepared = await self._prepare(worker)
-        targets = {one.target.name: one for one in prepared if one.error is None}
-        if not targets or self._stopped():
+        targets = {target.target.name: target for target in prepared if target.error is None}
+        if not targets or self._is_stopped():
             return
         maker = self._maker = self._new_maker(worker)
         self._emit(PhaseChanged(Phase.SETTLING))
         for one in targets.values():
             why = await maker.settle(one.backends)
-            if why is not None and not self._stopped():
+            if why is not None and not self._is_stopped():
                 self._emit(Notice(f"{one.target.name}: {why}; the load of other clients is in these figures"))
         search = self._find_knee if self._plan.find_knee else self._search
         if self._plan.capacity is not None:
-            await find_capacities(maker, targets.values(), worker, self._book, self._make)
+            await find_capacities(maker, targets.values(), worker, self._book, self._measure_stint)
         elif self._plan.searches:
             for one in targets.values():
                 await search(maker, one, worker)
@@ -178,7 +178,7 @@ class SweepRunner:
         prepared = []
         busy = {view.name for view in self._feed.snapshot().backends if view.running}
         for target in self._plan.targets:
-            if self._stopped():
+            if self._is_stopped():
                 break
             self._emit(PhaseChanged(Phase.PREPARING, target.name))
             found = await prepare(
@@ -189,21 +189,21 @@ class SweepRunner:
                 lambda words: self._emit(Notice(words)),
                 busy,
             )
-            if self._stopped():
+            if self._is_stopped():
                 break
             busy -= set(found.backends)  # so that several targets do not announce the same wait
-            self._book.prepared(found)
+            self._book.enter_target(found)
             for note in found.notes:
                 self._emit(Notice(note))
             if found.error is not None:
                 self._emit(Notice(f"left out: {with_subject(target.name, found.error)}"))
             prepared.append(found)
         seen = self._feed.snapshot()
-        self._book.seen(simulated=seen.simulated)
+        self._book.mark_simulated(simulated=seen.simulated)
         below = {one.target.name: one.nodes for one in prepared if one.error is None}
         if below:
             words = guard_words(self._plan.guard, below, seen.nodes)
-            self._book.guarded(words)
+            self._book.enter_guard(words)
             self._emit(GuardSet(words))
         return prepared
 
@@ -220,7 +220,7 @@ class SweepRunner:
             self._emit(Notice(words))
 
     def _may_begin(self) -> bool:
-        return self._stopped() or all_sampled(self._plan, self._feed.snapshot(), self._log)
+        return self._is_stopped() or all_sampled(self._plan, self._feed.snapshot(), self._log)
 
     def _new_maker(self, worker: SweepWorker) -> LevelMaker:
         return LevelMaker(
@@ -231,7 +231,7 @@ class SweepRunner:
             guard=self._guard,
             estimate=self._estimate,
             tell=self._emit,
-            note_run=lambda target, load, run: self._book.ran(target, load, run, self._now()),
+            note_run=lambda target, load, run: self._book.enter_run(target, load, run, self._now()),
             # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
             interval_s=self._feed.snapshot().interval_s,
@@ -245,17 +245,17 @@ class SweepRunner:
         self._todo = list(self._stints(targets))
         self._estimate.most = most_concurrencies(self._plan.climb_to, targets, _fit(worker))
         records: dict[tuple[str, Load], LevelRecord] = {}
-        while self._todo and not self._stopped():
+        while self._todo and not self._is_stopped():
             stint = self._todo[0]
             name = stint.target.name
             if (words := targets[name].refused.get(stint.load.prompt_tokens)) is not None:
-                await self._refused(stint, words)
+                await self._enter_refused(stint, words)
                 continue
-            record = records.setdefault((name, stint.load), self._record(targets[name], stint))
+            record = records.setdefault((name, stint.load), self._new_record(targets[name], stint))
             try:
-                await self._make(maker, stint, record)
+                await self._measure_stint(maker, stint, record)
             except TargetFailedError as error:
-                self._book.target_failed(name, str(error))
+                self._book.enter_failure(name, str(error))
                 self._emit(Notice(f"{name} is left out: {error}"))
                 self._todo = [one for one in self._todo if one.target.name != name]
                 continue
@@ -263,14 +263,14 @@ class SweepRunner:
                 if (name, stint.load) in self._repeated:
                     self._todo.pop(0)
                 else:
-                    await self._refused(stint, str(error))
+                    await self._enter_refused(stint, str(error))
                 continue
             self._todo.pop(0)
             if stint.last:
                 if (first := self._repeated.pop((name, stint.load), None)) is not None:
-                    self._compare(name, first, record, rate_drift)
+                    self._compare_repeated(name, first, record, rate_drift)
                 else:
-                    self._go_on(targets[name], stint.load)
+                    self._add_next_level(targets[name], stint.load)
                 length = stint.load.prompt_tokens
                 left = {one.load for one in self._todo if one.target.name == name}
                 if self._plan.climb_to is None or not any(load.prompt_tokens == length for load in left):
@@ -281,7 +281,7 @@ class SweepRunner:
                     min((one.spans[0][0] for one in records.values() if one.spans), default=self._clock())
                 )
 
-    def _go_on(self, prepared: PreparedTarget, load: Load) -> None:
+    def _add_next_level(self, prepared: PreparedTarget, load: Load) -> None:
         """After the last level of a prompt length on a target, add the level that `next_step` suggests.
 
         Do nothing without `climb_to` in the plan. If no level is added, send the reason as a notice.
@@ -289,10 +289,10 @@ class SweepRunner:
         name, length = prepared.target.name, load.prompt_tokens
         most = self._estimate.most.get(name)
         target = self.result.target(name)
-        left = any((one.target.name, one.load.prompt_tokens) == (name, length) for one in self._todo)
-        if most is None or left or target is None or self._stopped():
+        left = any((stint.target.name, stint.load.prompt_tokens) == (name, length) for stint in self._todo)
+        if most is None or left or target is None or self._is_stopped():
             return
-        levels = [one for one in target.levels if one.pp == length]
+        levels = [level for level in target.levels if level.pp == length]
         concurrency, words = next_step(levels, most, self._plan.max_error_share)
         if words:
             self._emit(Notice(f"{name}: {words}"))
@@ -305,7 +305,9 @@ class SweepRunner:
     def _repeat_best(self, prepared: PreparedTarget, newest: Load, levels: Sequence[LevelResult]) -> None:
         """After the levels of a climb, add the best of them again, unless nothing was measured after it."""
         best = top_of(levels)
-        held = {one.concurrency: best is not None and one.concurrency <= best.concurrency for one in levels}
+        held = {
+            level.concurrency: best is not None and level.concurrency <= best.concurrency for level in levels
+        }
         again = value_to_repeat(held, None if best is None else best.concurrency, newest.concurrency)
         load = None if again is None else Load(newest.prompt_tokens, again)
         runs = None if load is None else run_numbers(self._plan, load)
@@ -315,11 +317,11 @@ class SweepRunner:
         more = tuple(best.runs + run for run in runs)
         self._todo.insert(0, Stint(prepared.target, load, more, first=False))
 
-    def _compare(
+    def _compare_repeated(
         self, name: str, first: LevelResult, record: LevelRecord, drift_in: Callable[[Twice], str | None]
     ) -> bool:
         """Return whether a level differs from what it was `first`, now that it was measured again."""
-        if record.runs <= first.runs or self._stopped():
+        if record.runs <= first.runs or self._is_stopped():
             return False
         began = [record.spans[run][0] for run in (0, first.runs)]
         times = [self._now() - timedelta(seconds=self._clock() - at) for at in began]
@@ -330,7 +332,7 @@ class SweepRunner:
         )
         if words is None or level is None:
             return False
-        self._book.drifted(name, level, words)
+        self._book.enter_drift(name, level, words)
         self._save_now()
         self._emit(Notice(f"{name}: {words}"))
         return True
@@ -341,16 +343,18 @@ class SweepRunner:
         If a target refuses a length of the plan, its extra length is the largest one that it accepts.
         """
         plan = self._plan
-        yield from stints(plan, [one.target for one in targets.values()])
+        yield from stints(plan, [target.target for target in targets.values()])
         for one in targets.values():
             for length in one.extra_lengths:
                 for load in (load_at(plan, point, length) for point in plan.axis):
                     yield Stint(one.target, load, run_numbers(plan, load))
 
-    async def _refused(self, stint: Stint, words: str) -> None:
+    async def _enter_refused(self, stint: Stint, words: str) -> None:
         """Store a level that the server refuses, with `words` as error; save, and skip the level's runs."""
         name, load = stint.target.name, stint.load
-        level = self._book.level(name, refused_level(level_of(self._plan, stint.target, load), words), ())
+        level = self._book.enter_level(
+            name, refused_level(level_of(self._plan, stint.target, load), words), ()
+        )
         self._todo = [one for one in self._todo if (one.target.name, one.load) != (name, load)]
         await asyncio.to_thread(self._save_now)
         self._emit(LevelMeasured(name, level, self.result))
@@ -367,7 +371,7 @@ class SweepRunner:
             )
         held: dict[int, bool] = {}
         best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
-        while (concurrency := search.next()) is not None and not self._stopped():
+        while (concurrency := search.next()) is not None and not self._is_stopped():
             runs = runs_needed(plan, concurrency)
             found = await self._searched_level(maker, prepared, Load(plan.pp, concurrency), runs)
             if found is None:
@@ -377,19 +381,19 @@ class SweepRunner:
             held[concurrency] = judged.both is Verdict.HOLDS
             if concurrency == max((value for value, holds in held.items() if holds), default=None):
                 best = found
-            self._book.slo(name, search)
+            self._book.enter_slo_range(name, search)
             word = _VERDICT_WORDS[judged.both]
             self._emit(Notice(f"{name}: c = {concurrency} {word}: {judged.why}"))
         again = value_to_repeat(held, search.holds_to, next(reversed(held), None))
-        if again is None or best is None or self._stopped():
+        if again is None or best is None or self._is_stopped():
             return
         first, record = best
         runs = runs_needed(plan, again)
         found = await self._searched_level(maker, prepared, Load(plan.pp, again), runs, record)
         if found is not None:
-            drifted = self._compare(name, first, record, partial(slo_drift, conditions=plan.slo))
+            drifted = self._compare_repeated(name, first, record, partial(slo_drift, conditions=plan.slo))
             search.add(again, judge_level(plan.slo, found[0], record.traces, plan.max_error_share))
-            self._book.slo(name, search, is_certain=not drifted)
+            self._book.enter_slo_range(name, search, is_certain=not drifted)
 
     async def _find_knee(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
         """Measure levels on one target until the highest rate that it keeps up with is found."""
@@ -400,7 +404,7 @@ class SweepRunner:
         search = KneeSearch(alone, most_per_s(plan))
         held: dict[float, bool] = {}
         best: tuple[LevelResult, LevelRecord] | None = None
-        while (point := search.next()) is not None and not self._stopped():
+        while (point := search.next()) is not None and not self._is_stopped():
             found = await self._searched_level(maker, prepared, load_at(plan, point, plan.pp), plan.runs)
             if found is None:
                 return
@@ -410,13 +414,15 @@ class SweepRunner:
             if point.value == max((value for value, holds in held.items() if holds), default=None):
                 best = found
         again = value_to_repeat(held, search.highest, next(reversed(held), None))
-        if again is not None and best is not None and not self._stopped():
+        if again is not None and best is not None and not self._is_stopped():
             first, record = best
             load = load_at(plan, first.point, plan.pp)
             found = await self._searched_level(maker, prepared, load, plan.runs, record)
             if found is not None:
                 search.add(first.point, kept_up=keeps_up(found[0], plan.max_error_share))
-                self._compare(name, first, record, partial(pace_drift, max_error_share=plan.max_error_share))
+                self._compare_repeated(
+                    name, first, record, partial(pace_drift, max_error_share=plan.max_error_share)
+                )
         self._emit(Notice(f"{name}: {search.words()}"))
 
     async def _searched_level(
@@ -433,48 +439,52 @@ class SweepRunner:
         """
         made = 0 if again is None else again.runs
         stint = Stint(prepared.target, load, tuple(range(made, made + runs)), first=again is None)
-        record = again or self._record(prepared, stint)
+        record = again or self._new_record(prepared, stint)
         record.level = replace(record.level, runs=made + runs)
         try:
-            level = await self._make(maker, stint, record)
+            level = await self._measure_stint(maker, stint, record)
         except (TargetFailedError, LevelRefusedError) as error:
-            self._book.target_failed(prepared.target.name, str(error))
+            self._book.enter_failure(prepared.target.name, str(error))
             return None
-        return None if self._stopped() or level is None else (level, record)
+        return None if self._is_stopped() or level is None else (level, record)
 
-    async def _make(self, maker: LevelMaker, stint: Stint, record: LevelRecord) -> LevelResult | None:
+    async def _measure_stint(
+        self, maker: LevelMaker, stint: Stint, record: LevelRecord
+    ) -> LevelResult | None:
         """Execute a stint (runs of a level); save and return the level's result (None: nothing measured)."""
         try:
             await maker.make(stint, record)
         except WorkerGoneError as error:
             self._brake.pull("failed", str(error))
-        if self._stopped():
+        if self._is_stopped():
             record.cut_short = f"the sweep ended within this level: {self._brake.reason}"
         if not (record.runs or record.cut):
             return None
         # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
         made = await asyncio.to_thread(record.result, self._log, self._models)
         health, record.health_entered = record.health[record.health_entered :], len(record.health)
-        level = self._book.level(stint.target.name, made, health)
+        level = self._book.enter_level(stint.target.name, made, health)
         await asyncio.to_thread(self._save_now)
-        if stint.last or self._stopped():
+        if stint.last or self._is_stopped():
             self._emit(LevelMeasured(stint.target.name, level, self.result))
         return level
 
-    def _record(self, prepared: PreparedTarget, stint: Stint) -> LevelRecord:
+    def _new_record(self, prepared: PreparedTarget, stint: Stint) -> LevelRecord:
         return LevelRecord(self._plan, prepared, level_of(self._plan, stint.target, stint.load))
 
     def _finish(self) -> SweepResult:
         brake = self._brake
-        reachable = [one for one in self.result.targets if one.error is None]
+        reachable = [target for target in self.result.targets if target.error is None]
         if brake.status is not None:
             self._book.finish(brake.status, brake.reason, self._now())
         elif not reachable:
-            errors = "; ".join(with_subject(one.name, one.error) for one in self.result.targets if one.error)
+            errors = "; ".join(
+                with_subject(target.name, target.error) for target in self.result.targets if target.error
+            )
             self._book.finish("failed", f"nothing was measured: {errors}", self._now())
         else:
             self._book.finish("done", None, self._now())
-        self._book.seen(simulated=self._feed.snapshot().simulated)
+        self._book.mark_simulated(simulated=self._feed.snapshot().simulated)
         self._save_now()
         self._emit(SweepEnded(self.result))
         return self.result
@@ -487,7 +497,7 @@ class SweepRunner:
         except SparktopError as error:
             self._emit(Notice(str(error)))
 
-    def _stopped(self) -> bool:
+    def _is_stopped(self) -> bool:
         return self._brake.pulled
 
     def _call_off(self, worker: SweepWorker) -> None:
@@ -501,7 +511,7 @@ class SweepRunner:
     def _take_reading(self, key: SourceKey, reading: Reading) -> None:
         """Store a sample or failure of a source; stop the sweep if it violates a limit of the guard."""
         self._log.accept(key, reading)
-        if self._maker is not None and not self._stopped():
+        if self._maker is not None and not self._is_stopped():
             self._maker.check_reading(key, reading)
 
 

@@ -21,7 +21,7 @@ from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import MOST_CONCURRENCY
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.run.judgement import Judged, Judgement, Scatter, Shares, Verdict
+from sparktop.sweep.run.judgement import LevelVerdicts, LoadVerdict, Scatter, Shares, Verdict
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 
@@ -72,7 +72,7 @@ class Grid(Struct, frozen=True):
 def grid_of(capacity: Capacity, first: float) -> Grid:
     """Return the loads of a search; rates lie around `first`, that of requests one after the other."""
     if capacity.kind is not LoadKind.RATE:
-        return _numbers(int(capacity.most))
+        return _number_grid(int(capacity.most))
     first = _rounded(min(first, capacity.most))
     steps = math.ceil(math.log(capacity.most / first) / math.log(_RATE_STEP))
     values = {_rounded(first * _RATE_STEP**step) for step in range(-_STEPS_DOWN, steps)}
@@ -84,11 +84,11 @@ def grid_of(capacity: Capacity, first: float) -> Grid:
 
 
 @cache
-def _numbers(most: int) -> Grid:
+def _number_grid(most: int) -> Grid:
     places = [0.5 + one for one in range(FINE_TO + 1)]
     while places[-1] < _BEYOND * most:
         places.append(places[-1] * _PLACE_STEP)
-    places = [one for one in places if one < _BEYOND * most + 1]
+    places = [place for place in places if place < _BEYOND * most + 1]
     return Grid(tuple(map(float, range(1, most + 1))), 1.0, _likely(places, _LEAST))
 
 
@@ -125,7 +125,7 @@ _LAPSE = 0.005
 _HALF = 0.5
 
 
-class Seen(Struct, frozen=True):
+class IndependentRequests(Struct, frozen=True):
     """The requests of a level under one condition, counted as independent ones."""
 
     value: float
@@ -133,7 +133,7 @@ class Seen(Struct, frozen=True):
     count: float
 
 
-def seen_of(levels: Mapping[float, Shares]) -> tuple[float, list[Seen]]:
+def independent_requests(levels: Mapping[float, Shares]) -> tuple[float, list[IndependentRequests]]:
     """Return (share that must meet a condition, the requests of each level, counted as independent ones).
 
     A level with few misses does not show how much its sections differ, so that all levels near the border do
@@ -146,7 +146,8 @@ def seen_of(levels: Mapping[float, Shares]) -> tuple[float, list[Seen]]:
         math.fsum(one.expected for one in near),
     )
     seen = [
-        Seen(value, one.met / scatter.effect, one.count / scatter.effect) for value, one in judged.items()
+        IndependentRequests(value, one.met / scatter.effect, one.count / scatter.effect)
+        for value, one in judged.items()
     ]
     return next((one.needed for one in judged.values()), _HALF), seen
 
@@ -167,7 +168,9 @@ class Crossing(Struct, frozen=True):
         return max((one for one, p in zip(self.values, self.below, strict=True) if p <= share), default=0.0)
 
 
-def crossing(conditions: Iterable[tuple[float, Sequence[Seen]]], grid: Grid, fails_at: float) -> Crossing:
+def crossing(
+    conditions: Iterable[tuple[float, Sequence[IndependentRequests]]], grid: Grid, fails_at: float
+) -> Crossing:
     """Return how likely each load of `grid` is the answer.
 
     `conditions` has the share (0 to 1) that must meet each condition, and what the levels showed. From
@@ -184,21 +187,23 @@ def crossing(conditions: Iterable[tuple[float, Sequence[Seen]]], grid: Grid, fai
     return Crossing(grid.values, tuple(accumulate(below, max)))
 
 
-def _posterior(needed: float, seen: Sequence[Seen], places: Sequence[tuple[float, float]]) -> list[float]:
+def _posterior(
+    needed: float, seen: Sequence[IndependentRequests], places: Sequence[tuple[float, float]]
+) -> list[float]:
     """Return the probability of each place at which the share falls to `needed`."""
-    first = _weighed(needed, [(one, 1.0) for one in seen], places)
+    first = _place_probabilities(needed, [(one, 1.0) for one in seen], places)
     likely = math.fsum(math.log(at) * p for (at, _), p in zip(places, first, strict=True))
     weights = [
         (one, min(1.0, _NEAR / math.exp(abs(math.log(one.value) - likely)))) for one in seen if one.count
     ]
-    return _weighed(needed, weights, places)
+    return _place_probabilities(needed, weights, places)
 
 
-def _weighed(
-    needed: float, seen: Sequence[tuple[Seen, float]], places: Sequence[tuple[float, float]]
+def _place_probabilities(
+    needed: float, seen: Sequence[tuple[IndependentRequests, float]], places: Sequence[tuple[float, float]]
 ) -> list[float]:
     odds, most = math.log((1 - needed + _TINY) / (needed + _TINY)), _CLOSE * (1 - needed)
-    facts = [_fact(one, weight, most) for one, weight in seen]
+    facts = [_level_evidence(one, weight, most) for one, weight in seen]
     logs: list[float] = []
     for place, chance in places:
         at, first = math.log(place), math.log(chance)
@@ -209,11 +214,11 @@ def _weighed(
     return [math.fsum(each[start : start + size]) / total for start in range(0, len(each), size)]
 
 
-_Fact = tuple[float, float, float, float]
+_LevelEvidence = tuple[float, float, float, float]
 """(Log of the load, requests that met the condition, those that missed it, share that misses at most)."""
 
 
-def _fact(seen: Seen, weight: float, most: float) -> _Fact:
+def _level_evidence(seen: IndependentRequests, weight: float, most: float) -> _LevelEvidence:
     """Return a level; if more than the share `most` missed, as one at which at least that share misses.
 
     Far above the border the share follows no straight line: with no free slot it falls at once, then slowly.
@@ -224,7 +229,7 @@ def _fact(seen: Seen, weight: float, most: float) -> _Fact:
     return at, count * (1 - most), count * most, most
 
 
-def _log_likelihood(odds: float, slope: float, place: float, facts: Sequence[_Fact]) -> float:
+def _log_likelihood(odds: float, slope: float, place: float, facts: Sequence[_LevelEvidence]) -> float:
     total = 0.0
     for at, met, missed, most in facts:
         exponent = odds + slope * (at - place)
@@ -269,7 +274,7 @@ class CapacitySearch:
         self._grid = grid_of(capacity, first)
         self.most = capacity.most
         """The largest load to try."""
-        self.judged: dict[float, Judged] = {}
+        self.judged: dict[float, LoadVerdict] = {}
         """The judgement of each level by all its runs, by load."""
         self.runs: dict[float, int] = {}
         self.moved_from: float | None = None
@@ -279,7 +284,7 @@ class CapacitySearch:
         self._likely: tuple[int, Crossing] | None = None
         """(Number of runs, how likely each load is the answer by these)."""
 
-    def add(self, value: float, judged: Judged) -> None:
+    def add(self, value: float, judged: LoadVerdict) -> None:
         """Store the judgement of the level at `value`, by all its runs, after one more run."""
         before = self.holds
         self._near += self.fails is not None
@@ -292,15 +297,15 @@ class CapacitySearch:
     def likely(self) -> Crossing:
         """How likely each load is the answer, by all levels so far."""
         if self._likely is None or self._likely[0] != self.made:
-            self._likely = self.made, self._computed()
+            self._likely = self.made, self._compute_crossing()
         return self._likely[1]
 
-    def _computed(self) -> Crossing:
+    def _compute_crossing(self) -> Crossing:
         troubled = min((value for value, one in self.judged.items() if one.trouble), default=math.inf)
         levels = {value: one.shares for value, one in self.judged.items()}
         decisive = range(len(self._capacity.conditions)) if not self._grid.is_rate else (-1,)
         conditions = [
-            seen_of({value: shares[number] for value, shares in levels.items() if shares})
+            independent_requests({value: shares[number] for value, shares in levels.items() if shares})
             for number in decisive
         ]
         return crossing(conditions, self._grid, troubled)
@@ -440,9 +445,9 @@ class SloSearch:
         self._levels = sorted({level for level in levels if level <= most}) or [1]
         self._most = most
         self._falls, self._rises = falls, rises
-        self._judged: dict[int, Judgement] = {}
+        self._judged: dict[int, LevelVerdicts] = {}
 
-    def add(self, concurrency: int, judgement: Judgement) -> None:
+    def add(self, concurrency: int, judgement: LevelVerdicts) -> None:
         """Store the verdicts on the level that was measured at `concurrency`."""
         self._judged[concurrency] = judgement
 
@@ -452,7 +457,7 @@ class SloSearch:
 
         None if they hold nowhere so far, or if no condition gets better with concurrency.
         """
-        return min(self._range(), default=None) if self._rises else None
+        return min(self._holding_range(), default=None) if self._rises else None
 
     @property
     def holds_to(self) -> int | None:
@@ -460,7 +465,7 @@ class SloSearch:
 
         None if no measured concurrency is in the range.
         """
-        return max(self._range(), default=None)
+        return max(self._holding_range(), default=None)
 
     @property
     def interval(self) -> Bounds:
@@ -469,9 +474,9 @@ class SloSearch:
         It is (largest concurrency at which they certainly hold, largest at which they may hold); a value that
         is not found is None.
         """
-        falling = self._falling()
-        is_searched = self._falls or bool(self._range())
-        low = max(_run_up(falling), default=None) if is_searched else None
+        falling = self._upper_end_verdicts()
+        is_searched = self._falls or bool(self._holding_range())
+        low = max(_below_first_failure(falling), default=None) if is_searched else None
         failing = [level for level, verdict in falling.items() if verdict is Verdict.FAILS]
         return low, min(failing) - 1 if failing else None
 
@@ -484,7 +489,7 @@ class SloSearch:
         """
         if not self._rises:
             return None
-        surely = self._surely_from()
+        surely = self._lowest_sure()
         judged = self._judged.items()
         failing = [
             level
@@ -518,12 +523,15 @@ class SloSearch:
         None when this end is found.
         """
         judged = {level: one.falling for level, one in self._judged.items()}
-        holding, bad = max(_run_up(judged), default=None), min(_not_holding(judged), default=None)
+        holding, bad = (
+            max(_below_first_failure(judged), default=None),
+            min(_levels_not_holding(judged), default=None),
+        )
         if bad is None:
             return None if holding is None or holding >= self._most else min(2 * holding, self._most)
         if holding is None:
             return bad // 2 or None
-        inner = _between(holding, bad, _FINE_SHARE)
+        inner = _midpoint(holding, bad, _FINE_SHARE)
         if inner is not None:
             return inner
         fails = min((level for level, one in judged.items() if one is Verdict.FAILS), default=None)
@@ -532,28 +540,28 @@ class SloSearch:
             is_far = top >= min(self._most, _FARTHEST * holding)
             return None if is_far else min(2 * top, self._most)
         unsure = max((level for level in judged if level < fails), default=holding)
-        return _between(unsure, fails, _OUTER_SHARE)
+        return _midpoint(unsure, fails, _OUTER_SHARE)
 
     def _next_below(self) -> int | None:
         """Return the next concurrency to measure for the lower end of the range in which conditions hold.
 
         None when this end is found.
         """
-        rising = self._rising()
-        surely = self._surely_from()
+        rising = self._rising_verdicts()
+        surely = self._lowest_sure()
         if surely is None:
-            return self._climb()
-        bad = max((level for level in _not_holding(rising) if level < surely), default=0)
-        inner = _between(bad, surely, _FINE_SHARE) if bad else surely // 2 or None
+            return self._double_until_plateau()
+        bad = max((level for level in _levels_not_holding(rising) if level < surely), default=0)
+        inner = _midpoint(bad, surely, _FINE_SHARE) if bad else surely // 2 or None
         if inner is not None:
             return inner
         fails = max((level for level, one in rising.items() if one is Verdict.FAILS), default=0)
         unsure = min((level for level in rising if level > fails), default=surely)
         if fails == 0:
             return unsure // 2 or None
-        return _between(fails, unsure, _OUTER_SHARE)
+        return _midpoint(fails, unsure, _OUTER_SHARE)
 
-    def _climb(self) -> int | None:
+    def _double_until_plateau(self) -> int | None:
         """Return twice the highest measured concurrency, at most the maximum; None to stop doubling.
 
         Used while rising conditions (better as concurrency grows) hold nowhere. Doubling stops if the highest
@@ -577,7 +585,7 @@ class SloSearch:
         """
         return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level))
 
-    def _rising(self) -> dict[int, Verdict]:
+    def _rising_verdicts(self) -> dict[int, Verdict]:
         """Return the verdicts on rising conditions, by concurrency, for the concurrencies up to the peak.
 
         Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
@@ -587,7 +595,7 @@ class SloSearch:
         peak = self._peak()
         return {level: one.rising for level, one in self._judged.items() if level <= peak}
 
-    def _falling(self) -> dict[int, Verdict]:
+    def _upper_end_verdicts(self) -> dict[int, Verdict]:
         """Return the verdicts that decide on the upper end of the range in which conditions hold.
 
         The keys are concurrencies. Falling conditions get worse as concurrency grows, rising conditions
@@ -600,38 +608,38 @@ class SloSearch:
         peak = self._peak()
         return {level: one.both if level > peak else one.falling for level, one in self._judged.items()}
 
-    def _surely_from(self) -> int | None:
+    def _lowest_sure(self) -> int | None:
         """Return the lowest measured concurrency such that rising conditions hold from it up to the peak.
 
         Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
         Return None if even the peak does not meet them.
         """
-        rising = self._rising()
-        bad = max(_not_holding(rising), default=0)
+        rising = self._rising_verdicts()
+        bad = max(_levels_not_holding(rising), default=0)
         return min((level for level in rising if level > bad), default=None)
 
-    def _range(self) -> list[int]:
+    def _holding_range(self) -> list[int]:
         """Return the measured concurrencies of the contiguous range in which all SLO conditions hold."""
-        surely = self._surely_from() if self._rises else 0
+        surely = self._lowest_sure() if self._rises else 0
         if surely is None:
             return []
-        return [level for level in _run_up(self._falling()) if level >= surely]
+        return [level for level in _below_first_failure(self._upper_end_verdicts()) if level >= surely]
 
 
-def _not_holding(verdicts: dict[int, Verdict]) -> list[int]:
+def _levels_not_holding(verdicts: dict[int, Verdict]) -> list[int]:
     return [level for level, verdict in verdicts.items() if verdict is not Verdict.HOLDS]
 
 
-def _run_up(verdicts: dict[int, Verdict]) -> list[int]:
+def _below_first_failure(verdicts: dict[int, Verdict]) -> list[int]:
     """Return the concurrencies below the lowest one that fails; all of them if none fails.
 
     A concurrency fails if its verdict is not HOLDS.
     """
-    first_bad = min(_not_holding(verdicts), default=None)
+    first_bad = min(_levels_not_holding(verdicts), default=None)
     return [level for level in verdicts if first_bad is None or level < first_bad]
 
 
-def _between(low: int, high: int, share: float) -> int | None:
+def _midpoint(low: int, high: int, share: float) -> int | None:
     """Return the concurrency halfway between `low` and `high`; None if they are close enough.
 
     Close enough means that they differ by at most `share` of `low`, or by one.
@@ -775,22 +783,30 @@ def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) 
     failed.
     """
     metric = main_rate(levels)
-    known = [one for one in sorted(levels, key=lambda one: one.concurrency) if metric and one.rate(metric)]
-    if metric is None or not known or any(_is_failing(one, max_error_share) for one in levels):
+    known = [
+        level
+        for level in sorted(levels, key=lambda level: level.concurrency)
+        if metric and level.rate(metric)
+    ]
+    if metric is None or not known or any(_is_failing(level, max_error_share) for level in levels):
         return None, "requests failed" if levels else "nothing was measured"
-    leader, unsure = _leader(known, metric)
+    leader, unsure = _last_rising(known, metric)
     top = known[-1].concurrency
     if unsure < _MOST_UNSURE and top < most:
         return min(2 * top, most), ""
-    between = _climb_between(known, metric)
+    between = _concurrency_between(known, metric)
     return between, "" if between is not None else _end_words(known, leader, metric, most)
 
 
 def top_of(levels: Sequence[LevelResult]) -> LevelResult | None:
     """Return the last level that rises among the levels of a climb, its answer; None without any rate."""
     metric = main_rate(levels)
-    known = [one for one in sorted(levels, key=lambda one: one.concurrency) if metric and one.rate(metric)]
-    return _leader(known, metric)[0] if metric is not None and known else None
+    known = [
+        level
+        for level in sorted(levels, key=lambda level: level.concurrency)
+        if metric and level.rate(metric)
+    ]
+    return _last_rising(known, metric)[0] if metric is not None and known else None
 
 
 def most_concurrencies(
@@ -812,7 +828,7 @@ def _is_failing(level: LevelResult, max_error_share: float) -> bool:
     return level.error is not None or not ended or level.requests.failed > max_error_share * ended
 
 
-def _leader(known: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:
+def _last_rising(known: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:
     """Return (last level that rises, number of levels above this level that are not shown to rise).
 
     A level rises if its token rate is significantly above that of the previous level that rises; the first
@@ -853,13 +869,13 @@ def saturation(levels: Sequence[LevelResult], metric: str) -> LevelResult:
 
     Each of `levels`, at least one, has the rate `metric`.
     """
-    highest = max(rate.mean for one in levels if (rate := one.rate(metric)) is not None)
+    highest = max(rate.mean for level in levels if (rate := level.rate(metric)) is not None)
     least = highest / (1 + NOISE_FLOOR_PERCENT / 100)
-    reaching = [one for one in levels if (rate := one.rate(metric)) is not None and rate.mean >= least]
+    reaching = [level for level in levels if (rate := level.rate(metric)) is not None and rate.mean >= least]
     return min(reaching, key=lambda one: one.point)
 
 
-def _climb_between(known: Sequence[LevelResult], metric: str) -> int | None:
+def _concurrency_between(known: Sequence[LevelResult], metric: str) -> int | None:
     """Return a concurrency between the best level and the next lower one; None if the gap is small enough."""
     best = saturation(known, metric)
     below = [one.concurrency for one in known if one.concurrency < best.concurrency]

@@ -153,14 +153,14 @@ def server_point(sample: EngineSample) -> ServerPoint:
             prefill_s=lane_sum(lanes, lambda lane: lane.prefill.sum if lane.prefill is not None else None),
             prefills=lane_sum(lanes, lambda lane: lane.prefill.count if lane.prefill is not None else None),
             steps=_steps(lanes),
-            failed=lane_sum(lanes, lambda lane: _finished(lane, FAILED_REASONS)),
-            aborted=lane_sum(lanes, lambda lane: _finished(lane, ABORTED_REASONS)),
+            failed=lane_sum(lanes, lambda lane: _finished_for(lane, FAILED_REASONS)),
+            aborted=lane_sum(lanes, lambda lane: _finished_for(lane, ABORTED_REASONS)),
             spec_accepted_tokens=lane_sum(lanes, lambda lane: lane.spec_accepted_tokens),
             spec_draft_tokens=lane_sum(lanes, lambda lane: lane.spec_draft_tokens),
             spec_drafts=lane_sum(lanes, lambda lane: lane.spec_drafts),
         ),
         start_time=sample.start_time,
-        look=_look(sample.at, lanes),
+        look=_engine_look(sample.at, lanes),
         read_bytes=lane_sum(lanes, lambda lane: lane.read_bytes_per_gpu),
         cores=len(lanes),
         kv_capacity_tokens=None if capacity is None else capacity / len(lanes),
@@ -171,10 +171,10 @@ def server_point(sample: EngineSample) -> ServerPoint:
 def node_point(sample: NodeSample) -> NodePoint:
     """Return the values of a machine's sample that a sweep needs, summarised over its GPUs."""
     gpus = sample.gpus
-    temperatures = _known(gpu.temperature_c for gpu in gpus)
-    powers = _known(gpu.power_w for gpu in gpus)
-    clocks = _known(gpu.sm_clock_mhz for gpu in gpus)
-    throttled = _known(share for gpu in gpus for share in _throttled(gpu))
+    temperatures = _without_none(gpu.temperature_c for gpu in gpus)
+    powers = _without_none(gpu.power_w for gpu in gpus)
+    clocks = _without_none(gpu.sm_clock_mhz for gpu in gpus)
+    throttled = _without_none(share for gpu in gpus for share in _throttled_percents(gpu))
     return NodePoint(
         at=sample.at,
         gpu_c=max(temperatures, default=None),
@@ -289,11 +289,11 @@ class ServerLog:
 
     def servers(self, name: str, spans: Sequence[Span]) -> list[ServerPoint]:
         """Return the samples of a server that lie in any of the spans of time, in order."""
-        return [one for one in self._servers.get(name, ()) if _inside(one.at, spans)]
+        return [one for one in self._servers.get(name, ()) if _is_within(one.at, spans)]
 
     def nodes(self, name: str, spans: Sequence[Span]) -> list[NodePoint]:
         """Return the samples of a machine that lie in any of the spans of time, in order."""
-        return [one for one in self._nodes.get(name, _Machine()).points if _inside(one.at, spans)]
+        return [point for point in self._nodes.get(name, _Machine()).points if _is_within(point.at, spans)]
 
     def router_failures(self, name: str, since: float) -> dict[str, float] | None:
         """Return a router's own count of failed answers since the time `since`, by deployment (backend id).
@@ -302,7 +302,7 @@ class ServerLog:
         one of these samples is missing, if the router does not count failures, or if it was restarted.
         """
         samples = self._routers.get(name, [])
-        first = max(0, bisect_right([one.at for one in samples], since) - 1)
+        first = max(0, bisect_right([sample.at for sample in samples], since) - 1)
         if len(samples) - first < 2:  # noqa: PLR2004 - a difference is of two
             return None
         before, now = samples[first].failures or {}, samples[-1].failures or {}
@@ -311,10 +311,10 @@ class ServerLog:
 
     def forget(self, before: float) -> None:
         """Drop samples older than the time `before`, except the newest sample of each source."""
-        machines = (one.points for one in self._nodes.values())
+        machines = (node.points for node in self._nodes.values())
         kept: list[list[Any]] = [*self._servers.values(), *machines, *self._routers.values()]
         for points in kept:
-            del points[: min(bisect_left([one.at for one in points], before), len(points) - 1)]
+            del points[: min(bisect_left([point.at for point in points], before), len(points) - 1)]
 
     async def wait_for(self, done: Callable[[], bool], limit_s: float) -> bool:
         """Wait until `done` returns True, for at most `limit_s` seconds; return the last result of `done`.
@@ -404,7 +404,7 @@ class ServerLog:
             machines=tuple(
                 Machine(
                     machine,
-                    tuple(one.look for one in known[machine].points if _inside(one.at, spans)),
+                    tuple(point.look for point in known[machine].points if _is_within(point.at, spans)),
                     worst_state(known[machine].paces),
                     known[machine].usual_mhz,
                 )
@@ -454,16 +454,16 @@ def node_side(points: Sequence[NodePoint]) -> NodeSide:
     Samples with idle GPUs, for example between two bursts, do not count in means. A value that no sample has
     is None.
     """
-    busy = [one for one in points if not one.is_idle]
-    powers = _known(one.power_w for one in busy)
-    clocks = _known(one.sm_clock_mhz for one in busy)
-    throttled = _known(one.throttled_percent for one in busy)
+    busy = [point for point in points if not point.is_idle]
+    powers = _without_none(point.power_w for point in busy)
+    clocks = _without_none(point.sm_clock_mhz for point in busy)
+    throttled = _without_none(point.throttled_percent for point in busy)
     return NodeSide(
-        gpu_c_max=max(_known(one.gpu_c for one in points), default=None),
+        gpu_c_max=max(_without_none(point.gpu_c for point in points), default=None),
         power_w_mean=fmean(powers) if powers else None,
         sm_clock_mhz_mean=fmean(clocks) if clocks else None,
         throttled_percent=fmean(throttled) if throttled else None,
-        headroom_min_bytes=min(_known(one.headroom_bytes for one in points), default=None),
+        headroom_min_bytes=min(_without_none(point.headroom_bytes for point in points), default=None),
     )
 
 
@@ -481,19 +481,19 @@ def in_flight(requests: Iterable[Span]) -> list[Span]:
     return spans
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _without_none(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _throttled(gpu: GpuReading) -> Iterable[float | None]:
+def _throttled_percents(gpu: GpuReading) -> Iterable[float | None]:
     return gpu.throttled_percent.values()
 
 
-def _inside(at: float, spans: Sequence[Span]) -> bool:
+def _is_within(at: float, spans: Sequence[Span]) -> bool:
     return any(begin <= at <= end for begin, end in spans)
 
 
-def _finished(lane: LaneSample, reasons: frozenset[str]) -> float | None:
+def _finished_for(lane: LaneSample, reasons: frozenset[str]) -> float | None:
     """Return how many requests ended for one of `reasons` in an engine core (lane: data-parallel rank).
 
     None if the engine core reports no number for any of these reasons.
@@ -549,7 +549,7 @@ def _read_gb_per_s(points: Sequence[ServerPoint], spans: Sequence[Span]) -> floa
     """Return the gigabytes per second that a server's GPUs read during `spans`; None if unknown."""
     read = lasted_s = 0.0
     for begin, end in spans:
-        totals = [(one.at, one.read_bytes) for one in points if begin <= one.at <= end]
+        totals = [(point.at, point.read_bytes) for point in points if begin <= point.at <= end]
         known = [(at, total) for at, total in totals if total is not None]
         if len(known) > 1:
             read += known[-1][1] - known[0][1]
@@ -557,7 +557,7 @@ def _read_gb_per_s(points: Sequence[ServerPoint], spans: Sequence[Span]) -> floa
     return read / lasted_s / 1e9 if read > 0 and lasted_s > 0 else None
 
 
-def _look(at: float, lanes: Sequence[LaneSample]) -> Look:
+def _engine_look(at: float, lanes: Sequence[LaneSample]) -> Look:
     return Look(
         at,
         lane_sum(lanes, lambda lane: lane.running),
@@ -566,13 +566,13 @@ def _look(at: float, lanes: Sequence[LaneSample]) -> Look:
         kv_fullest_percent(lanes),
         lane_sum(lanes, lambda lane: None if lane.step_tokens is None else lane.step_tokens.count),
         lane_sum(lanes, lambda lane: lane.generation_tokens),
-        lane_sum(lanes, _computed),
+        lane_sum(lanes, _computed_prompt_tokens),
         lane_sum(lanes, lambda lane: lane.preemptions),
         lane_sum(lanes, lambda lane: sum(lane.finished.values()) if lane.finished else None),
     )
 
 
-def _computed(lane: LaneSample) -> float | None:
+def _computed_prompt_tokens(lane: LaneSample) -> float | None:
     return lane.prompt_tokens if lane.prompt_tokens_computed is None else lane.prompt_tokens_computed
 
 
@@ -633,14 +633,14 @@ def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: I
     number of requests in flight. For a single server, return the gauge of each sample unchanged. Return an
     empty list if a server never reports the gauge.
     """
-    known = {name: [one for one in points if of(one) is not None] for name, points in looks.items()}
+    known = {name: [point for point in points if of(point) is not None] for name, points in looks.items()}
     if not known or not all(known.values()):
         return []
     if len(known) == 1:
         (points,) = known.values()
-        return [value for one in points if (value := of(one)) is not None]
+        return [value for point in points if (value := of(point)) is not None]
     first, *others = sorted(known.values(), key=len)
-    times = [[one.at for one in points] for points in others]
+    times = [[point.at for point in points] for points in others]
     sums = []
     for look in first:
         group = [look, *(points[_nearest(at, look.at)] for points, at in zip(others, times, strict=True))]
@@ -663,7 +663,7 @@ def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float |
         # A step that only computes part of a long prompt yields no token, but still has a request in its
         # batch.
         return max(1.0, (made - (grown.spec_accepted_tokens or 0.0)) / grown.steps)
-    busy = [one.running for one in points if one.running]
+    busy = [point.running for point in points if point.running]
     return sum(busy) / len(busy) if busy else None
 
 
@@ -680,19 +680,19 @@ def queue_reason(
     all requests were seen running at the same time, or if the slots are known to suffice and the cache is not
     full. Return None if no request queued.
     """
-    waiting = [one.waiting for one in points if one.waiting is not None]
-    running_max = max((one.running for one in points if one.running is not None), default=None)
+    waiting = [point.waiting for point in points if point.waiting is not None]
+    running_max = max((point.running for point in points if point.running is not None), default=None)
     if slots is not None and (running_max or 0.0) > slots:
         slots = None  # it ran more, so this number is not its limit
     expected = concurrency if at_once is None else at_once
     saturated = slots is not None and any(
-        (one.waiting or 0.0) > 0 and (one.running or 0.0) >= slots for one in points
+        (point.waiting or 0.0) > 0 and (point.running or 0.0) >= slots for point in points
     )
     beyond = slots is not None and (saturated or (at_once is not None and expected > slots))
     waits = sum(count > 0 for count in waiting)
     if not waits and (waiting or not beyond):
         return None
-    full = any((one.kv_fullest_percent or 0.0) >= FULL_PERCENT for one in points)
+    full = any((point.kv_fullest_percent or 0.0) >= FULL_PERCENT for point in points)
     all_ran = running_max is not None and running_max >= expected
     if (all_ran or slots is not None) and not beyond and not full:
         return None
@@ -736,11 +736,13 @@ def all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:
         backends |= set(watched_backends(target, snapshot))
         nodes |= set(watched_nodes(target, snapshot))
     urls = {one.url for one in plan.targets}
-    servers = [one for one in snapshot.backends if one.name in backends and one.failure is None]
+    servers = [
+        backend for backend in snapshot.backends if backend.name in backends and backend.failure is None
+    ]
     if any(log.newest(one.name) is None and log.silence(one.name) is None for one in servers):
         return False
     failed_or_told = [
-        *((one.failure, one.age_s) for one in snapshot.nodes if one.name in nodes),
-        *((one.failure, one.age_s) for one in snapshot.routers if one.url in urls),
+        *((node.failure, node.age_s) for node in snapshot.nodes if node.name in nodes),
+        *((router.failure, router.age_s) for router in snapshot.routers if router.url in urls),
     ]
     return all(failure is not None or age_s is not None for failure, age_s in failed_or_told)

@@ -64,7 +64,7 @@ _BY_TOKEN = (
 """(field of `LevelResult`, title) of the metrics that need the arrival times of single tokens."""
 
 
-class Asked(Struct, frozen=True):
+class TokensAsked(Struct, frozen=True):
     """Counts of the tokens that requests asked for and received, warm-up included."""
 
     generated: int = 0
@@ -78,10 +78,10 @@ class Asked(Struct, frozen=True):
     open_requests: int = 0
     """Number of requests that were cancelled, interrupted or failed."""
 
-    def plus(self, other: Asked) -> Asked:
+    def plus(self, other: TokensAsked) -> TokensAsked:
         """Return the sum of this and the `other` counts; `prompt` is None if it is None in one of them."""
         prompt = None if self.prompt is None or other.prompt is None else self.prompt + other.prompt
-        return Asked(
+        return TokensAsked(
             self.generated + other.generated,
             prompt,
             self.most + other.most,
@@ -93,7 +93,7 @@ class Asked(Struct, frozen=True):
 class LevelFacts(Struct, frozen=True):
     """What a sweep knows about a level beside the metrics in its result, to judge the result's validity."""
 
-    asked: Asked = Asked()
+    asked: TokensAsked = TokensAsked()
     growth: Counters | None = None
     """Growth of the servers' counters over the level, warm-up included; None if unknown."""
     measured: Counters | None = None
@@ -117,16 +117,16 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
     """Return all reasons to doubt the result of a level, in a fixed order; empty if there are none."""
     found = (
         *open_loop_doubts(level),
-        *_client(level, facts),
-        *_queue(facts, level),
+        *_client_doubts(level, facts),
+        *_queue_doubts(facts, level),
         *_cache_doubts(level, facts),
-        *_prompts(level),
-        *_counts(facts),
-        *_hidden(plan, level),
-        *(() if level.agents is not None else _output(plan, level)),
-        *_length(plan, level, facts),
-        *_machines(facts),
-        *_requests(level),
+        *_prompt_doubts(level),
+        *_count_doubts(facts),
+        *_hidden_token_doubts(plan, level),
+        *(() if level.agents is not None else _output_doubts(plan, level)),
+        *_duration_doubts(plan, level, facts),
+        *_machine_doubts(facts),
+        *_failure_doubts(level),
     )
     more = [Validity(code=CUT_SHORT, message=facts.cut_short)] if facts.cut_short else []
     if facts.mdns:
@@ -135,9 +135,9 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
     return (*found, *more)
 
 
-def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     reasons = []
-    lags = [one.loop_lag_ms for one in facts.health if one.loop_lag_ms is not None]
+    lags = [run_health.loop_lag_ms for run_health in facts.health if run_health.loop_lag_ms is not None]
     p99 = max((lag.p99 for lag in lags), default=0.0)
     if p99 > MOST_LAG_MS:
         reasons.append(f"p99 of its loop's lag is {p99:.1f} ms")
@@ -145,24 +145,26 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
         reasons.append(f"its mean lag of {mean:.2f} ms is {100 * mean / tpot:.0f} % of the median TPOT")
-    off, why = _may_be_off(facts.health)
+    off, why = _possible_ttft_error(facts.health)
     if level.ttft_ms is not None and off > min(
         MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
     ):
         share = 100 * off / max(off, level.ttft_ms.mean)
         reasons.append(f"{why.format(f'{off:.1f} ms')}: TTFT may read that much ({share:.2g} %) too long")
-    cpu = max((one.cpu_percent for one in facts.health), default=0.0)
+    cpu = max((run_health.cpu_percent for run_health in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append(f"it took {cpu:.0f} % of a core")
     if reasons:
         yield Validity(code=CLIENT_LAG, message=f"the load generator was late: {', '.join(reasons)}")
 
 
-def _may_be_off(health: Sequence[ClientHealth]) -> tuple[float, str]:
+def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str]:
     """Return (ms by which the generator's own lag may lengthen a TTFT, a sentence with {0} for them)."""
-    lags = [one.loop_lag_ms for one in health if one.loop_lag_ms is not None]
+    lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms is not None]
     late = max((lag.p90 for lag in lags if lag.p90 is not None), default=None)
-    waits = max((one.core_wait_ms for one in health if one.core_wait_ms is not None), default=0.0)
+    waits = max(
+        (run_health.core_wait_ms for run_health in health if run_health.core_wait_ms is not None), default=0.0
+    )
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
     if by_lag >= waits:
@@ -170,7 +172,7 @@ def _may_be_off(health: Sequence[ClientHealth]) -> tuple[float, str]:
     return waits, "it waited {0} for a CPU core each time"
 
 
-def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
+def _queue_doubts(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt the level if requests queued at a server for a free slot or for KV cache."""
     if level.open_loop is not None:
         return  # its latencies are those with the queue
@@ -185,10 +187,10 @@ def _cache_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     if level.depth:
         yield from context_doubts(level)
     elif level.agents is None and level.replay is None:
-        yield from _cache(facts)
+        yield from _cache_hit_doubts(facts)
 
 
-def _cache(facts: LevelFacts) -> Iterator[Validity]:
+def _cache_hit_doubts(facts: LevelFacts) -> Iterator[Validity]:
     growth = facts.measured
     if growth is None or not growth.cache_queries or growth.cache_hits is None or facts.fell:
         return
@@ -201,7 +203,7 @@ def _cache(facts: LevelFacts) -> Iterator[Validity]:
         )
 
 
-def _counts(facts: LevelFacts) -> Iterator[Validity]:
+def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
     """Yield reasons to doubt the level if servers counted more or fewer tokens than we sent and received.
 
     Requests of other clients make the servers' counts larger. Unsuccessful requests make the expected count a
@@ -241,7 +243,7 @@ def _counts(facts: LevelFacts) -> Iterator[Validity]:
         )
 
 
-def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
+def _hidden_token_doubts(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the server counted tokens that no chunk of the answers shows.
 
     Yield nothing if only a few requests have such tokens, for example because a character is split between
@@ -261,7 +263,7 @@ def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     yield Validity(code=HIDDEN_TOKENS, message=message)
 
 
-def _prompts(level: LevelResult) -> Iterator[Validity]:
+def _prompt_doubts(level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the server counted other prompts, or no tokens at all."""
     asked, counted = level.asked_prompt_tokens, level.counted_prompt_tokens
     if asked is not None and counted is not None:
@@ -278,7 +280,7 @@ def _prompts(level: LevelResult) -> Iterator[Validity]:
         yield Validity(code=UNCOUNTED_TOKENS, message=message)
 
 
-def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:
+def _output_doubts(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     generated = level.tokens.generated
     each = level.each.generated_tokens if level.each is not None else ()
     known = [count for count in each if count is not None]
@@ -295,7 +297,7 @@ def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:
         )
 
 
-def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     if plan.mode is not LoadMode.BURST:
         runs = facts.run_s if plan.mode is LoadMode.STEADY else [plan.duration_s or 0.0]
         shortest = min(runs, default=0.0)
@@ -319,14 +321,14 @@ def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Valid
         yield Validity(code=FEW_RUNS, message=f"{few} too few for a useful interval; make {LEAST_RUNS}")
 
 
-def _machines(facts: LevelFacts) -> Iterator[Validity]:
+def _machine_doubts(facts: LevelFacts) -> Iterator[Validity]:
     for name, side in facts.hardware.items():
         share = side.throttled_percent
         if share is not None and share > MOST_THROTTLED_PERCENT:
             yield Validity(code=THROTTLED, message=f"{name} was throttled {share:.0f} % of the time")
 
 
-def _requests(level: LevelResult) -> Iterator[Validity]:
+def _failure_doubts(level: LevelResult) -> Iterator[Validity]:
     failed = level.requests.failed
     if failed:
         kinds = ", ".join(f"{word} {count}" for word, count in sorted(level.requests.errors.items()))
@@ -349,24 +351,26 @@ def with_clock_shifts(targets: Iterable[TargetResult]) -> tuple[TargetResult, ..
     clocks: dict[LevelLoad, list[float]] = {}
     for target in listed:
         for level in target.levels:
-            clock = _clock(level)
+            clock = _mean_clock_mhz(level)
             if clock is not None:
                 clocks.setdefault(level.same_load, []).append(clock)
     return tuple(
-        target.model_copy(update={"levels": tuple(_with_shift(level, clocks) for level in target.levels)})
+        target.model_copy(
+            update={"levels": tuple(_mark_clock_shift(level, clocks) for level in target.levels)}
+        )
         for target in listed
     )
 
 
-def _with_shift(level: LevelResult, clocks: Mapping[LevelLoad, Sequence[float]]) -> LevelResult:
+def _mark_clock_shift(level: LevelResult, clocks: Mapping[LevelLoad, Sequence[float]]) -> LevelResult:
     others = clocks.get(level.same_load, ())
-    kept = tuple(one for one in level.validity if one.code != CLOCK_SHIFT)
-    if _clock(level) is not None and max(others) - min(others) > MOST_CLOCK_SHIFT * min(others):
+    kept = tuple(mark for mark in level.validity if mark.code != CLOCK_SHIFT)
+    if _mean_clock_mhz(level) is not None and max(others) - min(others) > MOST_CLOCK_SHIFT * min(others):
         message = f"SM clocks of the compared levels differ: {min(others):.0f} and {max(others):.0f} MHz"
         kept = (*kept, Validity(code=CLOCK_SHIFT, message=message))
     return level if kept == level.validity else level.model_copy(update={"validity": kept})
 
 
-def _clock(level: LevelResult) -> float | None:
+def _mean_clock_mhz(level: LevelResult) -> float | None:
     known = [side.sm_clock_mhz_mean for side in level.hardware.values() if side.sm_clock_mhz_mean is not None]
     return sum(known) / len(known) if known else None

@@ -220,7 +220,7 @@ class SweepWorker:
                 self._signal(signal.SIGKILL)
                 break
             if isinstance(message, Calibrated | Refused | RunFinished):
-                self._done_with(message.id)
+                self._mark_done(message.id)
             self._messages.put_nowait(message)
         returncode = await self._process.wait()
         await self._reading_words
@@ -228,7 +228,7 @@ class SweepWorker:
         self._working.clear()
         self._idle.set()
         self._watching.cancel()
-        failure = None if self._closing else self._ending(returncode, broken)
+        failure = None if self._closing else self._why_ended(returncode, broken)
         self._messages.put_nowait(WorkerEnded(returncode, failure))
 
     async def _watch(self) -> None:
@@ -244,12 +244,12 @@ class SweepWorker:
                 self._signal(signal.SIGKILL)
                 return
 
-    def _done_with(self, command_id: str) -> None:
+    def _mark_done(self, command_id: str) -> None:
         self._working.discard(command_id)
         if not self._working:
             self._idle.set()
 
-    def _ending(self, returncode: int, broken: str | None) -> RequestFailure:
+    def _why_ended(self, returncode: int, broken: str | None) -> RequestFailure:
         if self._silence is not None:
             why = self._silence
         elif broken is not None:

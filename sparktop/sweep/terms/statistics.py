@@ -104,7 +104,7 @@ def value_of(mean: float, runs: Sequence[float] = (), std: float | None = None) 
     if len(runs) < 2:  # noqa: PLR2004 - an interval needs two
         return Value(mean, std=std, runs=tuple(runs))
     middle = fmean(runs)
-    own = math.hypot(*(one - middle for one in runs)) / math.sqrt(len(runs) - 1)
+    own = math.hypot(*(run - middle for run in runs)) / math.sqrt(len(runs) - 1)
     half = student_t((1 + CONFIDENCE) / 2, len(runs) - 1) * own / math.sqrt(len(runs))
     return Value(mean, middle - half, middle + half, own if std is None else std, tuple(runs))
 

@@ -36,7 +36,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.run.capacity import changed_words, condition_result, times_apart
 from sparktop.sweep.run.judgement import judge
-from sparktop.sweep.run.progress import CapacityTold, LoadTold, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged, SearchJudged, SweepEvent
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
@@ -372,14 +372,14 @@ class RunningSearch(Struct, eq=False):
         if self.capacity is None:
             return
         match event:
-            case CapacityTold():
+            case SearchJudged():
                 self._result = event.found
             case PhaseChanged(target=target, load=load):
                 if event.phase is not Phase.SETTLING:
                     self._traces, self._so_far = {}, (0, ())
                 self._target = target or self._target
                 self._now = None if load is None else load.point.value
-            case LoadTold(warm_up=False):
+            case LoadBatch(warm_up=False):
                 for one in event.events:
                     self._add_request(one)
             case _:

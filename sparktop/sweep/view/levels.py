@@ -47,7 +47,7 @@ from sparktop.sweep.result.results import (
     SweepResult,
     YardstickSide,
 )
-from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
+from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunCompleted
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
 from sparktop.sweep.view.marks import balance_reasons, balance_word, limit_words, marks_of
 from sparktop.sweep.view.words import conversation_facts, conversation_figures
@@ -154,7 +154,7 @@ class LevelProgress:
         found.insert(place, (key, level))
         self._levels = dict(found)
 
-    def end_run(self, event: RunTold) -> None:
+    def end_run(self, event: RunCompleted) -> None:
         """Record that a run of a level has ended; warm-up runs are ignored."""
         key = key_of(event.target, event.load)
         level = self._levels.get(key)

@@ -40,13 +40,13 @@ from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
     GuardSet,
     LevelMeasured,
-    LoadTold,
+    LoadBatch,
     Notice,
     Phase,
     PhaseChanged,
     PlanFitted,
     RecentRates,
-    RunTold,
+    RunCompleted,
     SweepEnded,
     SweepEvent,
 )
@@ -367,11 +367,11 @@ class LiveView:
         """Update the view from an event of the sweep."""
         self._capacity.take(event)
         match event:
-            case LoadTold():
+            case LoadBatch():
                 self._add_load(event)
             case PhaseChanged():
                 self._enter_phase(event)
-            case RunTold():
+            case RunCompleted():
                 self._levels.end_run(event)
             case LevelMeasured():
                 self._levels.store_result(event)
@@ -477,7 +477,7 @@ class LiveView:
         if self._result is not None:
             self._view_setter()(self._view_maker(self._result)())
 
-    def _add_load(self, batch: LoadTold) -> None:
+    def _add_load(self, batch: LoadBatch) -> None:
         key, present = key_of(batch.target, batch.load), self._current
         only = self._only_server(batch.target)
         for event in batch.events:

@@ -330,7 +330,7 @@ class SweepScreen(CanvasScreen):
     def _answer_typed_limits(self, typed: str | None) -> None:
         from sparktop.sweep.plan.capacity import parse_conditions
         from sparktop.sweep.plan.plan import Capacity
-        from sparktop.sweep.run.again import answered
+        from sparktop.sweep.run.again import answer_from_levels
 
         result, view = self._source.result, self._view
         if not typed or result is None or view is None:
@@ -338,7 +338,7 @@ class SweepScreen(CanvasScreen):
         kind, level = result.plan.load, self._selected_level(view)
         pp = level.prompt_tokens if level is not None and view.several_lengths else None
         try:
-            found = answered(result, Capacity(kind, parse_conditions(typed, kind)), pp)
+            found = answer_from_levels(result, Capacity(kind, parse_conditions(typed, kind)), pp)
         except UsageError as error:
             self._say(str(error))
         else:

@@ -25,7 +25,7 @@ from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, SweepEvent
+from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
 from tests.sweep.stream_server import Asked
 from tests.sweep.trouble_bench import Bench
@@ -123,7 +123,7 @@ async def test_a_steady_level_keeps_its_concurrency() -> None:
     assert level.decode_tps is None
     assert level.server is not None
     assert level.server.generation_tokens == level.tokens.generated
-    told = [one for one in servers.events if isinstance(one, LoadTold)]
+    told = [one for one in servers.events if isinstance(one, LoadBatch)]
     assert max(one.in_flight for one in told) == 4
 
 
@@ -175,7 +175,7 @@ async def test_somebody_elses_requests_are_noticed() -> None:
     (level,) = result.targets[0].levels
     assert level.tokens.generated == 2 * 4 * 16
     assert "foreign_traffic" in {one.code for one in level.validity}
-    assert any(isinstance(one, LoadTold) for one in servers.events)
+    assert any(isinstance(one, LoadBatch) for one in servers.events)
 
 
 WORKLOAD = """

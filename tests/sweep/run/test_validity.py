@@ -48,7 +48,7 @@ from sparktop.sweep.run.server_side import (
     queue_reason,
     same_moment,
 )
-from sparktop.sweep.run.validity import Asked, LevelFacts, judge, with_clock_shifts
+from sparktop.sweep.run.validity import LevelFacts, TokensAsked, judge, with_clock_shifts
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),), tg=64)
 STEADY = replace(PLAN, mode=LoadMode.STEADY)
@@ -63,8 +63,8 @@ GOOD = LevelResult(
     tpot_ms=Latency(mean=20.0, p50=20.0),
     e2e_ms=Latency(mean=2000.0, p50=2000.0),
 )
-ASKED = Asked(generated=1024, prompt=2048, most=1024)
-OPEN = Asked(generated=900, prompt=2048, most=1024, open=100, open_requests=2)
+ASKED = TokensAsked(generated=1024, prompt=2048, most=1024)
+OPEN = TokensAsked(generated=900, prompt=2048, most=1024, open=100, open_requests=2)
 GROWTH = Counters(1024.0, 2048.0, 0.0, 0.0, 2048.0, 16.0)
 FACTS = LevelFacts(asked=ASKED, growth=GROWTH, measured=GROWTH, run_s=(10.0, 10.0, 10.0))
 

@@ -51,10 +51,10 @@ from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import (
     LevelMeasured,
-    LoadTold,
+    LoadBatch,
     Phase,
     PhaseChanged,
-    RunTold,
+    RunCompleted,
     SweepEnded,
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
@@ -220,7 +220,7 @@ def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     played.tell(
         "nobody", load, FirstToken("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP), LevelEnded(3.0, STRANGE)
     )
-    played.view.take(RunTold("nobody", load, 4, []))
+    played.view.take(RunCompleted("nobody", load, 4, []))
     played.view.take(PhaseChanged(Phase.SETTLING, "nobody", load))
     assert played.view.view().levels[-1].key.target == "nobody"
 
@@ -249,7 +249,7 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     view = LiveView(chosen, clock=lambda: 160.0)
     (load,) = loads(chosen)
     view.take(PhaseChanged(Phase.RUNNING, "a", load, 0, 1))
-    view.take(LoadTold("a", load, events(60), at=160.0, in_flight=3))
+    view.take(LoadBatch("a", load, events(60), at=160.0, in_flight=3))
     moment = view.view().moment
     assert moment is not None
     assert moment.trace_at_s == 60.0
@@ -376,7 +376,7 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
     target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
     live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
     load_put = Load(100, 3)
-    live.take(LoadTold("proxy", load_put, (LevelStarted(10.0, LEVEL), *level_events()), at=22.0))
+    live.take(LoadBatch("proxy", load_put, (LevelStarted(10.0, LEVEL), *level_events()), at=22.0))
     live.take(LevelMeasured("proxy", result.targets[0].levels[0], result))
     shown = live.evidence(KEY)
     save(tmp_path / "r.json", result)

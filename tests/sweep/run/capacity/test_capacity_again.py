@@ -21,7 +21,7 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
-from sparktop.sweep.run.again import answered, stored_traces
+from sparktop.sweep.run.again import answer_from_levels, stored_traces
 from sparktop.sweep.run.judgement import judge
 from sparktop.sweep.terms.definitions import CLIENT_LAG, FEW_RUNS
 from sparktop.sweep.view.capacity import stored_searches
@@ -115,7 +115,7 @@ def test_a_stored_level_is_judged_as_it_was_when_it_was_measured(kind: LoadKind)
 
 def test_the_answer_is_a_stored_level_and_says_between_which_it_lies() -> None:
     """4 hold and 16 fail: what lies between is unknown, and no level there is made up."""
-    found = answered(sweep(0.3, 0.5, 2.0), asked("ttft_p90_ms=1500"))
+    found = answer_from_levels(sweep(0.3, 0.5, 2.0), asked("ttft_p90_ms=1500"))
     assert found.capacity is not None
     answer = found.capacity.answers["a"]
     assert (answer.holds, answer.fails) == (4, 16)
@@ -136,14 +136,14 @@ def test_the_answer_is_a_stored_level_and_says_between_which_it_lies() -> None:
 )
 def test_limits_that_nothing_or_everything_meets(slo: str, words: str) -> None:
     """The largest level is a lower bound; if one request at once fails, no number holds."""
-    assert words in capacity_text(answered(sweep(0.3, 0.5, 2.0), asked(slo)))
+    assert words in capacity_text(answer_from_levels(sweep(0.3, 0.5, 2.0), asked(slo)))
 
 
 def test_below_the_smallest_level_nothing_is_known() -> None:
     """4 fail, and 1 was not measured: that is not 'none'."""
     whole = sweep(0.3, 2.0, 4.0)
     (target,) = whole.targets
-    found = answered(result_of(LoadKind.CONCURRENCY, *target.levels[1:]), asked("ttft_p90_ms=900"))
+    found = answer_from_levels(result_of(LoadKind.CONCURRENCY, *target.levels[1:]), asked("ttft_p90_ms=900"))
     assert "a: unknown below 4, the smallest level: 4 requests at once fail" in capacity_text(found)
     assert found.capacity is not None
     assert found.capacity.answers["a"].holds is None
@@ -154,11 +154,15 @@ def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
     levels = list(sweep(0.3, 0.5, 2.0).targets[0].levels)
     levels[2] = levels[2].model_copy(update={"validity": (Validity(code=CLIENT_LAG, message="p99 40 ms"),)})
     levels[1] = levels[1].model_copy(update={"validity": (Validity(code=FEW_RUNS, message="1 run"),)})
-    text = capacity_text(answered(result_of(LoadKind.CONCURRENCY, *levels), asked("ttft_p90_ms=1500")))
+    text = capacity_text(
+        answer_from_levels(result_of(LoadKind.CONCURRENCY, *levels), asked("ttft_p90_ms=1500"))
+    )
     assert "a: at least 4 requests at once hold" in text
     assert "left out 16: load generator late: p99 40 ms" in text
     lost = [one.model_copy(update={"each": None}) for one in levels]
-    text = capacity_text(answered(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500")))
+    text = capacity_text(
+        answer_from_levels(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500"))
+    )
     assert "a: unknown: no stored level can be judged" in text
     assert "left out 1: its single requests are not stored" in text
 
@@ -177,14 +181,16 @@ def test_an_older_file_answers_what_it_holds() -> None:
     agents = older(level_of(LoadKind.AGENTS, 4.0, played(3, LoadKind.AGENTS)))
     stored = result_of(LoadKind.AGENTS, agents)
     with pytest.raises(UsageError, match="does not say what each request followed"):
-        answered(stored, asked("ttft_tool_p90_ms=900", LoadKind.AGENTS))
+        answer_from_levels(stored, asked("ttft_tool_p90_ms=900", LoadKind.AGENTS))
     only = [
         one for one in played(3, LoadKind.AGENTS) if one.ended and one.ended.reason is not EndReason.ERROR
     ]
     stored = result_of(LoadKind.AGENTS, older(level_of(LoadKind.AGENTS, 4.0, only)))
-    assert "4 agents" in capacity_text(answered(stored, asked("ttft_p90_ms=5000", LoadKind.AGENTS)))
+    assert "4 agents" in capacity_text(answer_from_levels(stored, asked("ttft_p90_ms=5000", LoadKind.AGENTS)))
     rate = older(level_of(LoadKind.RATE, 2.5, played(3, LoadKind.RATE)))
-    text = capacity_text(answered(result_of(LoadKind.RATE, rate), asked("ttft_p90_ms=900", LoadKind.RATE)))
+    text = capacity_text(
+        answer_from_levels(result_of(LoadKind.RATE, rate), asked("ttft_p90_ms=900", LoadKind.RATE))
+    )
     assert "left out 2.5: the file, of an earlier version, does not say which requests failed" in text
 
 
@@ -209,9 +215,9 @@ def test_a_spoilt_file_is_no_crash(spoil: Callable[[LevelResult], LevelResult], 
     stored = result_of(LoadKind.CONCURRENCY, *(spoil(one) for one in sweep(0.3, 2.0).targets[0].levels))
     if words == "no level":
         with pytest.raises(UsageError, match="no level of concurrency that a search would make"):
-            answered(stored, asked("ttft_p90_ms=900"))
+            answer_from_levels(stored, asked("ttft_p90_ms=900"))
     else:
-        assert words in capacity_text(answered(stored, asked("ttft_p90_ms=900")))
+        assert words in capacity_text(answer_from_levels(stored, asked("ttft_p90_ms=900")))
 
 
 def test_the_command_judges_a_file_in_every_format(
@@ -249,8 +255,10 @@ def test_several_prompt_lengths_are_not_mixed() -> None:
     both = [*levels, *(one.model_copy(update={"pp": 4000}) for one in levels)]
     stored = result_of(LoadKind.CONCURRENCY, *both)
     with pytest.raises(UsageError, match="prompts of 100 and 4,000 tokens: choose one length with --pp"):
-        answered(stored, asked("ttft_p90_ms=900"))
-    assert "1 request at once holds" in capacity_text(answered(stored, asked("ttft_p90_ms=900"), 4000))
+        answer_from_levels(stored, asked("ttft_p90_ms=900"))
+    assert "1 request at once holds" in capacity_text(
+        answer_from_levels(stored, asked("ttft_p90_ms=900"), 4000)
+    )
 
 
 def test_conditions_of_several_targets_have_one_order() -> None:
@@ -258,7 +266,7 @@ def test_conditions_of_several_targets_have_one_order() -> None:
     fast, slow = sweep(0.3, 2.0).targets[0], sweep(0.2, 0.2).targets[0]
     stored = result_of(LoadKind.CONCURRENCY)
     stored = stored.model_copy(update={"targets": (fast, slow.model_copy(update={"name": "b"}))})
-    views = stored_searches(answered(stored, asked("ttft_p90_ms=900,stream_tps=12")))
+    views = stored_searches(answer_from_levels(stored, asked("ttft_p90_ms=900,stream_tps=12")))
     orders = {tuple(bar.name for bar in one.bars) for view in views for one in view.tried}
     assert len(views) == 2
     assert len(orders) == 1

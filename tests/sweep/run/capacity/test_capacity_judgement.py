@@ -20,8 +20,8 @@ from sparktop.model.load import EndReason, LoadKind, RequestEnded
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.run.judgement import Judged, Scatter, Shares, Verdict, judge
-from sparktop.sweep.run.search import CapacitySearch, seen_of
+from sparktop.sweep.run.judgement import LoadVerdict, Scatter, Shares, Verdict, judge
+from sparktop.sweep.run.search import CapacitySearch, independent_requests
 
 
 def request(
@@ -44,7 +44,7 @@ def request(
     return trace
 
 
-def judge_all(kind: LoadKind, slo: str, traces: Sequence[RequestTrace], unstable: str = "") -> Judged:
+def judge_all(kind: LoadKind, slo: str, traces: Sequence[RequestTrace], unstable: str = "") -> LoadVerdict:
     """Judge requests with 1 % of failures allowed."""
     capacity = Capacity(kind, parse_conditions(slo, kind))
     return judge(capacity, traces, max_error_share=0.01, unstable=unstable)
@@ -135,11 +135,11 @@ def test_agents_calls_are_told_apart_by_what_they_follow() -> None:
 CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.AGENTS)
 
 
-def judged(met: int, count: int = 100, certain: Verdict | None = None) -> Judged:
+def judged(met: int, count: int = 100, certain: Verdict | None = None) -> LoadVerdict:
     """Return the judgement of a level of which `met` of `count` requests meet the condition."""
     holds = met >= 0.9 * count
     sure = certain if certain is not None else Verdict.HOLDS if holds else Verdict.FAILS
-    return Judged(holds, sure, (Shares(CONDITIONS[0], 0.9, met, count, 0.0, 1.0),), count, 1.0)
+    return LoadVerdict(holds, sure, (Shares(CONDITIONS[0], 0.9, met, count, 0.0, 1.0),), count, 1.0)
 
 
 def searched(search: CapacitySearch, limit: float) -> list[tuple[float, int]]:
@@ -238,9 +238,9 @@ RATE_CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.RATE)
 def test_requests_that_miss_together_count_as_fewer_at_all_levels() -> None:
     """A level without a miss cannot show it: the others do."""
     alone = {4.0: Shares(RATE_CONDITIONS[0], 0.9, 60, 60, 0.9, 1.0)}
-    _, (free,) = seen_of(alone)
+    _, (free,) = independent_requests(alone)
     bunched = Shares(RATE_CONDITIONS[0], 0.9, 40, 60, 0.5, 0.8, scatter=Scatter(120.0, 12.0))
-    _, (first, second) = seen_of({**alone, 8.0: bunched})
+    _, (first, second) = independent_requests({**alone, 8.0: bunched})
     assert first.count < free.count / 3
     assert first.count == second.count
     assert second.met == pytest.approx(second.count * 40 / 60)
@@ -251,7 +251,7 @@ def test_an_unstable_rate_says_where_the_border_is() -> None:
     search = CapacitySearch(Capacity(LoadKind.RATE, RATE_CONDITIONS, most=64.0), 1.0)
     for value, met, trouble in ((1.0, 100, ""), (2.0, 100, ""), (4.0, 20, "unstable")):
         shares = (Shares(RATE_CONDITIONS[0], 0.95, met, 100, 0.0, 1.0),)
-        search.add(value, Judged(not trouble, Verdict.UNSURE, shares, 100, 1.0, trouble))
+        search.add(value, LoadVerdict(not trouble, Verdict.UNSURE, shares, 100, 1.0, trouble))
     probe = search.next()
     assert probe is not None
     assert 2.0 < probe.point.value < 3.6

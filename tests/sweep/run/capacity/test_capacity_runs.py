@@ -29,7 +29,7 @@ from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
 from sparktop.sweep.result.results import CapacityAnswer, SweepResult
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, capacity_result, drift_of
-from sparktop.sweep.run.judgement import Judged, judge
+from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.preparation import beyond_context
 from sparktop.sweep.run.progress import LevelMeasured, Notice, PlanFitted, SweepEvent
 from sparktop.sweep.run.search import CapacitySearch
@@ -164,7 +164,7 @@ CAPACITY = Capacity(LoadKind.CONCURRENCY, parse_conditions("stream_tps=12", Load
 BEGAN = datetime(2026, 11, 28, 7, 6, tzinfo=UTC)
 
 
-def judged(*rates: float) -> Judged:
+def judged(*rates: float) -> LoadVerdict:
     """Return the judgement of requests that generate at these rates."""
     traces = []
     for index, rate in enumerate(rates):

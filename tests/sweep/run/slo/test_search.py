@@ -18,7 +18,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.run.judgement import Judgement, Verdict, judge_level, quantile_interval
+from sparktop.sweep.run.judgement import LevelVerdicts, Verdict, judge_level, quantile_interval
 from sparktop.sweep.run.search import SloSearch
 
 HOLDS, UNSURE, FAILS = Verdict.HOLDS, Verdict.UNSURE, Verdict.FAILS
@@ -31,7 +31,7 @@ def searched(search: SloSearch, limit: int, unsure: int = 0) -> list[int]:
         assert level not in made
         made.append(level)
         verdict = HOLDS if level <= limit else UNSURE if level <= limit + unsure else FAILS
-        search.add(level, Judgement(verdict, HOLDS))
+        search.add(level, LevelVerdicts(verdict, HOLDS))
         assert len(made) < 40
     return made
 
@@ -76,7 +76,7 @@ def grown(search: SloSearch, start: float, most: float = 1000.0, top: int = 4096
         made.append(level)
         reached = min(level, most) / start
         rising = HOLDS if reached >= 1 else FAILS
-        search.add(level, Judgement(HOLDS if level <= top else FAILS, rising, reached=reached))
+        search.add(level, LevelVerdicts(HOLDS if level <= top else FAILS, rising, reached=reached))
         assert len(made) < 40
     return made
 
@@ -140,7 +140,7 @@ def events(requests: int, ttft_s: float, tps: float, runs: int = 4) -> list[Load
     return made
 
 
-def judged(text: str, made: list[LoadEvent]) -> Judgement:
+def judged(text: str, made: list[LoadEvent]) -> LevelVerdicts:
     level = level_result(PLAN.level(PLAN.targets[0], 1), collect(made))
     return judge_level(parse_slo(text), level, collect(made), 0.01)
 
