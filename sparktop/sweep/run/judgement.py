@@ -180,7 +180,7 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
 
-# LevelVerdicts whether a level meets the conditions of a capacity search, by the share of requests that do.
+# Verdict on whether a level meets the conditions of a capacity search, by the share of requests that do.
 #
 # Requests of a run share a queue, so they say less than as many independent ones would. The certainty
 # therefore counts a run's requests as fewer: as many independent ones as would vary as much as its sections

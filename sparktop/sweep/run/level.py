@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 
 from msgspec import Struct, field
@@ -41,6 +41,7 @@ from sparktop.sweep.generator.wire import (
     RunFinished,
     RunLoad,
     WorkerEnded,
+    WorkerMessage,
 )
 from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan, Stint, TargetKind
 from sparktop.sweep.result.level import level_result, run_starts, uncounted
@@ -719,17 +720,10 @@ class LevelMaker(Struct, eq=False):
         traces: list[RequestTrace] = []
         self.tell(self._phase_event(Phase.BESIDE, stint))
         for number in range(record.runs, 2 * record.runs):
-            load = run_command(
-                self.plan, self.sweep_id, stint, record, number, fit=self._most_connections, warm_up=False
-            )
+            load = beside_command(self._command(stint, record, number), tokens)
             run = RunRecord(load.id)
-            self.present, self.newest_data_at = record.prepared, self.clock()
-            async for message in self.worker.run(beside_command(load, tokens)):
-                run.add(message)
-                if isinstance(message, WorkerEnded):
-                    raise WorkerGoneError(message.failure)
-                if isinstance(message, Batch) and message.bins:
-                    self.newest_data_at = self.clock()
+            async for _ in self._messages(record, load, run):
+                pass
             self.present = None
             if run.finished is None or self.brake.pulled:
                 break
@@ -748,22 +742,14 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         names, begun, tokens = record.prepared.backends, 0, 0
-        load = run_command(
-            self.plan, self.sweep_id, stint, record, 0, fit=self._most_connections, warm_up=True
-        )
-        load = leave_command(load, record.prepared.max_model_len)
+        load = leave_command(self._command(stint, record, 0, warm_up=True), record.prepared.max_model_len)
         before, run, hung_up = self._samples_at_rest(names), RunRecord(load.id), False
         self.tell(self._phase_event(Phase.LEAVING, stint))
-        self.present, self.newest_data_at = record.prepared, self.clock()
-        async for message in self.worker.run(load):
-            run.add(message)
-            if isinstance(message, WorkerEnded):
-                raise WorkerGoneError(message.failure)
+        async for message in self._messages(record, load, run):
             if not isinstance(message, Batch) or hung_up:
                 continue
             begun += sum(isinstance(event, FirstToken) for event in message.events)
             tokens += sum(token_bin.tokens for token_bin in message.bins)
-            self.newest_data_at = self.clock() if message.bins else self.newest_data_at
             if is_middle(begun, tokens, load):
                 hung_up = True
                 await self.worker.send(Cancel())
@@ -861,9 +847,7 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         warm_up, context = phase is Phase.WARMING_UP, phase is Phase.CONTEXT
-        command = run_command(
-            self.plan, self.sweep_id, stint, record, run, fit=self._most_connections, warm_up=warm_up
-        )
+        command = self._command(stint, record, run, warm_up=warm_up)
         if context:
             command = context_command(command)
         uncounted = phase is not Phase.RUNNING
@@ -871,13 +855,16 @@ class LevelMaker(Struct, eq=False):
         if not uncounted:
             self.note_run(stint.target.name, stint.load, run)
         run_record = RunRecord(command.id)
-        self.present, self.newest_data_at = record.prepared, self.clock()
-        gone, refused = await self._send(stint, record, command, run_record, warm_up=uncounted)
+        gone: WorkerGoneError | None = None
+        try:
+            refused = await self._send(stint, record, command, run_record, warm_up=uncounted)
+        except WorkerGoneError as error:
+            gone, refused = error, None  # what came before belongs to the level
         events = use_watched_names(run_record.events(), record.prepared)
         record.add_run(run_record, events, warm_up=uncounted and not context, context=context)
         self.tell(RunCompleted(stint.target.name, stint.load, run, events, uncounted))
         if gone is not None:
-            raise WorkerGoneError(gone.failure)
+            raise gone
         if refused is not None and refused.failure.word != CANCELLED:
             raise TargetFailedError(refused.failure.message)
         if run_record.finished is not None and not run_record.finished.cancelled:
@@ -886,16 +873,15 @@ class LevelMaker(Struct, eq=False):
         return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
 
     async def _send(
-        self, stint: Stint, record: LevelRecord, command: RunLoad, made: RunRecord, *, warm_up: bool
-    ) -> tuple[WorkerEnded | None, Refused | None]:
-        """Send a command for a run to the load generator, and enter its messages into `made`.
+        self, stint: Stint, record: LevelRecord, command: RunLoad, run: RunRecord, *, warm_up: bool
+    ) -> Refused | None:
+        """Send the command of a run, and enter its messages into `run`; return its refusal, if any.
 
-        Return (the end of the process, the refusal of the command), each None if it did not occur.
+        Raises:
+            WorkerGoneError: the load generator's process exited.
         """
-        gone: WorkerEnded | None = None
         refused: Refused | None = None
-        async for message in self.worker.run(command):
-            made.add(message)
+        async for message in self._messages(record, command, run):
             match message:
                 case Batch() if message.id == command.id:
                     self._take_batch(stint, record.prepared, message, warm_up=warm_up)
@@ -903,11 +889,31 @@ class LevelMaker(Struct, eq=False):
                     record.asked = record.asked.plus(tokens_of_calibration(message))
                 case Refused() if message.id == command.id:
                     refused = message
-                case WorkerEnded():
-                    gone = message
                 case _:
                     pass
-        return gone, refused
+        return refused
+
+    def _command(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool = False) -> RunLoad:
+        """Return the command for the run number `run` of a level, or for its warm-up."""
+        fit = self._most_connections
+        return run_command(self.plan, self.sweep_id, stint, record, run, fit=fit, warm_up=warm_up)
+
+    async def _messages(
+        self, record: LevelRecord, command: RunLoad, run: RunRecord
+    ) -> AsyncIterator[WorkerMessage]:
+        """Send the command of a run; yield the load generator's messages after entering them into `run`.
+
+        Raises:
+            WorkerGoneError: the load generator's process exited.
+        """
+        self.present, self.newest_data_at = record.prepared, self.clock()
+        async for message in self.worker.run(command):
+            run.add(message)
+            if isinstance(message, WorkerEnded):
+                raise WorkerGoneError(message.failure)
+            if isinstance(message, Batch) and message.bins:
+                self.newest_data_at = self.clock()
+            yield message
 
     def _learn_duration(self, stint: Stint, finished: RunFinished, phase: Phase) -> None:
         """Count a complete run, and note its duration, with what came before it, to estimate the rest.
