@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import NormalDist, fmean, median, stdev
@@ -40,7 +40,6 @@ from sparktop.sweep.run.forecast import most_seconds, usual_seconds
 from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.open_loop import warm_up_s
 from sparktop.sweep.run.search import CapacitySearch
-from sparktop.sweep.terms.statistics import falling_shares
 from stage.clients import ClosedLoop, DirectDestination, OpenLoop, VirtualTime
 from stage.conversations import Conversations
 
@@ -213,10 +212,28 @@ def _grid(made: Setup, first: float) -> Iterator[float]:
         value *= _GRID
 
 
+def _falling_shares(cases: Iterable[tuple[float, float]]) -> list[float]:
+    """Return the falling shares (0 to 1) nearest to those of samples, each given as (met, count).
+
+    These are the most likely ones if the true shares never rise (pool adjacent violators: Ayer et al., An
+    empirical distribution function for sampling with incomplete information, Annals of Mathematical
+    Statistics 26 (1955), 641 to 647). A sample without cases has the share of the samples before it, or 1.
+    """
+    blocks: list[tuple[float, float, int]] = []
+    for met, count in cases:
+        blocks.append((met, count, 1))
+        while len(blocks) > 1:
+            (low_met, low, size), (high_met, high, more) = blocks[-2:]
+            if high_met * low <= low_met * high and (high or not low):
+                break
+            blocks[-2:] = [(low_met + high_met, low + high, size + more)]
+    return [met / count if count else 1.0 for met, count, size in blocks for _ in range(size)]
+
+
 def _at_least(chances: dict[float, float], least: float) -> float:
     """Return the largest load that passes with at least the chance `least`, once chances are made to fall."""
     ascending = sorted(chances)
-    falling = falling_shares([(chances[value], 1.0) for value in ascending])
+    falling = _falling_shares([(chances[value], 1.0) for value in ascending])
     return max((at for at, one in zip(ascending, falling, strict=True) if one >= least), default=0.0)
 
 

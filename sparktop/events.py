@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 GRACE_S = 1.0
 """Seconds that the last events may take when the program ends."""
 SUBJECT = "sparktop"
+"""Subject of events about deliveries themselves."""
 
 
 class Delivery:
@@ -154,10 +155,13 @@ PASSED_ON = frozenset(
 )
 """Environment variables that the program gets, beside LC_*: others may hold secrets."""
 _REAP_S = 2.0
+"""Seconds that a killed program may take to end."""
 _READ_BYTES = 65_536
 """Bytes of a read: all that a pipe holds."""
 _TAIL_BYTES = 1024
+"""Bytes kept of the end of what the program wrote to standard error."""
 _LONGEST = 120
+"""Most characters shown of it."""
 
 
 class Hook:
@@ -262,10 +266,12 @@ PAUSES_S = (1.0, 5.0, 20.0)
 DEADLINE_S = 10.0
 """Seconds that one try may take."""
 _OK = range(200, 300)
+"""HTTP statuses of success."""
 _TRY_AGAIN = frozenset({408, 425, 429, *range(500, 600)})
 """HTTP statuses which mean that the same request may succeed later."""
 
 Sleep = Callable[[float], Awaitable[object]]
+"""Waits for a number of seconds."""
 
 
 class Webhook:

@@ -25,6 +25,7 @@ its table."""
 WITHIN_NOISE = "within noise"
 """The verdict on a difference whose 95 % interval excludes 0, but which is too small to count."""
 _K = 1024
+"""Tokens of a "k"."""
 
 
 def several_lengths(prompt_tokens: Iterable[int | None]) -> bool:

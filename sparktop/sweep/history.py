@@ -33,11 +33,6 @@ from sparktop.sweep.result.store import StoredSweep, load, parse, read_json, rea
 from sparktop.sweep.view.capacity import capacity_title
 from sparktop.sweep.view.result import ForeignView, StoredView, status_of
 
-# Reading a result takes milliseconds and there may be hundreds of results, so callers use `look` and `read`
-# in a thread and read a few files at a time. `rows` returns the files read so far. The key of a result is
-# the path of its file relative to the folder of results.
-
-
 FRESH: Final = timedelta(minutes=15)
 """Age up to which a result without an end may belong to a running sweep, which writes once per level."""
 
@@ -287,8 +282,11 @@ def _newest_last(known: _ReadFile) -> tuple[float, str]:
 
 
 IMPORTS: Final = "imported"
+"""Name of the folder, within that of results, of files of other tools and other machines."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+"""Characters that names of copies do not have."""
 _MOST_SAME_NAME = 1000
+"""Most copies of files of one name, which are numbered."""
 
 
 def copy_in(path: Path, folder: Path) -> Path:
@@ -320,6 +318,7 @@ IMPORTED = "imported"
 UNFINISHED = "unfinished"
 """Status of a recently written result without an end: its sweep may still be running."""
 _NAME_LENGTH = 60
+"""Most characters of a name in the list."""
 
 
 def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:

@@ -31,9 +31,11 @@ from sparktop.sweep.view.result import SweepSource
 from sparktop.watch.state_files import announced_load
 
 COUNTDOWN_S = 3.0
+"""Seconds from the command on the screen to the first request, in which it can be called off."""
 LEAVE_S = 5.0
 """Maximum seconds to wait for a sweep to end when the program exits; requests end within half a second."""
 _SUBJECT = "sweep"
+"""Subject of the events that a sweep adds to the monitor's list."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ class Runner(Protocol):
 
 
 Save = Callable[[SweepResult], None]
+"""Keeps the result of a sweep."""
 MakeRunner = Callable[[Plan, Store, Mapping[str, ModelFacts], Save | None], Runner]
 """Returns a runner for a plan, the store of samples, facts by model, and a function that saves the result."""
 

@@ -259,7 +259,7 @@ def conversations_line(plan: Plan) -> str:
 
 
 def _request_words(plan: Plan) -> tuple[str, ...]:
-    from sparktop.sweep.run.result_book import plan_result  # late: it loads the modules of result files
+    from sparktop.sweep.run.result_builder import plan_result  # late: it loads the modules of result files
 
     return plan_result(plan).request_words
 

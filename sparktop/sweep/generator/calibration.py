@@ -64,22 +64,30 @@ from sparktop.sweep.terms.request_errors import (
 _TRIED_AT_ONCE = 2
 """Maximum attempts of a trial request for a single token: on a busy machine the end of one may be delayed."""
 _SHORT_CALL_S = 30.0
+"""Maximum seconds for a list of models or a token count."""
 _OK = 200
 _NOT_OF_A_FIELD = frozenset({401, 403, 404, 407, 429, 503})
 """Statuses of refusals that no field of the request is the reason of."""
 _NO_LIST = frozenset({404, 405})
+"""HTTP statuses of servers that do not list their models."""
 _BUSY = frozenset({429, 503})
+"""HTTP statuses of a server that asks to try again later."""
 _FIRST_RETRY_S = 0.5
 """Seconds until a server that is busy and does not say for how long is tried again; doubled each time."""
 _MOST_RETRIES = 5
+"""Maximum number of times that a busy server is tried again."""
 _LONGEST_WAIT_S = 90.0
 """Maximum seconds that a calibration waits for a server that is busy."""
 _REPORTED_FROM_S = 1.0
 """Shortest wait for a busy server that is reported."""
 _CHECK_S = 0.05
+"""Interval in seconds between checks of the deadlines of a trial request."""
 _LEAST_TRIED_PIECES = 32
+"""Least words and punctuation marks of a trial prompt: shorter ones may be refused."""
 _BOOK_PER_PROMPT = 2
+"""Length of the book in prompts, in pieces for tokens: prompts begin at different sentences."""
 _LEAST_BOOK_PIECES = 60_000
+"""Least words and punctuation marks of the book: about 5,000 sentences."""
 
 
 class CalibrationError(Exception):

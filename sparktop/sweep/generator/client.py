@@ -43,11 +43,14 @@ from sparktop.sweep.terms.request_errors import connect_failure
 _CHECK_S = 0.1
 """Longest interval in seconds between checks of deadlines; shorter where deadlines are short."""
 _CHECKS_PER_DEADLINE = 4
+"""Least checks within the shortest time limit, so that none is exceeded by more than a quarter."""
 _FAILED_LEAST_S = 0.5
 """Minimum seconds between the starts of a failed request and of the next one in its slot, so that a server
 that refuses requests is not flooded."""
 _LONGEST_RAMP_S = 5.0
+"""Most seconds over which the first requests of a steady run are started."""
 _RAMP_SHARE = 0.1
+"""The same as a share (0 to 1) of the duration of the run."""
 _BODIES_PER_CHECK = 8
 """Maximum request bodies that a steady run serialises in advance at each check of deadlines; a body of a
 thousand tokens takes 20 µs."""
@@ -325,6 +328,7 @@ class LoadClient:
 _TINY = "Go on."
 """The user's message of a run that only fills the cache."""
 _BLOCK = 512
+"""Tokens of a block of context, each made of a key of its own."""
 
 
 class ContextClient(LoadClient):
@@ -385,6 +389,7 @@ LEAD_S = 0.05
 _AHEAD_S = 0.5
 """Bodies and connections for the arrivals of so many seconds are kept ready."""
 _LEAST_AHEAD = 4
+"""Least number of bodies and connections that are kept ready."""
 
 
 def run_times(arrivals: OpenLoop) -> Iterator[float]:

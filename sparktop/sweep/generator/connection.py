@@ -269,6 +269,7 @@ class ConnectionPool:
 
 
 _PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
+"""Characters of a path that are sent as they are; others are percent-encoded."""
 
 
 class EndpointError(Exception):
@@ -365,6 +366,7 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
 
 
 _MOST_BYTES = 16 << 20
+"""Maximum bytes of an answer."""
 _OK = 200
 
 

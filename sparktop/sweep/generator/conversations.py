@@ -28,6 +28,7 @@ _LONGEST_SLICE = 20_000
 _OPENING_TOKENS = 1.0
 """Tokens of the first word of a text."""
 _SHARED = "shared start"
+"""Name of the text that all conversations begin with."""
 
 
 class Texts:

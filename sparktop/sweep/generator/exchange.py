@@ -55,12 +55,17 @@ closed that while it was idle: the news takes a round trip, and longer where thi
 that closes it later gave up the request itself. TCP does not tell the two apart: servers that read ahead have
 acknowledged a request that they drop unread (an asyncio server with an idle time of 0.25 s: one of four)."""
 _SPARE_TOKENS = 64
+"""Tokens beyond twice the number asked for, from which on an answer is taken not to stop."""
 _AT_ONCE_SHARE = 0.1
+"""Share (0 to 1) of a request within which first event and end of an answer arrive together."""
 _SERVED_BY_HEADERS = ("x-litellm-model-id", "x-litellm-model-api-base")
+"""Headers in which LiteLLM names the backend that answered, the better one first."""
 _ROUTER_MS_HEADER = "x-litellm-overhead-duration-ms"
+"""Header in which LiteLLM says how many milliseconds it added."""
 _ROUTER_MS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
 """A valid value of the header; LiteLLM may also send "None" or a negative number, which count as unknown."""
 _FAILED_FINISHES = frozenset({"error", "abort"})
+"""Finish reasons with which a server says that it did not complete the answer."""
 
 
 @hide_in_repr("content")
@@ -352,6 +357,7 @@ class Exchange:
 
 
 CACHE_SALT = "cache_salt"
+"""Field with which vLLM keeps a request's prompt apart from others in the prefix cache."""
 MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
 """Names of the field for the length of an answer: the older one, which most servers take, and the newer."""
 TOKEN_IDS, STREAM_OPTIONS, CHUNK_USAGE = "return_token_ids", "stream_options", "continuous_usage_stats"
@@ -360,6 +366,7 @@ OPTIONAL_FIELDS = (TOKEN_IDS, CACHE_SALT, "min_tokens", "ignore_eos", STREAM_OPT
 it.  `CHUNK_USAGE` is a key within `STREAM_OPTIONS`. It requests the running total of generated tokens in each
 chunk of the answer."""
 _PATHS = {Api.CHAT: "/v1/chat/completions", Api.COMPLETIONS: "/v1/completions"}
+"""Path of each completion API."""
 
 
 @hide_in_repr("extra")
@@ -470,6 +477,7 @@ def _compact_json(found: dict[str, object]) -> bytes:
 
 
 _BINS_PER_S = round(1 / BIN_S)
+"""Token bins in a second."""
 _READS_A_LINE = 20_000
 """Number of token times after which a message is sent: about 220 kB."""
 

@@ -106,11 +106,14 @@ OPENINGS = (
 OPENING_WORD = "Notes"
 """First word of every prompt."""
 _SMALL_WORDS = ("the", "The", "a", "and", "but", "Nobody", "knew", "why")
+"""Words of the sentences that are not drawn."""
 _LEAST_PIECES = 60_000
 """Minimum number of pieces (words and punctuation marks) in the book, which then has about 5,000
 sentences."""
 _NAMES = (*NOUNS, *ADJECTIVES)
+"""Words that first lines are drawn from."""
 _ROUNDING = 1e-9
+"""Part of a filler word that rounding may lose."""
 _NUMBER_WORDS = 3
 """Number of words of the first line that encode the request's number: enough for millions of requests."""
 _RANDOM_WORDS = 3
@@ -324,6 +327,7 @@ _NEAR = 4
 _CUT_GROWTH = 1.1
 """A text that is longer by this factor has more tokens, unless the server cuts it."""
 _MOST_STEP = 7
+"""Most words that are passed over when a list of words is reordered."""
 _FEWEST_A_PIECE, _MOST_A_PIECE = 0.2, 10.0
 """Plausible range of tokens per word; a server that reports fewer or more does not really count tokens."""
 _CHECKS = 2
@@ -600,9 +604,11 @@ def _are_neighbours(low: _CountedPassage, high: _CountedPassage | None) -> bool:
 _OWN_BLOCK = 512
 """Tokens of a block of a prompt that has no block ids."""
 _BLOCKS_NAMES = [f" {word}" for word in (*NOUNS, *ADJECTIVES)]
+"""Words that the beginnings of blocks are drawn from."""
 _DISTINCT = 4
 """Random words at the begin of a block; together with its sentences they distinguish 10^12 blocks."""
 _LEAST = 1e-6
+"""Tokens below which nothing is left to fill."""
 
 
 class BlockPrompts:

@@ -12,10 +12,13 @@ from sparktop.net.failure import server_words
 from sparktop.sweep.terms.request_errors import ERROR_EVENT, HTTP
 
 _REFUSING = frozenset({f"{HTTP}:400", f"{HTTP}:413", f"{HTTP}:422"})
+"""Error codes of requests that a server rejects as such."""
 _MOST_CHARACTERS = 4000
 """Of an error message that are searched: some servers repeat the whole request after it."""
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
+"""A name, perhaps with dots, in an error message."""
 _QUOTED = re.compile(r"""['"`]([A-Za-z_]\w*(?:\.\w+)*)['"`]""")
+"""A name in quotes in an error message."""
 
 
 def faulty_fields(body: bytes, fields: Collection[str]) -> frozenset[str]:
@@ -62,6 +65,7 @@ def _named_fields(found: Any) -> Iterator[str]:  # noqa: ANN401 - as above
 
 
 _NUMBER = r"(\d{1,3}(?:[,  ]\d{3})+|\d{3,9})(?![\d,])"
+"""A number of tokens, with or without separators of thousands."""
 _LIMITS = tuple(
     re.compile(pattern.replace("NUMBER", _NUMBER), re.IGNORECASE)
     for pattern in (
@@ -78,6 +82,7 @@ _LIMITS = tuple(
         r"> NUMBER maximum",
     )
 )
+"""How servers state the limit of their context."""
 _TOO_LONG = re.compile(
     r"context[ _](?:length|size|window|the)\b.{0,60}(?:exceed|overflow|too small|reached)"
     r"|(?:exceed|overflow|longer than|greater than|larger than).{0,60}context"
@@ -85,6 +90,7 @@ _TOO_LONG = re.compile(
     r"|reduce the length of the (?:messages|prompt|input)",
     re.IGNORECASE,
 )
+"""How servers say that a prompt is too long, without the limit."""
 
 
 def stated_context(words: str) -> int | None:

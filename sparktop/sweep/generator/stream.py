@@ -27,6 +27,7 @@ LARGEST_EVENT_BYTES = 8 << 20
 """Maximum size of an event. vLLM sends the token ids of the prompt in its first event: 7 MB for a million
 tokens."""
 _BOM = b"\xef\xbb\xbf"
+"""Byte order mark of UTF-8, which may begin a stream."""
 _KEEP_ALIVE = frozenset({b"ping", b"keepalive", b"keep-alive", b"heartbeat"})
 """Names of events that keep a connection alive and are no part of an answer."""
 
@@ -167,8 +168,11 @@ _PROMPT_IDS = b'"prompt_token_ids":'
 _TOTAL = b'"completion_tokens":'
 _NUMBER = re.compile(rb"\s?([0-9]{1,9})[,}]")
 _TEXT_KEYS = ("content",)
+"""Keys of text in a chunk."""
 _REASONING_KEYS = ("reasoning_content", "reasoning")
+"""Keys of reasoning in a chunk: those of vLLM and DeepSeek, and that of OpenRouter and newer vLLM."""
 _CALL_KEYS = ("tool_calls", "function_call")
+"""Keys of tool calls in a chunk."""
 
 
 class BadEventError(Exception):
@@ -208,6 +212,7 @@ _BY_IDS = tuple(StreamEvent(count, has_ids=True, is_plain=True) for count in ran
 _BY_TEXT = StreamEvent(1, is_plain=True)
 _BY_ROLE = StreamEvent(is_plain=True)
 _BY_TOTAL = tuple(StreamEvent(1, total=count, is_plain=True) for count in range(4097))
+"""Events of one token that have these running totals, made once."""
 
 
 def read_event(data: bytes) -> StreamEvent:
@@ -364,8 +369,11 @@ _KEY_AND_TEXT = re.compile(
     rb'"(?:content|text|reasoning_content|reasoning|arguments)":\s?"(' + _FORM_TEXT + rb")"
 )
 _FORM_NUMBER = rb"(?:0|[1-9][0-9]{0,8}+)(?![0-9.eE])"
+"""A number of up to nine digits."""
 _MORE_NUMBERS = rb"(?:, ?" + _FORM_NUMBER + rb")++"
+"""Further numbers of a list."""
 _NAME = _PLAIN + b'"'
+"""A string without escapes, up to its closing quote."""
 _IDS, _FORM_TOTAL, _OTHER, _ID = "ids", "total", "other", "id"
 _VARYING = re.compile(
     rb'(?P<ids>"token_ids":\s?\[)' + _FORM_NUMBER + rb"(?:" + _MORE_NUMBERS + rb")?"
@@ -381,6 +389,7 @@ _VALUES = {
 _VALUES |= {_OTHER: _FORM_NUMBER, _ID: _NAME}
 """Patterns of these values by kind. The group of token ids has those after the first one."""
 _KEYS = {_IDS: b'"token_ids"', _FORM_TOTAL: b'"completion_tokens"'}
+"""Keys of the values that are counted."""
 _patterns: dict[tuple[bytes, ...], re.Pattern[bytes] | None] = {}
 """Patterns of the rest of an event, from the text on, by their parts; the streams of a server share them."""
 

@@ -35,6 +35,7 @@ from sparktop.sweep.plan.traces import TraceChoice
 BIN_S = 0.1
 """Length of a token bin in seconds."""
 BATCHES_PER_S = 20
+"""Most batches of events that a run sends in a second."""
 _SHORTEST_SECRET = 8
 """Shorter values stand in any text."""
 TRIED_TOKENS = 8

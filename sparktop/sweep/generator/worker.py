@@ -76,7 +76,9 @@ def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog)
 
 
 _PR_SET_PDEATHSIG = 1
+"""Option of prctl(2): the signal that this process gets when its parent dies."""
 _LONGEST_COMMAND = 1 << 20
+"""Most bytes of a command."""
 _MOST_UNREAD_BYTES = 4 << 20
 """Maximum bytes of output that the parent has not read yet; above it no batches are sent until it reads
 on."""
@@ -84,6 +86,7 @@ _GC_THRESHOLDS = (50_000, 50, 100)
 """Thresholds that make garbage collections rare: each takes milliseconds, and nearly all objects of this
 process are freed by reference counting."""
 _RecipeKey = tuple[WorkerTarget, int, int]
+"""(target, prompt length in tokens, seed) that a recipe holds for."""
 
 
 class Worker:

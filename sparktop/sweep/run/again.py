@@ -60,6 +60,7 @@ _MISSED: dict[str | None, EndReason | None] = {
     "unanswered": EndReason.ABORT,
     None: None,
 }
+"""How a request without a figure ended, by the word of a result file."""
 _MS = 1000.0
 _CALLS = {
     "first": (0, CallStart.HUMAN, False),

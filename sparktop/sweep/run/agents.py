@@ -12,8 +12,11 @@ from sparktop.sweep.terms.definitions import FEW_CALLS, UNANSWERED
 from sparktop.sweep.terms.statistics import P90_FROM
 
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
+"""Bounds of the seconds after the measured time in which its last answers are waited for."""
 _RAMP_SHARE, _LONGEST_SHARE = 0.1, 0.5
+"""Bounds of the time over which agents start, as shares of a level's duration."""
 _LONGEST_RAMP_S = 30.0
+"""Most seconds over which agents start, where their pauses are not known."""
 
 
 def ramp_s(plan: Plan) -> float:

@@ -19,6 +19,7 @@ from sparktop.sweep.terms.statistics import P95_FROM, quantile, value_of
 _AROUND_TOKENS = 64
 """Tokens of a long request beside its text: chat template, a few words, and the answer."""
 _P95, _PERCENT = 0.95, 100.0
+"""The quantile that is compared, and the percents of a whole."""
 
 
 def beside_tokens(wanted: int, level: Level, max_model_len: int | None) -> int | None:

@@ -39,7 +39,7 @@ from sparktop.sweep.run.judgement import (
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import Phase, PhaseChanged, SearchJudged
-from sparktop.sweep.run.result_book import ResultBook
+from sparktop.sweep.run.result_builder import ResultBuilder
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, Probe, alone_per_s, keeps_up
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.definitions import METRICS, RATES
@@ -224,6 +224,7 @@ _UNITS = {True: "tok/s", False: "ms"}
 """Units of conditions on single requests, by whether they ask for a minimum."""
 
 Value = TypeVar("Value", int, float)
+"""A load: a number of requests or agents, or a rate."""
 
 
 def value_to_repeat(held: Mapping[Value, bool], answer: Value | None, newest: Value | None) -> Value | None:
@@ -332,13 +333,13 @@ async def find_capacities(
     maker: LevelMaker,
     targets: Iterable[PreparedTarget],
     worker: SweepWorker,
-    book: ResultBook,
+    builder: ResultBuilder,
     make: Make,
 ) -> None:
-    """Search for the largest load on one target after the other; `book` gets the answers."""
+    """Search for the largest load on one target after the other; `builder` gets the answers."""
     for prepared in targets:
-        if not maker.brake.pulled:
-            await CapacityLevels(maker, prepared, make, book).run(worker)
+        if not maker.cancellation.requested:
+            await CapacityLevels(maker, prepared, make, builder).run(worker)
 
 
 class CapacityLevels(Struct, eq=False):
@@ -347,7 +348,7 @@ class CapacityLevels(Struct, eq=False):
     maker: LevelMaker
     prepared: PreparedTarget
     make: Make
-    book: ResultBook
+    builder: ResultBuilder
     """Gets the answer so far after each run."""
     _records: dict[float, LevelRecord] = field(default_factory=dict)
     _levels: dict[float, LevelResult] = field(default_factory=dict)
@@ -371,7 +372,7 @@ class CapacityLevels(Struct, eq=False):
         first = await self._rate_alone(plan, worker) if capacity.kind is LoadKind.RATE else 1.0
         search = CapacitySearch(capacity, first)
         try:
-            while (probe := search.next()) is not None and not self.maker.brake.pulled:
+            while (probe := search.next()) is not None and not self.maker.cancellation.requested:
                 self._announce_time_left(search, plan, probe)
                 judged = await self._measure_run(capacity, plan, probe)
                 if judged is None:
@@ -380,7 +381,7 @@ class CapacityLevels(Struct, eq=False):
                 self._store_answer(capacity_answer(search, self._levels, complete=False))
         finally:
             self.maker.plan = plan
-        ended = search.next() is None and not self.maker.brake.pulled
+        ended = search.next() is None and not self.maker.cancellation.requested
         if ended:
             await self._repeat_largest(capacity, plan, search)
         if search.judged:
@@ -407,15 +408,15 @@ class CapacityLevels(Struct, eq=False):
     def _store_answer(self, answer: CapacityAnswer) -> None:
         capacity = self.maker.plan.capacity
         if capacity is not None:
-            self.book.enter_capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
-            if (found := self.book.result.capacity) is not None:
-                self.maker.tell(SearchJudged(found))
+            self.builder.enter_capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
+            if (found := self.builder.result.capacity) is not None:
+                self.maker.emit(SearchJudged(found))
 
     async def _rate_alone(self, plan: Plan, worker: SweepWorker) -> float:
         """Return the rate of requests one after the other, with which the search begins."""
         maker, prepared = self.maker, self.prepared
         name = prepared.target.name
-        maker.tell(PhaseChanged(Phase.PREPARING, name))
+        maker.emit(PhaseChanged(Phase.PREPARING, name))
         alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
         await maker.settle(prepared.backends)
         self._pace = Pace(None if alone is None else 1 / alone)
@@ -436,9 +437,9 @@ class CapacityLevels(Struct, eq=False):
         try:
             found = await self.make(self.maker, stint, record)
         except (TargetFailedError, LevelRefusedError) as error:
-            self.book.enter_failure(self.prepared.target.name, str(error))
+            self.builder.enter_failure(self.prepared.target.name, str(error))
             return None
-        if found is None or self.maker.brake.pulled:
+        if found is None or self.maker.cancellation.requested:
             return None
         self._levels[value] = found
         unstable = unstable_words(found)

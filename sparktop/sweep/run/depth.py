@@ -23,7 +23,9 @@ _LONGEST_BLOCK = 560
 """Tokens of the longest cache blocks, of models that mix attention with other layers. The last block of a
 context is never found, because it also holds the beginning of the prompt."""
 _OFF_PERCENT = 1.0
+"""Share of the contexts, in percent, below which the prefix cache is taken to be off."""
 _OFF_SHARE = 0.01
+"""Share (0 to 1) by which the length of a context may differ that the server counted."""
 TEMPLATE_TOKENS = 16
 """Tokens that a chat template may add for a message."""
 

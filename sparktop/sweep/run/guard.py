@@ -34,6 +34,7 @@ observed to kill processes, or the machine to hang."""
 MOST_GPU_C = 92.0
 """GPU temperature on machines with unified memory above which a sweep stops, unless another limit is set."""
 _GIB = 2**30
+"""Bytes of a GiB."""
 _GONE = frozenset(
     {
         REFUSED,
@@ -181,30 +182,31 @@ class GuardWatch:
 
 
 Early = Literal["cancelled", "stopped_by_guard", "failed"]
+"""How a sweep ends early, as its result file states it."""
 
 
-class Brake:
-    """Stores whether the sweep is to end early, and why. Only the first call of `pull` has an effect."""
+class Cancellation:
+    """Stores whether the sweep is to end early, and why. Only the first call of `request` has an effect."""
 
     def __init__(self) -> None:
         """Start without a request to end the sweep."""
         self.status: Early | None = None
         self.reason: str | None = None
-        self.on_pull: Callable[[], None] | None = None
-        """Called when the brake is pulled for the first time."""
+        self.on_request: Callable[[], None] | None = None
+        """Called at the first request."""
 
     @property
-    def pulled(self) -> bool:
+    def requested(self) -> bool:
         """True once an early end was requested."""
         return self.status is not None
 
-    def pull(self, status: Early, reason: str) -> None:
-        """Request the end of the sweep: store `status` and `reason`, and call `on_pull`.
+    def request(self, status: Early, reason: str) -> None:
+        """Request the end of the sweep: store `status` and `reason`, and call `on_request`.
 
         Do nothing if an earlier call has requested the end.
         """
-        if self.pulled:
+        if self.requested:
             return
         self.status, self.reason = status, reason
-        if self.on_pull is not None:
-            self.on_pull()
+        if self.on_request is not None:
+            self.on_request()

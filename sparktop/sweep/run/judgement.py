@@ -1,4 +1,8 @@
-"""Whether levels meet conditions: by intervals over runs, or by the share of requests that do."""
+"""Whether levels meet conditions: by intervals over runs, or by the share of requests that do.
+
+`judge_level` is for the search for an SLO range, whose conditions limit figures of whole levels. `judge` is
+for a capacity search, whose conditions must be met by a share of the single requests.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,7 @@ _BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
     "e2e": lambda trace: _ms(trace.e2e_s),
     STREAM: lambda trace: trace.stream_tps,
 }
+"""Value of a request, in the unit of the condition, by the name of the figure."""
 
 
 class Verdict(IntEnum):
@@ -174,6 +179,7 @@ def quantile_interval(runs: Sequence[Sequence[float]], share: float) -> tuple[fl
 
 
 _LARGEST_LOG = 700.0
+"""Logarithm of nearly the largest float."""
 
 
 def _ms(seconds: float | None) -> float | None:
@@ -197,7 +203,9 @@ _USUAL_EFFECT, _PRIOR = 2.0, 1.0
 _LEAST = 10
 """Minimum number of requests to judge a condition."""
 _MS = 1000.0
+"""Milliseconds of a second."""
 _ROUNDING = 1e-9
+"""Share by which rounding may lower a share of requests."""
 
 
 class Scatter(Struct, frozen=True):
@@ -379,6 +387,7 @@ def _request_value(kind: LoadKind, name: str, trace: RequestTrace) -> float | No
 
 
 _GROUPS = (AFTER_TOOL, AFTER_HUMAN)
+"""Figures of a part of the calls of agents only."""
 
 
 def _belongs_to_group(group: str, trace: RequestTrace) -> bool:

@@ -60,7 +60,7 @@ from sparktop.sweep.run.agents import conversations_of, with_servers
 from sparktop.sweep.run.beside import beside_command, beside_result, beside_tokens
 from sparktop.sweep.run.depth import context_command, context_of, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
-from sparktop.sweep.run.guard import Brake, GuardWatch
+from sparktop.sweep.run.guard import Cancellation, GuardWatch
 from sparktop.sweep.run.open_loop import open_loop_of, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
 from sparktop.sweep.run.progress import LoadBatch, Notice, Phase, PhaseChanged, RunCompleted, SweepEvent
@@ -135,6 +135,7 @@ def use_watched_names(events: list[LoadEvent], prepared: PreparedTarget) -> list
 
 
 _TOO_FEW_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
+"""Limits that mean that the servers could have done more."""
 
 
 def limit_side(
@@ -608,6 +609,7 @@ def _most_at_once(plan: Plan, load: Load, fit: int | None, *, warm_up: bool) -> 
 
 
 LEAST_REST_S = 5.0
+"""Least seconds that servers get to become idle."""
 REST_INTERVALS = 6.0
 """Maximum wait until servers are idle, in poll intervals; at least `LEAST_REST_S` seconds."""
 
@@ -626,10 +628,10 @@ class LevelMaker(Struct, eq=False):
     plan: Plan
     worker: SweepWorker
     log: ServerLog
-    brake: Brake
+    cancellation: Cancellation
     guard: GuardWatch
     estimate: Estimate
-    tell: Callable[[SweepEvent], None]
+    emit: Callable[[SweepEvent], None]
     note_run: Callable[[str, Load, int], None]
     """Called at the start of each measured run with target, load and run number."""
     sweep_id: str
@@ -688,7 +690,7 @@ class LevelMaker(Struct, eq=False):
                 paused_s = await self._settle_after_warm_up(names)
                 measured_from = self._run_from = self._samples_at_rest(names)
             for run in self._run_numbers(stint, record):
-                if self.brake.pulled:
+                if self.cancellation.requested:
                     break
                 tells = await self._run_with_context(stint, record, run)
                 if record.prepared.names is not None and not tells:
@@ -696,9 +698,9 @@ class LevelMaker(Struct, eq=False):
         finally:
             self.present = None
             self._emit_load(stint, LevelEnded(self.clock(), record.level))
-        if not self.brake.pulled:
+        if not self.cancellation.requested:
             began = self.clock()
-            self.tell(self._phase_event(Phase.SETTLING, stint))
+            self.emit(self._phase_event(Phase.SETTLING, stint))
             record.unsettled = await self.settle(names) or record.unsettled
             self.estimate.learn_pause(paused_s + self.clock() - began)
             record.add_growth(before, measured_from, self.rest)
@@ -715,23 +717,23 @@ class LevelMaker(Struct, eq=False):
         """
         tokens = beside_tokens(wanted, record.level, record.prepared.max_model_len)
         if tokens is None:
-            self.tell(Notice(f"{stint.load.label}: the server's context has no room for longer prompts"))
+            self.emit(Notice(f"{stint.load.label}: the server's context has no room for longer prompts"))
             return None
         traces: list[RequestTrace] = []
-        self.tell(self._phase_event(Phase.BESIDE, stint))
+        self.emit(self._phase_event(Phase.BESIDE, stint))
         for number in range(record.runs, 2 * record.runs):
             load = beside_command(self._command(stint, record, number), tokens)
             run = RunRecord(load.id)
             async for _ in self._messages(record, load, run):
                 pass
             self.present = None
-            if run.finished is None or self.brake.pulled:
+            if run.finished is None or self.cancellation.requested:
                 break
             record.health.append(run.finished.health)
             took_s = run.finished.ended_at - run.finished.started_at
             self.estimate.learn_beside(stint.target.name, stint.load, took_s)
             traces += collect(run.events())
-        if not self.brake.pulled:
+        if not self.cancellation.requested:
             await self.settle(record.prepared.backends)
         return beside_result(record.level, tokens, record.traces, traces)
 
@@ -744,7 +746,7 @@ class LevelMaker(Struct, eq=False):
         names, begun, tokens = record.prepared.backends, 0, 0
         load = leave_command(self._command(stint, record, 0, warm_up=True), record.prepared.max_model_len)
         before, run, hung_up = self._samples_at_rest(names), RunRecord(load.id), False
-        self.tell(self._phase_event(Phase.LEAVING, stint))
+        self.emit(self._phase_event(Phase.LEAVING, stint))
         async for message in self._messages(record, load, run):
             if not isinstance(message, Batch) or hung_up:
                 continue
@@ -754,20 +756,20 @@ class LevelMaker(Struct, eq=False):
                 hung_up = True
                 await self.worker.send(Cancel())
         self.present = None
-        if run.finished is None or self.brake.pulled:
+        if run.finished is None or self.cancellation.requested:
             return None
         if not hung_up:
-            self.tell(Notice(f"{stint.load.label}: the answers ended before anybody could hang up"))
+            self.emit(Notice(f"{stint.load.label}: the answers ended before anybody could hang up"))
             return None
         at = run.finished.ended_at
-        found = await self.log.settled(names, at, LONGEST_S, lambda: self.brake.pulled)
+        found = await self.log.settled(names, at, LONGEST_S, lambda: self.cancellation.requested)
         self.rest |= found or {}
         return left_requests(collect(run.events()), at, before, self.log, settled=found is not None)
 
     async def _settle_after_warm_up(self, names: tuple[str, ...]) -> float:
         """Wait until the servers are idle after a warm-up run; return the seconds that this took."""
         began = self.clock()
-        if not self.brake.pulled:
+        if not self.cancellation.requested:
             await self.settle(names)
         return self.clock() - began
 
@@ -778,7 +780,7 @@ class LevelMaker(Struct, eq=False):
         because waiting for idle servers between runs would use up that duration.
         """
         names = record.prepared.backends
-        if stint.runs is None or len(names) <= 1 or self.brake.pulled:
+        if stint.runs is None or len(names) <= 1 or self.cancellation.requested:
             return
         if await self.settle(names) is None:
             record.add_run_finished(self._run_from, self.rest)
@@ -793,7 +795,7 @@ class LevelMaker(Struct, eq=False):
         Return None, or a message for the user if a server is not idle when the time limit has passed.
         """
         limit_s = max(LEAST_REST_S, REST_INTERVALS * self.interval_s)
-        found = await self.log.settled(names, self.clock(), limit_s, lambda: self.brake.pulled)
+        found = await self.log.settled(names, self.clock(), limit_s, lambda: self.cancellation.requested)
         if found is not None:
             self.rest |= found
             return None
@@ -832,7 +834,7 @@ class LevelMaker(Struct, eq=False):
         """Execute a measured run, after the one that sends its context; see `_run`."""
         if stint.load.depth:
             await self._run(stint, record, run, Phase.CONTEXT)
-            if self.brake.pulled:
+            if self.cancellation.requested:
                 return False
         return await self._run(stint, record, run, Phase.RUNNING)
 
@@ -851,7 +853,7 @@ class LevelMaker(Struct, eq=False):
         if context:
             command = context_command(command)
         uncounted = phase is not Phase.RUNNING
-        self.tell(self._phase_event(phase, stint, run))
+        self.emit(self._phase_event(phase, stint, run))
         if not uncounted:
             self.note_run(stint.target.name, stint.load, run)
         run_record = RunRecord(command.id)
@@ -862,7 +864,7 @@ class LevelMaker(Struct, eq=False):
             gone, refused = error, None  # what came before belongs to the level
         events = use_watched_names(run_record.events(), record.prepared)
         record.add_run(run_record, events, warm_up=uncounted and not context, context=context)
-        self.tell(RunCompleted(stint.target.name, stint.load, run, events, uncounted))
+        self.emit(RunCompleted(stint.target.name, stint.load, run, events, uncounted))
         if gone is not None:
             raise gone
         if refused is not None and refused.failure.word != CANCELLED:
@@ -941,7 +943,7 @@ class LevelMaker(Struct, eq=False):
         return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.left(self._made))
 
     def _emit_load(self, stint: Stint, event: LoadEvent) -> None:
-        self.tell(LoadBatch(stint.target.name, stint.load, (event,)))
+        self.emit(LoadBatch(stint.target.name, stint.load, (event,)))
 
     def _take_batch(self, stint: Stint, prepared: PreparedTarget, batch: Batch, *, warm_up: bool) -> None:
         events = use_watched_names(list(batch.events), prepared)
@@ -959,7 +961,7 @@ class LevelMaker(Struct, eq=False):
         if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
             self.newest_data_at = self.clock()
         target = stint.target.name
-        self.tell(LoadBatch(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
+        self.emit(LoadBatch(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
         if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
             self._stop_because(
                 self.guard.check_requests(target, self._ended, self._failed, self._newest_failure)
@@ -986,7 +988,7 @@ class LevelMaker(Struct, eq=False):
         elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in present.nodes:
             words = self.guard.check_failure(key.name, reading)
             if words is not None:
-                self.tell(Notice(words))
+                self.emit(Notice(words))
         elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
             reason = self._why_silent(present)
         self._stop_because(reason)
@@ -1002,7 +1004,7 @@ class LevelMaker(Struct, eq=False):
 
     def _stop_because(self, reason: str | None) -> None:
         if reason is not None:
-            self.brake.pull("stopped_by_guard", reason)
+            self.cancellation.request("stopped_by_guard", reason)
 
 
 def tokens_of_calibration(found: Calibrated) -> TokensAsked:

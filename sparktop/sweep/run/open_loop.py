@@ -15,10 +15,12 @@ from sparktop.sweep.result.results import LevelResult, ReplayResult, TracePlan, 
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import LATE_SENDS, OVERLOADED, UNANSWERED, UNSTABLE
 
+_PERCENT = 100.0
 _WARM_UP_SHARE, _LONGEST_WARM_UP_S = 0.25, 120.0
 """A level that begins with an empty queue looks too good: with answers of 30 s at 80 % of the load that 16
 slots can carry, the mean wait of a level of 600 s is 4 % low after a warm-up of 30 s, right after 120 s."""
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
+"""Bounds of the seconds after the measured arrivals for which the load stays on."""
 
 
 def warm_up_s(plan: Plan) -> float:
@@ -77,9 +79,6 @@ def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:
         wait = "" if found.client_wait_p99_ms is None else f" (p99 {found.client_wait_p99_ms:.1f} ms)"
         message = f"requests were sent later than they were due{wait}; TTFT due and E2E due include that"
         yield Validity(code=LATE_SENDS, message=message)
-
-
-_PERCENT = 100.0
 
 
 def trace_plan(replay: Replay | None) -> TracePlan | None:

@@ -33,6 +33,7 @@ from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_no
 from sparktop.sweep.run.worker_process import SweepWorker
 
 _SALTED_ENGINE = "vllm"
+"""The engine that keeps prompts with another `cache_salt` apart."""
 
 
 class WorkerGoneError(Exception):
@@ -409,6 +410,7 @@ def _clean_name(model: str | None) -> str | None:
 
 
 ENOUGH_SHARE = 0.01
+"""Share (0 to 1) of the shortest refused length within which the largest that fits is found."""
 LEAST_APART = 16
 """The search ends when the largest length that fits is known to within `LEAST_APART` tokens, or to within
 `ENOUGH_SHARE` of the shortest refused length if that is less."""

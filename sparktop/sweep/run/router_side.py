@@ -198,6 +198,7 @@ def _balance_json(judged: Balance) -> dict[str, JsonValue]:
 
 
 SIGNIFICANT = 0.05
+"""Largest p-value of an order that is not random."""
 LEAST = 12
 """Minimum requests for a test of the order."""
 

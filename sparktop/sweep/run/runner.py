@@ -36,7 +36,7 @@ from sparktop.sweep.run.capacity import (
     value_to_repeat,
 )
 from sparktop.sweep.run.forecast import Estimate
-from sparktop.sweep.run.guard import Brake, GuardWatch, guard_words
+from sparktop.sweep.run.guard import Cancellation, GuardWatch, guard_words
 from sparktop.sweep.run.judgement import Verdict, judge_level
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError, prepare
@@ -50,7 +50,7 @@ from sparktop.sweep.run.progress import (
     SweepEnded,
     SweepEvent,
 )
-from sparktop.sweep.run.result_book import ResultBook
+from sparktop.sweep.run.result_builder import ResultBuilder
 from sparktop.sweep.run.search import (
     KneeSearch,
     SloSearch,
@@ -67,6 +67,7 @@ from sparktop.sweep.run.worker_process import SweepWorker
 FIRST_WORD_S = 5.0
 """Maximum seconds to wait for a first sample of the watched servers and machines before the first request."""
 _VERDICT_WORDS = {Verdict.HOLDS: "holds", Verdict.UNSURE: "may hold", Verdict.FAILS: "does not hold"}
+"""How a notice states a verdict on a level."""
 
 
 class SweepRunner:
@@ -97,10 +98,10 @@ class SweepRunner:
         self._clock = clock
         self._now = now
         self._log = ServerLog(clock=clock)
-        self._brake = Brake()
+        self._cancellation = Cancellation()
         self._guard = GuardWatch(plan.guard)
         self._estimate = Estimate(plan)
-        self._book = ResultBook(plan, now(), simulated=simulated)
+        self._builder = ResultBuilder(plan, now(), simulated=simulated)
         self._maker: LevelMaker | None = None
         self._listeners: list[Callable[[SweepEvent], None]] = []
         self._repeated: dict[tuple[str, Load], LevelResult] = {}
@@ -112,7 +113,7 @@ class SweepRunner:
     @property
     def result(self) -> SweepResult:
         """The sweep's result so far."""
-        return self._book.result
+        return self._builder.result
 
     def listen(self, listener: Callable[[SweepEvent], None]) -> None:
         """Call `listener` with each event, on the event loop; it must not raise or block."""
@@ -120,7 +121,7 @@ class SweepRunner:
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Request the end of the sweep: requests in flight end within half a second, results are kept."""
-        self._brake.pull("cancelled", reason)
+        self._cancellation.request("cancelled", reason)
 
     async def run(self) -> SweepResult:
         """Execute the sweep and return its result, which also records failures of targets and the generator.
@@ -131,7 +132,7 @@ class SweepRunner:
         end_listening = self._feed.listen(self._take_reading)
         try:
             worker = await self._start_worker()
-            self._brake.on_pull = lambda: self._call_off(worker)
+            self._cancellation.on_request = lambda: self._call_off(worker)
             async with worker:
                 self._check_limits(worker)
                 if self._is_stopped():
@@ -140,7 +141,7 @@ class SweepRunner:
                 if self._calling_off is not None:
                     await self._calling_off
         except WorkerGoneError as error:
-            self._brake.pull("failed", str(error))
+            self._cancellation.request("failed", str(error))
         finally:
             end_listening()
         return self._finish()
@@ -165,7 +166,7 @@ class SweepRunner:
                 self._emit(Notice(f"{one.target.name}: {why}; the load of other clients is in these figures"))
         search = self._find_knee if self._plan.find_knee else self._search
         if self._plan.capacity is not None:
-            await find_capacities(maker, targets.values(), worker, self._book, self._measure_stint)
+            await find_capacities(maker, targets.values(), worker, self._builder, self._measure_stint)
         elif self._plan.searches:
             for one in targets.values():
                 await search(maker, one, worker)
@@ -192,18 +193,18 @@ class SweepRunner:
             if self._is_stopped():
                 break
             busy -= set(found.backends)  # so that several targets do not announce the same wait
-            self._book.enter_target(found)
+            self._builder.enter_target(found)
             for note in found.notes:
                 self._emit(Notice(note))
             if found.error is not None:
                 self._emit(Notice(f"left out: {with_subject(target.name, found.error)}"))
             prepared.append(found)
         seen = self._feed.snapshot()
-        self._book.mark_simulated(simulated=seen.simulated)
+        self._builder.mark_simulated(simulated=seen.simulated)
         below = {one.target.name: one.nodes for one in prepared if one.error is None}
         if below:
             words = guard_words(self._plan.guard, below, seen.nodes)
-            self._book.enter_guard(words)
+            self._builder.enter_guard(words)
             self._emit(GuardSet(words))
         return prepared
 
@@ -215,7 +216,7 @@ class SweepRunner:
         if words:
             self._plan = plan
             self._estimate = Estimate(plan)
-            self._book = ResultBook(plan, self.result.started_at, simulated=self.result.simulated)
+            self._builder = ResultBuilder(plan, self.result.started_at, simulated=self.result.simulated)
             self._emit(PlanFitted(plan))
             self._emit(Notice(words))
 
@@ -227,11 +228,11 @@ class SweepRunner:
             plan=self._plan,
             worker=worker,
             log=self._log,
-            brake=self._brake,
+            cancellation=self._cancellation,
             guard=self._guard,
             estimate=self._estimate,
-            tell=self._emit,
-            note_run=lambda target, load, run: self._book.enter_run(target, load, run, self._now()),
+            emit=self._emit,
+            note_run=lambda target, load, run: self._builder.enter_run(target, load, run, self._now()),
             # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
             interval_s=self._feed.snapshot().interval_s,
@@ -255,7 +256,7 @@ class SweepRunner:
             try:
                 await self._measure_stint(maker, stint, record)
             except TargetFailedError as error:
-                self._book.enter_failure(name, str(error))
+                self._builder.enter_failure(name, str(error))
                 self._emit(Notice(f"{name} is left out: {error}"))
                 self._todo = [one for one in self._todo if one.target.name != name]
                 continue
@@ -332,7 +333,7 @@ class SweepRunner:
         )
         if words is None or level is None:
             return False
-        self._book.enter_drift(name, level, words)
+        self._builder.enter_drift(name, level, words)
         self._save_now()
         self._emit(Notice(f"{name}: {words}"))
         return True
@@ -352,7 +353,7 @@ class SweepRunner:
     async def _enter_refused(self, stint: Stint, words: str) -> None:
         """Store a level that the server refuses, with `words` as error; save, and skip the level's runs."""
         name, load = stint.target.name, stint.load
-        level = self._book.enter_level(
+        level = self._builder.enter_level(
             name, refused_level(level_of(self._plan, stint.target, load), words), ()
         )
         self._todo = [one for one in self._todo if (one.target.name, one.load) != (name, load)]
@@ -381,7 +382,7 @@ class SweepRunner:
             held[concurrency] = judged.both is Verdict.HOLDS
             if concurrency == max((value for value, holds in held.items() if holds), default=None):
                 best = found
-            self._book.enter_slo_range(name, search)
+            self._builder.enter_slo_range(name, search)
             word = _VERDICT_WORDS[judged.both]
             self._emit(Notice(f"{name}: c = {concurrency} {word}: {judged.why}"))
         again = value_to_repeat(held, search.holds_to, next(reversed(held), None))
@@ -393,7 +394,7 @@ class SweepRunner:
         if found is not None:
             drifted = self._compare_repeated(name, first, record, partial(slo_drift, conditions=plan.slo))
             search.add(again, judge_level(plan.slo, found[0], record.traces, plan.max_error_share))
-            self._book.enter_slo_range(name, search, is_certain=not drifted)
+            self._builder.enter_slo_range(name, search, is_certain=not drifted)
 
     async def _find_knee(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
         """Measure levels on one target until the highest rate that it keeps up with is found."""
@@ -444,7 +445,7 @@ class SweepRunner:
         try:
             level = await self._measure_stint(maker, stint, record)
         except (TargetFailedError, LevelRefusedError) as error:
-            self._book.enter_failure(prepared.target.name, str(error))
+            self._builder.enter_failure(prepared.target.name, str(error))
             return None
         return None if self._is_stopped() or level is None else (level, record)
 
@@ -455,15 +456,15 @@ class SweepRunner:
         try:
             await maker.make(stint, record)
         except WorkerGoneError as error:
-            self._brake.pull("failed", str(error))
+            self._cancellation.request("failed", str(error))
         if self._is_stopped():
-            record.cut_short = f"the sweep ended within this level: {self._brake.reason}"
+            record.cut_short = f"the sweep ended within this level: {self._cancellation.reason}"
         if not (record.runs or record.cut):
             return None
         # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
         made = await asyncio.to_thread(record.result, self._log, self._models)
         health, record.health_entered = record.health[record.health_entered :], len(record.health)
-        level = self._book.enter_level(stint.target.name, made, health)
+        level = self._builder.enter_level(stint.target.name, made, health)
         await asyncio.to_thread(self._save_now)
         if stint.last or self._is_stopped():
             self._emit(LevelMeasured(stint.target.name, level, self.result))
@@ -473,18 +474,18 @@ class SweepRunner:
         return LevelRecord(self._plan, prepared, level_of(self._plan, stint.target, stint.load))
 
     def _finish(self) -> SweepResult:
-        brake = self._brake
+        cancellation = self._cancellation
         reachable = [target for target in self.result.targets if target.error is None]
-        if brake.status is not None:
-            self._book.finish(brake.status, brake.reason, self._now())
+        if cancellation.status is not None:
+            self._builder.finish(cancellation.status, cancellation.reason, self._now())
         elif not reachable:
             errors = "; ".join(
                 with_subject(target.name, target.error) for target in self.result.targets if target.error
             )
-            self._book.finish("failed", f"nothing was measured: {errors}", self._now())
+            self._builder.finish("failed", f"nothing was measured: {errors}", self._now())
         else:
-            self._book.finish("done", None, self._now())
-        self._book.mark_simulated(simulated=self._feed.snapshot().simulated)
+            self._builder.finish("done", None, self._now())
+        self._builder.mark_simulated(simulated=self._feed.snapshot().simulated)
         self._save_now()
         self._emit(SweepEnded(self.result))
         return self.result
@@ -498,7 +499,7 @@ class SweepRunner:
             self._emit(Notice(str(error)))
 
     def _is_stopped(self) -> bool:
-        return self._brake.pulled
+        return self._cancellation.requested
 
     def _call_off(self, worker: SweepWorker) -> None:
         self._calling_off = asyncio.get_running_loop().create_task(worker.cancel())

@@ -1,4 +1,9 @@
-"""The choice of the next level of a search, from the levels measured so far."""
+"""The choice of the next level of a search, from the levels measured so far.
+
+There are four: `CapacitySearch` for the largest load under which conditions hold for single requests,
+`SloSearch` for the range of concurrencies in which figures of levels hold, `KneeSearch` for the highest rate
+that a server keeps up with, and `next_step` for concurrencies that still raise the token rate.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +37,13 @@ _STEPS_DOWN = 30
 _PLACE_STEP = 1.03
 """Ratio of neighbouring places above `FINE_TO`, where whole numbers are closer than that."""
 _BEYOND = 3.0
+"""Ratio of the largest place to the largest load: the border may be beyond what is tried."""
 _DIGITS = 3
+"""Significant digits of a rate."""
 _LEAST = 0.3
+"""Load below which the border is not looked for: not even one request at once holds then."""
 _TINY = 1e-12
+"""Smallest weight and share, so that logarithms exist."""
 
 
 class Grid(Struct, frozen=True):
@@ -112,6 +121,7 @@ def _rounded(value: float) -> float:
 
 
 _STEEP = 24.0
+"""Slope of the log odds from which on slopes are less likely."""
 _SLOPES = tuple((0.75 * 2.0**step, min(0.0, math.log(_STEEP / (0.75 * 2.0**step)))) for step in range(13))
 """(Slope, log of its weight before any run) of the log odds of missing over the log of the load. Slopes from
 0.75 to `_STEEP` are equally likely, steeper ones less in proportion: only slots that run out are so steep,
@@ -123,6 +133,7 @@ _CLOSE = 4.0
 _LAPSE = 0.005
 """Share of the requests that miss for reasons other than load."""
 _HALF = 0.5
+"""Share that must meet a condition before any request was judged: it then decides nothing."""
 
 
 class IndependentRequests(Struct, frozen=True):
@@ -247,12 +258,15 @@ def _log_likelihood(odds: float, slope: float, place: float, facts: Sequence[_Le
 
 
 MOST_SEARCH_RUNS = 20
+"""Most runs of levels of a search on one target."""
 LEVEL_OVERHEAD = 1.25
 """Duration of a level with its start, its end and the rest after it, in its measured time."""
 _MOST_NEAR_RATES = 9
 """Most runs at a rate after the first that fails: they last long, and a rate is found within 10 % only."""
 _USUAL_RUNS = 2
+"""Runs of the level that is the answer where no decision is close."""
 _LOW, _SEARCH_HALF, _HIGH = 0.025, 0.5, 0.975
+"""Quantiles of the answer: the ends of its 95 % interval, and its median."""
 
 
 class Probe(Struct, frozen=True):
@@ -424,6 +438,7 @@ _PLATEAU_GROWTH = 1.05
 """A metric that grows by less than this factor when concurrency doubles has reached its maximum."""
 
 Bounds = tuple[int | None, int | None]
+"""(lower, upper) end of an interval of concurrencies; None where it is not found."""
 
 
 class SloSearch:
@@ -658,7 +673,9 @@ def _midpoint(low: int, high: int, share: float) -> int | None:
 GAP = 1.2
 """Largest ratio of the lowest rate that is too much to the highest that is not, at the end of the search."""
 MOST_LEVELS = 16
+"""Most levels of this search on one target."""
 _FIRST_PER_S = 1.0
+"""First rate, in requests per second, where the time of a request alone is unknown."""
 _ALONE_RUNS = 2
 """Requests sent alone: the first one may have to wait for compilation, the last one counts."""
 
@@ -668,7 +685,7 @@ class KneeSearch:
 
     def __init__(self, first_per_s: float | None, most_per_s: float = MOST_RATE) -> None:
         """Begin at `first_per_s` requests per second; None if the time of a request alone is unknown."""
-        self._next = _knee_rounded(min(most_per_s, max(LEAST_RATE, first_per_s or _FIRST_PER_S)))
+        self._next = _rounded(min(most_per_s, max(LEAST_RATE, first_per_s or _FIRST_PER_S)))
         self._most = most_per_s
         self._kept_up: dict[float, bool] = {}
 
@@ -698,10 +715,10 @@ class KneeSearch:
             return self._next
         highest, too_much = self.highest, self.too_much
         if too_much is None:
-            return _knee_rounded(min(self._most, 2 * max(self._kept_up)))
+            return _rounded(min(self._most, 2 * max(self._kept_up)))
         if highest is None:
-            return _knee_rounded(max(LEAST_RATE, too_much / 2))
-        return None if too_much <= GAP * highest else _knee_rounded(math.sqrt(highest * too_much))
+            return _rounded(max(LEAST_RATE, too_much / 2))
+        return None if too_much <= GAP * highest else _rounded(math.sqrt(highest * too_much))
 
     def words(self) -> str:
         """Return what was found, as text: "keeps up with 2.83 /s, not with 3.36 /s"."""
@@ -753,10 +770,6 @@ async def alone_per_s(plan: Plan, prepared: PreparedTarget, worker: SweepWorker,
         times = [trace.e2e_s for trace in collect(record.events()) if trace.ok and trace.e2e_s]
         e2e_s = fmean(times) if times else None
     return 1 / e2e_s if e2e_s else None
-
-
-def _knee_rounded(rate: float) -> float:
-    return float(f"{rate:.{_DIGITS}g}")
 
 
 # Decides whether a sweep goes on to a higher concurrency, from the token rates measured so far.

@@ -599,6 +599,7 @@ FULL_PERCENT = 98.0
 """KV cache usage in percent from which on requests wait for memory."""
 
 Of = Callable[[ServerPoint], float | None]
+"""Reads a gauge from a sample."""
 
 
 class InFlight:

@@ -45,17 +45,26 @@ MOST_OFF_SHARE = 0.01
 LEAST_OFF_MS = 1.25
 """Smallest such number of milliseconds that is reported: less is as little as timers are rounded by."""
 MOST_CPU_PERCENT = 80.0
+"""CPU use of the load generator in percent of one core, above which it may have been late."""
 MOST_HIT_SHARE = 0.01
+"""Share (0 to 1) of prompt tokens that may come from the prefix cache although every prompt is new."""
 MOST_MISMATCH = 0.01
+"""Share (0 to 1) by which the token counts of client and server may differ."""
 MOST_PROMPT_OFF = 0.02
+"""Share (0 to 1) by which an exactly made prompt may differ from the count of the server."""
 MOST_ESTIMATE_OFF = 0.1
 """Shares by which a prompt length may differ that the server counted, where the client's count is exact and
 where it is an estimate. The latter may always differ by `TEMPLATE_TOKENS`."""
 LEAST_OUTPUT_SHARE = 0.95
+"""Share (0 to 1) of the output tokens asked for that answers must have on average."""
 LEAST_LIFETIMES = 3
+"""Least length of a steady run in median durations of a request: shorter ones are mostly begin and end."""
 LEAST_RUNS = 3
+"""Least number of runs for an interval: with two, Student's t is 12.7 standard errors wide."""
 MOST_THROTTLED_PERCENT = 1.0
+"""Percent of a level's time for which a machine may be throttled."""
 MOST_CLOCK_SHIFT = 0.03
+"""Share (0 to 1) by which the mean SM clocks of compared levels may differ."""
 
 _BY_TOKEN = (
     *(("ttft_ms", "TTFT"), ("itl_ms", "ITL"), ("tpot_ms", "TPOT")),

@@ -50,6 +50,7 @@ _LEAVING_S = 1.0
 _LONGEST_LINE = 64 << 20
 """Maximum bytes of a line of output: the token times of a request with a million tokens are 11 MB."""
 _LAST_WORDS_BYTES = 4096
+"""Bytes kept of the end of what the process wrote to standard error."""
 _SILENT_CHECKS = 15
 """Checks, one every `ALIVE_S`, without a line from the process after which it is killed: a busy machine can
 delay a process for seconds. Checks are counted, not seconds, so that a parent that was suspended itself does

@@ -28,6 +28,7 @@ LATENCIES = ("ttfr_ms", "ttft_ms", "first_answer_ms", "itl_ms", "tpot_ms", "e2e_
 CALL_LATENCIES = ("ttft_tool_ms", "ttft_human_ms", "request_ms")
 """Latencies of a level of agents, from its result part."""
 ALL_LATENCIES = (*LATENCIES, *CALL_LATENCIES)
+"""Names of all latencies of a level."""
 
 
 class Metric(Struct, frozen=True):
@@ -55,7 +56,9 @@ class Metric(Struct, frozen=True):
 
 
 _WHOLE_FROM = 1000
+"""Values from here on have no decimal places."""
 _TOO_LONG_FROM = 1e9
+"""Values from here on are written with an exponent."""
 
 
 def _rate(name: str, title: str, definition: str, decimals: int = 1) -> Metric:
@@ -359,11 +362,14 @@ WARNINGS = {
 
 
 MOST_CONCURRENCY = 65_536
+"""Most requests at once of a level."""
 MOST_TOKENS = 10_000_000
 """Maximum tokens of a prompt or of an answer; also the maximum number of requests of a level."""
 MOST_RUNS = 1000
+"""Most runs of a level."""
 LEAST_S = 0.1
 """Minimum duration of a level in seconds."""
 MOST_S = 86_400.0
+"""Maximum duration of a level in seconds: a day."""
 ERROR_SHARE = 0.01
 """Share of failed requests above which a level counts as failed, unless the user says otherwise."""

@@ -26,14 +26,21 @@ from sparktop.net.failure import status_error, transport_error
 REFUSED = "refused"
 """Nothing listens at the address."""
 DNS = "dns"
+"""The host name does not resolve."""
 UNREACHABLE = "unreachable"
+"""There is no route, or the address cannot be used."""
 TLS = "tls"
+"""The TLS connection cannot be made."""
 DESCRIPTORS = "descriptors"
 """The limit of open files of this process is reached."""
 TIMEOUT_CONNECT = "timeout:connect"
+"""No connection in time."""
 TIMEOUT_FIRST_TOKEN = "timeout:first_token"  # noqa: S105 - tokens of a language model, no secret
+"""No first token in time."""
 TIMEOUT_BETWEEN_TOKENS = "timeout:between_tokens"
+"""The stream paused for too long."""
 TIMEOUT_WHOLE = "timeout:whole"
+"""The answer was not complete in time."""
 DISCONNECTED = "disconnected"
 """The connection was closed before a response began."""
 TRUNCATED = "truncated"
@@ -77,21 +84,26 @@ _KINDS = {
     ROUTER_REJECTION: FailureKind.HTTP,
     ERROR_EVENT: FailureKind.HTTP,
 }
+"""Category of each error code; others are malformed answers."""
 _STATUS_KINDS = {
     401: FailureKind.UNAUTHORIZED,
     403: FailureKind.UNAUTHORIZED,
     404: FailureKind.NOT_FOUND,
     503: FailureKind.LOADING,
 }
+"""Category of an HTTP status; others are HTTP errors."""
 _TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _TOO_MANY_REQUESTS = 429
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNAUTHORIZED = frozenset({401, 403})
 _IS_MISSING = ("not exist", "not found", "not be found", "unknown", "invalid model")
+"""Words with which servers say that they do not have a model."""
 _WANTS_TLS = "https"
 """In the words with which a server that speaks TLS refuses plain HTTP."""
 _PAGE_BYTES = 200
+"""Bytes at the beginning of a body that show whether it is a web page."""
 _NO_BACKEND = ("no deployments available", "no healthy deployment", "no available backend")
+"""Words with which routers say that they had no backend for a request."""
 
 
 def request_failure(word: str, message: str, at: float, status: int | None = None) -> RequestFailure:

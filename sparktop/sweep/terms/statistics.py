@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from statistics import NormalDist, fmean
 
 from sparktop.model.sweep import Value
 
 CONFIDENCE = 0.95
+"""Confidence level of all intervals."""
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
 """Minimum sample sizes for p90, p95 and p99: with fewer values, the distribution-free 95 % confidence
 interval of the quantile has no bound on one side."""
 _THIRD = 1 / 3
 _LEAST_OF_A_MEDIAN = 4
+"""Least values for a median: with fewer, its interval is the whole sample."""
 _FRACTION_STEPS = 300
+"""Most steps of the continued fraction, which converges in far fewer."""
 _TINY = 1e-300
+"""In place of 0 where it would be divided by, or its logarithm taken."""
 
 
 def variance(values: Sequence[float]) -> float:
@@ -77,24 +81,6 @@ def wilson(met: float, count: float, confidence: float = CONFIDENCE) -> tuple[fl
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def falling_shares(cases: Iterable[tuple[float, float]]) -> list[float]:
-    """Return the falling shares (0 to 1) nearest to those of samples, each given as (met, count).
-
-    These are the most likely ones if the true shares never rise (pool adjacent violators: Ayer et al., An
-    empirical distribution function for sampling with incomplete information, Annals of Mathematical
-    Statistics 26 (1955), 641 to 647). A sample without cases has the share of the samples before it, or 1.
-    """
-    blocks: list[tuple[float, float, int]] = []
-    for met, count in cases:
-        blocks.append((met, count, 1))
-        while len(blocks) > 1:
-            (low_met, low, size), (high_met, high, more) = blocks[-2:]
-            if high_met * low <= low_met * high and (high or not low):
-                break
-            blocks[-2:] = [(low_met + high_met, low + high, size + more)]
-    return [met / count if count else 1.0 for met, count, size in blocks for _ in range(size)]
-
-
 def value_of(mean: float, runs: Sequence[float] = (), std: float | None = None) -> Value:
     """Return a value with its runs, and the 95 % confidence interval over these (Student's t).
 
@@ -126,26 +112,17 @@ def student_t(share: float, freedom: float) -> float:
     if share < 1 / 2:
         return -student_t(1 - share, freedom)
     low, high = 0.0, 1.0
-    while student_t_share(high, freedom) < share:
+    while 1 - two_sided_t(high, freedom) / 2 < share:
         low, high = high, 2 * high
     for _ in range(200):
         middle = (low + high) / 2
         if middle in {low, high}:
             break
-        if student_t_share(middle, freedom) < share:
+        if 1 - two_sided_t(middle, freedom) / 2 < share:
             low = middle
         else:
             high = middle
     return (low + high) / 2
-
-
-def student_t_share(value: float, freedom: float) -> float:
-    """Return the cumulative probability (0 to 1) of Student's t distribution up to `value`.
-
-    `freedom` is the number of degrees of freedom.
-    """
-    tail = two_sided_t(value, freedom) / 2
-    return 1 - tail if value > 0 else tail
 
 
 @lru_cache(4096)  # a comparison asks for each of its tests several times

@@ -50,7 +50,7 @@ from sparktop.sweep.run.progress import (
     SweepEnded,
     SweepEvent,
 )
-from sparktop.sweep.run.result_book import plan_result
+from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watched_sums
 from sparktop.sweep.view.capacity import RunningSearch
 from sparktop.sweep.view.levels import (

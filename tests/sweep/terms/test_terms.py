@@ -9,10 +9,9 @@ import errno
 import ssl
 import statistics
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.failure import FailureKind
@@ -21,7 +20,6 @@ from sparktop.sweep.terms.statistics import (
     P90_FROM,
     P95_FROM,
     P99_FROM,
-    falling_shares,
     student_t,
     variance,
     wilson,
@@ -69,18 +67,6 @@ def test_a_variance_is_the_standard_librarys(values: list[float]) -> None:
 def test_wilson_intervals(met: int, count: int, low: float, high: float) -> None:
     """Without a miss, 73 of 73 cases show 95 % and 381 of 381 show 99 %; others as in tables."""
     assert wilson(met, count) == pytest.approx((low, high), abs=5e-5)
-
-
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=12))
-@settings(max_examples=60)
-def test_falling_shares_fall(pairs: list[tuple[int, int]]) -> None:
-    """Whatever the samples are; and they keep the number of cases that met."""
-    cases = [(min(pair), max(pair)) for pair in pairs]
-    found = falling_shares(cases)
-    assert len(found) == len(cases)
-    assert all(a >= b - 1e-12 for a, b in pairwise(found))
-    total = sum(share * count for share, (_, count) in zip(found, cases, strict=True))
-    assert total == pytest.approx(sum(met for met, _ in cases))
 
 
 @dataclass(frozen=True)

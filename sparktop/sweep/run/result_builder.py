@@ -41,9 +41,10 @@ from sparktop.sweep.run.validity import with_clock_shifts
 from sparktop.sweep.terms.definitions import CLIENT_LAG, DRIFT
 
 Status = Literal["done", "cancelled", "stopped_by_guard", "failed"]
+"""How a sweep ended, as its result file states it."""
 
 
-class ResultBook:
+class ResultBuilder:
     """Builds the result of a sweep: each method replaces the immutable `result` by an updated one."""
 
     def __init__(self, plan: Plan, started_at: datetime, *, simulated: bool = False) -> None:
