@@ -380,6 +380,8 @@ _FactKey = tuple[bool, str, str, str]
 _SERVER_FACTS = ("engine", "version", "model")
 _MACHINE_FACTS = ("os", "driver", "product")
 _SETUP_FACTS = ("bios", "gpu_firmware", "kho")
+_YARDSTICKS = "yardsticks"
+"""Kind of the finding that says what a server gives in percent of what it should."""
 
 
 def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
@@ -398,9 +400,10 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
         facts = {"version": router.version, "strategy": router.strategy}
         yield from (((False, router.name, name, ""), fact) for name, fact in facts.items() if fact)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
-    # What needs attention is an alert, whose events say when it came and went.
-    for one in (found for view in views for found in view.findings if found.severity is None):
-        yield (one.of_machine, one.subject, FINDING, f"{one.kind}/{one.key}"), one.line
+    # What needs attention is an alert, whose events say when it came and went; yardsticks go with the load.
+    for one in (found for view in views for found in view.findings):
+        if one.severity is None and one.kind != _YARDSTICKS:
+            yield (one.of_machine, one.subject, FINDING, f"{one.kind}/{one.key}"), one.line
 
 
 def _is_known(mark: tuple[datetime, str], known: Iterable[tuple[datetime, str]]) -> bool:

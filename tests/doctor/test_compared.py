@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.machine import check_compared
 from sparktop.model.failure import Failure, FailureKind
@@ -12,6 +14,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget
 from sparktop.sources.source import Reading
 from tests.machines.trees import read_case
 
+FLEETS = Path(__file__).parents[2] / "docs" / "fleets.md"
 SERVER = BackendTarget("glm", "http://10.0.0.1:8000", nodes=("spark-1", "spark-2"))
 
 
@@ -39,6 +42,13 @@ def test_each_difference_is_a_warning_with_its_fix(tmp_path: Path) -> None:
     assert (one.status, one.name) == (Status.WARN, "machines compared spark-2")
     assert one.message == "PCIe lanes x2 of x4 for rocep1s0f0 on spark-2"
     assert one.advice == "power the machine off and on; look for a BIOS update"
+
+
+@pytest.mark.parametrize("case", ["kho", "mtu"])
+def test_the_documentation_shows_what_is_printed(tmp_path: Path, case: str) -> None:
+    """The block of "Is my pair healthy?" has these lines as the doctor prints them."""
+    (line,) = (one for one in to_text({"": checks(tmp_path, case, SERVER)}).splitlines() if "warn " in one)
+    assert line in FLEETS.read_text().splitlines()
 
 
 def test_cabled_machines_are_compared_without_a_server(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot
 from sparktop.moments.moment import BACKEND, Collector, FactChange, Moment, Readings
 from sparktop.moments.report import moment_report
 from sparktop.store.event_log import condition_label
+from stage.rehearsal import Rehearsal
 from tests.moments.conftest import OUTAGE_S, Recorded, wall
 
 BEGAN = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
@@ -194,6 +195,20 @@ def test_an_empty_span_is_a_page_too() -> None:
 def snapshot(seconds: float, *, server: BackendView, node: NodeView) -> Snapshot:
     """Return a snapshot of one server and one machine."""
     return Snapshot(at(seconds), seconds, 1.0, 2.0, backends=(server,), nodes=(node,))
+
+
+@pytest.mark.parametrize(("kind", "severity"), [("machines-differ", Severity.WARNING), ("yardsticks", None)])
+def test_findings_with_events_and_yardsticks_are_no_changes(kind: str, severity: Severity | None) -> None:
+    """An alert's own events say the same, and yardsticks come and go with the load."""
+    finding = Finding(kind, "a", "said", severity=severity)
+    plain = Rehearsal().play(5).snapshot()
+    server = plain.backends[0]
+    collector = Collector(plain.taken_at, plain.taken_at + timedelta(minutes=1))
+    for second, findings in enumerate([(), (finding,), ()]):
+        view = replace(server, findings=findings)
+        at = plain.taken_at + timedelta(seconds=second)
+        collector.add(replace(plain, backends=(view,), at=plain.at + second, taken_at=at))
+    assert not [one for one in collector.moment().changes if one.what == "finding"]
 
 
 def test_states_limits_identities_and_findings_are_changes() -> None:
