@@ -18,6 +18,7 @@ from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import Preset, Sort, backend_order
 from sparktop.ui.keys import clicked_key
 from sparktop.ui.remembered import recall
+from sparktop.ui.screens.dialogs import LimitsScreen, MarkScreen
 from stage.rehearsal import START, Outage, Rehearsal, RouterPart
 from tests.ui.board import SIZES, Board
 
@@ -297,6 +298,15 @@ async def test_c_shows_machines_compared() -> None:
         assert board.zoomed() is None
     async with Board(Rehearsal().play(5).snapshot).on((200, 50)) as board:
         assert "compare" not in board.footer
+
+
+@pytest.mark.parametrize("asks", [MarkScreen, LimitsScreen])
+async def test_what_is_typed_into_a_line_is_seen(asks: type[MarkScreen]) -> None:
+    """The focused line has its row for the text, not a frame around none."""
+    async with Board(two).on((80, 24)) as board:
+        await board.app.push_screen(asks())
+        await board.pilot.pause()
+        assert board.app.screen.query_one(Input).content_size.height == 1
 
 
 async def test_a_key_asks_about_the_ranks_of_the_selected_server() -> None:

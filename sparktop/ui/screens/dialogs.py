@@ -139,6 +139,7 @@ class MarkScreen(Dialog[str]):
     DEFAULT_CSS = """
     MarkScreen { align: center bottom; }
     MarkScreen Input { width: 100%; height: 1; border: none; padding: 0 1; margin-bottom: 1; }
+    MarkScreen Input:focus { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss", "no mark")]
     placeholder: ClassVar[str] = "a word for this moment; enter marks it, esc does not"
