@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from sparktop.model.balance import Balance
+from sparktop.model.event import Finding
 from sparktop.model.snapshot import SpeedState
 
 _NOT_SEEN = SpeedState()
@@ -117,6 +118,8 @@ class Evidence(Struct, frozen=True):
     """These reads."""
     server_cores: float | None = None
     """CPU cores that its HTTP server's process used, by its own page."""
+    slow_link: Finding | None = None
+    """That its ranks wait for a slow link; None where that is not so, or not known."""
     window_s: float = 30.0
     """Seconds up to the newest poll over which the load is judged."""
     counts_at_end: bool = False

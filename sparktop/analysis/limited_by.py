@@ -279,6 +279,12 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
 
 def network_limit(evidence: Evidence) -> Limit | None:
     """Return the limit by the link between the machines of one engine; None if there is none."""
+    if (slow := evidence.slow_link) is not None:
+        carried, most = (
+            value / 1e9 if isinstance(value := slow.values.get(name), float) else None
+            for name in ("rdma_bytes_per_s", "ceiling_bytes_per_s")
+        )
+        return Limit(LimitKind.NETWORK, slow.line, None, carried, most, "GB/s")
     if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
         return None
     for machine in evidence.machines:
@@ -733,7 +739,9 @@ def _limit_outside(evidence: Evidence, load: Load) -> Limit | None:
     """Return the limit outside the engine; None if there is none."""
     if load.idle >= IDLE_SHARE:
         return split_limit(evidence) or _unknown_while_unbalanced(evidence)
-    return power_limit(evidence) or split_limit(evidence) or cpu_limit(evidence) or network_limit(evidence)
+    slow_link = None if evidence.slow_link is None else network_limit(evidence)
+    found = power_limit(evidence) or slow_link or split_limit(evidence) or cpu_limit(evidence)
+    return found or network_limit(evidence)
 
 
 def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:

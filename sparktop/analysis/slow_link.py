@@ -2,7 +2,10 @@
 
 A low rate alone says nothing: a link may have nothing to carry. What a slow link adds to a step grows with
 the bytes of the step; what a slow GPU adds grows with the step itself. So the batch has to vary before one is
-told from the other; until then it is unknown. This is inferred; nothing reports it.
+told from the other; until then it is unknown. Steps are compared with the best of this session or of earlier
+ones. A link that was never faster is named only where it carries the same at all batches, so that steps
+take as long as their bytes, while a GB10 draws too little power to compute. This is inferred; nothing
+reports it.
 """
 
 from __future__ import annotations
@@ -14,9 +17,13 @@ from itertools import groupby
 from statistics import fmean, median, pstdev
 from typing import NamedTuple
 
-from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
+from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, is_gb10
+from sparktop.analysis.stall import GB10_POWER_W
+from sparktop.analysis.yardsticks import is_same_batch, same_setups
 from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.explained import FINDINGS
 from sparktop.model.snapshot import BackendView, NodeView, Situation
+from sparktop.model.yardsticks import SteadyLoad
 
 KIND = "slow-link"
 SLOWER = 1.3
@@ -35,6 +42,9 @@ _JUDGED_AGAIN_S, _STAYS_S = 5.0, 120.0
 """Seconds between two judgements; seconds for which what was found stays, because small batches hide it."""
 _EVEN = 0.15
 """Most relative deviation, over batch sizes, of what is taken to be constant."""
+_GROWTH, _IN_PROPORTION = 2.0, 0.85
+"""Least ratio of the most to the fewest requests of a link that was never faster; exponent with which its
+steps grow with them, at least: weights are read once a step, so that steps that compute grow with 0.7."""
 
 
 class LinkLook(NamedTuple):
@@ -43,6 +53,7 @@ class LinkLook(NamedTuple):
     at: float
     step_s: float
     best_s: float
+    """Of the fastest step of this batch that is known."""
     running: float
     gpu_percent: float
     power_w: float
@@ -50,6 +61,8 @@ class LinkLook(NamedTuple):
     bytes_per_s: float
     negotiated: float
     """Bytes per second."""
+    quiet_w: float = 0.0
+    """Power in all below which the GPUs do not compute; 0 where that is not known."""
 
     @property
     def step_bytes(self) -> float:
@@ -111,11 +124,12 @@ class SlowLink:
 
 
 def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLook | None:
-    if not view.ok or not view.step_ms or not view.best_step_ms or not view.running:
+    best_ms = _best_ms(view)
+    if not view.ok or not view.step_ms or not best_ms or not view.running:
         return None
     rates: list[float] = []
     links: list[float] = []
-    gpus: list[tuple[float, float, float]] = []
+    gpus: list[tuple[float, float, float, float]] = []
     for node in machines:
         if node.sample is None or not node.ok:
             return None
@@ -130,14 +144,34 @@ def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLoo
         for gpu in node.sample.gpus:
             if gpu.utilization_percent is None or gpu.power_w is None or gpu.sm_clock_mhz is None:
                 return None
-            gpus.append((gpu.utilization_percent, gpu.power_w, float(gpu.sm_clock_mhz)))
+            quiet_w = GB10_POWER_W[0] if is_gb10(gpu, unified=node.sample.memory.unified) else -math.inf
+            gpus.append((gpu.utilization_percent, gpu.power_w, float(gpu.sm_clock_mhz), quiet_w))
     if not gpus:
         return None
-    percent, power, clock = zip(*gpus, strict=True)
-    step_s, best_s = view.step_ms / 1000, view.best_step_ms / 1000
+    percent, power, clock, quiet = zip(*gpus, strict=True)
     return LinkLook(
-        at, step_s, best_s, view.running, min(percent), sum(power), min(clock), max(rates), min(links)
+        at,
+        view.step_ms / 1000,
+        best_ms / 1000,
+        view.running,
+        min(percent),
+        sum(power),
+        min(clock),
+        max(rates),
+        min(links),
+        max(0.0, sum(quiet)),
     )
+
+
+def _best_ms(view: BackendView) -> float | None:
+    """Return the fastest step of such a batch that is known, of this session or of an earlier one."""
+    bests = [view.best_step_ms]
+    if view.running and view.step_ms and view.steps_per_s and view.generation_tps is not None:
+        tokens = ((view.prompt_tps or 0.0) + view.generation_tps) / view.steps_per_s
+        load = SteadyLoad(0.0, view.running, tokens, view.step_ms, kv_percent=view.kv_fullest_percent)
+        kept = (best for setup in same_setups(view.yard) for best in setup.bests)
+        bests += [best.step_ms for best in kept if is_same_batch(load, best)]
+    return min((one for one in bests if one), default=None)
 
 
 def judge_link(
@@ -145,38 +179,46 @@ def judge_link(
 ) -> Iterator[Finding]:
     """Yield that the link of a server is slow, or may be, by its looks and by power and clock at its best."""
     newest = [one for one in looks if one.at > at - _HELD_S]
-    if len(newest) < _FEWEST or sum(one.ratio >= SLOWER for one in newest) < _SLOW_PART * len(newest):
+    if len(newest) < _FEWEST or fmean(one.gpu_percent for one in newest) < BUSY_PERCENT:
         return
     power, clock = fmean(one.power_w for one in newest), fmean(one.clock_mhz for one in newest)
     carried, most = fmean(one.bytes_per_s for one in newest), fmean(one.negotiated for one in newest)
-    if (
-        fmean(one.gpu_percent for one in newest) < BUSY_PERCENT
-        or not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * most
-        or len(well) < _FEWEST
-    ):
+    if not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * most:
         return
-    well_w, well_mhz = median(one for one, _ in well), median(one for _, one in well)
-    if power > LOW_POWER_SHARE * well_w or clock < CLOCK_SHARE * well_mhz:
+    is_slower = sum(one.ratio >= SLOWER for one in newest) >= _SLOW_PART * len(newest)
+    usual_w = newest[-1].quiet_w
+    ranks = f"{power:.0f} W in all, they compute from {usual_w:.0f} W on"
+    if is_slower and len(well) >= _FEWEST:
+        usual_w, usual_mhz = median(one for one, _ in well), median(one for _, one in well)
+        ranks = f"{power:.0f} W in all, {usual_w:.0f} W at its best; {clock:.0f} of {usual_mhz:.0f} MHz"
+        if power > LOW_POWER_SHARE * usual_w or clock < CLOCK_SHARE * usual_mhz:
+            return
+    elif power >= usual_w:
         return
-    limit, is_gpu = _ceiling([one for one in looks if one.at > at - _WINDOW_S and one.ratio >= SLOWER])
+    recent = [one for one in looks if one.at > at - _WINDOW_S]
+    if is_slower:
+        ratio = fmean(one.ratio for one in newest)
+        limit, is_gpu = _ceiling([one for one in recent if one.ratio >= SLOWER])
+        short, steps = f"steps take {ratio:.1f} × its best", f"at this batch (limit {SLOWER:g})"
+    else:
+        ratio, limit = None, _flat_top(recent)
+        is_gpu = limit is None
+        short, steps = "steps take as long as their bytes", "at all batches, from the first step on"
     if is_gpu or (limit is not None and limit > LINK_SHARE * most):
         return
-    ratio = fmean(one.ratio for one in newest)
-    said = f"RDMA carries {_gigabits(carried)} of {_gigabits(most)} Gb/s, steps take {ratio:.1f} × its best"
-    line = f"slow link: {said}" if limit is not None else f"ranks wait: {said}; link or GPU: unknown"
+    rate = f"{_gigabits(carried)} of {_gigabits(most)} Gb/s"
+    said = f"RDMA carries {rate}, {short}"
     yield Finding(
         KIND,
         name,
-        line,
-        fix="compare MTU, PCIe lanes, cables and error counters of the rails; look for other traffic on them"
-        if limit is not None
-        else "with other numbers of requests the cause would show",
+        f"slow link: {said}" if limit is not None else f"ranks wait: {said}; link or GPU: unknown",
+        fix="with other numbers of requests the cause would show" if limit is None else FINDINGS[KIND].remedy,
         sure=Sure.UNKNOWN if limit is None else Sure.LIKELY,
         severity=None if limit is None else Severity.WARNING,
         evidence=(
-            ("steps", f"{ratio:.1f} × its best at this batch (limit {SLOWER:g})"),
-            ("ranks", f"{power:.0f} W in all, {well_w:.0f} W at its best; {clock:.0f} of {well_mhz:.0f} MHz"),
-            ("RDMA", f"{_gigabits(carried)} of {_gigabits(most)} Gb/s negotiated"),
+            ("steps", f"{short.removeprefix('steps take ')} {steps}"),
+            ("ranks", ranks),
+            ("RDMA", f"{rate} negotiated"),
             (
                 "while they wait",
                 f"at most {_gigabits(limit)} Gb/s, the same for all batches"
@@ -191,10 +233,20 @@ def judge_link(
             "negotiated_bytes_per_s": most,
             "ceiling_bytes_per_s": limit,
             "power_w": power,
-            "usual_power_w": well_w,
+            "usual_power_w": usual_w,
             "window_s": _HELD_S,
         },
     )
+
+
+def _by_batch(looks: Sequence[LinkLook]) -> list[list[LinkLook]]:
+    """Return the looks by number of requests, ascending, of those seen often enough."""
+
+    def size(one: LinkLook) -> int:
+        return round(2 * math.log2(max(1.0, one.running)))
+
+    bins = [list(group) for _, group in groupby(sorted(looks, key=size), size)]
+    return [group for group in bins if len(group) >= _IN_BIN]
 
 
 def _ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
@@ -203,19 +255,13 @@ def _ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
     The time beyond the best is compared with the bytes of a step, and with the best step itself, over batch
     sizes: the one with which it grows in proportion is its cause. (None, False): that cannot be told.
     """
-
-    def size(one: LinkLook) -> int:
-        return round(2 * math.log2(max(1.0, one.running)))
-
-    grouped = [list(group) for _, group in groupby(sorted(looks, key=size), size)]
     bins = [
         (
             fmean(one.step_s - one.best_s for one in group),
             fmean(one.step_bytes for one in group),
             fmean(one.best_s for one in group),
         )
-        for group in grouped
-        if len(group) >= _IN_BIN
+        for group in _by_batch(looks)
     ]
     moved = [one for _, one, _ in bins]
     if len(bins) < _BINS or min(moved) <= 0 or min(moved) * _SPREAD > max(moved):
@@ -226,6 +272,27 @@ def _ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
     if uneven_bytes <= _EVEN and uneven_step >= 2 * uneven_bytes:
         return 1 / fmean(by_bytes), False
     return None, uneven_step < uneven_bytes
+
+
+def _flat_top(looks: Sequence[LinkLook]) -> float | None:
+    """Return the bytes per second of a link that carries the same at all batches; None if it does not.
+
+    Steps must also grow as the number of requests does: beside other traffic the rate could be the same while
+    they hardly grow.
+    """
+    bins = _by_batch(looks)
+    if len(bins) < _BINS:
+        return None
+    sizes = [fmean(one.running for one in group) for group in bins]
+    steps = [fmean(one.step_s for one in group) for group in bins]
+    rates = [fmean(one.bytes_per_s for one in group) for group in bins]
+    if min(rates) <= 0:
+        return None
+    growth, slower, faster = (math.log(values[-1] / values[0]) for values in (sizes, steps, rates))
+    is_proportional = slower >= _IN_PROPORTION * growth and faster <= (1 - _IN_PROPORTION) * growth
+    if growth < math.log(_GROWTH) or not is_proportional:
+        return None
+    return max(rates) if pstdev(rates) <= _EVEN * fmean(rates) else None
 
 
 def _gigabits(bytes_per_s: float) -> str:

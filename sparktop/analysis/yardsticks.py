@@ -25,6 +25,7 @@ from sparktop.model.yardsticks import (
     LIMIT,
     PUBLISHED,
     YARDSTICK_WORDS,
+    PastSetup,
     PublishedRates,
     SteadyLoad,
     Yard,
@@ -78,6 +79,13 @@ def allowed(now: SteadyLoad, then: SteadyLoad) -> float:
     return max(1.0, now.running / then.running, now.batch / then.batch) * (1 + (kv - 1) / 2)
 
 
+def same_setups(yard: Yard) -> Iterator[PastSetup]:
+    """Yield the setups of a server with the version and flags of now."""
+    for setup in yard.setups:
+        if all(setup.facts.get(name) == yard.facts.get(name) for name in (ENGINE_VERSION, FLAGS)):
+            yield setup
+
+
 def own_best(
     yard: Yard, running: float, batch: float | None = None, before: float = math.inf
 ) -> SteadyLoad | None:
@@ -87,8 +95,7 @@ def own_best(
     """
     same = [
         best
-        for setup in yard.setups
-        if all(setup.facts.get(name) == yard.facts.get(name) for name in (ENGINE_VERSION, FLAGS))
+        for setup in same_setups(yard)
         for best in setup.bests
         if best.tps and best.at < before
         if max(best.running, running) <= _SAME * min(best.running, running)
@@ -315,13 +322,7 @@ def _compare(view: BackendView, steady: SteadyLoad, tps: float, before: float) -
         sticks = (sticks[0], *(replace(one, source=prefill, tps=None, percent=None) for one in sticks[1:]))
     if not (said := words(sticks)):
         return
-    rows = [
-        (
-            _ROWS[one.name],
-            one.source if one.tps is None else f"{one.tps:.1f} tok/s, {one.percent:.0f} %: {one.source}",
-        )
-        for one in sticks
-    ]
+    rows = [(_ROWS[one.name], one.words) for one in sticks]
     values: dict[str, float | str | None] = {"generation_tps": tps, "running": steady.running}
     for one in sticks:
         name = _ROWS[one.name].replace(" ", "_")

@@ -119,7 +119,7 @@ LIMITS: Mapping[LimitKind, Explained] = {
         "power supply and cooling; nvidia-smi -rgc lifts a clock lock",
     ),
     LimitKind.NETWORK: Explained(
-        "the links between its ranks carry what they can",
+        "the links between its ranks carry what they can, or are slow (finding slow-link)",
         "all links up at their full rate; fewer ranks over the network",
     ),
     LimitKind.ROUTER: Explained(
@@ -253,9 +253,11 @@ FINDINGS: Mapping[str, Explained] = {
         "it says what helps",
     ),
     "slow-link": Explained(
-        "for a minute steps take 1.3 times the server's own best at this batch, its GPUs are in use at their "
-        "usual clock with 15 % less power, RDMA carries below 40 % of the negotiated rate, and what steps "
-        "take longer grows with their bytes; unknown while the batch does not vary",
+        "for a minute steps take 1.3 times the server's own best at this batch (also of earlier sessions), "
+        "its GPUs are in use at their usual clock with 15 % less power (a GB10: below 30 W), RDMA carries "
+        "below 40 % of the negotiated rate, and what steps take longer grows with their bytes; unknown while "
+        "the batch does not vary. Without a best: a GB10 below 30 W, and steps that take as long as their "
+        "bytes at all batches, the largest of twice as many requests",
         "compare MTU, PCIe lanes, cables and error counters of the rails; look for other traffic on them",
     ),
     "start-stuck": Explained(

@@ -51,6 +51,11 @@ class FindingBook:
         """Return the findings about a server or machine."""
         return self._findings.get(key, ())
 
+    def alerting(self, kind: str) -> dict[str, Finding]:
+        """Return the findings of a kind about servers that need attention, by server."""
+        every = (one for findings in self._findings.values() for one in findings)
+        return {one.subject: one for one in every if one.kind == kind and one.severity and not one.of_machine}
+
     def judge(self, now: Situation, alerts: ActiveAlerts, when: Instant) -> None:
         """Apply all rules; raise, update and clear their alerts."""
         by_subject: dict[SourceKey, list[Finding]] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from sparktop.analysis.evidence import Evidence, Machine, Peer
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Progress
+from sparktop.model.event import Finding, Progress
 from sparktop.model.snapshot import BackendView, Limit, LimitKind
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack
@@ -94,11 +95,13 @@ class ServerLimits:
         nodes: Mapping[str, NodeTrack],
         routed: Routed,
         groups: Iterable[Balance] = (),
+        slow_links: Mapping[str, Finding] = MappingProxyType({}),
     ) -> None:
         """Judge the backends that are due at `at` (monotonic seconds), those waiting longest first.
 
         `groups` are the newest verdicts on groups, which have been judged before: a limit that contradicts
-        the verdict on its group is judged again at once, or not shown until then.
+        the verdict on its group is judged again at once, or not shown until then. `slow_links` are
+        the findings about backends whose ranks wait for a slow link.
         """
         self._judged = {name: self._judged.get(name) or _Judged() for name in backends}
         splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
@@ -115,7 +118,8 @@ class ServerLimits:
         for name in due[:MOST_AT_ONCE]:
             judged, split = self._judged[name], splits.get(name)
             judged.judged_at, judged.split_word = at, None if split is None else split.word
-            judged.keep(_judge_limit(backends[name], backends, nodes, routed, running, split))
+            slow_link = slow_links.get(name)
+            judged.keep(_judge_limit(backends[name], backends, nodes, routed, running, split, slow_link))
         for name, track in backends.items():
             track.show_limit(self._judged[name].limit)
 
@@ -142,6 +146,7 @@ def _judge_limit(
     routed: Routed,
     running: Mapping[str, Sequence[str]],
     split: Balance | None,
+    slow_link: Finding | None,
 ) -> Limit | None:
     if track.health.failure is not None or not track.work.looks:
         return None
@@ -149,7 +154,7 @@ def _judge_limit(
 
     beside = (name for node in track.view.nodes for name in running.get(node, ()))
     neighbours = tuple(name for name in dict.fromkeys(beside) if backends[name] is not track)
-    return limited_by(_evidence(track, backends, nodes, routed, neighbours, split))
+    return limited_by(_evidence(track, backends, nodes, routed, neighbours, split, slow_link))
 
 
 def _evidence(
@@ -159,6 +164,7 @@ def _evidence(
     routed: Routed,
     neighbours: tuple[str, ...],
     split: Balance | None,
+    slow_link: Finding | None,
 ) -> Evidence:
     view, lanes = track.view, max(1, len(track.view.lanes))
     hosts = [nodes[name] for name in view.nodes if name in nodes]
@@ -190,6 +196,7 @@ def _evidence(
         server_cores=track.work.server_cores,
         counts_at_end=view.rate_note is not None,
         speculates=bool(view.spec_drafts_per_s),
+        slow_link=slow_link,
     )
 
 

@@ -376,7 +376,8 @@ class Store:
         judged = partial(judged_groups, backends, known, routers, groups)
         self._events.add(*self.balance.judge_due(instant, judged, self._alerts))
         routed = list(zip(routers, groups, strict=True))
-        self.limits.judge_due(instant.at, backends, tracks.nodes, routed, self.balance.view())
+        links = self._findings.alerting("slow-link")
+        self.limits.judge_due(instant.at, backends, tracks.nodes, routed, self.balance.view(), links)
         self._findings.judge(self._situation(instant), self._alerts, instant)
 
     def _situation(self, instant: Instant) -> Situation:

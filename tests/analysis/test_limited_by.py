@@ -13,6 +13,7 @@ from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Pee
 from sparktop.analysis.limited_by import limited_by
 from sparktop.analysis.step_cost import step_cost
 from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Finding
 from sparktop.model.snapshot import Limit, LimitKind, SpeedState
 from tests.analysis.looks import Served, machine
 
@@ -35,6 +36,12 @@ def peer(**load: float) -> tuple[Peer, ...]:
 FULL = Served(running=16, waiting=9)
 ROUTED = {"slots": 16, "router": "proxy", "routed": True}
 PINNED = machine(clock=712.0, speed=SpeedState("slow clock", "712 of 3003 MHz at 96 % load, 16 W"))
+SLOW_LINK = Finding(
+    "slow-link",
+    "b",
+    "slow link: RDMA carries 3.2 of 200 Gb/s, steps take 2.1 × its best",
+    values={"rdma_bytes_per_s": 4e8, "ceiling_bytes_per_s": 5e8},
+)
 Is = LimitKind
 CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
     "full slots, room in the KV cache": (
@@ -73,6 +80,24 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         {"machines": (machine(link=0.6), machine("spark-2", link=0.6)), "spans": 2},
         Is.NETWORK,
         "rocep1s0f0 of spark-1 carries 7.5 of 12.5 GB/s on average",
+    ),
+    "ranks that wait for a slow link, which is not full": (
+        Served(),
+        {"spans": 2, "machines": (machine(link=0.02), machine("spark-2", link=0.02)), "slow_link": SLOW_LINK},
+        Is.NETWORK,
+        SLOW_LINK.line,
+    ),
+    "the same of a link that is not slow": (
+        Served(swing=16),
+        {"spans": 2, "machines": (machine(link=0.02), machine("spark-2", link=0.02))},
+        Is.UNKNOWN,
+        "memory or network: needs the server's estimate of its memory reads",
+    ),
+    "a slow link and a pinned clock": (
+        Served(),
+        {"spans": 2, "machines": (PINNED, machine("spark-2")), "slow_link": SLOW_LINK},
+        Is.POWER,
+        "",
     ),
     "a router that leaves a server idle": (
         FULL,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.analysis.slow_link import KIND, SlowLink
 from sparktop.model.event import Finding
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample
 from sparktop.model.snapshot import BackendView, EachServer, NodeView, Situation
+from sparktop.model.yardsticks import PastSetup, SteadyLoad, Yard
 from tests.findings.study import UNKNOWN, Family
 
 MACHINES = ("spark-1", "spark-2")
@@ -34,13 +37,21 @@ class Trouble(Struct, frozen=True):
     batches: tuple[int, ...] = (2, 4, 8, 16, 32)
     beside: float = 0.0
     """Bytes per second on the link that are not this engine's."""
+    always: bool = False
+    """Whether it was so from the first step on, so that the best steps of the session are no faster."""
+    kept: bool = False
+    """Whether an earlier session was without it."""
 
 
 def _machine(
     name: str, at: int, now: Trouble, power_w: float, megahertz: float, both_ways: tuple[float, float]
 ) -> NodeView:
     gpu = GpuReading(
-        0, utilization_percent=now.gpu_percent, power_w=power_w, sm_clock_mhz=round(megahertz * now.clock)
+        0,
+        "NVIDIA GB10",
+        utilization_percent=now.gpu_percent,
+        power_w=power_w,
+        sm_clock_mhz=round(megahertz * now.clock),
     )
     port = NetworkReading(
         "rocep1s0f0",
@@ -66,8 +77,11 @@ def play(random: Random, trouble: Trouble) -> list[Finding]:
     random.shuffle(batches)
     found: list[Finding] = []
     node_at, nodes = -1, {}
+    best_ms = [1000 * (base_s + per_s * one + one * token_bytes / _LINK) for one in batches]
+    bests = tuple(SteadyLoad(0.0, *of) for of in zip(batches, batches, best_ms, strict=True))
+    yard = Yard(setups=(PastSetup("b", "vllm", "glm", bests=bests),) if trouble.kept else ())
     for at in range(WELL_S + TROUBLE_S):
-        is_well = at < WELL_S
+        is_well = at < WELL_S and not trouble.always
         now = Trouble(batches=trouble.batches) if is_well else trouble
         batch = batches[at // STAGE_S % len(batches)]
         size = batch * token_bytes
@@ -90,107 +104,99 @@ def play(random: Random, trouble: Trouble) -> list[Finding]:
             age_s=0.5,
             running=float(batch),
             step_ms=1000 * step_s,
-            best_step_ms=1000 * best_s,
+            best_step_ms=1000 * (step_s if trouble.always else best_s),
+            steps_per_s=1 / step_s,
+            generation_tps=batch / step_s,
+            yard=yard,
         )
         seen = list(rule.look(Situation(float(at), _WHEN, {"glm": view}, nodes)))
         found += seen if at >= WELL_S + TROUBLE_S - 60 or is_well else []
     return found
 
 
-def _case(make: Callable[[Random], Trouble]) -> Callable[[Random], list[Finding]]:
-    return lambda random: play(random, make(random))
+def _family(
+    name: str, expects: str | None, make: Callable[[Random], Trouble], *, tuned: bool = False
+) -> Family:
+    return Family(name, KIND, expects, lambda random: play(random, make(random)), tuned)
 
 
 def _large(random: Random) -> tuple[int, ...]:
     return random.choice(((16, 24, 32, 48), (12, 24, 48, 64), (32, 48, 64, 96)))
 
 
+def _slow_gpu(random: Random, **more: Any) -> Trouble:  # noqa: ANN401 - fields of any type
+    """Return a GPU in a slow state that no reading shows, at low power."""
+    slow = Trouble(compute=random.uniform(1.4, 2.5), power=random.uniform(0.5, 0.8), batches=_large(random))
+    return replace(slow, **more)
+
+
 FAMILIES: tuple[Family, ...] = (
-    Family(
+    _family(
         "far below the negotiated rate, batch varies",
         KIND,
-        KIND,
-        _case(lambda random: Trouble(link=random.uniform(0.4e9, 1.8e9), batches=_large(random))),
+        lambda random: Trouble(link=random.uniform(0.4e9, 1.8e9), batches=_large(random)),
         tuned=True,
     ),
-    Family(
+    _family(
         "1 to 3 Gb/s, small batches vary",
         KIND,
-        KIND,
-        _case(lambda random: Trouble(link=random.uniform(0.12e9, 0.35e9), batches=(4, 8, 16, 32))),
+        lambda random: Trouble(link=random.uniform(0.12e9, 0.35e9), batches=(4, 8, 16, 32)),
     ),
-    Family(
+    _family(
+        "from the first step on, an earlier session was well",
+        KIND,
+        lambda random: Trouble(
+            link=random.uniform(0.2e9, 0.9e9), batches=_large(random), always=True, kept=True
+        ),
+    ),
+    _family(
+        "below 0.7 Gb/s from the first step on",
+        KIND,
+        lambda random: Trouble(link=random.uniform(0.06e9, 0.085e9), batches=(32, 48, 64, 96), always=True),
+    ),
+    _family(
         "far below, one batch size",
-        KIND,
         UNKNOWN,
-        _case(lambda random: Trouble(link=random.uniform(0.4e9, 1.6e9), batches=(random.randint(16, 64),))),
+        lambda random: Trouble(link=random.uniform(0.4e9, 1.6e9), batches=(random.randint(16, 64),)),
     ),
-    Family("healthy, a low rate", KIND, None, _case(lambda _: Trouble(batches=(1, 2, 3)))),
-    Family("healthy, batch varies", KIND, None, _case(lambda random: Trouble(batches=_large(random)))),
-    Family(
-        "hidden slow state of a GPU, power low",
-        KIND,
-        None,
-        _case(
-            lambda random: Trouble(
-                compute=random.uniform(1.4, 2.5), power=random.uniform(0.5, 0.8), batches=_large(random)
-            )
+    _family(
+        "from the first step on, one batch size",
+        UNKNOWN,
+        lambda random: Trouble(
+            link=random.uniform(0.06e9, 1.6e9), batches=(random.randint(16, 64),), always=True
         ),
-        tuned=True,
     ),
-    Family(
-        "the same, small batches",
-        KIND,
+    _family("healthy, a low rate", None, lambda _: Trouble(batches=(1, 2, 3))),
+    _family("healthy, batch varies", None, lambda random: Trouble(batches=_large(random))),
+    _family("hidden slow state of a GPU, power low", None, _slow_gpu, tuned=True),
+    _family("the same, small batches", None, lambda random: _slow_gpu(random, batches=(2, 4, 8, 16, 32))),
+    _family("the same, from the first step on", None, lambda random: _slow_gpu(random, always=True)),
+    _family(
+        "the same, an earlier session was well",
         None,
-        _case(lambda random: Trouble(compute=random.uniform(1.4, 2.5), power=random.uniform(0.5, 0.8))),
+        lambda random: _slow_gpu(random, always=True, kept=True),
     ),
-    Family(
+    _family(
+        "the same, beside other traffic on the link",
+        None,
+        lambda random: _slow_gpu(random, beside=random.uniform(1e8, 3e9), always=random.random() < 0.5),
+    ),
+    _family(
         "pinned clock",
-        KIND,
         None,
-        _case(
-            lambda random: Trouble(
-                compute=3.0, power=0.45, clock=random.uniform(0.2, 0.4), batches=_large(random)
-            )
-        ),
+        lambda random: _slow_gpu(random, compute=3.0, power=0.45, clock=random.uniform(0.2, 0.4)),
     ),
-    Family(
+    _family(
         "CPU-bound steps",
-        KIND,
         None,
-        _case(
-            lambda random: Trouble(
-                compute=2.0, power=0.6, gpu_percent=random.uniform(20, 70), batches=_large(random)
-            )
-        ),
+        lambda random: _slow_gpu(random, compute=2.0, power=0.6, gpu_percent=random.uniform(20, 70)),
     ),
-    Family(
-        "another program on the GPU",
-        KIND,
-        None,
-        _case(
-            lambda random: Trouble(
-                compute=random.uniform(1.4, 2.5), power=random.uniform(0.95, 1.4), batches=_large(random)
-            )
-        ),
+    _family(
+        "another program on the GPU", None, lambda random: _slow_gpu(random, power=random.uniform(0.95, 1.4))
     ),
-    Family(
+    _family(
         "longer contexts: steps grow, full power",
-        KIND,
         None,
-        _case(lambda random: Trouble(compute=random.uniform(1.3, 1.8), power=1.0)),
-    ),
-    Family(
-        "slow GPU beside other traffic on the link",
-        KIND,
-        None,
-        _case(
-            lambda random: Trouble(
-                compute=random.uniform(1.5, 2.0),
-                power=0.7,
-                beside=random.uniform(1e8, 3e9),
-                batches=_large(random),
-            )
-        ),
+        lambda random: Trouble(compute=random.uniform(1.3, 1.8), power=1.0),
     ),
 )
