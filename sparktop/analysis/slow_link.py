@@ -43,7 +43,7 @@ _JUDGED_AGAIN_S, _STAYS_S = 5.0, 120.0
 _EVEN = 0.15
 """Most relative deviation, over batch sizes, of what is taken to be constant."""
 _GROWTH, _IN_PROPORTION = 2.0, 0.85
-"""Least ratio of the most to the fewest requests of a link that was never faster; exponent with which its
+"""Least ratio of the largest to the smallest batch of a link that was never faster; exponent with which its
 steps grow with them, at least: weights are read once a step, so that steps that compute grow with 0.7."""
 
 
@@ -52,9 +52,10 @@ class LinkLook(NamedTuple):
 
     at: float
     step_s: float
-    best_s: float
-    """Of the fastest step of this batch that is known."""
-    running: float
+    best_s: float | None
+    """Of the fastest step of this batch that is known; None while none is."""
+    batch: float
+    """Tokens of a step over the same seconds as its time; where they are not known, running requests."""
     gpu_percent: float
     power_w: float
     clock_mhz: float
@@ -70,9 +71,14 @@ class LinkLook(NamedTuple):
         return self.bytes_per_s * self.step_s
 
     @property
-    def ratio(self) -> float:
-        """Step time as a multiple of the best."""
-        return self.step_s / self.best_s
+    def ratio(self) -> float | None:
+        """Step time as a multiple of the best; None where that is not known."""
+        return None if self.best_s is None else self.step_s / self.best_s
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether steps are slower than the best."""
+        return self.ratio is not None and self.ratio >= SLOWER
 
 
 class SlowLink:
@@ -119,13 +125,13 @@ class SlowLink:
         self._read_at = times
         if (one := _look(at, view, machines)) is not None:
             self._looks.append(one)
-            if one.ratio <= _WELL:
+            if one.ratio is not None and one.ratio <= _WELL:
                 self._well.append((one.power_w, one.clock_mhz))
 
 
 def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLook | None:
-    best_ms = _best_ms(view)
-    if not view.ok or not view.step_ms or not best_ms or not view.running:
+    batch, best_ms = _batch(view), _best_ms(view)
+    if not view.ok or not view.step_ms or not batch:
         return None
     rates: list[float] = []
     links: list[float] = []
@@ -152,8 +158,8 @@ def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLoo
     return LinkLook(
         at,
         view.step_ms / 1000,
-        best_ms / 1000,
-        view.running,
+        None if best_ms is None else best_ms / 1000,
+        batch,
         min(percent),
         sum(power),
         min(clock),
@@ -163,12 +169,17 @@ def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLoo
     )
 
 
+def _batch(view: BackendView) -> float | None:
+    if view.running and view.steps_per_s and view.generation_tps is not None:
+        return ((view.prompt_tps or 0.0) + view.generation_tps) / view.steps_per_s
+    return view.running
+
+
 def _best_ms(view: BackendView) -> float | None:
     """Return the fastest step of such a batch that is known, of this session or of an earlier one."""
-    bests = [view.best_step_ms]
-    if view.running and view.step_ms and view.steps_per_s and view.generation_tps is not None:
-        tokens = ((view.prompt_tps or 0.0) + view.generation_tps) / view.steps_per_s
-        load = SteadyLoad(0.0, view.running, tokens, view.step_ms, kv_percent=view.kv_fullest_percent)
+    bests, batch = [view.best_step_ms], _batch(view)
+    if view.running and view.step_ms and batch:
+        load = SteadyLoad(0.0, view.running, batch, view.step_ms, kv_percent=view.kv_fullest_percent)
         kept = (best for setup in same_setups(view.yard) for best in setup.bests)
         bests += [best.step_ms for best in kept if is_same_batch(load, best)]
     return min((one for one in bests if one), default=None)
@@ -185,7 +196,8 @@ def judge_link(
     carried, most = fmean(one.bytes_per_s for one in newest), fmean(one.negotiated for one in newest)
     if not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * most:
         return
-    is_slower = sum(one.ratio >= SLOWER for one in newest) >= _SLOW_PART * len(newest)
+    ratios = [one.ratio for one in newest if one.ratio is not None]
+    is_slower = len(ratios) >= _FEWEST and sum(one >= SLOWER for one in ratios) >= _SLOW_PART * len(ratios)
     usual_w = newest[-1].quiet_w
     ranks = f"{power:.0f} W in all, they compute from {usual_w:.0f} W on"
     if is_slower and len(well) >= _FEWEST:
@@ -197,8 +209,8 @@ def judge_link(
         return
     recent = [one for one in looks if one.at > at - _WINDOW_S]
     if is_slower:
-        ratio = fmean(one.ratio for one in newest)
-        limit, is_gpu = _ceiling([one for one in recent if one.ratio >= SLOWER])
+        ratio = fmean(ratios)
+        limit, is_gpu = _ceiling([one for one in recent if one.is_slower])
         short, steps = f"steps take {ratio:.1f} × its best", f"at this batch (limit {SLOWER:g})"
     else:
         ratio, limit = None, _flat_top(recent)
@@ -240,10 +252,10 @@ def judge_link(
 
 
 def _by_batch(looks: Sequence[LinkLook]) -> list[list[LinkLook]]:
-    """Return the looks by number of requests, ascending, of those seen often enough."""
+    """Return the looks by size of the batch, ascending, of those seen often enough."""
 
     def size(one: LinkLook) -> int:
-        return round(2 * math.log2(max(1.0, one.running)))
+        return round(2 * math.log2(max(1.0, one.batch)))
 
     bins = [list(group) for _, group in groupby(sorted(looks, key=size), size)]
     return [group for group in bins if len(group) >= _IN_BIN]
@@ -257,9 +269,9 @@ def _ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
     """
     bins = [
         (
-            fmean(one.step_s - one.best_s for one in group),
+            fmean(one.step_s - (one.best_s or 0.0) for one in group),
             fmean(one.step_bytes for one in group),
-            fmean(one.best_s for one in group),
+            fmean(one.best_s or 0.0 for one in group),
         )
         for group in _by_batch(looks)
     ]
@@ -277,13 +289,13 @@ def _ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
 def _flat_top(looks: Sequence[LinkLook]) -> float | None:
     """Return the bytes per second of a link that carries the same at all batches; None if it does not.
 
-    Steps must also grow as the number of requests does: beside other traffic the rate could be the same while
+    Steps must also grow as the batch does: beside other traffic the rate could be the same while
     they hardly grow.
     """
     bins = _by_batch(looks)
     if len(bins) < _BINS:
         return None
-    sizes = [fmean(one.running for one in group) for group in bins]
+    sizes = [fmean(one.batch for one in group) for group in bins]
     steps = [fmean(one.step_s for one in group) for group in bins]
     rates = [fmean(one.bytes_per_s for one in group) for group in bins]
     if min(rates) <= 0:

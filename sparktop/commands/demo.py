@@ -50,6 +50,9 @@ SCENARIOS = {
     "long-prefill": "prompts whose prefill takes 6 minutes: no token, but the KV cache fills",
     "kv-starved": "a KV cache too small for the load: requests are preempted again and again",
     "prefix-cold": "agents whose first tokens change: the prefix cache never hits",
+    "abandoned": "the clients vanish, and the servers go on: they work for nobody",
+    "long-drafts": "drafts of one token, then of five that are hardly accepted, on the first server",
+    "slow-link": "pairs whose link carries 0.6 Gb/s, with more requests and fewer by turns",
     "client-gone": "the clients vanish for 2 minutes in every 3: the servers rest",
 }
 """Descriptions by scenario; the first is the default. Kept here, so that --help loads no simulation."""

@@ -29,7 +29,7 @@ from sparktop.demo.engine_requests import (
 from sparktop.demo.faults import FaultRun, FaultTimes
 from sparktop.demo.load import ExternalClients
 from sparktop.demo.machine import MachineReader
-from sparktop.demo.scenario import Restarts, Server, slow_down
+from sparktop.demo.scenario import Restarts, Server
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent, Gauges, SimulatedRequest
 from sparktop.simulation.routers import Router, make_router
@@ -60,13 +60,15 @@ class EngineServer:
         seed: int | str = 0,
         name: str = "spark-a",
         visitors: ExternalClients | None = None,
+        aborts: bool = True,
     ) -> None:
         """Serve the engine cores `live`.
 
         `started_unix_s` is the start time on the metrics page (Unix time). `seed` fixes the random
         lengths of answers, `name` is part of request ids, and `visitors` is notified of requests that are not
-        the demo's own load.
+        the demo's own load. `aborts` is whether a request ends when its client hangs up.
         """
+        self._aborts = aborts
         self.live = live
         self._visitors = visitors or ExternalClients()
         self._profile = live.engine.profile
@@ -134,8 +136,9 @@ class EngineServer:
                 return await self._stream(request, answer, reply)
             return web.json_response(reply.whole(await _wait_for_end(answer)))
         finally:
-            # For a client that has disconnected; a request that has ended is ignored.
-            self.live.cancel(reply.request_id)
+            if self._aborts:
+                # For a client that has disconnected; a request that has ended is ignored.
+                self.live.cancel(reply.request_id)
 
     def _submit(self, asked: CompletionRequest) -> tuple[Answer, Reply]:
         """Submit a request to the engine; return what the engine makes, and how that is written.
@@ -295,6 +298,7 @@ class EngineSite:
             seed=seed,
             name=f"{self._server.name}-{self._starts}",
             visitors=self._visitors,
+            aborts=self._server.aborts,
         )
         # A handler is cancelled when its client disconnects, which ends the request in the engine too.
         self._runner = web.AppRunner(
@@ -303,6 +307,8 @@ class EngineSite:
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, self.port, reuse_address=True).start()
         self.port = int(self._runner.addresses[0][1])
+        if not self._server.aborts:
+            self._readers[0].port = self.port
 
     def _make_core(self, rank: int, seed: str, now: float) -> LiveEngine:
         """Create the engine core with the data-parallel rank `rank` on the machines of its own."""
@@ -356,7 +362,8 @@ class EngineSite:
         while True:
             await asyncio.sleep(restarts.every_s - restarts.down_s)
             await self.shut()
-            self._server = replace(self._server, profile=slow_down(self._server.profile, restarts.slower))
+            if restarts.then is not None:
+                self._server = replace(self._server, profile=restarts.then)
             for reader in self._readers:
                 if restarts.boot_s:
                     reader.reboot(restarts.boot_s)
@@ -366,7 +373,7 @@ class EngineSite:
                     reader.begin_start(restarts.down_s - restarts.boot_s, hangs=restarts.hangs)
             await asyncio.sleep(restarts.down_s - restarts.boot_s)
             await self.open()
-            if restarts.slower != 1.0:
+            if restarts.then is not None:
                 return
 
 

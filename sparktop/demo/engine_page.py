@@ -148,7 +148,7 @@ def _bytes_read(engine: Engine, _: EngineHistograms) -> float:
     cost = engine.profile.cost
     reading_s: float = sum(
         steps * min(cost.weights_one_s * rows**cost.weights_exponent, cost.weights_all_s)
-        for rows, steps in engine.tally.step_rows.items()
+        for rows, steps in engine.tally.work.items()
     )
     return reading_s * cost.read_bytes_per_s
 
@@ -165,7 +165,7 @@ def _prompt_tokens_by_source(engine: Engine, _: EngineHistograms) -> Mapping[str
 
 def _step_histogram(engine: Engine, _: EngineHistograms) -> Buckets:
     buckets = Buckets(_STEP_TOKENS)
-    for rows, steps in engine.tally.step_rows.items():
+    for rows, steps in engine.tally.work.items():
         buckets.observe(rows, steps)
     return buckets
 
@@ -233,6 +233,31 @@ _METRICS: tuple[_Metric, ...] = (
     ("histogram", "request_prefill_time_seconds", "", lambda _, histograms: histograms.prefill_s),
     ("histogram", "request_decode_time_seconds", "", lambda _, histograms: histograms.decode_s),
 )
+_DRAFTS: tuple[_Metric, ...] = (
+    ("counter", "spec_decode_num_drafts", "", lambda engine, _: engine.tally.drafts),
+    (
+        "counter",
+        "spec_decode_num_draft_tokens",
+        "",
+        lambda engine, _: engine.tally.drafts * len(engine.profile.drafts),
+    ),
+    (
+        "counter",
+        "spec_decode_num_accepted_tokens",
+        "",
+        lambda engine, _: int(engine.tally.drafts * sum(engine.profile.drafts)),
+    ),
+    (
+        "counter",
+        "spec_decode_num_accepted_tokens_per_pos",
+        "position",
+        lambda engine, _: {
+            str(position): int(engine.tally.drafts * share)
+            for position, share in enumerate(engine.profile.drafts)
+        },
+    ),
+)
+"""What is on the page of a server that decodes speculatively."""
 _ONLY_OVER_HTTP: tuple[_Metric, ...] = (
     ("histogram", "request_num_preemptions", "", lambda _, histograms: histograms.preemptions),
     ("histogram", "request_prefill_kv_computed_tokens", "", lambda _, histograms: histograms.computed_tokens),
@@ -255,7 +280,8 @@ def engine_page(
         "# TYPE process_cpu_seconds_total counter",
         f"process_cpu_seconds_total {cpu_s}",
     ]
-    for kind, name, label, value in _METRICS if answers is None else (*_METRICS, *_ONLY_OVER_HTTP):
+    drafts = _DRAFTS if any(engine.profile.drafts for engine, _ in cores) else ()
+    for kind, name, label, value in (*_METRICS, *drafts, *(() if answers is None else _ONLY_OVER_HTTP)):
         stem = f"vllm:{name}{'_total' if kind == 'counter' else ''}"
         lines.append(f"# TYPE {stem} {kind}")
         for rank, (engine, histograms) in enumerate(cores):

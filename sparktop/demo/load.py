@@ -18,7 +18,7 @@ from functools import partial
 import aiohttp
 
 from sparktop.demo.engine_requests import answer_words, tokenize_chat
-from sparktop.demo.scenario import QUIET_S, Rests, Scenario, lengths_of
+from sparktop.demo.scenario import QUIET_S, WAVE_S, Rests, Scenario, lengths_of
 
 MARK = "X-Sparktop-Demo-Load"
 """Name of the request header that marks requests of the demo's own load."""
@@ -161,6 +161,7 @@ class Driver:
         self.done = self.failed = 0
         """Numbers of requests that were completed, and that failed although the load did not abort them."""
         self._way = way
+        self._began_s = 0.0
         self._in_flight: set[asyncio.Timeout] = set()
         """The timeouts of the requests in flight, by which they are aborted."""
         self._awake = asyncio.Event()
@@ -171,6 +172,7 @@ class Driver:
 
     async def run(self) -> None:
         """Send requests until the task is cancelled."""
+        self._began_s = asyncio.get_running_loop().time()
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=_READ_S)
         connector = aiohttp.TCPConnector(limit=0)
         async with (
@@ -202,6 +204,9 @@ class Driver:
             if agent is not None:
                 await asyncio.sleep(agent.pause_s())
             await self._awake.wait()
+            if (pause_s := self._pause_of_turn_s(number)) > 0:
+                await asyncio.sleep(pause_s)
+                continue
             if self._way is not None:
                 await self._way.wait()
             if agent is not None:
@@ -213,6 +218,12 @@ class Driver:
             elif self._awake.is_set() and (self._way is None or not self._way.paused):
                 self.failed += 1
                 await asyncio.sleep(_AGAIN_S)
+
+    def _pause_of_turn_s(self, number: int) -> float:
+        """Return the seconds until the next turn if a client has none in this turn; 0 if it has."""
+        waves, passed_s = self._scenario.waves, asyncio.get_running_loop().time() - self._began_s
+        turn, into_s = divmod(passed_s, WAVE_S)
+        return WAVE_S - into_s if waves and number >= waves[int(turn) % len(waves)] else 0.0
 
     def _abort_requests(self) -> None:
         """Abort the requests in flight."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 
@@ -10,6 +11,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sparktop.demo.faults import NO_SYMPTOMS
+from sparktop.hardware.processes import read_sockets
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     CACHE_PART,
@@ -539,6 +541,8 @@ class MachineReader:
         """What a fault changes in the samples."""
         self.thermal = thermal
         """The machine's thermal model."""
+        self.port: int | None = None
+        """The server's port, whose connections are shown; None: they are not."""
         self._machine = machine
         self._clock = clock
         self._engine: Engine | None = None
@@ -600,8 +604,19 @@ class MachineReader:
         if self._condition is None or now - self._at >= _SHORTEST_S:
             self._condition = self._condition_since_last(now)
             self._at, self._totals_before = now, self._totals_until(now)
-        sample = sample_of(now, self._condition, self._machine)
+        sample = self._with_sockets(sample_of(now, self._condition, self._machine))
         return sample if self.show_processes else structs.replace(sample, processes=None)
+
+    def _with_sockets(self, sample: NodeSample) -> NodeSample:
+        """Return a sample with the connections at the server's port, which is one of this program's."""
+        if self.port is None or sample.workloads is None:
+            return sample
+        sockets = read_sockets("/proc", os.getpid(), self.port, contained=False)
+        processes = tuple(
+            replace(one, port=self.port, sockets=sockets) if one.role == "server" else one
+            for one in sample.workloads.processes
+        )
+        return replace(sample, workloads=replace(sample.workloads, processes=processes))
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
         """Return a sample of the machine at the current time, without waiting."""

@@ -40,6 +40,8 @@ sockets take longer."""
 OLD_COUNTS = RouterSettings(poll_s=3.0)
 """Router settings: its counts of running requests are read every 3 s, so that all requests of these seconds
 go to one server."""
+WAVE_S = 25.0
+"""Seconds for which each number of `Scenario.waves` holds."""
 _NO_FAULTS = Faults()
 _FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
 
@@ -57,8 +59,8 @@ class Restarts(Struct, frozen=True):
     """Whether the server's processes are visible meanwhile: it loads its model. Otherwise they are gone."""
     hangs: bool = False
     """Whether it hangs while it captures graphs, from the usual time of this phase to the end of `down_s`."""
-    slower: float = 1.0
-    """Factor by which each step takes longer after the restart, of which there is then only one."""
+    then: EngineProfile | None = None
+    """The engine after the restart, of which there is then only one; None: the same, again and again."""
 
 
 class Rests(Struct, frozen=True):
@@ -93,6 +95,8 @@ class Server(Struct, frozen=True):
     """Number of its engine cores (data-parallel ranks), each with an engine and machines of its own."""
     lane_counts: RouterSettings = _FRESH_COUNTS
     """How late the server knows how many requests each of its engine cores has."""
+    aborts: bool = True
+    """Whether it aborts a request whose client has hung up."""
 
     @property
     def machines(self) -> int:
@@ -133,8 +137,12 @@ class Scenario(Struct, frozen=True):
     restarts: Restarts | None = None
     fault: FaultTimes | None = None
     """A fault that stops one server from time to time."""
+    waves: tuple[int, ...] = ()
+    """How many of the `load` requests are in flight, by turns of `WAVE_S`; (): all of them, always."""
     rests: Rests | None = None
     """Times in which the clients are gone; None: they never are."""
+    aborts: bool = True
+    """Whether servers abort the requests of clients that are gone."""
     rival: str | None = None
     """Routing strategy of the second proxy, which only sweeps use; None: chosen by `strategy_for_rival`."""
     named: tuple[Server, ...] = ()
@@ -150,7 +158,7 @@ class Scenario(Struct, frozen=True):
 
     def _routed_server(self, place: int) -> Server:
         counts = self.lane_counts if place == 0 else _FRESH_COUNTS
-        return Server(self.name_of(place), self.profile_of(place), self.lanes, counts)
+        return Server(self.name_of(place), self.profile_of(place), self.lanes, counts, self.aborts)
 
     def name_of(self, backend: int) -> str:
         """Return the name of the server with the index `backend` behind the router."""
@@ -204,8 +212,22 @@ def _fault_scenario(fault: Fault) -> Scenario:
     return Scenario(fault.name, "simple-shuffle", load=16, spread=0.5, profile=profile, fault=times)
 
 
-_PAIRS = (Server("pair-1", CLUSTER_TP2), Server("pair-2", CLUSTER_TP2))
-"""Servers of two machines each, with names that no machine has."""
+_DRAFTING = replace(SOLO, name="drafting", drafts=(0.72,), draft_token_s=0.003)
+_OVERDRAFTING = replace(_DRAFTING, drafts=(0.72, 0.31, 0.12, 0.05, 0.02))
+"""Engines with drafts of one token, and of five, of which the last are hardly ever accepted."""
+_SLOW_PAIR = replace(
+    CLUSTER_TP2,
+    name="slow-pair",
+    cost=replace(CLUSTER_TP2.cost, weights_one_s=0.006, weights_exponent=0.0),
+    link_bytes_per_s=0.075e9,
+)
+"""A small dense model on two machines whose link carries 0.6 Gb/s."""
+
+
+def _pairs(profile: EngineProfile = CLUSTER_TP2) -> tuple[Server, ...]:
+    """Return servers of two machines each, with names that no machine has."""
+    return (Server("pair-1", profile), Server("pair-2", profile))
+
 
 SCENARIOS = {
     scenario.name: scenario
@@ -232,7 +254,7 @@ SCENARIOS = {
             prompt_tokens=64,
             output_tokens=1500,
             spread=0.3,
-            restarts=Restarts(0, 150.0, 8.0, slower=1.25),
+            restarts=Restarts(0, 150.0, 8.0, then=slow_down(SOLO, 1.25)),
         ),
         Scenario("hot", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),
         Scenario(
@@ -281,12 +303,12 @@ SCENARIOS = {
             lanes=2,
             lane_counts=OLD_COUNTS,
         ),
-        Scenario("tp2", spread=0.5, profile=CLUSTER_TP2, named=_PAIRS),
+        Scenario("tp2", spread=0.5, profile=CLUSTER_TP2, named=_pairs()),
         Scenario(
             "mixed-pair",
             spread=0.5,
             profile=CLUSTER_TP2,
-            named=_PAIRS,
+            named=_pairs(),
             machines={1: Machine(setup=setup_of(1500, "2.29.2", "0c44d1e7"))},
         ),
         Scenario(
@@ -352,6 +374,34 @@ SCENARIOS = {
             "client-gone",
             spread=0.5,
             rests=Rests(180.0, 120.0),
+        ),
+        Scenario(
+            "abandoned",
+            load=4,
+            output_tokens=12_000,
+            profile=LONG_CONTEXT,
+            rests=Rests(170.0, 140.0),
+            aborts=False,
+        ),
+        Scenario(
+            "long-drafts",
+            strategy="least-busy",
+            load=8,
+            prompt_tokens=32,
+            output_tokens=300,
+            spread=0.5,
+            profile=_DRAFTING,
+            restarts=Restarts(0, 45.0, 3.0, then=_OVERDRAFTING),
+        ),
+        Scenario(
+            "slow-link",
+            load=64,
+            prompt_tokens=16,
+            output_tokens=80,
+            spread=0.5,
+            profile=_SLOW_PAIR,
+            named=_pairs(_SLOW_PAIR),
+            waves=(16, 64, 32),
         ),
     )
 }

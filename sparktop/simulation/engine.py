@@ -27,7 +27,7 @@ from msgspec import Struct, field
 
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
-from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ, NodeThermal, step_power_w
+from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ, WAITING_W, NodeThermal, step_power_w
 
 # Every decoding request generates one token per step. So three numbers follow from the count of steps and
 # are not updated per request: the tokens generated, the step in which the request ends, and the steps in
@@ -441,7 +441,7 @@ class Engine:
             else tuple(NodeThermal(at=start_s) for _ in range(profile.nodes))
         )
         """The machines that the engine runs on; the slowest sets the pace."""
-        self.tally = EngineTally()
+        self.tally = EngineTally(draft_length=len(profile.drafts), step_tokens=profile.step_tokens)
         self._token_events = token_events
         self._on_end = on_end
         # Noise of step times needs no cryptographic randomness.
@@ -619,19 +619,27 @@ class Engine:
         for sequence, tokens in prefilling:
             pairs += tokens * (sequence.computed - tokens / 2)
             rows += tokens
-        padded = profile.padded(rows)
+        drafts = 0 if prefilling else len(profile.drafts)
+        computed = rows * (1 + drafts)
+        padded = profile.padded(computed)
         clock_mhz = min([node.load_clock_mhz(start_s) for node in self.nodes])
         noise = max(0.5, self._random.gauss(1.0, profile.jitter)) if profile.jitter else 1.0
-        gpu_s = profile.cost.step_s(padded, batch.context_tokens, pairs, clock_mhz) + profile.link_of(rows)
-        first_s = noise * (gpu_s + profile.host_of(rows))
+        link_s = profile.link_of(computed)
+        gpu_s = profile.cost.step_s(padded, batch.context_tokens, pairs, clock_mhz) + link_s
+        gpu_s += drafts * profile.draft_token_s
+        first_s = noise * (gpu_s + profile.host_of(computed))
         growth_s = noise * profile.cost.growth_s(batch.decoding, clock_mhz)
-        stretch = Stretch(start_s, first_s, growth_s, 1, rows, padded - rows, prefilling)
+        power_w = step_power_w(padded) + (WAITING_W - step_power_w(padded)) * link_s / gpu_s
+        if drafts:  # the time of a step is divided among the tokens that it generates for a request
+            first_s, growth_s = first_s / profile.step_tokens, growth_s / profile.step_tokens
+            gpu_s /= profile.step_tokens
+        stretch = Stretch(start_s, first_s, growth_s, 1, rows, padded - computed, prefilling, drafts=drafts)
         if not prefilling:
             stretch.steps = self._steps_alike(first_s)
         self._stretch = stretch
         self._cut_for_arrival()
         for node in self.nodes:
-            node.draw(start_s, step_power_w(padded), noise * gpu_s / first_s)
+            node.draw(start_s, power_w, noise * gpu_s / first_s)
 
     def _schedule_prompts(self, budget: int, now_s: float) -> list[tuple[EngineSequence, int]]:
         batch = self._batch
@@ -706,7 +714,7 @@ class Engine:
                 self._outbox.extend([Tokens(name, at) for name in decoding])
         count = steps - done
         tally.generation_tokens += count * batch.decoding
-        tally.step_rows[stretch.rows] += count
+        (tally.drafted if stretch.drafts else tally.step_rows)[stretch.rows] += count
         tally.padded_rows += count * stretch.padding
         tally.busy_s += stretch.end_s(steps) - stretch.end_s(done)
         stretch.done = steps
@@ -869,6 +877,10 @@ class EngineProfile(Struct, frozen=True):
     """Seconds of each step in which the GPU waits for the CPU, such as scheduling and sampling."""
     host_row_s: float = 0.0
     """The same for each row (token computed), such as grammars."""
+    drafts: tuple[float, ...] = ()
+    """Share of drafts whose token is accepted, by position in the draft; () without speculative decoding."""
+    draft_token_s: float = 0.0
+    """Seconds of a step for each token of a draft: a pass of the draft model."""
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -888,6 +900,11 @@ class EngineProfile(Struct, frozen=True):
     def host_of(self, rows: int) -> float:
         """Return the seconds of a step with `rows` tokens in which the GPU waits for one CPU core."""
         return self.host_s + rows * self.host_row_s
+
+    @property
+    def step_tokens(self) -> float:
+        """Mean number of tokens that a step generates for a request, with those accepted of a draft."""
+        return 1.0 + sum(self.drafts)
 
     def link_of(self, rows: int) -> float:
         """Return the seconds of a step with `rows` tokens in which the nodes wait for their link."""
@@ -930,6 +947,8 @@ class Stretch(Struct, eq=False):
     prefilling: list[tuple[EngineSequence, int]] = field(default_factory=list)
     """Pairs (request, number of tokens) for the requests whose prompt is computed in this step."""
     done: int = 0
+    drafts: int = 0
+    """Tokens in each draft of a step; with drafts a step here is the time of a token."""
 
     def end_s(self, step: int) -> float:
         """Return the model time at which step `step` (from 1) ends."""
@@ -992,7 +1011,12 @@ class EngineTally(Struct, eq=False):
     prefix_hits: int = 0
     ended: Counter[EndReason] = field(default_factory=Counter)
     step_rows: Counter[int] = field(default_factory=Counter)
-    """Number of steps, by the number of rows (tokens) computed in a step."""
+    """Number of steps without drafts, by the number of rows (tokens) computed in a step."""
+    drafted: Counter[int] = field(default_factory=Counter)
+    """Number of tokens that steps with drafts generated for each request, by the number of requests."""
+    draft_length: int = 0
+    step_tokens: float = 1.0
+    """Tokens that a step with drafts generates for a request, on average."""
     busy_s: float = 0.0
     """Seconds that the engine has spent in steps."""
     padded_rows: int = 0
@@ -1002,9 +1026,22 @@ class EngineTally(Struct, eq=False):
     @property
     def steps(self) -> int:
         """Number of engine steps so far."""
-        return self.step_rows.total()
+        return self.work.total()
+
+    @property
+    def work(self) -> Counter[int]:
+        """Number of steps by the number of rows (tokens) computed in a step, drafts included."""
+        found = Counter(self.step_rows)
+        for requests, tokens in self.drafted.items():
+            found[requests * (1 + self.draft_length)] += int(tokens / self.step_tokens)
+        return found
+
+    @property
+    def drafts(self) -> int:
+        """Number of drafts checked so far: one for each request of a step with drafts."""
+        return sum(requests * int(tokens / self.step_tokens) for requests, tokens in self.drafted.items())
 
     @property
     def rows(self) -> int:
         """Number of rows (tokens) computed so far, without padding."""
-        return sum(rows * steps for rows, steps in self.step_rows.items())
+        return sum(rows * steps for rows, steps in self.work.items())

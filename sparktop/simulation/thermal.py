@@ -19,6 +19,8 @@ LOADED_W = 11.0
 """Power in watts with a model in memory but no load."""
 BARE_W = 4.0
 """Power in watts without a model in memory."""
+WAITING_W = 20.0
+"""Power in watts while a rank waits for the network: its GPU spins (13 to 24 W observed)."""
 AMBIENT_C = 27.0
 RISE_C_PER_W = 0.83
 """75 W settle at 89 C, the mix of a lasting c = 64 (69 W) at 84 C."""

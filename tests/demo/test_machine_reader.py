@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
+import pytest
+
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
 from sparktop.model.failure import Failure
-from sparktop.model.node import NodeSample
+from sparktop.model.node import NodeSample, end_marks
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine, SimulatedRequest
 from sparktop.simulation.thermal import AMBIENT_C
@@ -88,3 +92,18 @@ async def test_a_machine_that_reboots_is_silent_and_comes_back_with_another_boot
     assert before is not None
     assert reader.identity is not None
     assert (before.boot_id, reader.identity.boot_id) == ("simulated-a", "simulated-a-2")
+
+
+@pytest.mark.outside
+def test_connections_of_a_server_are_those_at_its_port(clock: Clock) -> None:
+    """With a port, the kernel's list of this program's connections is part of the sample."""
+    reader = Bench(clock).reader
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        reader.port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", reader.port)) as client:
+            loads = reader.look().workloads
+            assert loads is not None
+            (server,) = [one for one in loads.processes if one.role == "server"]
+            assert server.port == reader.port
+            assert server.sockets is not None
+            assert end_marks(*client.getsockname()) in server.sockets.clients

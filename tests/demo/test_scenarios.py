@@ -176,6 +176,20 @@ def test_gauges_and_machines_of_a_hang() -> None:
         assert [link.tx_bytes_per_s for link in rdma] == [0.0]
 
 
+def test_ranks_that_wait_for_a_slow_link() -> None:
+    """GPUs are in use at their usual clock and spin at low power, while RDMA carries 0.6 Gb/s."""
+    snapshot = Rehearsal(nodes=4, scenario=SCENARIOS["slow-link"]).play(60).snapshot()
+    for node in snapshot.nodes:
+        assert node.sample is not None
+        gpu = node.sample.gpus[0]
+        assert gpu.utilization_percent == 97
+        assert gpu.sm_clock_mhz == pytest.approx(2405, abs=10)
+        assert gpu.power_w is not None
+        assert gpu.power_w < 30
+        (rate,) = [link.tx_bytes_per_s for link in node.sample.network if link.kind == "rdma" and link.up]
+        assert rate == pytest.approx(7e7, rel=0.15)
+
+
 BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
 ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)
 RIVALS = (RouterTarget("simple-shuffle", "http://127.0.0.1:4", "simple-shuffle"),)

@@ -40,8 +40,8 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def served(live: LiveEngine, visitors: ExternalClients) -> AsyncIterator[str]:
-    server = EngineServer(LiveCores([live]), started_unix_s=0.0, visitors=visitors)
+async def served(live: LiveEngine, visitors: ExternalClients, *, aborts: bool = True) -> AsyncIterator[str]:
+    server = EngineServer(LiveCores([live]), started_unix_s=0.0, visitors=visitors, aborts=aborts)
     http = TestServer(server.application(), handler_cancellation=True)
     await http.start_server()
     yield str(http.make_url("")).rstrip("/")
@@ -114,6 +114,35 @@ async def test_requests_that_a_rest_aborts_have_not_failed() -> None:
         with suppress(asyncio.CancelledError):
             await running
     assert driver.failed == 0
+
+
+async def test_an_engine_may_go_on_for_clients_that_have_hung_up() -> None:
+    """In a scenario whose servers do not abort, requests stay in flight when the load rests."""
+    live = live_engine(time.monotonic)
+    async with served(live, ExternalClients(), aborts=False) as url:
+        driver = Driver(url, replace(SCENARIO, output_tokens=100_000), seed=1)
+        running = asyncio.ensure_future(driver.run())
+        await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
+        driver._begin_rest()
+        await until(lambda: not driver._in_flight)
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as page:
+            assert b'num_requests_running{engine="0",model_name="openai/gpt-oss-120b"} 3' in await page.read()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_a_load_in_waves_has_as_many_requests_as_its_turn() -> None:
+    """Clients beyond that number wait for the next turn."""
+    live = live_engine(time.monotonic)
+    async with served(live, ExternalClients()) as url:
+        driver = Driver(url, replace(SCENARIO, waves=(2,)), seed=1)
+        running = asyncio.ensure_future(driver.run())
+        await until(lambda: driver.done >= 20)
+        assert len(driver._in_flight) <= 2
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
 
 
 class SplitEnd:

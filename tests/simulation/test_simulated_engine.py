@@ -17,6 +17,7 @@ from math import sqrt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.model.load import (
     EndReason,
@@ -97,6 +98,18 @@ def test_a_step_is_padded_to_the_next_captured_batch(profile: Maker) -> None:
         events = engine.advance(FOREVER)
         assert end_of(events, "0").at - first_at(events, "0") == pytest.approx(step_s(rows))
         assert engine.tally.padded_rows == rows - requests
+
+
+def test_a_step_with_drafts_generates_several_tokens(profile: Maker) -> None:
+    """A step checks three rows and yields 1.75 tokens: its time is divided among them; steps are whole."""
+    engine = Engine(replace(profile(), drafts=(0.5, 0.25), draft_token_s=0.001))
+    engine.submit(ask("a", 8, 8), 0.0)
+    events = engine.advance(FOREVER)
+    took_s = end_of(events, "a").at - first_at(events, "a")
+    assert took_s == pytest.approx(7 * (step_s(3) + 0.002) / 1.75)
+    tally = engine.tally
+    assert (tally.generation_tokens, tally.drafts, tally.work) == (8, 4, {8: 1, 3: 4})
+    assert (tally.steps, tally.rows) == (5, 20)
 
 
 def test_when_blocks_run_out_the_newest_goes_back_and_still_finishes(profile: Maker) -> None:

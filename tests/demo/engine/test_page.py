@@ -56,6 +56,17 @@ def played() -> tuple[Engine, EngineHistograms]:
     return engine, histograms
 
 
+def test_a_page_of_an_engine_with_drafts_tells_what_was_accepted() -> None:
+    """By its own reader: of each two tokens of a draft the share that the engine was given, by position."""
+    engine = Engine(replace(SOLO, drafts=(0.8, 0.25)), seed=1)
+    engine.submit(SimulatedRequest("a", 10, 2051), 0.0)
+    engine.advance(1000.0)
+    (lane,) = read_page(engine_page([(engine, EngineHistograms(4096))], 5.0), at=1000.0, engine="vllm").lanes
+    assert (lane.spec_drafts, lane.spec_draft_tokens, lane.spec_accepted_tokens) == (1000, 2000, 1050)
+    shares = [lane.counts.get(f"spec_position_{place}") for place in (0, 1)]
+    assert shares == [800, 250]
+
+
 @pytest.fixture(scope="module")
 def page() -> dict[str, Metric]:
     """Return the families on the page of a server that has answered requests."""
