@@ -247,6 +247,7 @@ def _finding(
         ("requests", f"{running:.0f} run, none has finished; at every poll for {numbers.age(lasted_s)}"),
         ("clients", f"{nobody}; readings without a client: {seen.readings} (from {LEAST_READINGS} on)"),
         ("tokens", "not counted" if made is None else f"{made:,.0f} since, prompts included"),
+        *(_BACKGROUND if view.engine == "vllm" else ()),
         *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
     ]
     return Finding(
@@ -259,6 +260,10 @@ def _finding(
         evidence=tuple(evidence),
         values=values,
     )
+
+
+_BACKGROUND = (("looks the same", "requests with background: true (Responses API), whose clients ask later"),)
+"""What no reading tells from abandoned requests of vLLM."""
 
 
 class Orphans:

@@ -47,6 +47,10 @@ _TWICE = (
     "send one prompt twice: if the second hits, the clients' first tokens change (a date, an id, cache_salt; "
     "Claude Code: CLAUDE_CODE_ATTRIBUTION_HEADER=0); else it is the engine"
 )
+_TWICE_LLAMACPP = (
+    "send one prompt twice: if the second hits, first tokens change, or conversations share too few slots "
+    "(-np, --cache-ram); else --no-cache-prompt, cache_prompt in requests, or sliding windows (--swa-full)"
+)
 
 
 class _Step(Struct, frozen=True):
@@ -80,17 +84,17 @@ class PrefixCacheRule:
             return ()
         last, self._last = self._last, view
         before = last.prefix if last is not None else None
-        if before is not None and (use.prompts < before.prompts or use.cache != before.cache):
+        if before is not None and (use.prompt_tokens < before.prompt_tokens or use.cache != before.cache):
             self._steps.clear()  # the server restarted
             self._swept, self._due, before = False, at, None
         self._swept = self._swept or view.in_sweep
         if view.in_sweep or (last is not None and last.in_sweep):
             return self._found
-        if last is not None and before is not None and use.prompts > before.prompts:
+        if last is not None and before is not None and (came := _prompts_between(before, use)):
             self._steps.append(
                 _Step(
                     at,
-                    use.prompts - before.prompts,
+                    came,
                     use.prompt_tokens - before.prompt_tokens,
                     use.asked_tokens - before.asked_tokens,
                     use.cached_tokens - before.cached_tokens,
@@ -112,10 +116,14 @@ class PrefixCacheRule:
             (_STAYS if self._found else 1.0) * percent for percent in (NEVER_PERCENT, HARDLY_PERCENT)
         )
         steps = self._steps
-        whole = not self._swept and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
+        whole = (
+            use.prompts is not None
+            and not self._swept
+            and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
+        )
         counted = [(one.prompts, one.tokens, one.asked, one.cached) for one in steps]
         if whole:
-            counted = [(use.prompts, use.prompt_tokens, use.asked_tokens, use.cached_tokens)]
+            counted = [(use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens)]
         total = [sum(one[place] for one in counted) for place in range(4)]
         count, tokens, asked, cached = total
         if count < LEAST_PROMPTS or asked < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
@@ -123,12 +131,19 @@ class PrefixCacheRule:
         if 100 * cached >= little_percent * asked:
             return
         prompts = _Prompts(view, use, list(steps), total)
-        if not prompts.grow and 100 * cached >= nothing_percent * asked:
+        if not prompts.grow and (use.prompts is None or 100 * cached >= nothing_percent * asked):
             return
         yield prompts.finding(since="since its start" if whole else "while watched")
         looked = use.lmcache_tokens
         if whole and looked is not None and looked[0] >= LEAST_TOKENS and not looked[1]:
             yield prompts.lmcache_finding(looked[0])
+
+
+def _prompts_between(before: PrefixUse, use: PrefixUse) -> float:
+    """Return the prompts that came; of a server that does not count them, one wherever tokens came."""
+    if before.prompts is None or use.prompts is None:
+        return float(use.prompt_tokens > before.prompt_tokens)
+    return use.prompts - before.prompts
 
 
 class _Prompts:
@@ -140,6 +155,7 @@ class _Prompts:
         """Judge `steps` of a server; `total` is (prompts, their tokens, tokens looked up, found)."""
         self._view, self._cache, self._steps = view, use.cache, steps
         self._count, tokens, self._asked, self._cached = total
+        self._is_counted = use.prompts is not None
         self._mean = tokens / self._count
         self._singles = [one.tokens for one in self._steps if one.prompts == 1]
         self._turns = turns(self._singles[-_MOST_TURNS:])
@@ -166,7 +182,8 @@ class _Prompts:
     def finding(self, since: str) -> Finding:
         view, cache, block = self._view, self._cache, self._cache.block_tokens
         asked, cached = f"{self._asked:,.0f}", f"{self._cached:,.0f}"
-        looked_up = ("looked up", f"{asked} tokens of {self._count:,.0f} prompts {since}")
+        least = "" if self._is_counted else "at least "
+        looked_up = ("looked up", f"{asked} tokens of {least}{self._count:,.0f} prompts {since}")
         line = f"prefix cache never hits: 0 of {asked} prompt tokens"
         if self._cached:
             line = f"prefix cache hardly hits: {cached} of {asked} prompt tokens"
@@ -187,7 +204,7 @@ class _Prompts:
             line += ": evicted"
             fix = "more memory for the KV cache, or fewer conversations at once"
         elif grows:
-            fix = _TWICE
+            fix = _TWICE if self._is_counted else _TWICE_LLAMACPP
         else:
             line = f"prefix cache: {cached} of {asked} prompt tokens found; whether they repeat is unknown"
             sure, fix = Sure.UNKNOWN, f"if turns or system prompts repeat, {_TWICE}"

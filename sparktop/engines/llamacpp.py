@@ -9,6 +9,8 @@ labels; some builds add the label `model` to each sample.
 * Time per token is reported as a sum and a count only, so it becomes a histogram whose only bound is
   infinite: it has a mean but no quantiles. A request's first token is counted but its time is not (it is part
   of the prefill), so the mean is a little low for very short answers.
+* Whether prompts are cached is not reported: they are, unless a request or `--no-cache-prompt` says
+  otherwise. Requests are not counted either.
 * `prompt_seconds_total` is the time that prompts took, of each request.
 * `n_decode_total` counts each call of `llama_decode`, also for every batch of a prompt: it shows that the
   engine goes on, but it does not count tokens.
@@ -45,7 +47,7 @@ from sparktop.engines.lanes import (
     total,
     total_or_none,
 )
-from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
+from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample, PrefixCache
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
@@ -108,6 +110,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
         lanes=tuple(made) or (_UNKNOWN_LANE if _AWAKE & {*statuses.values()} else _ASLEEP_LANE,),
         models=tuple(sorted(loaded)) if statuses else page.model_names(),
         note=_router_note(statuses) if statuses else None,
+        prefix_cache=PrefixCache(on=True) if _CACHED in families else None,
     )
 
 

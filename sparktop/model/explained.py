@@ -238,7 +238,8 @@ FINDINGS: Mapping[str, Explained] = {
     ),
     "prefix-unused": Explained(
         "less than 1 % of 12 prompts or more, of 512 tokens on average, was found in its prefix cache or "
-        "LMCache, or that cache is off; where prompts grow turn by turn, less than 10 %: then it is an alert",
+        "LMCache, or that cache is off; where prompts grow turn by turn, less than 10 %: then it is an "
+        "alert (of llama.cpp, which does not count prompts, only so); it stays up to 1.5 times these shares",
         "its reason: a block that no prompt fills, evictions, first tokens that change, or the cache is off",
     ),
     "machines-differ": Explained(

@@ -296,8 +296,8 @@ class PrefixUse(Struct, frozen=True):
     """What caches spared a server of its prompts, since its start, summed over engine cores."""
 
     cache: PrefixCache
-    prompts: float
-    """Prompts whose tokens are in `prompt_tokens`."""
+    prompts: float | None
+    """Prompts whose tokens are in `prompt_tokens`; None where the server does not count them."""
     prompt_tokens: float
     asked_tokens: float
     """Tokens looked up; those of all prompts where the server does not count lookups."""

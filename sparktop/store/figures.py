@@ -135,13 +135,13 @@ def prefix_use(sample: EngineSample, known: PrefixCache | None) -> PrefixUse | N
         seen = [*_finished_by_reason(lanes).values()]
     none_found = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
     result = lane_sum(lanes, lambda lane: _found_tokens(lane, none_found))
-    if not seen or result is None:
-        return None
     asked = lane_sum(lanes, lambda lane: lane.prefix_cache_queries) if cache.on else None
+    if result is None or not (seen or asked):
+        return None
     lmcache = [lane.counts for lane in lanes if "lmcache_lookups" in lane.counts]
     return PrefixUse(
         cache,
-        sum(seen),
+        sum(seen) if seen else None,
         tokens,
         tokens if asked is None else asked,
         result,

@@ -34,6 +34,8 @@ class Server(Struct, frozen=True):
     has_lengths: bool = True
     found_blocks: bool = True
     """Whether the engine finds what it keeps."""
+    counts_prompts: bool = True
+    """Whether the page counts prompts; llama.cpp's does not, and has six digits of each count."""
     sweep: tuple[float, float] = (0.0, 0.0)
 
 
@@ -79,12 +81,13 @@ def played(server: Server, prompts: Sequence[Prompt], seconds: int, first: int =
             count, tokens, cached = count + 1, tokens + size, cached + cache.found(due[1])
             lengths = [one + (size <= bound) for one, bound in zip(lengths, _BOUNDS, strict=True)]
             due = next(coming, None)
+        shown = [one if server.counts_prompts else float(f"{one:.6g}") for one in (tokens, cached)]
         use = PrefixUse(
             server.cache,
-            count,
-            tokens,
-            tokens,
-            cached,
+            count if server.counts_prompts else None,
+            shown[0],
+            shown[0],
+            shown[1],
             Histogram(_BOUNDS, tuple(lengths), tokens) if server.has_lengths else None,
             (tokens, 0.0) if server.lmcache else None,
         )
@@ -207,6 +210,12 @@ VIEW = Server().view
 HYBRID = Server(PrefixCache(on=True, block_tokens=2096, states="align"))
 _EMBEDDING = Server(view=replace(VIEW, generation_tokens=0.0))
 _DECODE = Server(view=replace(VIEW, role="decode"))
+_LLAMACPP = Server(
+    PrefixCache(on=True),
+    view=replace(VIEW, engine="llamacpp"),
+    has_lengths=False,
+    counts_prompts=False,
+)
 _CASES: Mapping[tuple[str, str | None], Run] = {
     ("one agent, first tokens change", KIND): _watched(Server(), partial(conversations, fresh=True)),
     ("one agent of a hybrid model, first tokens change", KIND): _watched(
@@ -223,6 +232,11 @@ _CASES: Mapping[tuple[str, str | None], Run] = {
     ("LMCache finds nothing either", KIND): _watched(
         Server(lmcache=True), partial(conversations, fresh=True)
     ),
+    ("llama.cpp, prompts not counted, first tokens change", KIND): _watched(
+        _LLAMACPP, partial(conversations, fresh=True)
+    ),
+    ("llama.cpp, one agent, all well", None): _watched(_LLAMACPP),
+    ("llama.cpp, long prompts that share nothing", None): _unique(_LLAMACPP, 1000, 9000),
     ("one agent, all well", None): _watched(Server()),
     ("five agents, all well", None): _watched(Server(), partial(conversations, many=5)),
     ("agents of hybrid models, all well", None): lambda dice: played(
