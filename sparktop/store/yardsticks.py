@@ -87,7 +87,11 @@ class YardBook:
         self.wanted.add(key)
         since = self._busy_since.setdefault(name, when.at) if view.running else when.at
         known = self._yards.get(name)
-        if known is None or when.at - self._looked_at[name] >= _LOOK_EVERY_S:
+        if (
+            known is None
+            or known.facts.get(ENGINE_VERSION) != (view.version or None)  # it is known a poll later
+            or when.at - self._looked_at[name] >= _LOOK_EVERY_S
+        ):
             known, self._looked_at[name] = self._looked(view, server), when.at
         wall_at = when.wall.timestamp()
         # One judgement: what "slow-steps" finds slow is neither kept nor judged again.
