@@ -1,6 +1,7 @@
 """Plots metrics of a sweep against the concurrency, with a letter and a colour for each target.
 
-The axis of concurrency is logarithmic.
+The axis of concurrency is logarithmic. A sweep of a single level has a bar for each target instead: a curve
+needs two points.
 """
 
 from __future__ import annotations
@@ -87,9 +88,6 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     for text in own:
         rows += [[label(part)] for part in wrapped(text, width)]
     return [fit_row(row, width) for row in rows]
-
-
-# Draws the metrics of a sweep of a single level as bars, one for each target: a curve needs two points.
 
 
 _NAME = 24

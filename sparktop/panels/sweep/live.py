@@ -1,4 +1,8 @@
-"""Draws a running sweep as graphs of load, servers and machines on one time axis, as many as fit."""
+"""Draws a running sweep as graphs of load, servers and machines on one time axis, as many as fit.
+
+The axis goes from the sweep's begin until now. Also the requests of a load run as lines over time, a row for
+each: waiting, prefill, decode; and what agents do, a row for each, or how many do what where they are many.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +43,6 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.graph import area_rows, stacked_rows
 from sparktop.panels.parts.text import Row, Run, fit_row, fit_rows, merged, row_width, short_names, spread_row
-
-# The time axis goes from the sweep's begin until now.
-
 
 GUTTER = 17
 """Width in cells of the column at the left of each track, for its name, its current value and its scale."""
@@ -300,9 +301,6 @@ def elapsed_tick(seconds: int, step: int, span: float) -> str:
     return f"{seconds} s" if span < _MINUTE_S else f"{seconds // 60}:{seconds % 60:02}"
 
 
-# Draws the requests of a load run as lines over time, a row for each: waiting, prefill, decode.
-
-
 QUEUE, PREFILL, DECODE, FAILED = "┄", "─", "━", "✗"
 """Characters of the parts of a request's line, and the mark of a failed request."""
 _EDGE = 8
@@ -408,9 +406,6 @@ def _request_line(bar: RequestBar, axis: PlotAxis, role: str, until_s: float) ->
         (PREFILL * prefill, "prompt"),
         (DECODE * rest, role),
     ]
-
-
-# Draws what agents do over time: a row for each, or how many do what where they are many.
 
 
 _SIGNS: dict[Doing, tuple[str, str]] = {

@@ -1,4 +1,7 @@
-"""Draws a sweep on the full screen: graphs over time or curves by concurrency, and the table of levels."""
+"""Draws a sweep: on the full screen, as a low panel on the overview, before it starts, and its notices.
+
+The full screen has graphs over time or curves by concurrency, and the table of levels.
+"""
 
 from __future__ import annotations
 
@@ -214,9 +217,6 @@ def found_sentences(view: SweepView, width: int) -> list[list[Row]]:
     return found + [sentence_rows(("! ", "warn"), doubt, "warn", width) for doubt in view.doubts]
 
 
-# Draws a sweep (a benchmark) that is about to start: its load, its targets, and how to stop it.
-
-
 def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw a sweep that is about to start, as exactly `height` rows of `width` cells."""
     inner = width - 4
@@ -270,9 +270,6 @@ def _countdown_pieces(countdown: Countdown) -> list[Row]:
     return pieces
 
 
-# All findings, doubts and notices of a sweep, one below the other.
-
-
 def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     """Draw a sweep's findings, doubts and notices in a frame: `height` rows, or more, which scroll."""
     inner = width - 4
@@ -303,9 +300,6 @@ def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
     body = [*plots_rows(view.plots, inner, room), *legend]
     title = page_title("curves", view.title)
     return framed_sweep(body, width, height, title=title, simulated=view.simulated)
-
-
-# Draws a sweep (a benchmark) as a low panel on the overview: progress and findings, graphs beside them.
 
 
 _BESIDE_FROM = 110

@@ -1,6 +1,7 @@
 """Draws the levels of a sweep as a table; a level is a target with a concurrency.
 
-Planned levels have only a state, the running level has a bar, and finished levels have results.
+Planned levels have only a state, the running level has a bar, and finished levels have results. Above the
+table of a capacity search stand the loads that it tried and how its conditions are met.
 """
 
 from __future__ import annotations
@@ -140,9 +141,6 @@ def _condition_bar(bar: ConditionBar, width: int) -> Row:
     cells = [(_FULL, role) if cell < filled else (_EMPTY, "bar_empty") for cell in range(width)]
     cells[at] = (_LIMIT, "title")
     return cells
-
-
-# Columns of the table of levels: which value of a level stands in which, and how it is written.
 
 
 class Column(Struct, frozen=True):

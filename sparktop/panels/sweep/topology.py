@@ -1,4 +1,8 @@
-"""Draws a comparison of a sweep's targets: tables with the best target by level, and which is the best."""
+"""Draws comparisons: of a sweep's targets, and of two results before and after a change.
+
+Targets have tables with the best one by level, and sentences on which is the best. Two results have each
+change with its confidence interval, and a verdict.
+"""
 
 from __future__ import annotations
 
@@ -331,9 +335,6 @@ def _split_rows(split: SplitRow, level: str, width: int) -> list[Row]:
         fit_row([*(start if not index else [label(" " * indent)]), *row], width)
         for index, row in enumerate(flowed(pieces, max(20, width - indent)))
     ]
-
-
-# Compares two results, before and after: each change with its confidence interval, and a verdict.
 
 
 _LevelKey = tuple[LoadPoint, int | None, int]

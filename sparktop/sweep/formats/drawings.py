@@ -367,9 +367,6 @@ def _counts(counts: Split, names: Sequence[str]) -> str:
     return ":".join(str(counts.get(name, 0)) for name in names)
 
 
-# Draws plots of metrics over concurrency as text, printed at the end of a sweep on a plain terminal.
-
-
 PLOTTED = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_ms", "ttft_ms")
 """Metrics that have a plot; `output_tps` only if no other rate of generated tokens is known."""
 _PLOT_AXES = {

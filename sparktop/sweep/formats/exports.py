@@ -191,13 +191,6 @@ _NO_TARGET = TargetResult(name="", url="")
 _NO_LEVEL = LevelResult(concurrency=1)
 
 
-# Writes a sweep's result in the JSON format of llama-benchy 0.4, for tools that read this format.
-#
-# The format's standard deviations divide by n, not by n - 1. It has no fields for latency percentiles,
-# errors, validity or several targets. llama-benchy subtracts the network latency from the prompt processing
-# time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` is "none").
-
-
 def to_llama_benchy(result: SweepResult, target: str | None = None) -> str:
     """Return the results of one target as JSON text in llama-benchy's format.
 
@@ -212,9 +205,12 @@ def to_llama_benchy(result: SweepResult, target: str | None = None) -> str:
 
 
 def llama_benchy_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
-    """Return the results of one target as an object in llama-benchy's format.
+    """Return the results of one target as an object in the format of llama-benchy 0.4.
 
-    `target` and errors are as for `to_llama_benchy`.
+    The format's standard deviations divide by n, not by n - 1. It has no fields for latency percentiles,
+    errors, validity or several targets. llama-benchy subtracts the network latency from the prompt processing
+    time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` is "none"). `target` and
+    errors are as for `to_llama_benchy`.
     """
     chosen = _chosen(result, target)
     levels = chosen.in_order()

@@ -370,9 +370,6 @@ def _different(comparison: ComparisonResult) -> Iterator[str]:
         yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {who}: {text}."
 
 
-# A sweep's result as a report, also in Markdown: summary, doubts, tables and definitions of metrics.
-
-
 TITLE = "sparktop sweep"
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
 """Metrics that get a table of winners when there are several targets."""

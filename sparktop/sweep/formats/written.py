@@ -1,4 +1,9 @@
-"""Writes reports in every format: on a sweep, on other tools' files, and on published tables."""
+"""Writes reports in every format: on a sweep, on other tools' files, and on published tables.
+
+Also the command that repeats a sweep, the answer of a capacity search as text, and what a report must not
+show: every format is written from a copy of the result without secrets and addresses (and on request without
+names), so that none can leak what the copy lacks.
+"""
 
 from __future__ import annotations
 
@@ -158,9 +163,6 @@ def _trace_options(trace: TracePlan) -> dict[str, str | None]:
     return {**dict.fromkeys(("--rate", "--pp", "--tg", "--duration")), "--trace": ",".join(words)}
 
 
-# Writes the answer of a capacity search as text: a sentence, and a line for each level.
-
-
 def capacity_text(result: SweepResult) -> str:
     """Return the answers and the levels behind them as text."""
     return "\n".join([*_lines(result), ""])
@@ -214,11 +216,6 @@ def _figures(probe: ProbeResult) -> str:
         chance = f"with a probability of {100 - fails if probe.holds else fails:.0f} %"
     unsure = "" if probe.certain else f", {verdict} {chance}"
     return f"{'; '.join(parts)} ({probe.requests} requests{runs}{unsure})"
-
-
-# Removes from a sweep's result what a report must not show: secrets, addresses, and on request names.
-#
-# Every format is written from the changed copy of the result, so no format can leak what the copy lacks.
 
 
 _FIXED = re.compile(

@@ -348,9 +348,6 @@ def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     return f"{ran.kind}{where} ran out first: {ran.evidence}{at}"
 
 
-# The view of a capacity search: from the events of a running one, or from a stored result.
-
-
 _LEAST_REQUESTS = 5
 """Requests of a run from which on its values are shown before its end."""
 

@@ -1,4 +1,10 @@
-"""The levels of a sweep for the screen: their progress, rows of the table, timelines and details."""
+"""The levels of a sweep for the screen: their progress, rows of the table, timelines and details.
+
+A *level* is one load on one target; it is measured in several *runs*, repetitions of this load. In
+interleaved order the runs of different levels alternate. A *timeline* has a bar for each request of a run,
+assembled while the run executes or read from a file. The *details* of a level are shown when its row is
+opened.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +57,6 @@ from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunC
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
 from sparktop.sweep.view.marks import balance_reasons, balance_word, limit_words, marks_of
 from sparktop.sweep.view.words import conversation_facts, conversation_figures
-
-# A level is one load on one target; it is measured in several runs. In interleaved order the runs of
-# different levels alternate.
-
 
 _STATES = {
     Phase.WARMING_UP: LevelState.WARMING_UP,
@@ -265,9 +267,6 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     return (*(known[key] for key in keys), *(level for key, level in made.items() if key not in set(keys)))
 
 
-# The result table of a sweep: one row of values per level; the best values of each column are marked.
-
-
 RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
 """Metrics whose best value is marked in the table."""
 
@@ -360,12 +359,6 @@ def _is_clearly_worse(
         if row is not None and row.ahead == best.target and row.significant is not None:
             return key.target in row.beats
     return clearly_best(figures[best][metric], figures[key][metric])
-
-
-# Timelines of the requests of a level: one bar per request with start, first token, end and backend.
-#
-# A level is one load on one target, and a run is one repetition of this load. Timelines are assembled while
-# a run executes, or read from a file.
 
 
 MOST_BARS = 5000
@@ -542,9 +535,6 @@ def _burst_timelines(key: LevelKey, each: RequestColumns) -> tuple[Timeline, ...
         Timeline(key, run, tuple(bars), max((bar.end_s or 0.0 for bar in bars), default=0.0), (), (note,))
         for run, bars in sorted(runs.items())
     )
-
-
-# The details of a level that are shown when its row is opened: metrics, activity of servers, timelines.
 
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")

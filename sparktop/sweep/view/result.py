@@ -197,9 +197,6 @@ def _deviation_rows(metrics: Sequence[ComparedMetric], series: Sequence[Series])
                 )
 
 
-# Converts a sweep's result to the screen's view: a stored result, or that of a sweep still running.
-
-
 _STATUSES = {
     "done": SweepStatus.DONE,
     "cancelled": SweepStatus.CANCELLED,
@@ -310,9 +307,6 @@ def _known(count: int | None) -> str:
     return "?" if count is None else str(count)
 
 
-# The interface through which a sweep's screen reads what it shows.
-
-
 class SweepSource(Protocol):
     """What the sweep screen can show: a running sweep, a stored result, or another tool's benchmark."""
 
@@ -332,9 +326,6 @@ class SweepSource(Protocol):
     def refer(self, references: Sequence[Reference]) -> None:
         """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         ...
-
-
-# The view of a stored result for the full screen.
 
 
 class StoredView:
@@ -360,9 +351,6 @@ class StoredView:
     def refer(self, references: Sequence[Reference]) -> None:
         """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
         self._view = replace(self._view, plots=sweep_plots(self.result, references))
-
-
-# The full-screen view of a result that another tool measured; values that its file lacks are unknown.
 
 
 _MOST_LISTED = 4

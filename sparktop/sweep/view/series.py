@@ -1,4 +1,9 @@
-"""The curves of a running sweep over time, from its events and the monitor's snapshots."""
+"""The curves of a running sweep over time, from its events and the monitor's snapshots.
+
+All curves share the time slots of a `TimeGrid`. A slot lasts a tenth of a second at first, as long as the
+bins in which tokens are reported. When the grid is full, neighbouring slots are merged in pairs, so a sweep
+of any length has at most `MOST_SLOTS` slots, and adding an event always costs the same.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +38,6 @@ from sparktop.model.sweep import (
     Slots,
 )
 from sparktop.sweep.generator.wire import TokenBin
-
-# A slot lasts a tenth of a second at first, as long as the bins in which tokens are reported. When the grid
-# is full, neighbouring slots are merged in pairs, so a sweep of any length has at most `MOST_SLOTS` slots,
-# and adding an event always costs the same. All columns of a grid share its slots.
-
 
 FIRST_STEP_S = 0.1
 """Length of a slot in seconds, until the grid is full for the first time."""
@@ -239,9 +239,6 @@ def _evenly_selected(values: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(ordered[round(index * last / (MOST_POINTS - 1))] for index in range(MOST_POINTS))
 
 
-# Collects what the agents of a running level do, from the events of their requests.
-
-
 ACTIVITY_STEP_S = 0.25
 """Length of a time slot in seconds."""
 MOST_ACTIVITY_SLOTS = 1200
@@ -342,9 +339,6 @@ class AgentActivities:
         for lane in sorted(self._sent, key=self._sent.__getitem__)[-self._waiting :]:
             doing[lane] = Doing.WAITING
         return doing
-
-
-# Collects the curves of a running sweep over time, from its events and from the monitor's snapshots.
 
 
 UNNAMED = "not named"

@@ -1,4 +1,9 @@
-"""Sentences about a sweep: its headline, its verdict, and the answer of each kind of load."""
+"""Sentences about a sweep: its headline, its verdict, and the answer of each kind of load.
+
+The *headline* is the answer in one sentence, which every screen and report shows first: of one target its
+best level, or how much of a rate or how many agents it takes; of several targets which one wins, and where.
+The *verdict* has the sentences below it. All figures are those of the tables.
+"""
 
 from __future__ import annotations
 
@@ -122,9 +127,6 @@ def _figure_value(level: LevelResult, figure: str) -> float | None:
         return None if level.stream_tps is None else getattr(level.stream_tps, part)
     latency = level.latency(f"{quantity}_ms")
     return None if latency is None else getattr(latency, part)
-
-
-# What levels of agents show, in words: the answer of their sweep, and the details of one level.
 
 
 LIMIT_MS = 2000.0
@@ -278,9 +280,6 @@ def _agent_facts(agents: AgentsResult) -> Iterator[tuple[str, str]]:
         yield "Time", ", ".join(f"{share:.0f} % {name}" for share, name in parts if share is not None)
 
 
-# The answer of a sweep over rates in one sentence: with which rate a target keeps up, and with which not.
-
-
 def is_over_rates(target: TargetResult) -> bool:
     """Return whether the levels of a target are rates."""
     return any(level.load is LoadKind.RATE for level in target.levels)
@@ -393,9 +392,6 @@ def _rate_figures(level: LevelResult) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-# Sentences on a search for SLO limits: at which concurrencies a target meets the SLO conditions.
-
-
 _NONE_FAILED = " at least: no level failed for sure"
 _MORE_RUNS = "more runs narrow this"
 
@@ -487,9 +483,6 @@ def _highest_rates(target: TargetResult, conditions: tuple[str, ...]) -> Iterato
             yield f"; most {metric.title.lower()}: {metric.text(value)} {metric.unit} at c = {concurrency}"
 
 
-# The judgement on compared targets: which metrics judge them, and a sentence for each.
-
-
 _JUDGE_RATES = DUE_LATENCIES[:2]
 """Latencies by which requests at a rate are judged."""
 
@@ -520,12 +513,6 @@ def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[
 
 def _is_even(level: ComparedLevel) -> bool:
     return outcome(level) is Outcome.OPEN and not level.beats and not round(level.percent or 0.0)
-
-
-# The answer of a sweep in one sentence, which every screen and report shows first.
-#
-# For one target it is the best level: the one with the highest token rate, and whether that is clear. For
-# several targets it is which one wins, and where. All figures are those of the tables.
 
 
 def left_sentence(target: TargetResult) -> str | None:
@@ -875,9 +862,6 @@ def _even_headline(
 
 def _title(metric: ComparedMetric) -> str:
     return in_sentence(metric.title)
-
-
-# The sentences below a sweep's headline: where which target or level is the best, and what to read first.
 
 
 def verdict(

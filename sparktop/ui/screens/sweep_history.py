@@ -42,9 +42,6 @@ _REST_S = 0.05
 _MOST_PREVIEWS = 20
 
 
-# The full screen that compares two results before and after a change, one pair of targets at a time.
-
-
 DIFFERENCE_KEYS = (
     Key("back", ("escape",), "esc", "back", "back to the history", "back"),
     Key("swap", ("v",), "v", "swap", "swap before and after", "swap"),
