@@ -316,7 +316,7 @@ def read_user_themes(folder: Path) -> tuple[dict[str, Palette], list[str]]:
         return {}, []
     except OSError as error:
         return {}, [f"{clean(folder)}: cannot be read: {reason_of(error)}"]
-    found: dict[str, Palette] = {}
+    themes: dict[str, Palette] = {}
     problems: list[str] = []
     for path in paths[:_MOST_FILES]:  # NAME.theme comes before NAME.toml
         try:
@@ -324,14 +324,14 @@ def read_user_themes(folder: Path) -> tuple[dict[str, Palette], list[str]]:
         except ConfigError as error:
             problems.append(str(error))
             continue
-        if palette.name in found:
+        if palette.name in themes:
             problems.append(f"{clean(path.with_suffix('.theme').name, 60)}: not used, {path.name} is")
         if problem:
             problems.append(problem)
-        found[palette.name] = palette
+        themes[palette.name] = palette
     if len(paths) > _MOST_FILES:
         problems.append(f"{clean(folder)}: {len(paths) - _MOST_FILES} themes beyond {_MOST_FILES} not read")
-    return found, problems
+    return themes, problems
 
 
 @cache

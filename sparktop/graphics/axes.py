@@ -137,8 +137,8 @@ class PlotAxis(Struct, frozen=True):
             return [self.low]
         if self.ratios:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-            found = [step * 10.0**power for power in range(first, last + 1) for step in _STEPS]
-            return [value for value in found if self.low <= value <= self.high]
+            candidates = [step * 10.0**power for power in range(first, last + 1) for step in _STEPS]
+            return [value for value in candidates if self.low <= value <= self.high]
         wanted = (self.high - self.low) / max(1, self.width // 8)
         power = math.floor(math.log10(wanted))
         step = next(

@@ -256,7 +256,9 @@ class SparktopApp(ThemedApp):
         recorded = self.recordings.notice if self.recordings else None
         self.overview.notice = self.cadence.notice or recorded
         self.overview.coarse = self.cadence.coarse
-        top = next((one for one in reversed(self.screen_stack) if isinstance(one, Redraws)), self.overview)
+        top = next(
+            (screen for screen in reversed(self.screen_stack) if isinstance(screen, Redraws)), self.overview
+        )
         if top is not self.overview:
             self._picture()
         top.redraw()
@@ -326,7 +328,7 @@ class SparktopApp(ThemedApp):
         shown = self.overview.shown
         if shown is None:
             self.notify("nothing is on the screen yet that could be saved", timeout=2)
-        elif any(one.group == "report" and one.is_running for one in self.workers):
+        elif any(worker.group == "report" and worker.is_running for worker in self.workers):
             self.notify("a report is being written", timeout=2)
         else:
             self.notify("writing a report", timeout=2)

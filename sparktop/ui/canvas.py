@@ -99,10 +99,10 @@ def _drawing_sequences(pieces: Iterable[tuple[int, int, Iterable[Segment]]], con
                 current = None
                 continue
             if not control:
-                found = known.get(id(style))
-                if found is None:
-                    found = known[id(style)] = style, _sgr_parts(style or Style.null(), system)
-                wanted = found[1]
+                sequences = known.get(id(style))
+                if sequences is None:
+                    sequences = known[id(style)] = style, _sgr_parts(style or Style.null(), system)
+                wanted = sequences[1]
                 if wanted is not current:
                     out.append(_sgr_change(current, wanted))
                     current = wanted
@@ -365,8 +365,8 @@ class Canvas(Widget, can_focus=True):
     def _filtered_style(self, role: str) -> Style:
         """Return the style of a role after the application's filters, which convert colours."""
         segments = [Segment(" ", self.role_styles[role])]
-        for one in self._filters:
-            segments = one.apply(segments, self.background_colors[1])
+        for line_filter in self._filters:
+            segments = line_filter.apply(segments, self.background_colors[1])
         style = self._drawn_styles[role] = segments[0].style or Style.null()
         return style
 

@@ -71,10 +71,10 @@ def keys_to_unseen(table: Sequence[Key], view: View, shown: Snapshot | None) -> 
     These are hidden nodes and backends, and other backends than the one shown alone.
     """
     names = [name for name in ("nodes", "backends") if not getattr(view.boxes, name)]
-    found = [(key.shown, f"shows {key.name}, hidden now") for key in table if key.name in names]
+    unseen = [(key.shown, f"shows {key.name}, hidden now") for key in table if key.name in names]
     count = 0 if shown is None or view.preset is not Preset.ONE else len(shown.backends)
     words = f"view: 1 of {count} backends shown"
-    return [*found, *((key.shown, words) for key in table if key.name == "view" and count > 1)]
+    return [*unseen, *((key.shown, words) for key in table if key.name == "view" and count > 1)]
 
 
 def with_moved_keys(rows: list[Row], table: Sequence[Key]) -> list[Row]:

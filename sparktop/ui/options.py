@@ -89,10 +89,10 @@ class Configured:
         named = Path(self._saved.source.removesuffix(_HERE))
         if named.suffix == ".toml" and named.is_file():
             return named
-        found = find_config(None, self._env)
-        if found is None or (is_found(None, found, self._env) and refusal(found, found.stat()) is not None):
+        file = find_config(None, self._env)
+        if file is None or (is_found(None, file, self._env) and refusal(file, file.stat()) is not None):
             return usual_places(self._env)[-1]
-        return found
+        return file
 
     def save(self, *, interval_s: float, low_bandwidth: bool, theme: str | None, view: View) -> str:
         """Write the changed values into the file, and nothing else; return a message for the user.

@@ -50,7 +50,7 @@ def recall(path: Path) -> View:
         sort=_enum_member(Sort, data.get("sort"), Sort.CONFIG),
         processes=ProcessOrder(_enum_member(ProcessSort, data.get("process_sort"), ProcessSort.GPU)),
         graphs=_enum_member(GraphStyle, data.get("graphs"), GraphStyle.BRAILLE),
-        window_s=next((one for one in WINDOWS_S if one == data.get("window_s")), WINDOWS_S[0]),
+        window_s=next((window_s for window_s in WINDOWS_S if window_s == data.get("window_s")), WINDOWS_S[0]),
         columns=_enum_member(ColumnOrder, data.get("columns"), ColumnOrder.LOAD),
     )
 

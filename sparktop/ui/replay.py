@@ -71,7 +71,9 @@ class ReplayApp(SparktopApp):
 
         recording = self.replay.recording
         self.notify("reading the minutes before this moment", markup=False)
-        return partial(read_again, list(dict.fromkeys(one.path for one in recording.frames)), shown.taken_at)
+        return partial(
+            read_again, list(dict.fromkeys(frame.path for frame in recording.frames)), shown.taken_at
+        )
 
     def around(self, at: datetime) -> Callable[[], Moment | None]:
         """Return a function that reads the minutes around a moment from the recording again."""

@@ -167,11 +167,11 @@ class SweepDesk:
             with_fitting_conversations,
         )
 
-        found = self.targets((), selected)
-        if found is None:
+        targets = self.targets((), selected)
+        if targets is None:
             return
         try:
-            plan = make_capacity_plan(default_capacity(), found, SweepSpec(), guard=self.watch.guard)
+            plan = make_capacity_plan(default_capacity(), targets, SweepSpec(), guard=self.watch.guard)
         except UsageError as error:
             self.say(f"how many: {error}", Severity.WARNING)
             return
@@ -186,11 +186,11 @@ class SweepDesk:
 
     def _start(self, preset: SweepSpec, selected: PanelKey | None) -> None:
         """Start the countdown of `preset`; a trace is read first, in a thread: a long file takes seconds."""
-        found = self.targets(preset.targets, selected)
-        if found is None:
+        targets = self.targets(preset.targets, selected)
+        if targets is None:
             return
         if preset.trace is None:
-            self._announce(preset, self._plan(preset, found))
+            self._announce(preset, self._plan(preset, targets))
             return
         if self._reading is not None:
             self.say(f"the trace of preset {self._reading} is still being read", Severity.WARNING)
@@ -204,13 +204,13 @@ class SweepDesk:
 
         self._reading = preset.name
         self._say_reading(preset.name, preset.trace)
-        read_in_thread(preset.trace, lambda: self._plan(preset, found), ended)
+        read_in_thread(preset.trace, lambda: self._plan(preset, targets), ended)
 
-    def _plan(self, preset: SweepSpec, found: Sequence[SweepTarget]) -> Plan | UsageError:
+    def _plan(self, preset: SweepSpec, targets: Sequence[SweepTarget]) -> Plan | UsageError:
         from sparktop.sweep.plan.presets import make_plan
 
         try:
-            return make_plan(preset, found, guard=self.watch.guard)
+            return make_plan(preset, targets, guard=self.watch.guard)
         except UsageError as error:
             return error
 
@@ -450,7 +450,10 @@ class SweepDesk:
         """Install handlers for SIGHUP, SIGTERM and SIGINT that stop the load at once, save and quit."""
         if threading.current_thread() is not threading.main_thread():
             return
-        on_signals({one: 128 + one for one in _SIGNALS}, lambda one: self._leave(_SIGNALS[one], 128 + one))
+        on_signals(
+            {number: 128 + number for number in _SIGNALS},
+            lambda number: self._leave(_SIGNALS[number], 128 + number),
+        )
 
     def hang_up(self) -> None:
         """Stop the load at once, save and quit, because the terminal has disappeared without a signal."""

@@ -44,19 +44,19 @@ def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     Each has the number of alerts if there are several. What to try and the key that shows more are left out
     first, then words.
     """
-    found, count = verdict(snapshot), len(snapshot.alerts)
-    role = "good" if found.severity is None else alert_role(found.about, found.severity)
-    several = alerts_sign(found.severity, count)
-    key: Row = [label(" ("), (found.key, "key"), label(")")] if found.key else []
-    hints: list[Row] = [[label(f" · {hint}")] for hint in (found.hint, found.short_hint) if hint]
-    rows: list[Row] = [[(several + found.words, role), *hint, *key] for hint in (*hints, [])]
-    rows += [[(several + found.short, role), *hint, *key] for hint in (*hints[1:], [])]
+    worst, count = verdict(snapshot), len(snapshot.alerts)
+    role = "good" if worst.severity is None else alert_role(worst.about, worst.severity)
+    several = alerts_sign(worst.severity, count)
+    key: Row = [label(" ("), (worst.key, "key"), label(")")] if worst.key else []
+    hints: list[Row] = [[label(f" · {hint}")] for hint in (worst.hint, worst.short_hint) if hint]
+    rows: list[Row] = [[(several + worst.words, role), *hint, *key] for hint in (*hints, [])]
+    rows += [[(several + worst.short, role), *hint, *key] for hint in (*hints[1:], [])]
     words = f"{count} alert{'' if count == 1 else 's'}"
-    cut = fit(found.subject, _SUBJECT) if cell_width(found.subject) > _SUBJECT else ""
+    cut = fit(worst.subject, _SUBJECT) if cell_width(worst.subject) > _SUBJECT else ""
     return [
         *rows,
-        [(several + found.short, role)],
-        *([[(several + found.short.replace(found.subject, cut), role)]] if cut else []),
+        [(several + worst.short, role)],
+        *([[(several + worst.short.replace(worst.subject, cut), role)]] if cut else []),
         [(f"{several[:1]} {words}", role) if count else label("no alerts")],
     ]
 
@@ -288,7 +288,7 @@ def _worst_by_cell(bar: TimeBar, cells: int) -> dict[int, Severity]:
     for wall, severity in bar.events:
         if bar.first <= wall <= bar.last:
             cell = cell_of(bar, wall, cells)
-            worst[cell] = max(worst.get(cell, severity), severity, key=lambda one: one.rank)
+            worst[cell] = max(worst.get(cell, severity), severity, key=lambda either: either.rank)
     return worst
 
 

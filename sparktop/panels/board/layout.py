@@ -248,10 +248,10 @@ def _spend_left_rows(chosen: dict[str, _Form], room: int) -> None:
     first = "backends" if chosen["backends"].height else "nodes"
     for kind in (first, "balance", "nodes", "router"):
         form = chosen[kind]
-        left = room - sum(one.height for one in chosen.values())
+        left = room - sum(other.height for other in chosen.values())
         if form.height and left > 0:
             chosen[kind] = replace(form, height=form.height + left // form.unit * form.unit)
-    left = room - sum(one.height for one in chosen.values())
+    left = room - sum(other.height for other in chosen.values())
     if chosen["backends"].kind in {"table", "empty"} and left > 0:
         chosen["backends"] = replace(chosen["backends"], height=chosen["backends"].height + left)
 

@@ -282,11 +282,11 @@ class _Ranking:
         return order
 
     def _is_clearly_more(self, lower: str, upper: str, sort: Sort) -> bool:
-        one, other = self._means.get(lower), self._means.get(upper)
-        if one is None or other is None:
-            return one is not None
-        share = 0.0 if sort is Sort.STATE else _SHARE * max(abs(one), abs(other))
-        return one - other > max(_LEAST[sort], share)
+        low, high = self._means.get(lower), self._means.get(upper)
+        if low is None or high is None:
+            return low is not None
+        share = 0.0 if sort is Sort.STATE else _SHARE * max(abs(low), abs(high))
+        return low - high > max(_LEAST[sort], share)
 
 
 def _moving_mean(mean: float | None, value: float | None, weight: float) -> float | None:

@@ -552,12 +552,12 @@ def _fleet(snapshot: Snapshot, name: str) -> FleetView | None:
 
 
 def _fleet_of_group(snapshot: Snapshot, group: str) -> FleetView | None:
-    found = (
+    views = (
         view
         for view in snapshot.fleets
         if view.fleet is not None and any(server.group == group for server in view.fleet.servers)
     )
-    return next(found, None)
+    return next(views, None)
 
 
 def _look_of_polled(snapshot: Snapshot, kind: str, name: str, view: View, width: int) -> Look:

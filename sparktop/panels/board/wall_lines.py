@@ -147,15 +147,15 @@ def slot_sums(histories: Sequence[Series], slots: range, step: float) -> list[fl
     """
     totals: dict[int, float | None] = dict.fromkeys(slots)
     for history in histories:
-        found: dict[int, list[float]] = {}
+        by_slot: dict[int, list[float]] = {}
         for time, value in zip(*history.arrays((slots[0] - 1) * step), strict=True):
             slot = int(time // step)
             if slot > slots[-1]:
                 break
             if not math.isnan(value):
-                found.setdefault(slot, []).append(value)
-        for slot in slots if found else ():
-            values = found.get(slot) or found.get(slot - 1)
+                by_slot.setdefault(slot, []).append(value)
+        for slot in slots if by_slot else ():
+            values = by_slot.get(slot) or by_slot.get(slot - 1)
             if values:
                 totals[slot] = (totals[slot] or 0.0) + sum(values) / len(values)
     return list(totals.values())
@@ -214,10 +214,10 @@ class Lines(Struct, frozen=True):
             row.append(label(f"{fit(group_name(group), self.group)} "))
         return fit_row([*row, state_run(state, _STATE), *figures], self.width)
 
-    def _figures(self, one: FleetNode | Stated, *, is_current: bool = True) -> Row:
+    def _figures(self, entry: FleetNode | Stated, *, is_current: bool = True) -> Row:
         figures: Row = []
         for column in self.shown:
-            text, role = column.cell(one)
+            text, role = column.cell(entry)
             if column.align == "right":
                 text = text.strip() if is_current else numbers.UNKNOWN
             figures.append((f" {fit(text, column.width - 1, column.align)}", role))
@@ -417,11 +417,11 @@ def wrong_machines(nodes: Sequence[FleetNode], width: int) -> Row:
     return _named_in_row(named, len(wrong), width)
 
 
-def _named_in_row(found: Sequence[tuple[str, str, str]], count: int, width: int) -> Row:
+def _named_in_row(named: Sequence[tuple[str, str, str]], count: int, width: int) -> Row:
     """Return (state, name, figure) triples side by side, and how many of `count` have no room."""
-    row: Row = [label("   ")] if found else []
+    row: Row = [label("   ")] if named else []
     used = 3
-    for index, (state, name, why) in enumerate(found):
+    for index, (state, name, why) in enumerate(named):
         cell, role = cell_of(state)
         piece: Row = [(f"{cell} ", role), label(name), (f" {why}" if why else "", role), label("  ")]
         more = f"and {count - index:,} more"
@@ -429,7 +429,7 @@ def _named_in_row(found: Sequence[tuple[str, str, str]], count: int, width: int)
             return [*row, label(more)]
         row += piece
         used += row_width(piece)
-    return [*row, label(f"and {count - len(found):,} more")] if len(found) < count else row
+    return [*row, label(f"and {count - len(named):,} more")] if len(named) < count else row
 
 
 def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:

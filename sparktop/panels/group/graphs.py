@@ -98,7 +98,9 @@ def balance_axis(
     # Until the graph is full, its samples are drawn wider: the axis fits the data.
     begins = [line.running.first_at for line in lines if line.running.first_at is not None]
     span = max(wanted, snapshot.at - min(begins, default=snapshot.at))
-    step = coarse * next((one for one in _STEPS_S if one < widest and 2 * width * one >= span), widest)
+    step = coarse * next(
+        (step_s for step_s in _STEPS_S if step_s < widest and 2 * width * step_s >= span), widest
+    )
     ends = [line.running.last_at for line in lines if line.running.last_at is not None]
     newest = max(ends, default=snapshot.at)
     if snapshot.at - newest >= _ABREAST * step:
@@ -360,8 +362,8 @@ def _pair_loads(shown: GroupSlots, lead_margin: float | None, width: int, half: 
     first = [scale_end(_signed_name(UP, shown, 0), top), *_counts_rows(shown, 0)[:counts_height]]
     last = [*_counts_rows(shown, 1)[:counts_height], scale_end(_signed_name(DOWN, shown, 1), top)]
     empty: list[Row] = [[] for _ in range(half - len(last))]
-    one, other = shown.loads(width)
-    strip = lead_row(one, other, lead_margin)
+    first_loads, second_loads = shown.loads(width)
+    strip = lead_row(first_loads, second_loads, lead_margin)
     return [
         *in_gutter(first, above),
         [*scale_end([label("  leads")], "0"), *lead_runs(strip)],

@@ -195,8 +195,8 @@ def _lead_strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Ro
     A dot in the upper half of the row means the first backend, in the lower half the second.
     """
     axis = window.axis(width)
-    one, other = (load_slots(*line_slots(line, axis, width)[:2]) for line in lines)
-    ahead = [_lead_share(a, b) for a, b in zip(one, other, strict=True)]
+    first, second = (load_slots(*line_slots(line, axis, width)[:2]) for line in lines)
+    ahead = [_lead_share(a, b) for a, b in zip(first, second, strict=True)]
     up = [value if value is not None and value >= 0 else None for value in ahead]
     down = [-value if value is not None and value < 0 else None for value in ahead]
     return [(mirrored(up, down, width, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
@@ -234,8 +234,8 @@ def _pair_graph(balance: Balance, shown: GroupSlots, width: int, height: int) ->
         *drawn[0],
     ]
     if (height - 1) % 2:
-        one, other = shown.loads(width)
-        rows.append(lead_runs(lead_row(one, other, balance.lead_margin)))
+        first, second = shown.loads(width)
+        rows.append(lead_runs(lead_row(first, second, balance.lead_margin)))
     return [*rows, *drawn[1]]
 
 
@@ -304,8 +304,8 @@ def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
     """
     answered = answers(balance)
     if balance.word_now is not BalanceWord.UNKNOWN:
-        answered.sort(key=lambda one: (one[0].code == "enough", one[1] is not True))
-    blocks = [[*_answer_head(one, width), *_rule_rows(one[0], width)] for one in answered]
+        answered.sort(key=lambda answer: (answer[0].code == "enough", answer[1] is not True))
+    blocks = [[*_answer_head(answer, width), *_rule_rows(answer[0], width)] for answer in answered]
     if sum(map(len, blocks)) + len(blocks) <= room:
         blocks = [[*block, fit_row((), width)] for block in blocks]
     return [row for block in blocks for row in block]
@@ -335,7 +335,10 @@ def _limit_words(check: Check) -> str:
 
 def _rule_rows(check: Check, width: int) -> list[Row]:
     why = "unknown" if check.value is None or _is_open(check) else "no"
-    words = [*(f"{why}: {one}" for one in (check.but,) if one and check.within is not False), check.rule]
+    words = [
+        *(f"{why}: {exception}" for exception in (check.but,) if exception and check.within is not False),
+        check.rule,
+    ]
     words += [f"enough without it: {check.instead}"] if check.instead and not check.within else []
     return [fit_row([label(f"    {line}")], width) for line in wrapped("; ".join(words), width - 4)]
 
@@ -368,10 +371,10 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
     titles = ("autocorrelation of the load", "variance by period")
     if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
         nothing = "no movement to look at" if swing is not None else "too few samples yet"
-        one, other = (
+        first, second = (
             [heading(title, "", width), *empty_rows(nothing, width, height - 1)] for title in titles
         )
-        return one, other
+        return first, second
     word = _period_word(balance, swing)
     return _autocorrelation_plot(swing, word, titles[0], width, height), _spectrum_plot(
         swing, word, balance.window_s, titles[1], width, height

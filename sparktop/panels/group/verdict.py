@@ -169,7 +169,7 @@ def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) ->
 
     It counts while another backend has more than its share.
     """
-    hungry = max(balance.starved_percent, key=lambda one: balance.starved_percent[one], default=None)
+    hungry = max(balance.starved_percent, key=lambda name_: balance.starved_percent[name_], default=None)
     if hungry is None or balance.starved_percent[hungry] < _WORTH_A_FIGURE:
         return []
     share = numbers.percent(balance.starved_percent[hungry]).strip()

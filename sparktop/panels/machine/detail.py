@@ -461,7 +461,7 @@ def _holder_rows(holders: Sequence[ProcessLine], width: int) -> list[Row]:
     The container's ID stands for a name that does not fit.
     """
     sized = [(line.gpu_bytes, line) for line in holders if line.gpu_bytes and line.of_engine]
-    largest = sorted(sized, key=lambda one: (-one[0], one[1].pid))[:_MOST_HOLDERS]
+    largest = sorted(sized, key=lambda pair: (-pair[0], pair[1].pid))[:_MOST_HOLDERS]
     sign, role = _PATTERNS[GPU_PART]
     rows: list[Row] = []
     for size, line in largest:

@@ -519,8 +519,8 @@ def footnote(view: NodeView) -> Row:
     notes = [gpu.memory_note for gpu in view.sample.gpus if gpu.memory_note] if view.sample else []
     if notes:
         return [(f" ▲ memory: {'; '.join(notes)} ", "warn")]
-    if found := finding_note(view.findings):
-        return found
+    if note := finding_note(view.findings):
+        return note
     identity = view.identity
     facts = [finding.line for finding in view.findings if finding.kind not in _SAID_BY_SERVERS][:1]
     parts = facts or [part for part in (identity.product, identity.os) if part]
@@ -636,8 +636,8 @@ def line_shape(views: Sequence[NodeView], width: int, *, has_cpu_elsewhere: bool
     kept = min(shown, len(values) - has_cpu_elsewhere)
     free = ((bar, shown), (bar, kept), (_TINY_BAR, kept))
     taken = (*((_TINY_BAR, count) for count in range(kept, -1, -1)), (_NO_BAR, 0))
-    fitting: Iterator[tuple[int, int]] = (one for one in free if room(*one) >= longest)
-    distinct = (one for one in taken if are_distinct(names, max(_NAME, room(*one))))
+    fitting: Iterator[tuple[int, int]] = (widths for widths in free if room(*widths) >= longest)
+    distinct = (widths for widths in taken if are_distinct(names, max(_NAME, room(*widths))))
     chosen = next(fitting, None) or next(distinct, taken[-1])
     name = max(_NAME, min(longest, room(*chosen)))
     return LineShape(width, chosen[0], name, fitted_names(names, name))

@@ -111,10 +111,10 @@ def _backends_by_pid(view: NodeView, known_workloads: Workloads | None) -> dict[
     backends = {
         one.server: known[one.pid] for one in workloads if one.pid in known and one.server is not None
     }
-    found = {one.pid: one.engine for one in workloads if one.engine is not None}
-    found |= {one.pid: backends[one.server] for one in workloads if one.server in backends}
-    found |= {process.pid: process.backend or process.engine for process in view.engine_processes}
-    return found | dict.fromkeys(orphaned_pids(known_workloads), ORPHAN)
+    served = {one.pid: one.engine for one in workloads if one.engine is not None}
+    served |= {one.pid: backends[one.server] for one in workloads if one.server in backends}
+    served |= {process.pid: process.backend or process.engine for process in view.engine_processes}
+    return served | dict.fromkeys(orphaned_pids(known_workloads), ORPHAN)
 
 
 def about_process(name: str, workload: Workload) -> str:

@@ -54,7 +54,7 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
         for place in {a for a, b in pairwise(places) if a == b}
         if 0 < place < len(times) and place < places[-1] and _is_usual_gap(times, place)
     ]
-    found: list[Slots] = []
+    slots_of_all: list[Slots] = []
     for _, values in read:
         # Most slots have one sample or none.
         only = [value if math.isfinite(value) else None for value in values]
@@ -65,8 +65,8 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
         for slot, end, place in gaps:
             if math.isfinite(values[place - 1]) and math.isfinite(values[place]):
                 means[slot:end] = [means[slot - 1] if slot else values[place - 1]] * (end - slot)
-        found.append(means)
-    return found
+        slots_of_all.append(means)
+    return slots_of_all
 
 
 def _mean_of_finite(values: Sequence[float]) -> float | None:

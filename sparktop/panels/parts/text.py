@@ -216,9 +216,9 @@ def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
         if most == len(best):
             break
         if all(cell_width(part) <= width for part in cut):
-            found = best | {name: fit(part, width) for name, part in zip(long, cut, strict=True)}
-            if len(set(found.values())) > most:
-                best, most = found, len(set(found.values()))
+            shorter = best | {name: fit(part, width) for name, part in zip(long, cut, strict=True)}
+            if len(set(shorter.values())) > most:
+                best, most = shorter, len(set(shorter.values()))
     return best
 
 

@@ -96,28 +96,28 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     Its table has a row for each rank: how many operations it launched, and what its machine does. The list is
     empty for a backend on one machine about which NCCL was never asked.
     """
-    found = view.ranks
-    if found is None:
+    ranks = view.ranks
+    if ranks is None:
         if len(view.nodes) < _SEVERAL:
             return []
         return [Section("ranks", [*_machines(view, nodes, width), [label(_HEAD_HINT)]])]
-    verdict = found.verdict
+    verdict = ranks.verdict
     apart = verdict.apart is not None  # the rows above everything say it
     sentence, hint = ("", None) if apart else (verdict.sentence, verdict.hint)
     rows: list[Row] = [[(line, ranks_role(verdict))] for line in wrapped(sentence, width)]
-    for words in (hint, found.warning):
+    for words in (hint, ranks.warning):
         rows += [[label(line)] for line in wrapped(words, width)] if words else []
-    table = _table(view, found, nodes, width)
-    if not _ranks_are_on_nodes(view, found):
+    table = _table(view, ranks, nodes, width)
+    if not _ranks_are_on_nodes(view, ranks):
         table += _machines(view, nodes, width)
-    return [Section("ranks", [*rows, *table], _answers_words(found))]
+    return [Section("ranks", [*rows, *table], _answers_words(ranks))]
 
 
-def _ranks_are_on_nodes(view: BackendView, found: RanksView) -> bool:
+def _ranks_are_on_nodes(view: BackendView, view_of_ranks: RanksView) -> bool:
     """Return whether the addresses of ranks in NCCL's answer are those of the backend's machines."""
-    comm = _busiest_communicator(found)
+    comm = _busiest_communicator(view_of_ranks)
     ranks: list[Rank | MissingRank] = [] if comm is None else [*comm.ranks, *comm.missing]
-    return any(found.place(rank.host) in view.nodes for rank in ranks)
+    return any(view_of_ranks.place(rank.host) in view.nodes for rank in ranks)
 
 
 def ranks_role(verdict: RanksVerdict) -> str:
@@ -422,17 +422,21 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
 def _unknown_yardsticks(view: BackendView) -> str:
     """Return why nothing is known of what a server that works should give; "" where something is known."""
     steady = view.yard.steady
-    if not view.ok or not view.running or any(one.kind == "yardsticks" for one in view.findings):
+    if not view.ok or not view.running or any(yardstick.kind == "yardsticks" for yardstick in view.findings):
         return ""
     if steady is None or not steady.tps:
         return "what it should give is unknown until steps of one batch size were seen ten times"
     own, published, limit = yardsticks(view.yard, steady.tps, steady.running, steady.batch)
-    missing = [one.source.removeprefix("unknown: ") for one in (own,) if one.tps is None]
+    missing = [yardstick.source.removeprefix("unknown: ") for yardstick in (own,) if yardstick.tps is None]
     missing = missing or ["its own best is of the last 10 min"]
     if view.prompt_tps is not None and view.prompt_tps > MOST_PROMPT * steady.tps:
         missing.append("others are not compared while prompts are computed")
     else:
-        missing += [one.source.removeprefix("unknown: ") for one in (published, limit) if one.tps is None]
+        missing += [
+            yardstick.source.removeprefix("unknown: ")
+            for yardstick in (published, limit)
+            if yardstick.tps is None
+        ]
     return f"what it should give is unknown: {'; '.join(missing)}"
 
 

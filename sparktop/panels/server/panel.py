@@ -432,7 +432,7 @@ def _limit_beside_yardsticks(view: BackendView, limit: Limit, room: int) -> Row:
 
     The last yardsticks are those that may go.
     """
-    values = next((one.values for one in view.findings if one.kind == "yardsticks"), NO_VALUES)
+    values = next((finding.values for finding in view.findings if finding.kind == "yardsticks"), NO_VALUES)
     known = [(values.get(name), words) for name, words in _YARDSTICKS]
     sticks = [f"{value:.0f} % of {words}" for value, words in known if isinstance(value, float)]
     if not sticks or limit.kind is LimitKind.UNKNOWN:

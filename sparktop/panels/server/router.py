@@ -280,7 +280,7 @@ def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
         for part in (deployment.address or "no address", deployment.model or ""):
             short = part.rpartition("/")[2]
             rest += next(
-                (f"  {one}" for one in (part, short) if one and len(rest) + 2 + len(one) <= room), ""
+                (f"  {text}" for text in (part, short) if text and len(rest) + 2 + len(text) <= room), ""
             )
         trouble = view.deployment_troubles.get(deployment.id)
         sign: Row = [] if trouble is None else [(f"  ▲ {trouble}", "warn")]

@@ -125,9 +125,9 @@ def _columns_that_fit(width: int, name: int, spark: int, order: ColumnOrder) -> 
     room = width - name
     chosen: list[Column] = []
     state, *others = _COLUMNS
-    for one in (state, *sorted(others, key=lambda other: other.heading not in _FIRST[order])):
-        alone = one.heading == RATE and chosen[-1:] != [state]
-        column = replace(one, width=len(RATE)) if alone else one
+    for candidate in (state, *sorted(others, key=lambda entry: entry.heading not in _FIRST[order])):
+        alone = candidate.heading == RATE and chosen[-1:] != [state]
+        column = replace(candidate, width=len(RATE)) if alone else candidate
         needed = column.width + 1
         kept = 0 if len(chosen) < _KEPT or not spark else spark + 1
         if room - needed < kept:
@@ -222,7 +222,7 @@ class Table(Struct, eq=False):
             if _NAME + room >= longest:
                 break
             if _BELOW.get(column.heading, self.each + 1) <= self.each:
-                columns = [one for one in columns if one is not column]
+                columns = [kept for kept in columns if kept is not column]
                 room += column.width + 1
         return max(_NAME, min(longest, _NAME + room)), columns, 0
 

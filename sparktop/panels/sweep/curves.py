@@ -469,9 +469,9 @@ def _shared_ends(place: _PlotPlaces, plot: CurvePlot) -> dict[int, str]:
             row = place.grid.row_of(place.y(line.points[-1].value.mean))
             rows.setdefault(row, []).append(line_letter(plot.lines, index))
     return {
-        row: "=".join(found) if len(found) < 4 else f"{found[0]}={found[1]}+{len(found) - 2}"
-        for row, found in rows.items()
-        if len(found) > 1
+        row: "=".join(letters) if len(letters) < 4 else f"{letters[0]}={letters[1]}+{len(letters) - 2}"
+        for row, letters in rows.items()
+        if len(letters) > 1
     }
 
 

@@ -166,7 +166,7 @@ def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     if word is None:
         return []
     rows = [heading("balance", "", width)]
-    bad = any(one.value == word and one.bad for one in BalanceWord)
+    bad = any(verdict.value == word and verdict.bad for verdict in BalanceWord)
     rows.append([(f"{'▲ ' if bad else ''}{word}", _ROLES.get(word, "text"))])
     reasons = [*(balance.reasons if balance is not None else ()), *evidence.balance_reasons]
     for reason in dict.fromkeys(reasons):
@@ -184,7 +184,7 @@ def _timelines_rows(evidence: LevelEvidence, width: int, run: int | None, room: 
         why = evidence.why_no_timeline or "its requests were not reported"
         return [heading("requests over time", "", width), fit_row([label(f"no timeline: {why}")], width)]
     runs = evidence.timelines
-    first = next((index for index, one in enumerate(runs) if one.run == run), len(runs) - 1)
+    first = next((index for index, timeline in enumerate(runs) if timeline.run == run), len(runs) - 1)
     rows = timeline_rows(runs[first], width)
     for offset in range(1, len(runs)):
         more = timeline_rows(runs[(first + offset) % len(runs)], width)

@@ -135,9 +135,9 @@ def history_screen(
 
 
 def _title(rows: Sequence[HistoryRow], query: str, unread: int) -> Row:
-    found = f" found for “{query}”" if query else ""
+    searched = f" found for “{query}”" if query else ""
     reading = f", reading {unread} more" if unread else ""
-    count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{found}{reading}"
+    count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{searched}{reading}"
     return page_title("history", f"{count}, newest first")
 
 

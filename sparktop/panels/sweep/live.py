@@ -82,10 +82,10 @@ class SweepAxis(Struct, frozen=True, eq=False):
 
     def columns(self, values: Slots) -> list[float | None]:
         """Return the mean of `values` for each dot column of a graph; None right of the newest value."""
-        found = means(values, self.slots)
+        drawn = means(values, self.slots)
         if self.stretch > 1:
-            found = [found[int(column / self.stretch)] for column in range(self.first(len(found)))]
-        return found + [None] * (2 * self.width - len(found))
+            drawn = [drawn[int(column / self.stretch)] for column in range(self.first(len(drawn)))]
+        return drawn + [None] * (2 * self.width - len(drawn))
 
     def first(self, index: int) -> int:
         """Return the first dot column of the value that is drawn as number `index`."""
@@ -95,8 +95,8 @@ class SweepAxis(Struct, frozen=True, eq=False):
         """Return the mean of `values` for each cell of a graph; None right of the newest value."""
         if self.stretch > 1:
             return self.columns(values)[::2]
-        found = means(values, 2 * self.slots)
-        return found + [None] * (self.width - len(found))
+        drawn = means(values, 2 * self.slots)
+        return drawn + [None] * (self.width - len(drawn))
 
     def cell(self, at: float) -> int:
         """Return the index of the cell for the time `at` (monotonic s); outside the graph, the nearest."""
@@ -482,7 +482,7 @@ def _activities_legend(activities: Activities, span_s: float, cells: int) -> Row
 def _agent_row(activities: Activities, number: int, cells: int, slots: int, wide: int) -> Row:
     text = activities.each[number]
     name = f"agent {number + 1}"
-    doing = next((one for one, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
+    doing = next((activity for activity, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
     row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
     parts = [part for part in _slots_by_cell(text, cells, slots) for _ in range(wide)]
     row.append((" " * (cells - len(parts)), "text"))
@@ -815,7 +815,7 @@ def _load_graph(axis: SweepAxis, track: _Small) -> Row:
     running = axis.columns(track.values)
     waiting = axis.columns(track.other) if track.other else [None] * len(running)
     run, wait = _newest_value(track.values), _newest_value(track.other)
-    running_now, waiting_now = (numbers.count(one, 4).strip() for one in (run, wait))
+    running_now, waiting_now = (numbers.count(requests, 4).strip() for requests in (run, wait))
     text = f"{running_now} wait {waiting_now}"
     if len(track.name) + len(text) + len("run ") + 2 <= GUTTER:
         text = f"run {text}"

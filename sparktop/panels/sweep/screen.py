@@ -183,10 +183,12 @@ def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
 
     Sentences are left out whole, except that the first one is cut if it does not fit.
     """
-    guard, found = guard_rows(view, width), found_sentences(view, width)
+    guard, sentences = guard_rows(view, width), found_sentences(view, width)
     # The guard of a finished sweep no longer matters: its answer comes first, then its findings.
-    over = [headline_rows(view, width), now_rows(view, width), *found, guard]
-    parts = [part for part in (over if view.status.over else [now_rows(view, width), guard, *found]) if part]
+    over = [headline_rows(view, width), now_rows(view, width), *sentences, guard]
+    parts = [
+        part for part in (over if view.status.over else [now_rows(view, width), guard, *sentences]) if part
+    ]
     rows = [row for part in parts for row in part]
     if len(rows) > most:
         rows = _first_sentences(parts, most)
@@ -213,8 +215,8 @@ def found_sentences(view: SweepView, width: int) -> list[list[Row]]:
     """
     if not view.status.over:
         return [sentence_rows(("· ", "muted"), notice, "muted", width) for notice in view.notices[-1:]]
-    found = [sentence_rows(("· ", "muted"), sentence, "muted", width) for sentence in view.verdict]
-    return found + [sentence_rows(("! ", "warn"), doubt, "warn", width) for doubt in view.doubts]
+    sentences = [sentence_rows(("· ", "muted"), sentence, "muted", width) for sentence in view.verdict]
+    return sentences + [sentence_rows(("! ", "warn"), doubt, "warn", width) for doubt in view.doubts]
 
 
 def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:

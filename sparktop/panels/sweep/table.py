@@ -118,8 +118,8 @@ def _condition_rows(view: SearchView, width: int) -> list[Row]:
         met = [""] * len(met)
     bar = max(_LEAST_BAR, min(_MOST_BAR, bar))
     rows: list[Row] = []
-    for one, text, share in zip(view.bars, words, met, strict=True):
-        row = [*fit_row([label(one.name)], names), *_condition_bar(one, bar)]
+    for bar_, text, share in zip(view.bars, words, met, strict=True):
+        row = [*fit_row([label(bar_.name)], names), *_condition_bar(bar_, bar)]
         rows.append([*row, *fit_row([(text, "text")], texts), label(share)])
     return [[label(f"{view.at}:")], *rows] if view.at else rows
 
@@ -528,7 +528,10 @@ def levels_beside(view: SweepView, width: int, height: int) -> list[Row]:
     tables = []
     for first in range(0, len(levels), max(1, tall)):
         part = levels[first : first + tall]
-        rows = [table_heading(view, cells), *(level_row(view, one, made.get(one.key), cells) for one in part)]
+        rows = [
+            table_heading(view, cells),
+            *(level_row(view, level, made.get(level.key), cells) for level in part),
+        ]
         tables.append(rows)
     return [fit_row(row, width) for row in side_by_side(tables, [cells] * len(tables), _APART)]
 
@@ -540,7 +543,7 @@ def marks_key(view: SweepView, room: int) -> Row:
     """
     marks = [mark for row in view.rows for mark in row.marks]
     signs = [(DOUBT, True, "warning"), (SLOW, False, "why slow")]
-    found = [
+    meanings = [
         (sign, list(dict.fromkeys(mark.word for mark in marks if mark.doubt is doubt)), word)
         for sign, doubt, word in signs
         if any(mark.doubt is doubt for mark in marks)
@@ -549,7 +552,7 @@ def marks_key(view: SweepView, room: int) -> Row:
         row: Row = []
         for sign, word in _rank_signs(view):
             row += [(f" {sign}", "good"), label(f" {'alike' if short and sign == ALIKE else word} ")]
-        for sign, words, meaning in found:
+        for sign, words, meaning in meanings:
             row += [
                 (f" {sign}", "warn"),
                 label(f" {meaning}: {', '.join(words)} " if complete else f" {meaning} "),

@@ -128,8 +128,8 @@ def words_rows(compared: Topologies, width: int) -> list[Row]:
 
 def shown_metrics(compared: Topologies) -> tuple[ComparedMetric, ...]:
     """Return the metrics to show, in the order of `MAIN`; all metrics if none of `MAIN` was measured."""
-    found = {metric.metric: metric for metric in compared.metrics}
-    main = tuple(found[name] for name in MAIN if name in found)
+    by_name = {metric.metric: metric for metric in compared.metrics}
+    main = tuple(by_name[name] for name in MAIN if name in by_name)
     return main or compared.metrics
 
 
@@ -234,10 +234,10 @@ def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
     If the percentage is relative to another target than `against` (which the column's title names), name
     that target, too.
     """
-    found = outcome(level)
+    verdict = outcome(level)
     if level.ahead is None and level.winner is None:
         return [label("even")]
-    if found is Outcome.OPEN:
+    if verdict is Outcome.OPEN:
         texts = (f"{open_words([level])}: {lead_words(level)}", open_words([level]), "not clear")
         words = _first_that_fits(texts if lead_words(level) else texts[1:], width)
         indent = " " * _PERCENT if cell_width(words) <= width - _PERCENT else ""

@@ -125,7 +125,7 @@ def curve_drawings(
     others = others if other_axis == axis else []
     limits = {plot.metric: plot.limits for plot in plots}
     for plot in curve_plots(own, beside=others):
-        kept = [one for one in limits.get(plot.metric, ()) if axis in _WITH_UPRIGHT or not one.upright]
+        kept = [limit for limit in limits.get(plot.metric, ()) if axis in _WITH_UPRIGHT or not limit.upright]
         yield curve_drawing(replace(plot, limits=tuple(kept)), axis)
 
 
@@ -231,10 +231,12 @@ def request_drawings(result: SweepResult) -> Iterator[Drawing]:
     levels = [level for target in result.targets for level in target.levels]
     lengths = {level.pp for level in levels}
     axis = LENGTH if len(lengths) > 1 else axis_title(level.load for level in levels)
-    dots = {target.name: found for target in result.targets if (found := _dots(target, axis))}
+    dots = {target.name: of_target for target in result.targets if (of_target := _dots(target, axis))}
     # Requests of several lengths at several concurrencies would be one cloud.
     is_clear = len(lengths) == 1 or len({level.point for level in levels}) == 1
-    if is_clear and any(len(times) >= _LEAST_DOTS for found in dots.values() for times in found.values()):
+    if is_clear and any(
+        len(times) >= _LEAST_DOTS for of_target in dots.values() for times in of_target.values()
+    ):
         yield _scatter(dots, axis)
     colors = {target.name: number for number, target in enumerate(result.targets)}
     for name in sorted({name for level in levels for name in level.known_servers}):
@@ -278,7 +280,7 @@ def _scatter(dots: dict[str, _Dots], axis: str) -> Drawing:
         svg.element("g", _path(frame, places, number, width, len(dots)), class_=series_class(number))
         for number, places in enumerate(dots.values())
     ]
-    ends = [(name, max(found), median(found[max(found)])) for name, found in dots.items()]
+    ends = [(name, max(of_target), median(of_target[max(of_target)])) for name, of_target in dots.items()]
     body = "".join([*frame.drawn(), *groups, *frame.names(ends)])
     words = f"{len(values)} requests of {', '.join(map(clean, dots))}, from {low:.0f} to {max(values):.0f} ms"
     return Drawing("Time to first token of each request", words, body, frame.height)

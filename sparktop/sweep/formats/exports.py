@@ -258,7 +258,7 @@ def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:
     if level.context is not None:
         yield _context_entry(level, level.context, plan)
     each = level.each or RequestColumns()
-    counts = [None if one is None else max(0, one - level.depth) for one in each.prompt_tokens]
+    counts = [None if count is None else max(0, count - level.depth) for count in each.prompt_tokens]
     refused = {} if level.error is None else {"error": level.error}
     figures = _figures(level, counts, each.ttfr_ms, each.ttft_ms, each.stream_tps)
     yield _sizes(level, plan) | figures | refused

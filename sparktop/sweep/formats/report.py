@@ -117,38 +117,38 @@ def comparison_sections(
     unlike = unlike_notes(comparison)
     comparison = without_winners(comparison)
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
-    found = [Section(items=tuple(_sources(series)))]
+    parts = [Section(items=tuple(_sources(series)))]
     if comparison.capacity is not None:
-        found.insert(0, Section(paragraphs=(compared_words(comparison.capacity, code),)))
-    found[:0] = [
+        parts.insert(0, Section(paragraphs=(compared_words(comparison.capacity, code),)))
+    parts[:0] = [
         Section(
             paragraphs=(
                 (
-                    f"**Not the same load** ({code(one.removeprefix('not alike: '))}): "
+                    f"**Not the same load** ({code(note.removeprefix('not alike: '))}): "
                     "differences below are not those of the targets alone"
                 ),
             )
         )
-        for one in unlike
+        for note in unlike
     ]
-    found += _tables(comparison, metrics, series)
-    found += _versus(comparison, series)
+    parts += _tables(comparison, metrics, series)
+    parts += _versus(comparison, series)
     if not metrics and len(series) > 1:
         words = "No two of them have a figure under the same concurrency: each has its own table."
-        found.append(Section(paragraphs=(words,)))
+        parts.append(Section(paragraphs=(words,)))
     lone = {
-        one.name: _lone_metrics(one, levels, comparison)
-        for one, levels in zip(series, aligned(series), strict=True)
+        note.name: _lone_metrics(note, levels, comparison)
+        for note, levels in zip(series, aligned(series), strict=True)
     }
-    found += [table for a_series in series for table in _lone_tables(a_series, lone[a_series.name])]
-    found += [*engine_sections(comparison), *note_sections(comparison)]
-    found += _lone_notes(series) if not comparison.notes else []
-    found += fact_sections(facts or {})
+    parts += [table for a_series in series for table in _lone_tables(a_series, lone[a_series.name])]
+    parts += [*engine_sections(comparison), *note_sections(comparison)]
+    parts += _lone_notes(series) if not comparison.notes else []
+    parts += fact_sections(facts or {})
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
-    found += _definitions(comparison, shown, series)
+    parts += _definitions(comparison, shown, series)
     if not unlike and (answers := main_sentences(topologies(comparison, series).metrics, code)):
-        found.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
-    return found
+        parts.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
+    return parts
 
 
 def _tables(
@@ -194,13 +194,13 @@ def engine_sections(comparison: ComparisonResult) -> Iterator[Section]:
     """
     for group in by_engines(comparison.independent_engines):
         lines = [engines_sentence(group)]
-        lines += dict.fromkeys(sentence for one in group for sentence in beyond_sentences(one))
+        lines += dict.fromkeys(sentence for engines in group for sentence in beyond_sentences(engines))
         yield Section(table=at_best(group), items=tuple(map(code, lines)))
 
 
 def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
     """Yield the crossovers and the notes of a comparison, each as a list under a heading."""
-    found = tuple(
+    crossovers = tuple(
         f"{METRICS[crossover.metric].title}: from {code(crossover.from_)} to {code(crossover.to)} "
         f"between {crossover.words}{'' if crossover.significant else ' (as published)'}"
         for crossover in comparison.crossovers
@@ -208,7 +208,7 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
     )
     # All notes except `NO_TEST` contain untrusted names.
     notes = [note if note == NO_TEST else code(note) for note in comparison.notes]
-    for title, items in (("Crossovers", found), ("Notes", (*notes, *rules(comparison)))):
+    for title, items in (("Crossovers", crossovers), ("Notes", (*notes, *rules(comparison)))):
         if items:
             yield Section(title, items=tuple(items))
 
@@ -257,15 +257,15 @@ def beside_sections(own: Sequence[Series], others: Sequence[Series]) -> Iterator
         replace(other, name=f"{other.name} ({other.source})") if other.name in taken else other
         for other in others
     ]
-    found = compare([*own, *others])
+    comparison = compare([*own, *others])
     names, theirs = [own_series.name for own_series in own], [other.name for other in others]
-    grids = [grid for metric in _BESIDE if (grid := all_versus(found, metric, names, theirs)).rows]
+    grids = [grid for metric in _BESIDE if (grid := all_versus(comparison, metric, names, theirs)).rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
     none = () if grids else ("No level has the same load as one of this sweep.",)
     yield Section(f"Beside {sources}", paragraphs=none, rank=2)
     yield from (Section(table=grid) for grid in grids)
-    if found.definitions:
-        yield Section("Defined differently", items=tuple(_different(found)))
+    if comparison.definitions:
+        yield Section("Defined differently", items=tuple(_different(comparison)))
 
 
 def fact_sections(facts: Facts) -> Iterator[Section]:
@@ -352,12 +352,12 @@ def _definitions(
         if name in a_series.definitions
     }
     apart = {name for name in metrics if name not in comparison.definitions and name in own}
-    found = lines([name for name in metrics if name not in comparison.definitions and name not in apart])
-    found += [
+    items = lines([name for name in metrics if name not in comparison.definitions and name not in apart])
+    items += [
         f"{METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in metrics if name in apart
     ]
-    found += _different(comparison)
-    yield Section(MEANINGS, items=tuple(found), folded=True)
+    items += _different(comparison)
+    yield Section(MEANINGS, items=tuple(items), folded=True)
 
 
 def _different(comparison: ComparisonResult) -> Iterator[str]:
@@ -408,8 +408,8 @@ def sections(
     before the definitions.
     """
     series = series_of(result)
-    found = result_view(result)
-    first, *others = answer(result, found) or ("",)
+    view = result_view(result)
+    first, *others = answer(result, view) or ("",)
     parts = [Section(paragraphs=(f"**{first}**",) if first else (), items=tuple(others))]
     parts += [Section(paragraphs=tuple(_about(result))), Section(plots=tuple(plots))]
     grids = _several(result, series) if len(series) > 1 else _single(result, series)
@@ -465,9 +465,9 @@ def _terms(grids: Sequence[Grid]) -> set[str]:
 
     The report uses them to decide which terms need a definition.
     """
-    found = {head for grid in grids for head in grid.heads if isinstance(head, str)}
+    heads = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
-    return found | {sign.strip("()") for cell in cells if isinstance(cell, str) for sign in cell.split()}
+    return heads | {sign.strip("()") for cell in cells if isinstance(cell, str) for sign in cell.split()}
 
 
 def _about(result: SweepResult) -> Iterator[str]:
@@ -699,9 +699,9 @@ def _places(having: Sequence[_Placed]) -> str:
 def _worst_lag(having: Sequence[_Placed]) -> str:
     """Return the largest lag of the load generator as text, ", worst p99 120 ms at c64"; "" for none."""
     lags = [
-        (float(found[1]), point)
-        for _, point, one in having
-        if one.code == CLIENT_LAG and (found := _P99_MS.search(one.message)) is not None
+        (float(match[1]), point)
+        for _, point, mark in having
+        if mark.code == CLIENT_LAG and (match := _P99_MS.search(mark.message)) is not None
     ]
     if not lags:
         return ""
@@ -909,7 +909,7 @@ def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
         share = f"with {_part(count)} of the requests" if count > 1 else "under the same load"
         alone = f"measure one of its servers alone {share}, too"
         return f"What {router_words(target)} costs is not known: {alone}"
-    lost, level = max(losses, key=lambda one: one[0])
+    lost, level = max(losses, key=lambda pair: pair[0])
     words = (
         f"{router_words(target)} loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
     )
@@ -980,7 +980,9 @@ def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
     other cells have the range of the levels' means. `sides` has the machine's measurements at each level.
     """
     hottest = max((side.gpu_c_max for side in sides if side.gpu_c_max is not None), default=None)
-    least = min((one for side in sides if (one := side.headroom_min_bytes) is not None), default=None)
+    least = min(
+        (headroom for side in sides if (headroom := side.headroom_min_bytes) is not None), default=None
+    )
     return (
         UNKNOWN if hottest is None else f"{hottest:.0f} °C",
         *(_range([getattr(side, name) for side in sides], unit) for name, unit in _UNITS.items()),

@@ -194,8 +194,11 @@ def all_versus(
         for row in comparison.rows:
             known = [own for own in ours if row.values.get(own) is not None]
             if row.metric == metric and row.values.get(name) is not None and known:
-                own = {one: f"{_value(row, one, meaning)} ({_delta(row, one, name)})" for one in known}
-                cells = (own.get(one, UNKNOWN) for one in ours)
+                own = {
+                    target: f"{_value(row, target, meaning)} ({_delta(row, target, name)})"
+                    for target in known
+                }
+                cells = (own.get(target, UNKNOWN) for target in ours)
                 rows.append((Outside(name), load_words(load_of(row)), _value(row, name, meaning), *cells))
     axis = points_head(row.point for row in comparison.rows)
     heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
@@ -304,14 +307,14 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     lead that could not be tested. If `mark_untested` is False, winners that a published table names get no
     "*".
     """
-    found = outcome(row)
+    verdict = outcome(row)
     if row.ahead is None or row.percent is None:
         return UNKNOWN if row.significant is None else NO_DIFFERENCE
-    if found is Outcome.OPEN:
+    if verdict is Outcome.OPEN:
         lead = f"{code(row.ahead)} {signed(row.percent)}{_over(row)}" if round(row.percent) else "±0 %"
         return f"{open_words([row])} ({lead})"
-    mark = "*" if found is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
-    ahead = " ahead" if found is Outcome.AHEAD else ""
+    mark = "*" if verdict is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
+    ahead = " ahead" if verdict is Outcome.AHEAD else ""
     over = _over(row) if row.winner_vs != vs else ""
     return Outside(row.ahead, f"{ahead} ({signed(row.percent)}{over}){mark}")
 
@@ -350,8 +353,8 @@ def _alone(series: Series) -> list[SeriesLevel]:
 
 
 def _find(series: Sequence[Series], load: Load, metric: str) -> Value | None:
-    found = (level.figures.get(metric) for a_series in series if (level := a_series.at(load)) is not None)
-    return next((figure for figure in found if figure is not None), None)
+    values = (level.figures.get(metric) for a_series in series if (level := a_series.at(load)) is not None)
+    return next((figure for figure in values if figure is not None), None)
 
 
 REFUSED_SIGN = "❌"
@@ -387,8 +390,8 @@ def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) ->
     `REFUSED_SIGN` replaces only cells without a value. `columns` are the targets in the order of the cells.
     """
     cells = [
-        REFUSED_SIGN if cell == UNKNOWN and _is_refused(one, load) else cell
-        for one, cell in zip(columns, row[1:], strict=False)
+        REFUSED_SIGN if cell == UNKNOWN and _is_refused(target, load) else cell
+        for target, cell in zip(columns, row[1:], strict=False)
     ]
     return (row[0], *cells, *row[len(cells) + 1 :])
 
@@ -400,16 +403,16 @@ def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Ce
         for column in columns
     ]
     cells = [
-        REFUSED_SIGN if _is_refused(one, load) else figure(known, METRICS[metric])
-        for one, known in zip(columns, figures, strict=True)
+        REFUSED_SIGN if _is_refused(target, load) else figure(known, METRICS[metric])
+        for target, known in zip(columns, figures, strict=True)
     ]
-    able = [one.name for one, known in zip(columns, figures, strict=True) if known is not None]
+    able = [target.name for target, known in zip(columns, figures, strict=True) if known is not None]
     only: Cell = Outside(able[0], " alone") if len(able) == 1 else UNKNOWN
     return (load_words(load), *cells, only)
 
 
 def _is_refused(series: Series, load: Load) -> bool:
-    return any(same_row(load, one) for one in series.refused)
+    return any(same_row(load, refused) for refused in series.refused)
 
 
 def _sorted(rows: Sequence[tuple[Load, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
@@ -588,8 +591,8 @@ def _context(head: str, name: str) -> Column:
     metric = METRICS[name]
 
     def cell(level: LevelResult) -> str:
-        found = None if level.context is None or not level.depth else level.context.figure(name)
-        return metric.text(None if found is None else found.mean)
+        value = None if level.context is None or not level.depth else level.context.figure(name)
+        return metric.text(None if value is None else value.mean)
 
     return Column(head, cell, name)
 

@@ -169,33 +169,33 @@ def capacity_text(result: SweepResult) -> str:
 
 
 def _lines(result: SweepResult) -> Iterator[str]:
-    found = result.capacity
-    if found is None:
+    search = result.capacity
+    if search is None:
         yield "nothing was measured"
         return
-    if found.stored:
+    if search.stored:
         when = f"{result.started_at.astimezone():%Y-%m-%d %H:%M}"
-        yield f"by the levels of {when}, nothing was sent: {stored_words(found)}"
-    if (compared := compared_targets(found)) is not None:
+        yield f"by the levels of {when}, nothing was sent: {stored_words(search)}"
+    if (compared := compared_targets(search)) is not None:
         yield compared_words(compared)
     for target in result.targets:
-        answer = found.answers.get(target.name)
+        answer = search.answers.get(target.name)
         if answer is None:
             why = target.error or result.stop_reason or "the reason is unknown"
             yield f"nothing was measured: {with_subject(target.name, why)}"
             continue
-        first, *others = answer_words(found, answer)
+        first, *others = answer_words(search, answer)
         yield f"{target.name}: {first}"
         yield from (f"  {other}" for other in others)
         reason = target.error or (None if answer.complete else result.stop_reason)
         if reason is not None:
             yield f"  {reason}"
-        yield from _levels(found, answer)
+        yield from _levels(search, answer)
 
 
 def _levels(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
-    for one in sorted(answer.probes, key=lambda probe: probe.value):
-        yield f"  {sign(one)} {amount(search.load, one.value)}: {_figures(one)}"
+    for tried in sorted(answer.probes, key=lambda probe: probe.value):
+        yield f"  {sign(tried)} {amount(search.load, tried.value)}: {_figures(tried)}"
 
 
 def sign(probe: ProbeResult) -> str:
@@ -272,13 +272,13 @@ class SweepPrivacy(Privacy):
         if isinstance(value, dict):
             by_name = by_name or _BY_NAME.fullmatch(key) is not None
             return {
-                self._key(name, key, by_name=by_name): self._tree(one, name, by_name=by_name)
-                for name, one in value.items()
+                self._key(name, key, by_name=by_name): self._tree(item, name, by_name=by_name)
+                for name, item in value.items()
             }
         if isinstance(value, list):
             if key == "joined_from" and self.anonymous:
                 return [f"file-{number}" for number in range(1, len(value) + 1)]
-            return [self._tree(one, key, by_name=by_name) for one in value]
+            return [self._tree(item, key, by_name=by_name) for item in value]
         return self._value(value, key) if isinstance(value, str) else value
 
     def _key(self, name: str, of: str, *, by_name: bool) -> str:

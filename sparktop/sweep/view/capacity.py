@@ -60,19 +60,19 @@ def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) ->
 
     `name` escapes the names of targets for the output format.
     """
-    found = result.capacity
-    if found is None:
+    search = result.capacity
+    if search is None:
         return
-    if (compared := compared_targets(found)) is not None:
+    if (compared := compared_targets(search)) is not None:
         yield compared_words(compared, name)
-    for target, answer in found.answers.items():
+    for target, answer in search.answers.items():
         subject = f"{name(target)}: " if len(result.targets) > 1 else ""
-        yield subject + "; ".join(answer_words(found, answer))
-    for one in result.targets:
-        if one.error is not None and one.name not in found.answers:
-            yield f"nothing was measured: {name(with_subject(one.name, one.error))}"
-    if found.stored:
-        yield f"read off stored levels, nothing was sent: {stored_words(found)}"
+        yield subject + "; ".join(answer_words(search, answer))
+    for measured in result.targets:
+        if measured.error is not None and measured.name not in search.answers:
+            yield f"nothing was measured: {name(with_subject(measured.name, measured.error))}"
+    if search.stored:
+        yield f"read off stored levels, nothing was sent: {stored_words(search)}"
 
 
 def stored_words(search: CapacityResult) -> str:
@@ -131,9 +131,9 @@ def _stored_range_words(search: CapacityResult, answer: CapacityAnswer) -> Itera
     elif (
         holds and fails is not None and fails > (holds * RATIO if search.load is LoadKind.RATE else holds + 1)
     ):
-        ends = (amount(search.load, one, bare=True) for one in (holds, fails))
+        ends = (amount(search.load, words, bare=True) for words in (holds, fails))
         yield f"unknown between {' and '.join(ends)}: no stored level lies there"
-    yield from (f"left out {one}" for one in answer.left_out)
+    yield from (f"left out {words}" for words in answer.left_out)
 
 
 def drift_words(search: CapacityResult, drift: Drift) -> str:
@@ -154,7 +154,7 @@ def capacity_title(search: CapacityResult) -> str:
         return "capacity"
     if len(known) > 1:
         *first, last = known
-        names = [*(amount(search.load, one, bare=True) for one in first), amount(search.load, last)]
+        names = [*(amount(search.load, load, bare=True) for load in first), amount(search.load, last)]
         return f"capacity: {names_in_words(names)}"
     (answer,) = (answer for answer in search.answers.values() if answer.holds is not None)
     if not answer.holds:
@@ -377,8 +377,8 @@ class RunningSearch(Struct, eq=False):
                 self._target = target or self._target
                 self._now = None if load is None else load.point.value
             case LoadBatch(warm_up=False):
-                for one in event.events:
-                    self._add_request(one)
+                for load_event in event.events:
+                    self._add_request(load_event)
             case _:
                 pass
 
@@ -396,21 +396,21 @@ class RunningSearch(Struct, eq=False):
         """Return the search on the target that is being measured; nothing if there is none."""
         if self.capacity is None or self._target is None:
             return ()
-        found = self._result
-        answer = None if found is None else found.answers.get(self._target)
-        if found is None or answer is None:
-            found, answer = CapacityResult(load=self.capacity.kind, conditions=()), CapacityAnswer()
+        search = self._result
+        answer = None if search is None else search.answers.get(self._target)
+        if search is None or answer is None:
+            search, answer = CapacityResult(load=self.capacity.kind, conditions=()), CapacityAnswer()
         count, conditions = self._conditions_so_far(self.capacity)
         bars: tuple[ConditionBar, ...] = ()
         at = ""
         if self._now is not None and count >= _LEAST_REQUESTS:
             bars = tuple(map(_condition_bar, conditions))
-            at = f"{amount(found.load, self._now)}, {count} requests so far"
-        view = _search_view(self._target, found, answer, self._now, self.capacity.most)
+            at = f"{amount(search.load, self._now)}, {count} requests so far"
+        view = _search_view(self._target, search, answer, self._now, self.capacity.most)
         return (SearchView(view.target, view.tried, view.ahead, bars, at) if bars else view,)
 
     def _conditions_so_far(self, capacity: Capacity) -> tuple[int, tuple[ConditionResult, ...]]:
-        ended = [one for one in self._traces.values() if one.ended is not None]
+        ended = [trace for trace in self._traces.values() if trace.ended is not None]
         if len(ended) != self._so_far[0]:
             shares = judge(capacity, ended, max_error_share=1.0).shares
             self._so_far = len(ended), tuple(condition_result(share) for share in shares if share.condition)
@@ -419,13 +419,13 @@ class RunningSearch(Struct, eq=False):
 
 def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
     """Return the searches of a result, one for each target; empty if it was no capacity search."""
-    found = result.capacity
-    if found is None:
+    search = result.capacity
+    if search is None:
         return ()
     # One order of the conditions for all targets: their columns have one heading.
-    deciding = next(filter(None, map(_conditions_by_weight, found.answers.values())), ())
+    deciding = next(filter(None, map(_conditions_by_weight, search.answers.values())), ())
     return tuple(
-        _search_view(name, found, answer, None, None, deciding) for name, answer in found.answers.items()
+        _search_view(name, search, answer, None, None, deciding) for name, answer in search.answers.items()
     )
 
 
@@ -525,14 +525,19 @@ _ConditionResults = list[tuple[float, ConditionResult]]
 
 def _results_of(answer: CapacityAnswer, condition: str) -> _ConditionResults:
     probes = sorted(answer.probes, key=lambda probe: probe.value)
-    return [(probe.value, one) for probe in probes for one in probe.conditions if one.condition == condition]
+    return [
+        (probe.value, result)
+        for probe in probes
+        for result in probe.conditions
+        if result.condition == condition
+    ]
 
 
-def _condition_line(search: CapacityResult, name: str, seen: _ConditionResults) -> CurveLine:
+def _condition_line(search: CapacityResult, name: str, results: _ConditionResults) -> CurveLine:
     points = []
-    for load, one in seen:
-        if (known := _condition_value(one)) is not None:
-            missed = one.met_percent is not None and one.met_percent < (one.needed_percent or 0.0)
+    for load, result in results:
+        if (known := _condition_value(result)) is not None:
+            missed = result.met_percent is not None and result.met_percent < (result.needed_percent or 0.0)
             points.append(CurvePoint(search.point(load), known, missed=missed))
     return CurveLine(name, tuple(points))
 

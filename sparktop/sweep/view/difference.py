@@ -108,7 +108,7 @@ def _uncertainty_words(rows: Sequence[DifferenceRow], compared: ComparisonResult
 def _prepared_series(series: Series, name: str) -> Series:
     """Return a copy of a series that is named `name`, has no address, and has only the metrics to compare."""
     levels = tuple(
-        replace(level, figures={one: level.figures[one] for one in COMPARED if one in level.figures})
+        replace(level, figures={name_: level.figures[name_] for name_ in COMPARED if name_ in level.figures})
         for level in series.levels
     )
     return replace(series, name=name, levels=levels, address=None)
@@ -181,10 +181,10 @@ def _first_token_words(rows: Sequence[DifferenceRow], *, lengths: bool) -> str:
     """Return where the time to the first token changed, as the end of a sentence; "" without such a level."""
     parts = []
     for word, better in (("better", True), ("worse", False)):
-        found = [row for row in rows if row.title == METRICS["ttft_ms"].title and row.better is better]
-        if found:
-            span = _percent_range(found)
-            parts.append(f"{word} at {_level_names(found, lengths=lengths)} ({span})")
+        changed = [row for row in rows if row.title == METRICS["ttft_ms"].title and row.better is better]
+        if changed:
+            span = _percent_range(changed)
+            parts.append(f"{word} at {_level_names(changed, lengths=lengths)} ({span})")
     return f"; {METRICS['ttft_ms'].title}: {', '.join(parts)}" if parts else ""
 
 

@@ -150,11 +150,11 @@ class LevelProgress:
         if key in self._levels or not alike:
             self._levels[key] = level
             return
-        found = list(self._levels.items())
-        below = [one for one in alike if one.point < key.point]
+        levels = list(self._levels.items())
+        below = [other for other in alike if other.point < key.point]
         place = list(self._levels).index(below[-1]) + 1 if below else list(self._levels).index(alike[0])
-        found.insert(place, (key, level))
-        self._levels = dict(found)
+        levels.insert(place, (key, level))
+        self._levels = dict(levels)
 
     def end_run(self, event: RunCompleted) -> None:
         """Record that a run of a level has ended; warm-up runs are ignored."""
@@ -614,7 +614,7 @@ def level_balance(level: LevelResult) -> Balance | None:
     Return None if the file has no balance verdict, or one that this version does not know.
     """
     kept = level.balance or {}
-    word = next((one for one in BalanceWord if one.value == kept.get("verdict")), None)
+    word = next((verdict for verdict in BalanceWord if verdict.value == kept.get("verdict")), None)
     if word is None:
         return None
     group, backends = kept.get("group"), kept.get("backends")
@@ -641,8 +641,8 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """
     if level.error is not None:
         return
-    if (found := level.open_loop) is not None:
-        yield "Arrivals", _arrivals_words(found)
+    if (open_loop := level.open_loop) is not None:
+        yield "Arrivals", _arrivals_words(open_loop)
     if level.replay is not None:
         yield "Trace", _replay_words(level.trace, level.replay)
     yield from conversation_facts(level)

@@ -38,10 +38,10 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     if level.error is not None:
         return (Mark(REFUSED, "refused", level.error),)
     order = list(WARNINGS)
-    found = sorted(
+    validity = sorted(
         level.validity, key=lambda mark: order.index(mark.code) if mark.code in WARNINGS else len(order)
     )
-    words = [(one, *_mark_words(one.code, level)) for one in found]
+    words = [(one, *_mark_words(one.code, level)) for one in validity]
     doubts = [Mark(one.code, word, one.message, brief=brief) for one, word, brief in words]
     return (*doubts, *_slowness_marks(level))
 

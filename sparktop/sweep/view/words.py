@@ -169,10 +169,10 @@ def conversation_sentence(target: TargetResult) -> str | None:
 def _judged_wait(level: LevelResult) -> tuple[str, float] | None:
     """Return (name of the quantile, milliseconds) of the wait by which a level is judged."""
     agents = level.agents
-    found = (
+    latency = (
         level.ttft_ms if agents is None else agents.after_tool_ms or agents.after_human_ms or level.ttft_ms
     )
-    return None if found is None else _quantile(found)
+    return None if latency is None else _quantile(latency)
 
 
 def _quantile(latency: Latency) -> tuple[str, float] | None:
@@ -191,7 +191,9 @@ def conversation_words(level: LevelResult) -> str:
             (None if agents.after_tool_ms or agents.after_human_ms else agents.first_ms, "of first calls"),
         )
         parts = [
-            f"TTFT {_latency_words(one)} {name}" for one, name in waits if one is not None and _quantile(one)
+            f"TTFT {_latency_words(latency)} {name}"
+            for latency, name in waits
+            if latency is not None and _quantile(latency)
         ]
         share = agents.cached_percent
         share = agents.server_cached_percent if share is None else share
@@ -208,8 +210,8 @@ def conversation_words(level: LevelResult) -> str:
 
 
 def _latency_words(latency: Latency) -> str:
-    found = _quantile(latency)
-    return "" if found is None else f"{found[0]} {_seconds(found[1])}"
+    quantile = _quantile(latency)
+    return "" if quantile is None else f"{quantile[0]} {_seconds(quantile[1])}"
 
 
 def _seconds(value_ms: float) -> str:
@@ -219,7 +221,7 @@ def _seconds(value_ms: float) -> str:
 def conversation_figures(level: LevelResult) -> dict[str, float]:
     """Return the figures of a level that only tables of agents show, by name."""
     agents = level.agents
-    found: dict[str, float | None] = {}
+    figures: dict[str, float | None] = {}
     if agents is not None:
         groups = (
             ("tool", agents.after_tool_ms),
@@ -227,12 +229,12 @@ def conversation_figures(level: LevelResult) -> dict[str, float]:
             ("request", agents.request_ms),
         )
         for name, group in groups:
-            found[f"{name}_p50_ms"] = None if group is None else group.p50
-            found[f"{name}_p90_ms"] = None if group is None else group.p90
+            figures[f"{name}_p50_ms"] = None if group is None else group.p50
+            figures[f"{name}_p90_ms"] = None if group is None else group.p90
         share = agents.cached_percent
-        found["cached_percent"] = agents.server_cached_percent if share is None else share
-        found |= {"fit": agents.fit, "calls": agents.calls, "interactivity_tps": agents.interactivity_tps}
-    return {name: value for name, value in found.items() if value is not None}
+        figures["cached_percent"] = agents.server_cached_percent if share is None else share
+        figures |= {"fit": agents.fit, "calls": agents.calls, "interactivity_tps": agents.interactivity_tps}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def conversation_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
@@ -348,8 +350,8 @@ def _is_cut(level: LevelResult) -> bool:
 
 
 def _is_overloaded(level: LevelResult) -> bool:
-    found = level.open_loop
-    return found is not None and (found.unstable or found.overloaded or _many_failed(level))
+    open_loop = level.open_loop
+    return open_loop is not None and (open_loop.unstable or open_loop.overloaded or _many_failed(level))
 
 
 def _many_failed(level: LevelResult) -> bool:
@@ -367,13 +369,13 @@ def _too_long(level: LevelResult) -> int:
 
 
 def _overload_words(level: LevelResult) -> str:
-    found = level.open_loop
-    if found is None:
+    open_loop = level.open_loop
+    if open_loop is None:
         return ""
-    if found.growth_words:
-        return found.growth_words
-    if found.overloaded:
-        return f"{found.in_flight_limit} requests in flight, the limit of the client"
+    if open_loop.growth_words:
+        return open_loop.growth_words
+    if open_loop.overloaded:
+        return f"{open_loop.in_flight_limit} requests in flight, the limit of the client"
     return f"{level.requests.failed} of {level.requests.ok + level.requests.failed} requests failed"
 
 
@@ -406,15 +408,15 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
         return
     wanted = " and ".join(_condition_words(condition, name) for condition in result.slo.conditions)
     for target, holds in result.slo.holds_to.items():
-        found = result.target(target)
+        measured = result.target(target)
         if holds.from_interval is not None:
             answer = _range_words(holds, *holds.from_interval)
-            if holds.concurrency is None and found is not None:
-                answer += "".join(_highest_rates(found, result.slo.conditions))
+            if holds.concurrency is None and measured is not None:
+                answer += "".join(_highest_rates(measured, result.slo.conditions))
         else:
             answer = _highest_words(holds)
         verb = "hold" if len(result.slo.conditions) > 1 else "holds"
-        drift = drift_words(found) if found is not None else ""
+        drift = drift_words(measured) if measured is not None else ""
         if drift:
             answer = answer.removesuffix(_NONE_FAILED)
         yield f"{name(target)}: {wanted} {verb} {answer}{drift}"
@@ -521,8 +523,10 @@ def left_sentence(target: TargetResult) -> str | None:
     None if no client hung up. For example "at c = 4 it goes on for 5.1 to 6.1 s after a hang-up, 310 tokens
     for nobody".
     """
-    found = [(level.left.goes_on_s or 0.0, level) for level in target.in_order() if level.left is not None]
-    worst = max(found, key=lambda one: one[0], default=None)
+    durations = [
+        (level.left.goes_on_s or 0.0, level) for level in target.in_order() if level.left is not None
+    ]
+    worst = max(durations, key=lambda pair: pair[0], default=None)
     return None if worst is None else f"at {worst[1].point.label} it {left_words(worst[1])}"
 
 
@@ -546,10 +550,10 @@ def beside_sentence(target: TargetResult) -> str | None:
 
     For example "at c = 1 ITL p95 of short requests 31 → 84 ms while 32k prompts arrive (+152 to +189 %)".
     """
-    found = [
+    answers = [
         (level.point.label, beside_words(level)) for level in target.in_order() if level.beside is not None
     ]
-    return "; ".join(f"at {label} {words}" for label, words in found) or None
+    return "; ".join(f"at {label} {words}" for label, words in answers) or None
 
 
 def beside_words(level: LevelResult) -> str:
@@ -557,23 +561,23 @@ def beside_words(level: LevelResult) -> str:
 
     The percentiles are means over the runs.
     """
-    found = level.beside
-    if found is None:
+    beside = level.beside
+    if beside is None:
         return ""
-    if not found.arrived:
-        return f"no prompt of {found.prompt_tokens:,} tokens was answered" + (
-            f": {found.error}" if found.error else ""
+    if not beside.arrived:
+        return f"no prompt of {beside.prompt_tokens:,} tokens was answered" + (
+            f": {beside.error}" if beside.error else ""
         )
-    short = short_tokens(found.prompt_tokens)
-    length = short if short.endswith("k") else f"{found.prompt_tokens:,}-token"
+    short = short_tokens(beside.prompt_tokens)
+    length = short if short.endswith("k") else f"{beside.prompt_tokens:,}-token"
     while_they = f"while {length} prompts arrive"
-    what = f"{'ITL p95' if found.figure == 'p95' else 'mean ITL'} of short requests"
-    if not found.alone_itl_runs_ms or not found.itl_runs_ms:
+    what = f"{'ITL p95' if beside.figure == 'p95' else 'mean ITL'} of short requests"
+    if not beside.alone_itl_runs_ms or not beside.itl_runs_ms:
         return f"{what} {while_they} is unknown: too few tokens came"
-    first, second = fmean(found.alone_itl_runs_ms), fmean(found.itl_runs_ms)
-    if found.significant is False:
+    first, second = fmean(beside.alone_itl_runs_ms), fmean(beside.itl_runs_ms)
+    if beside.significant is False:
         return f"{NO_DIFFERENCE} in {what} {while_they} ({_ms(first)} and {_ms(second)} ms)"
-    ends = found.change_percent
+    ends = beside.change_percent
     how = NOT_TESTED if ends is None else " to ".join(dict.fromkeys(signed(end or 0.0) for end in ends))
     return f"{what} {_ms(first)} → {_ms(second)} ms {while_they} ({how})"
 
@@ -678,15 +682,17 @@ def _headline_of_length(
     result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str, start: str
 ) -> str:
     """Return the headline of one target's levels with the same prompt length, in ascending order."""
-    found = best_level(levels, metric)
-    best = found.level
+    highest = best_level(levels, metric)
+    best = highest.level
     words = f"{best.point.label}, {_rate_words(best, metric)}"
     if len(levels) > 1:
         ended = result.status in {"done", None}
         begin = start if ended else f"{start.strip(': ')} of what was measured: "
         words = f"{begin}{words}"
-    parts = [words + _warning(best), *_ttft_words(best), *_certainty_words(found)]
-    return "; ".join(parts) + ("" if len(levels) == 1 else _beyond_best_words(result, target, levels, found))
+    parts = [words + _warning(best), *_ttft_words(best), *_certainty_words(highest)]
+    return "; ".join(parts) + (
+        "" if len(levels) == 1 else _beyond_best_words(result, target, levels, highest)
+    )
 
 
 def _ttft_words(level: LevelResult) -> Iterator[str]:
@@ -711,7 +717,7 @@ def _warnings(level: LevelResult, but: Collection[str]) -> list[str]:
 def _certainty_words(highest: BestLevel) -> Iterator[str]:
     """Yield which levels are not clearly below the best, and whether some could not be tested."""
     if highest.alike:
-        others = names_in_words([f"c = {one.concurrency}" for one in highest.alike])
+        others = names_in_words([f"c = {level.concurrency}" for level in highest.alike])
         yield f"not clearly more than {others}"
     if highest.untested:
         yield NOT_TESTED
@@ -778,12 +784,12 @@ def _level_warnings(
         if level.error is None
     }
     places: dict[str, list[str]] = {}
-    for one in won:
-        for target in dict.fromkeys((winner, one.against)):
-            level = levels.get((target or "", one.point, one.depth))
+    for compared in won:
+        for target in dict.fromkeys((winner, compared.against)):
+            level = levels.get((target or "", compared.point, compared.depth))
             for word in [] if level is None else _warnings(level, {FEW_RUNS})[:1]:
                 whose = "" if target == winner else f" of {name(target or '')}"
-                places.setdefault(f"{word}{whose}", []).append(one.point.label)
+                places.setdefault(f"{word}{whose}", []).append(compared.point.label)
     if not places:
         return ""
     everywhere = all(len(where) == len(won) for where in places.values())

@@ -142,7 +142,7 @@ def explained_section(
     title: str, words: Mapping[Any, Explained], notes: Sequence[tuple[str, str]] = ()
 ) -> Section:
     """Return a section of explained words, followed by `notes`."""
-    return word_section(title, [*((str(word), one.line) for word, one in words.items()), *notes])
+    return word_section(title, [*((str(word), explained.line) for word, explained in words.items()), *notes])
 
 
 @cache
@@ -237,8 +237,8 @@ class HelpScreen(Dialog[None]):
             if words and self.offers_options and getattr(self.app, "has_options", False)
             else []
         )
-        found = [one.matching(words) for one in (*self.sections(self._keys), *options)]
-        return [one for one in found if one.entries]
+        sections = [section.matching(words) for section in (*self.sections(self._keys), *options)]
+        return [section for section in sections if section.entries]
 
     def action_turn(self, step: int) -> None:
         """Scroll to the next (1) or previous (-1) heading."""

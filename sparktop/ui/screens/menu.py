@@ -145,13 +145,13 @@ class MenuScreen(Dialog[None]):
 
     def on_mount(self) -> None:
         """Show the first page, or the page of the setting to begin at."""
-        found = [
+        places = [
             (page, index)
             for page, tab in enumerate(self._tabs)
             for index, setting in enumerate(tab.settings)
             if self._place and setting.file_name == self._place
         ]
-        self._page, index = found[0] if found else (0, 0)
+        self._page, index = places[0] if places else (0, 0)
         self._fill_page(index)
 
     @property

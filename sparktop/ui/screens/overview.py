@@ -696,7 +696,7 @@ class OverviewScreen(CanvasScreen):
         """Return the group of a server that a Prometheus scrapes; None if there is no such server."""
         fleets = [view.fleet for view in self.shown.fleets] if self.shown is not None else []
         servers = (server for fleet in fleets if fleet is not None for server in fleet.servers)
-        return next((one.group for one in servers if one.name == server), None)
+        return next((known.group for known in servers if known.name == server), None)
 
     def _read_closely(self, group: str | None) -> None:
         """Begin to read a group of a Prometheus sample by sample, and show all panels."""
@@ -777,7 +777,7 @@ class OverviewScreen(CanvasScreen):
         name = (self.zoomed or self.selected or PanelKey("", "")).name
         chosen = [group for group in groups if name in {group.group, group.lanes_of, *group.backends}]
         first = leading(chosen or groups) or chosen
-        return min(first, key=lambda one: _GRAVITY.index(one.word)).group
+        return min(first, key=lambda balance: _GRAVITY.index(balance.word)).group
 
     def _slowly_sampled_group(self) -> str | None:
         """Return the group that is shown alone, if it is judged by samples too seldom to see a swing."""

@@ -338,11 +338,11 @@ class SweepScreen(CanvasScreen):
         kind, level = result.plan.load, self._selected_level(view)
         pp = level.prompt_tokens if level is not None and view.several_lengths else None
         try:
-            found = answer_from_levels(result, Capacity(kind, parse_conditions(typed, kind)), pp)
+            answers = answer_from_levels(result, Capacity(kind, parse_conditions(typed, kind)), pp)
         except UsageError as error:
             self._say(str(error))
         else:
-            source = StoredView(found, view.title)
+            source = StoredView(answers, view.title)
             self.app.push_screen(SweepScreen(self.canvas.role_styles, source, keys=self.key_table))
 
     def action_report(self) -> None:

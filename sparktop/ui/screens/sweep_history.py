@@ -570,14 +570,14 @@ def complete_path(text: str) -> Completed:
     if text in {"~", ".", ".."}:
         return Completed(f"{text}/")
     try:
-        found = sorted(_names_in_folder(os.path.expanduser(folder) or ".", name))  # noqa: PTH111 - "~x" may be unknown
+        names = sorted(_names_in_folder(os.path.expanduser(folder) or ".", name))  # noqa: PTH111 - "~x" may be unknown
     except OSError:
         return Completed(text)
-    if not found:
+    if not names:
         return Completed(text)
-    certain = os.path.commonprefix(found)  # noqa: RUF071 - characterwise: a name is half typed
+    certain = os.path.commonprefix(names)  # noqa: RUF071 - characterwise: a name is half typed
     path = certain if not folder else f"{folder.rstrip('/')}/{certain}"
-    return Completed(path, () if len(found) == 1 else tuple(found))
+    return Completed(path, () if len(names) == 1 else tuple(names))
 
 
 def _names_in_folder(folder: str, start: str) -> list[str]:

@@ -410,12 +410,12 @@ class TraceReading:
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "is not there"
             raise UsageError(f"{clean(path, 200)} {what}")
-        found = self._found.get(_trace_choice(spec))
-        if isinstance(found, UsageError):
-            raise found
-        if found is None:
+        replay = self._found.get(_trace_choice(spec))
+        if isinstance(replay, UsageError):
+            raise replay
+        if replay is None:
             self._begin_reading(spec)
-        return found
+        return replay
 
     def _begin_reading(self, spec: SweepSpec) -> None:
         if self._busy:
