@@ -425,9 +425,6 @@ def _lead_char(a: float | None, b: float | None, margin: float | None) -> str:
     return UP if a >= least else DOWN if b >= least else LEVEL
 
 
-# Braille cells as block elements, for fonts without braille: two columns of two block_table in each cell.
-
-
 _QUADRANTS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
 """By a mask of the filled quadrants: 1 upper left, 2 upper right, 4 lower left, 8 lower right."""
 _QUADRANT_DOTS = (0x03, 0x18, 0x44, 0xA0)

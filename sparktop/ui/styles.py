@@ -23,7 +23,7 @@ class RoleStyles:
         self.palette = palette
         self._color = color
         self.blocks = False
-        """Whether graphs are drawn with block_table instead of braille dots."""
+        """Whether graphs are drawn with blocks instead of braille dots."""
         self._styles: dict[str, Style] = {}
 
     def __getitem__(self, role: str) -> Style:
@@ -35,7 +35,7 @@ class RoleStyles:
     def text(self, text: str, role: str) -> str:
         """Return `text` as it is drawn.
 
-        Without colours, the frame of the selected panel has heavy lines. Graphs may consist of block_table.
+        Without colours, the frame of the selected panel has heavy lines. Graphs may consist of blocks.
         """
         if self.blocks and not text.isascii():
             text = text.translate(block_table())

@@ -160,7 +160,7 @@ def arrange(
 ) -> Layout:
     """Return a layout with a rectangle for every panel, given how many nodes, backends and so on there are.
 
-    Every kind begins with its smallest form. Larger forms follow in the order of `_steps` as long as the
+    Every kind begins with its smallest form. Larger forms follow in the order of `_STEPS` as long as the
     board has rows for them; the rows left over go to the backends, equally. If even the smallest forms do
     not fit, the board grows taller than the screen. Without backends there is one "empty" place. Routers
     and groups are shown and hidden with the backends.

@@ -37,7 +37,7 @@ class ProcessSort(StrEnum):
 
 
 class ProcessOrder(Struct, frozen=True):
-    """Which processes are chosen_processes (a filter), and in which order."""
+    """Which processes are listed (a filter), and in which order."""
 
     sort: ProcessSort = ProcessSort.GPU
     filter: str = ""
@@ -273,7 +273,7 @@ def _table_summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
 
 
 def _empty_reason(view: NodeView, order: ProcessOrder) -> str:
-    """Return the reason why no process is chosen_processes, as text."""
+    """Return the reason why no process is listed, as text."""
     sample = view.sample
     if order.filter:
         return "no process fits the filter"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, zip_longest
 
 from msgspec import Struct
@@ -27,7 +28,6 @@ from sparktop.model.sweep import (
     Doing,
     LevelSpan,
     LiveSeries,
-    NodeLine,
     RequestBar,
     Slots,
     Timeline,
@@ -542,6 +542,8 @@ _PAIR = 2
 _LEAST_TPS = 10.0
 _COLDEST_C, _HOTTEST_C = 30.0, 95.0
 _CLOCK_MHZ = 3200.0
+_LEAST_POWER_W = 50.0
+"""Least upper end of the scale of power."""
 _P50 = 1
 """Layer of the median in the dot grid, drawn above the single values."""
 _LIVE_SIGNS = (("⣿", "generation/10"), ("⡪", "prompt/10"))
@@ -573,14 +575,14 @@ def live_rows(
         tracks = live_rows(replace(live, activities=None), names, width, height - lanes, lengths=lengths)
         return [*tracks, *conversations_rows(doing, width, lanes)]
     axis = sweep_axis(live, max(8, width - GUTTER))
-    small = _small_tracks(live)
+    small = _small_graphs(live)
     tps, flight, ttft, lines = _graph_heights(height - 2, len(small))
     rows = [level_strip(axis, names, lengths=lengths), *_token_graph(axis, tps)]
     if flight:
         rows += _in_flight_graph(axis, flight)
     if ttft:
         rows += _ttft_graph(axis, ttft)
-    rows += [_small_graph(axis, track) for track in small[:lines]]
+    rows += [draw(axis) for draw in small[:lines]]
     rows.append([label(" " * GUTTER), *time_row(axis)])
     return [merged(row) for row in fit_rows(rows, width, height)]
 
@@ -739,89 +741,82 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high >= 10 * low else (low, 10 * low)
 
 
-class _Small(Struct, frozen=True):
-    """The values of a graph of a running sweep that is one row high, and whose values they are."""
-
-    kind: str
-    name: str
-    values: Slots
-    other: Slots = ()
-    top: float = 0.0
-    """Upper end of the scale of loads, the same for all servers; 0 for other graphs."""
+_SmallGraph = tuple[Slots, Callable[[SweepAxis], Row]]
+"""(values of a graph that is one row high, what draws it on a time axis)."""
 
 
-def _small_tracks(live: LiveSeries) -> list[_Small]:
-    """Return the graphs that are one row high, the most important first.
+def _small_graphs(live: LiveSeries) -> list[Callable[[SweepAxis], Row]]:
+    """Return what draws the graphs that are one row high, the most important first.
 
     These are load by server, power by machine, KV cache by server, temperature and clock by machine.
     Graphs without any value are left out.
     """
     servers = [line for line in live.backends if line.running]
-    top = _load_top(servers)
-    kinds = [
-        [_Small("load", line.name, line.running, line.waiting, top) for line in servers],
-        [_Small("power", line.name, line.power_w) for line in live.nodes],
-        [_kv(line) for line in servers],
-        [_temperature(line) for line in live.nodes],
-        [_Small("clock", line.name, line.sm_clock_mhz) for line in live.nodes],
-    ]
-    return [track for tracks in kinds for track in tracks if any(v is not None for v in track.values)]
-
-
-def _load_top(servers: Sequence[BackendLine]) -> float:
-    """Return the upper end of the scale of the servers' running plus waiting requests."""
-    lines = [
+    loads = [
         [
             None if run is None else run + (wait or 0.0)
             for run, wait in zip_longest(line.running, line.waiting)
         ]
         for line in servers
     ]
-    return top_without_spikes(lines, 4.0).end
+    load_top = top_without_spikes(loads, 4.0).end
+    graphs: list[_SmallGraph] = [
+        *((line.running, partial(_load_graph, line=line, top=load_top)) for line in servers),
+        *((line.power_w, partial(_small_graph, line.name, line.power_w, "W", "gpu")) for line in live.nodes),
+        *(
+            (values, partial(_small_graph, line.name, values, "% KV", "memory", top=100.0))
+            for line in servers
+            if (values := line.kv_cache_percent)
+        ),
+        *(
+            (values, partial(_small_graph, line.name, values, "°C", "load", least=_COLDEST_C, top=_HOTTEST_C))
+            for line in live.nodes
+            if (values := line.temperature_c)
+        ),
+        *(
+            (values, partial(_small_graph, line.name, values, "MHz", "cpu", top=_CLOCK_MHZ))
+            for line in live.nodes
+            if (values := line.sm_clock_mhz)
+        ),
+    ]
+    return [draw for values, draw in graphs if any(value is not None for value in values)]
 
 
-def _kv(line: BackendLine) -> _Small:
-    return _Small("kv", line.name, line.kv_cache_percent)
-
-
-def _temperature(line: NodeLine) -> _Small:
-    return _Small("temperature", line.name, line.temperature_c)
-
-
-def _small_graph(axis: SweepAxis, track: _Small) -> Row:
+def _small_graph(
+    name: str,
+    values: Slots,
+    unit: str,
+    gradient: str,
+    axis: SweepAxis,
+    *,
+    least: float = 0.0,
+    top: float = 0.0,
+) -> Row:
     """Draw a graph that is one row high: name and current value, then dots over time.
 
-    The colour of the dots shows the value, as in the large graphs.
+    The colour of the dots shows the value, as in the large graphs. The scale goes from `least` to `top`; 0
+    for a round number above the highest value.
     """
-    now = next((value for value in reversed(track.values) if value is not None), None)
-    if track.kind == "load":
-        return _load_graph(axis, track)
-    columns = axis.columns(track.values)
-    top, unit, gradient = {
-        "power": (nice_ceiling(max((v for v in columns if v is not None), default=0.0), 50.0), "W", "gpu"),
-        "kv": (100.0, "% KV", "memory"),
-        "temperature": (_HOTTEST_C - _COLDEST_C, "°C", "load"),
-        "clock": (_CLOCK_MHZ, "MHz", "cpu"),
-    }[track.kind]
-    if track.kind == "temperature":
-        columns = [None if value is None else max(0.0, value - _COLDEST_C) for value in columns]
+    now = next((value for value in reversed(values) if value is not None), None)
+    columns = [None if value is None else max(0.0, value - least) for value in axis.columns(values)]
+    highest = max((value for value in columns if value is not None), default=0.0)
+    end = top - least if top else nice_ceiling(highest, _LEAST_POWER_W)
     text = numbers.UNKNOWN if now is None else f"{now:.0f}"
-    graph = area_rows(columns, axis.width, 1, top, gradient, end_slot=1)[0]
-    return [*_small_gutter(track.name, f"{text} {unit}"), *graph]
+    graph = area_rows(columns, axis.width, 1, end, gradient, end_slot=1)[0]
+    return [*_small_gutter(name, f"{text} {unit}"), *graph]
 
 
-def _load_graph(axis: SweepAxis, track: _Small) -> Row:
+def _load_graph(axis: SweepAxis, *, line: BackendLine, top: float) -> Row:
     """Draw a server's running requests over time as dots, with its waiting requests above them."""
-    running = axis.columns(track.values)
-    waiting = axis.columns(track.other) if track.other else [None] * len(running)
-    run, wait = _newest_value(track.values), _newest_value(track.other)
-    running_now, waiting_now = (numbers.count(requests, 4).strip() for requests in (run, wait))
+    running = axis.columns(line.running)
+    waiting = axis.columns(line.waiting) if line.waiting else [None] * len(running)
+    newest = (_newest_value(line.running), _newest_value(line.waiting))
+    running_now, waiting_now = (numbers.count(requests, 4).strip() for requests in newest)
     text = f"{running_now} wait {waiting_now}"
-    if len(track.name) + len(text) + len("run ") + 2 <= GUTTER:
+    if len(line.name) + len(text) + len("run ") + 2 <= GUTTER:
         text = f"run {text}"
-    roles = ("running", "waiting")
-    graph = stacked_rows(running, waiting, axis.width, 1, track.top, roles, end_slot=1)[0]
-    return [*_small_gutter(track.name, text), *graph]
+    graph = stacked_rows(running, waiting, axis.width, 1, top, ("running", "waiting"), end_slot=1)[0]
+    return [*_small_gutter(line.name, text), *graph]
 
 
 def _small_gutter(name: str, text: str) -> Row:

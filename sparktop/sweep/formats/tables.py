@@ -361,7 +361,7 @@ REFUSED_SIGN = "❌"
 
 
 def winners_and_refused(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
-    """Return the table of `layouts.winners`, with a row added for each load that a target refused."""
+    """Return the table of `winners`, with a row added for each load that a target refused."""
     grid = winners(comparison, metric, [a_series.name for a_series in series])
     names = {cell.name for cell in grid.heads if isinstance(cell, Outside)}
     columns = [a_series for a_series in series if a_series.name in names]
@@ -376,7 +376,7 @@ def winners_and_refused(comparison: ComparisonResult, metric: str, series: Seque
 
 
 def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Return the table of `layouts.by_concurrency`, with a row added for each load the server refused."""
+    """Return the table of `by_concurrency`, with a row added for each load that the server refused."""
     grid = by_concurrency(series, metrics, title)
     rows = [(level.load, row) for level, row in zip(series.levels, grid.rows, strict=True)]
     bare = [UNKNOWN] * (len(grid.heads) - 1)

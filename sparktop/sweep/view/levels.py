@@ -136,7 +136,7 @@ class LevelProgress:
         self._store_level(replace(before, state=state, runs=event.runs or before.runs))
 
     def _store_level(self, level: PlannedLevel) -> None:
-        """Store the new state of a level; insert a level that was not planned_keys in order of concurrency.
+        """Store the new state of a level; insert a level that was not planned in order of concurrency.
 
         The order is that among the levels of the same target and prompt length; without these, the level
         comes last.
@@ -243,7 +243,7 @@ def _level_at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
 
 
 def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
-    """Return the levels of a stored result with their state, also those planned_keys but not measured."""
+    """Return the levels of a stored result with their state, also those planned but not measured."""
     plan = result.plan
     searched = result.slo is not None or result.capacity is not None
     made: dict[LevelKey, PlannedLevel] = {}

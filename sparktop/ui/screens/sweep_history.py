@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from pathlib import Path
 
-from msgspec import Struct
 from textual.app import ComposeResult
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
@@ -515,11 +514,13 @@ class HistoryScreen(CanvasScreen):
             self._start_work(self._complete(self._line.value))
 
     async def _complete(self, text: str) -> None:
-        found = await asyncio.to_thread(complete_path, text)
+        path, names = await asyncio.to_thread(complete_path, text)
         if self._asked is Asked.IMPORT and self._line.value == text:
-            self._line.value = found.text
-            self._line.cursor_position = len(found.text)
-            self._say(found.words)
+            self._line.value = path
+            self._line.cursor_position = len(path)
+            shown = "  ".join(clean(name, 40) for name in names[:_MOST_NAMES])
+            more = len(names) - _MOST_NAMES
+            self._say(f"{shown}  and {more} more" if more > 0 else shown)
 
     def action_back(self) -> None:
         """Go back by one step.
@@ -545,39 +546,24 @@ class HistoryScreen(CanvasScreen):
 _MOST_NAMES = 8
 
 
-class Completed(Struct, frozen=True):
-    """The result of completing a path."""
+def complete_path(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return (the path `text` with its last name completed, names that it may continue with).
 
-    text: str
-    names: tuple[str, ...] = ()
-    """All names that the path may continue with if there are several, else empty. Names of folders end in
-    "/"."""
-
-    @property
-    def words(self) -> str:
-        """`names` on one line: the first few, and how many more there are."""
-        shown = "  ".join(clean(name, 40) for name in self.names[:_MOST_NAMES])
-        more = len(self.names) - _MOST_NAMES
-        return f"{shown}  and {more} more" if more > 0 else shown
-
-
-def complete_path(text: str) -> Completed:
-    """Complete the last name of the path `text` as far as it is unambiguous; a leading "~" stays as typed.
-
-    The text is returned unchanged if no name matches or its folder cannot be read.
+    The name is completed as far as it is unambiguous, then there are no names; those of folders end in "/". A
+    leading "~" stays as typed. The text is unchanged if no name matches or its folder cannot be read.
     """
     folder, name = os.path.split(text)
     if text in {"~", ".", ".."}:
-        return Completed(f"{text}/")
+        return f"{text}/", ()
     try:
         names = sorted(_names_in_folder(os.path.expanduser(folder) or ".", name))  # noqa: PTH111 - "~x" may be unknown
     except OSError:
-        return Completed(text)
+        return text, ()
     if not names:
-        return Completed(text)
+        return text, ()
     certain = os.path.commonprefix(names)  # noqa: RUF071 - characterwise: a name is half typed
     path = certain if not folder else f"{folder.rstrip('/')}/{certain}"
-    return Completed(path, () if len(names) == 1 else tuple(names))
+    return path, () if len(names) == 1 else tuple(names)
 
 
 def _names_in_folder(folder: str, start: str) -> list[str]:

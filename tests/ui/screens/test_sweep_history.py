@@ -196,7 +196,7 @@ async def test_a_search_is_answered_as_it_is_typed(shown: Shown) -> None:
 
 
 async def test_a_file_of_another_tool_is_brought_in_and_opened(shown: Shown) -> None:
-    """Its path is asked and complete_path by Tab, its row is chosen, opened, and compared as our own are."""
+    """Its path is asked and completed by Tab, its row is chosen, opened, and compared as our own are."""
     async with shown.on(notices=True):
         await shown.press("i")
         await shown.type(str(shown.folder / "nothing.json"))
@@ -244,10 +244,10 @@ def test_a_path_is_completed_as_far_as_certain(tmp_path: Path, monkeypatch: pyte
         (tmp_path / name).touch()
     (tmp_path / "folder").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert complete_path(f"{tmp_path}/f").text == f"{tmp_path}/folder/"
-    assert complete_path("~/o").names == ("one.json", "other.json")
-    assert complete_path("~/on").text == "~/one.json"
-    assert complete_path("~").text == "~/"
-    assert complete_path("~/.h").text == "~/.hidden"
-    assert complete_path("/nowhere/at/all").text == "/nowhere/at/all"
-    assert len(complete_path("~/").names) == 3
+    assert complete_path(f"{tmp_path}/f")[0] == f"{tmp_path}/folder/"
+    assert complete_path("~/o")[1] == ("one.json", "other.json")
+    assert complete_path("~/on")[0] == "~/one.json"
+    assert complete_path("~")[0] == "~/"
+    assert complete_path("~/.h")[0] == "~/.hidden"
+    assert complete_path("/nowhere/at/all")[0] == "/nowhere/at/all"
+    assert len(complete_path("~/")[1]) == 3
