@@ -7,6 +7,7 @@ table of a capacity search stand the loads that it tried and how its conditions 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -153,12 +154,28 @@ class Column(Struct, frozen=True):
     text: Callable[[ResultRow], str]
 
 
-def _rate_column(name: str) -> Callable[[ResultRow], str]:
+def _mean_of(name: str, write: Callable[[float | None], str]) -> Callable[[ResultRow], str]:
+    """Return the function that writes the mean of the figure `name`, as curves and comparisons do."""
+
     def text(row: ResultRow) -> str:
         figure = row.figures.get(name)
-        return rate_text(None if figure is None else figure.mean)
+        return write(None if figure is None else figure.mean)
 
     return text
+
+
+def _of_agents(name: str, form: str | None = None) -> Callable[[ResultRow], str]:
+    """Return the function that writes a figure of agents in `form`; without one, as milliseconds."""
+
+    def text(row: ResultRow) -> str:
+        value = row.conversations.get(name)
+        return milliseconds(value) if form is None else _number_text(form, value)
+
+    return text
+
+
+def _number_text(form: str, value: float | None) -> str:
+    return numbers.UNKNOWN if value is None else form.format(value)
 
 
 def rate_text(value: float | None) -> str:
@@ -171,7 +188,7 @@ def milliseconds(value: float | None) -> str:
     return numbers.duration(None if value is None else value / 1000, 7).strip()
 
 
-def _interval_column(row: ResultRow) -> str:
+def _interval_of_rate(row: ResultRow) -> str:
     return interval_text(row.figures.get(row.rate or ""))
 
 
@@ -197,53 +214,22 @@ def _growth_text(row: ResultRow) -> str:
     return "" if row.ttft_growth is None else f"{row.ttft_growth:+.2f} s/s"
 
 
-def _per_s_text(row: ResultRow) -> str:
-    known = row.figures.get("requests_per_s")
-    return numbers.UNKNOWN if known is None else f"{known.mean:.2f}"
-
-
-def _agents_column(name: str, digits: int, unit: str = "") -> Callable[[ResultRow], str]:
-    """Return the text of a figure of agents."""
-
-    def text(row: ResultRow) -> str:
-        value = row.conversations.get(name)
-        return numbers.UNKNOWN if value is None else f"{value:,.{digits}f}{unit}"
-
-    return text
-
-
-def _latency_column(name: str) -> Callable[[ResultRow], str]:
-    """Return the text of the mean of a latency, as curves and comparisons show it, too."""
-
-    def text(row: ResultRow) -> str:
-        known = row.figures.get(name)
-        return milliseconds(None if known is None else known.mean)
-
-    return text
-
-
 def _main_rate_text(row: ResultRow) -> str:
-    figure = row.figures.get(row.rate or "")
-    return rate_text(None if figure is None else figure.mean)
+    return _mean_of(row.rate or "", rate_text)(row)
 
 
-def _accepted_text(row: ResultRow) -> str:
-    share = row.spec_accept_percent
-    return numbers.UNKNOWN if share is None else f"{share:.0f} %"
-
-
-_ACCEPTED = Column("accepted", 8, None, _accepted_text)
+_ACCEPTED = Column("accepted", 8, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent))
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
 _BESIDE = Column("ITL + long", 10, None, lambda row: milliseconds(row.beside_itl_ms))
 """The token gap of the requests while long prompts arrive; known only where these were sent."""
 COLUMNS = (
     Column("decode", 8, None, _main_rate_text),
-    Column("TTFT mean", 10, "ttft_ms", _latency_column("ttft_ms")),
+    Column("TTFT mean", 10, "ttft_ms", _mean_of("ttft_ms", milliseconds)),
     _ACCEPTED,
     _BESIDE,
-    Column("prefill", 8, "prefill_tps", _rate_column("prefill_tps")),
-    Column("95 %", 7, None, _interval_column),
-    Column("peak", 8, "peak_tps", _rate_column("peak_tps")),
+    Column("prefill", 8, "prefill_tps", _mean_of("prefill_tps", rate_text)),
+    Column("95 %", 7, None, _interval_of_rate),
+    Column("peak", 8, "peak_tps", _mean_of("peak_tps", rate_text)),
     Column("p95", 8, None, lambda row: milliseconds(row.ttft_p95_ms)),
     Column("failed", 7, None, _failed_text),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
@@ -253,30 +239,33 @@ COLUMNS = (
 """Columns in order of importance: narrow screens show only the first ones."""
 RATE_COLUMNS = (
     Column(
-        "TTFT due", 9, "ttft_due_ms", lambda row: _growth_text(row) or _latency_column("ttft_due_ms")(row)
+        "TTFT due",
+        9,
+        "ttft_due_ms",
+        lambda row: _growth_text(row) or _mean_of("ttft_due_ms", milliseconds)(row),
     ),
-    Column("done /s", 8, None, _per_s_text),
-    Column("output", 8, "output_tps", _rate_column("output_tps")),
+    Column("done /s", 8, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
+    Column("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
     _ACCEPTED,
     Column("p95", 8, None, lambda row: milliseconds(row.ttft_p95_ms)),
-    Column("E2E due", 8, "e2e_due_ms", _latency_column("e2e_due_ms")),
+    Column("E2E due", 8, "e2e_due_ms", _mean_of("e2e_due_ms", milliseconds)),
     Column("failed", 7, None, _failed_text),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """The columns for requests at a rate, in order of importance."""
 AGENT_COLUMNS = (
-    Column("tool p50", 8, None, lambda row: milliseconds(row.conversations.get("tool_p50_ms"))),
-    Column("tool p90", 8, None, lambda row: milliseconds(row.conversations.get("tool_p90_ms"))),
-    Column("human p50", 9, None, lambda row: milliseconds(row.conversations.get("human_p50_ms"))),
-    Column("cached", 6, None, _agents_column("cached_percent", 0, " %")),
-    Column("output", 8, "output_tps", _rate_column("output_tps")),
+    Column("tool p50", 8, None, _of_agents("tool_p50_ms")),
+    Column("tool p90", 8, None, _of_agents("tool_p90_ms")),
+    Column("human p50", 9, None, _of_agents("human_p50_ms")),
+    Column("cached", 6, None, _of_agents("cached_percent", "{:,.0f} %")),
+    Column("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
     _ACCEPTED,
-    Column("fit KV", 6, None, _agents_column("fit", 0)),
-    Column("human p90", 9, None, lambda row: milliseconds(row.conversations.get("human_p90_ms"))),
-    Column("answer p50", 10, None, lambda row: milliseconds(row.conversations.get("request_p50_ms"))),
+    Column("fit KV", 6, None, _of_agents("fit", "{:,.0f}")),
+    Column("human p90", 9, None, _of_agents("human_p90_ms")),
+    Column("answer p50", 10, None, _of_agents("request_p50_ms")),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    Column("calls", 6, None, _agents_column("calls", 0)),
+    Column("calls", 6, None, _of_agents("calls", "{:,.0f}")),
     Column("failed", 7, None, _failed_text),
 )
 """The columns for agents: TTFT after a tool and after a person, model time of a person's whole request."""
@@ -292,8 +281,6 @@ SHOWN = (
     "total",
     "TTFT due",
     "E2E due",
-    "waits",
-    "in flight",
     "fit KV",
     "calls",
     "prefill",
@@ -304,7 +291,6 @@ SHOWN = (
     "peak",
     "TTFT mean",
     "p50",
-    "p90",
     "p95",
     "tok/s each",
     "failed",
