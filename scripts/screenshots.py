@@ -39,7 +39,7 @@ from sparktop.ui.report import screen_svg
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_history import HistoryScreen
 from stage.fleet import RehearsedFleet
-from stage.moving_picture import moving
+from stage.moving_picture import animate
 from stage.rehearsal import START, Outage, Rehearsal
 from stage.sweep import Halt, RehearsedSweep
 
@@ -115,7 +115,7 @@ async def hero() -> str:
             await pilot.pause()
             moments.append(screen_svg(app))
             rehearsal.play(1)
-    return moving(moments, HERO_MOMENT_S)
+    return animate(moments, HERO_MOMENT_S)
 
 
 class Staying(Sweeping):

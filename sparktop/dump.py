@@ -37,8 +37,9 @@ _SOURCES = {"backend": "backends", "node": "nodes", "router": "routers", "balanc
 _LEFT_OUT = frozenset({"name", "group", "rules", "processes", "engine_processes"})
 """Keys that are a column already, or lists whose parts change from moment to moment."""
 _PART_NAMES = ("index", "name", "engine")
-_SILENT_S = 10.0
-_SILENT_INTERVALS = 3.0
+_SILENT_S, _SILENT_INTERVALS = 10.0, 3.0
+"""A source has no row where nothing was read of it for so many seconds, or poll intervals if that is
+longer."""
 
 
 class Fields(Struct):
@@ -49,7 +50,7 @@ class Fields(Struct):
     found: set[str] = field(default_factory=set)
     """Those of `wanted` that a row had."""
 
-    def chosen(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         """Return whether the dump includes the field `name`; add the wanted name that matches to `found`."""
         if not self.wanted:
             return True
@@ -78,7 +79,7 @@ def rows_of(snapshot: Snapshot, fields: Fields) -> Iterator[Row]:
             if view.get("error") is None and (view.get("age_s") or 0.0) > silent_s:
                 continue
             row = {"time": body["taken_at"], "source": source, "name": view.get("name", view.get("group"))}
-            flat = (pair for pair in _flat(view) if fields.chosen(pair[0]))
+            flat = (pair for pair in _flatten(view) if fields.includes(pair[0]))
             yield {**row, **dict(flat)}
 
 
@@ -87,21 +88,21 @@ def names_of(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row if name not in HEADS))
 
 
-def _flat(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _flatten(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield (flat name, value) of every value in nested mappings and lists of mappings."""
     for key, value in fields.items():
         name = f"{prefix}{key}"
         if not prefix and key in _LEFT_OUT:
             continue
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.")
+            yield from _flatten(value, f"{name}.")
         elif isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
-            yield from _flat(_by_name(value), f"{name}.")
+            yield from _flatten(_key_parts(value), f"{name}.")
         else:
             yield name, value
 
 
-def _by_name(parts: Iterable[object]) -> dict[str, object]:
+def _key_parts(parts: Iterable[object]) -> dict[str, object]:
     """Return the parts of a list, keyed by their own index, name or engine core, or else by their position.
 
     To a key that occurs twice, the position in the list is appended.
@@ -138,7 +139,7 @@ def csv_lines(rows: Iterable[Row], fields: Fields, spool: IO[str]) -> Iterator[s
     yield _csv_line([spreadsheet_text(head) for head in heads])
     for line in spool:
         row = json.loads(line)
-        yield _csv_line([_cell(row.get(head)) for head in heads])
+        yield _csv_line([_cell_value(row.get(head)) for head in heads])
 
 
 def _without_parents(columns: Iterable[str]) -> list[str]:
@@ -171,7 +172,7 @@ def _csv_line(cells: Sequence[object]) -> str:
     return out.getvalue()
 
 
-def _cell(value: object) -> object:
+def _cell_value(value: object) -> object:
     """Return a value as a cell: a list as its parts with spaces between, true and false as 1 and 0."""
     if isinstance(value, bool):
         return int(value)
@@ -190,6 +191,7 @@ def _cell(value: object) -> object:
 MAX_SERIES = 100_000
 """Series of one dump; samples of further ones are left out and counted."""
 _MAX_TYPES = 20_000
+"""Names of a source whose types are kept."""
 _MAX_NAME, _MAX_LABELS = 200, 8_192
 """Bytes of a metric's name and of its labels; longer ones are left out."""
 _TYPES = frozenset({"counter", "gauge", "histogram", "summary", "info", "stateset", "gaugehistogram"})
@@ -245,12 +247,14 @@ class LeftOut(Struct):
 class Collector:
     """Collects the samples of records and writes them family by family."""
 
-    def __init__(self, spool: Spool, families: Sequence[str] = (), *, every_s: float | None = None) -> None:
+    def __init__(
+        self, spool: SampleBuffer, families: Sequence[str] = (), *, every_s: float | None = None
+    ) -> None:
         """Prepare to collect into `spool` the metric families named in `families`, or all if it is empty.
 
         With `every_s`, only one metrics page of each source is used per `every_s` seconds.
         """
-        self._spool = spool
+        self._buffer = spool
         self._wanted = frozenset(families)
         self._every_s = every_s
         self._families: dict[str, _Family] = {}
@@ -274,11 +278,11 @@ class Collector:
         """
         for record in records:
             try:
-                self._add(record, in_span=in_span(record))
+                self._add_record(record, in_span=in_span(record))
             except RecordError:
                 self.left.records += 1
 
-    def _add(self, record: Record, *, in_span: bool) -> None:
+    def _add_record(self, record: Record, *, in_span: bool) -> None:
         if record.kind == Kind.HEAD:
             head = read_head(record)
             self._simulated = head.simulated
@@ -287,7 +291,7 @@ class Collector:
         elif record.kind == Kind.IDENTITY and (call := call_of(record)) is not None:
             self._identify(*cast("tuple[SourceKey, object]", call.arguments))
         elif in_span and record.kind in _SAMPLED and self._is_due(record):
-            (self._page if record.kind == Kind.PAGE else self._node)(record)
+            (self._add_page if record.kind == Kind.PAGE else self._add_node)(record)
 
     def _identify(self, key: SourceKey, identity: object) -> None:
         if isinstance(identity, NodeIdentity):
@@ -300,7 +304,7 @@ class Collector:
             self._taken[source] = wall
         return due
 
-    def _page(self, record: Record) -> None:
+    def _add_page(self, record: Record) -> None:
         engine = ENGINES.get(str(record.fields.get("engine")))
         if engine is None or engine.prefix is None:
             self.left.pages += 1
@@ -308,9 +312,9 @@ class Collector:
         at = record.fields.get("at")
         earlier_s = record.instant.at - at if isinstance(at, int | float) and math.isfinite(at) else 0.0
         wall = record.instant.wall.timestamp() - min(max(earlier_s, 0.0), 60.0)
-        self._samples("backend", record, record.body, round(wall * 1000))
+        self._add_samples("backend", record, record.body, round(wall * 1000))
 
-    def _node(self, record: Record) -> None:
+    def _add_node(self, record: Record) -> None:
         call = call_of(record)
         if call is None:
             return
@@ -324,9 +328,9 @@ class Collector:
         )
         if whole is not sample:  # nothing else was read
             body = b"".join(line for line in body.splitlines(keepends=True) if _MEMORY in line)
-        self._samples("node", record, body, round(record.instant.wall.timestamp() * 1000))
+        self._add_samples("node", record, body, round(record.instant.wall.timestamp() * 1000))
 
-    def _samples(self, label: str, record: Record, body: bytes, time_ms: int) -> None:
+    def _add_samples(self, label: str, record: Record, body: bytes, time_ms: int) -> None:
         """Collect the samples of `body`, a metrics page of the time `time_ms` (Unix time).
 
         Each gets the label `label`, "backend" or "node", with the name of the record's source as its value.
@@ -348,14 +352,14 @@ class Collector:
                     self.left.samples += 1
                     continue
                 self._series[key] = self._new_series(label, source, name.decode(), block, types)
-            series, written = self._series[key], _value(value)
+            series, written = self._series[key], _spell_value(value)
             if series is None:
                 continue
             if written is None or (series.last_ms is not None and time_ms <= series.last_ms):
                 self.left.samples += 1
                 continue
             series.last_ms = time_ms
-            self._spool.add(series.metric, series.start + written + time)
+            self._buffer.add(series.metric, series.start + written + time)
 
     def _new_series(
         self, label: str, source: str, name: str, block: bytes, types: dict[str, str]
@@ -371,11 +375,11 @@ class Collector:
             return None
         own = {label: clean(source.partition(":")[2])}
         own |= {f"exported_{one}" if one == label else one: value for one, value in pairs}
-        written = {one: _escaped(value) for one, value in own.items()}
-        of_metric = _labels({one: value for one, value in written.items() if one not in _WITHIN})
+        written = {one: _escape_label(value) for one, value in own.items()}
+        of_metric = _label_block({one: value for one, value in written.items() if one not in _WITHIN})
         if of_metric not in family.metrics:
-            family.metrics[of_metric] = self._spool.metric()
-        start = f"{name}{_labels(written)} ".encode()
+            family.metrics[of_metric] = self._buffer.metric()
+        start = f"{name}{_label_block(written)} ".encode()
         # Two blocks of labels can be one series: in another order, or once they are clean.
         return self._by_start.setdefault(start, _Series(family.metrics[of_metric], start))
 
@@ -386,7 +390,7 @@ class Collector:
             if family.metrics:
                 yield f"# TYPE {name} {family.kind}\n".encode()
             for metric in family.metrics.values():
-                yield from self._spool.text(metric)
+                yield from self._buffer.text(metric)
         yield b"# EOF\n"
 
 
@@ -410,18 +414,18 @@ def family_of(name: str, types: dict[str, str]) -> tuple[str, str]:
     return name, kind if kind in {"gauge", "stateset", "summary"} else "unknown"
 
 
-def _labels(written: dict[str, str]) -> str:
+def _label_block(written: dict[str, str]) -> str:
     return "{" + ",".join(f'{name}="{value}"' for name, value in written.items()) + "}"
 
 
-def _escaped(value: str) -> str:
+def _escape_label(value: str) -> str:
     """Return a label's value in UTF-8 without control characters, escaped as the format requires."""
     text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     printable = clean(text, 1000) if not text.isprintable() else text
     return printable.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _value(text: bytes) -> bytes | None:
+def _spell_value(text: bytes) -> bytes | None:
     """Return a sample's value as the format spells it; None if it is not a number."""
     if _PLAIN_NUMBER.fullmatch(text):
         return text
@@ -442,6 +446,7 @@ def _value(text: bytes) -> bytes | None:
 
 
 MAX_WAITING_BYTES = 16 << 20
+"""Bytes of samples that are kept in memory."""
 _LINK = 16
 """Bytes before each piece in the file: offset of the metric's piece before (plus 1; 0: none), and length."""
 
@@ -454,7 +459,7 @@ class Metric(Struct):
     """Offset of the newest piece plus 1; 0 while there is none."""
 
 
-class Spool:
+class SampleBuffer:
     """The collected samples of all metrics; all must be added before any are read."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -475,9 +480,9 @@ class Spool:
         metric.waiting.append(line)
         self._waiting_bytes += len(line)
         if self._waiting_bytes > MAX_WAITING_BYTES:
-            self._move()
+            self._move_to_file()
 
-    def _move(self) -> None:
+    def _move_to_file(self) -> None:
         for metric in self._metrics:
             if not metric.waiting:
                 continue

@@ -75,7 +75,7 @@ class VirtualTime:
             ValueError: as for `Engine.submit`.
         """
         self.engines[engine].submit(request, self._now_s)
-        self._expect(engine)
+        self._queue_next_event(engine)
 
     def cancel(self, engine: int, request_id: str) -> bool:
         """Abort a request of the engine with the index `engine` at the current model time.
@@ -83,7 +83,7 @@ class VirtualTime:
         Return False if the request has ended or is unknown, else True.
         """
         found = self.engines[engine].cancel(request_id, self._now_s)
-        self._expect(engine)
+        self._queue_next_event(engine)
         return found
 
     def hold(self, engine: int, shown: Gauges | None, power_w: Sequence[float | None]) -> None:
@@ -92,9 +92,9 @@ class VirtualTime:
         The parameters are those of `Engine.hold`.
         """
         self.engines[engine].hold(self._now_s, shown, power_w)
-        self._expect(engine)
+        self._queue_next_event(engine)
 
-    def tell(self, engine: int, event: EngineEvent) -> None:
+    def emit(self, engine: int, event: EngineEvent) -> None:
         """Call the listeners with an event that no engine emits, such as a router's refusal (engine -1)."""
         for listener in tuple(self.listeners):
             listener(engine, event)
@@ -114,7 +114,7 @@ class VirtualTime:
                 self._now_s = at
                 self._due[engine] = math.inf
                 events = self.engines[engine].advance(at)
-                self._expect(engine)
+                self._queue_next_event(engine)
                 for event in events:
                     for listener in tuple(self.listeners):
                         listener(engine, event)
@@ -124,7 +124,7 @@ class VirtualTime:
                 # Brings their counters up to date; no reportable event is left before `until_s`.
                 each.advance(until_s)
 
-    def _expect(self, engine: int) -> None:
+    def _queue_next_event(self, engine: int) -> None:
         at = self.engines[engine].next_event_at()
         if at is not None and at != self._due[engine]:
             self._due[engine] = at
@@ -210,7 +210,7 @@ class ClosedLoop:
         """Requests to send after a rest; None except during a rest."""
         if level.mode is LoadMode.STEADY and level.duration_s is None:
             raise ValueError("a steady level needs a duration")
-        time.listeners.append(self._hear)
+        time.listeners.append(self._on_event)
 
     def start(self) -> None:
         """Begin the load level at the current model time."""
@@ -244,7 +244,7 @@ class ClosedLoop:
         self.events.append(RequestStarted(request.request_id, self._time.now_s, self._run, prompt))
         self._way.send(request)
 
-    def _hear(self, engine: int, event: EngineEvent) -> None:
+    def _on_event(self, engine: int, event: EngineEvent) -> None:
         del engine
         if event.request_id not in self._in_flight:
             return
@@ -264,9 +264,9 @@ class ClosedLoop:
         self._owed = 0
         for request_id in tuple(self._in_flight):
             self._way.abort(request_id)
-        self._time.call_at(self._time.now_s + for_s, self._return)
+        self._time.call_at(self._time.now_s + for_s, self._end_rest)
 
-    def _return(self) -> None:
+    def _end_rest(self) -> None:
         owed, self._owed = self._owed or 0, None
         for _ in range(owed):
             self._send()
@@ -288,7 +288,7 @@ class ClosedLoop:
             self._time.call_at(now_s + self._pause_s, self._start_run)
         else:
             self.events.append(LevelEnded(now_s, self._level))
-            self._time.listeners.remove(self._hear)
+            self._time.listeners.remove(self._on_event)
             self.done = True
 
 
@@ -309,7 +309,7 @@ class OpenLoop:
         self._name = name
         self._random = random.Random(seed)  # noqa: S311 - sizes of requests
         self._in_flight: dict[str, None] = {}
-        time.listeners.append(self._hear)
+        time.listeners.append(self._on_event)
 
     def start(self, due_s: Iterable[float], measured: tuple[float, float], end_s: float) -> None:
         """Schedule a request at each time of `due_s`, in seconds from now.
@@ -330,7 +330,7 @@ class OpenLoop:
         self.events.append(RequestStarted(request.request_id, self._time.now_s, 0, prompt, due))
         self._way.send(request)
 
-    def _hear(self, engine: int, event: EngineEvent) -> None:
+    def _on_event(self, engine: int, event: EngineEvent) -> None:
         del engine
         if event.request_id in self._in_flight:
             self.events.append(event)
@@ -344,7 +344,7 @@ class OpenLoop:
 
     def _close(self) -> None:
         self.events.append(RunEnded(self._time.now_s, 0))
-        self._time.listeners.remove(self._hear)
+        self._time.listeners.remove(self._on_event)
 
 
 # A simulated proxy in virtual time: requests reach their engines through a router, and some of them fail.
@@ -411,7 +411,7 @@ class RoutedDestination:
         self._coming: dict[str, SimulatedRequest] = {}
         """Requests, by id, that clients have sent but that no backend has accepted yet."""
         self._there: dict[str, tuple[int, Router]] = {}
-        time.listeners.append(self._hear)
+        time.listeners.append(self._on_event)
 
     def send(self, request: SimulatedRequest) -> None:
         """Route a request now, or after a random delay if `ProxySettings.arrival_spread_s` is set."""
@@ -431,7 +431,7 @@ class RoutedDestination:
             # Reported as engines do: not before the caller is done.
             now_s = self._time.now_s
             end = RequestEnded(request_id, now_s, EndReason.ABORT)
-            self._time.call_at(now_s, partial(self._time.tell, -1, end))
+            self._time.call_at(now_s, partial(self._time.emit, -1, end))
 
     def _route(self, request: SimulatedRequest) -> None:
         if request.request_id not in self._coming:
@@ -478,11 +478,11 @@ class RoutedDestination:
 
         def report() -> None:
             if self._coming.pop(request.request_id, None) is not None:
-                self._time.tell(backend, RequestEnded(request.request_id, at, EndReason.ERROR, failure))
+                self._time.emit(backend, RequestEnded(request.request_id, at, EndReason.ERROR, failure))
 
         self._time.call_at(at, report)
 
-    def _hear(self, engine: int, event: EngineEvent) -> None:
+    def _on_event(self, engine: int, event: EngineEvent) -> None:
         if not isinstance(event, RequestEnded) or event.request_id not in self._there:
             return
         _, router = self._there.pop(event.request_id)

@@ -85,7 +85,7 @@ class Conversations:
         self._window = (0.0, 0.0)
         self._plan = (0.0, 0.0, 0.0)
         self._warm = False
-        time.listeners.append(self._hear)
+        time.listeners.append(self._on_event)
 
     def start(self, duration_s: float, *, ramp_s: float = 0.0, tail_s: float = 60.0) -> None:
         """Send the warm-up calls now; when they have ended, start the lanes over `ramp_s` seconds.
@@ -133,9 +133,9 @@ class Conversations:
         except ValueError as error:  # more than the context or the KV cache of the engine
             failure = RequestFailure(FailureKind.HTTP, str(error), now_s)
             end = RequestEnded(request_id, now_s, EndReason.ERROR, failure)
-            self._time.call_at(now_s, partial(self._time.tell, -1, end))
+            self._time.call_at(now_s, partial(self._time.emit, -1, end))
 
-    def _hear(self, engine: int, event: EngineEvent) -> None:
+    def _on_event(self, engine: int, event: EngineEvent) -> None:
         del engine
         if event.request_id not in self._sent:
             return
@@ -169,4 +169,4 @@ class Conversations:
 
     def _close(self) -> None:
         self.events.append(RunEnded(self._time.now_s, 0))
-        self._time.listeners.remove(self._hear)
+        self._time.listeners.remove(self._on_event)

@@ -72,7 +72,7 @@ class RehearsedFleet:
         """Start at virtual second 0, before the first poll."""
         self._now_s = 0.0
         self._second = 0
-        self._places = _places(servers)
+        self._places = _place_servers(servers)
         self._tokens = [0.0] * len(self._places)
         self._done = [0.0] * len(self._places)
         names = [f"gpu-{index:03d}" for index in range(nodes)]
@@ -81,7 +81,7 @@ class RehearsedFleet:
                 name,
                 f"http://10.1.{index // 250}.{index % 250 + 1}:8000",
                 slots=_SLOTS,
-                nodes=_of(names, index),
+                nodes=_nodes_of(names, index),
             )
             for index, (name, _, _) in enumerate(self._places)
         ]
@@ -129,7 +129,7 @@ class RehearsedFleet:
             words = f"nothing listens on 10.1.0.{index + 1}:8000 (connection refused)"
             self.store.accept(key, Failure(FailureKind.REFUSED, words, self._now_s), 0.8)
             return
-        load = _load(pattern, place, self._second)
+        load = _load_at(pattern, place, self._second)
         running = float(min(_SLOTS, load))
         self._tokens[index] += _TOKENS_PER_S * running * (1.0 - running / 80)
         self._done[index] = self._tokens[index] / _ANSWER_TOKENS
@@ -158,12 +158,12 @@ class RehearsedFleet:
         if fault == "down" and self._second > 2:  # noqa: PLR2004 - it answered before
             self.store.accept(key, Failure(FailureKind.TIMEOUT, "no answer within 5 s", self._now_s), 5000.0)
             return
-        use = 95.0 if fault else 40.0 + 50.0 * _noise(index, self._second // 7)
+        use = 95.0 if fault else 40.0 + 50.0 * _noise_of(index, self._second // 7)
         gpu = GpuReading(
             0,
             "NVIDIA GB10",
             utilization_percent=round(use),
-            temperature_c=84.0 if fault == "hot" else round(48 + 0.2 * use + 6 * _noise(index, 3)),
+            temperature_c=84.0 if fault == "hot" else round(48 + 0.2 * use + 6 * _noise_of(index, 3)),
             limit_margin_c=2.0 if fault == "hot" else 25.0,
             power_w=16.5 if fault == "slow" else round(18 + 0.4 * use, 1),
             sm_clock_mhz=711 if fault == "slow" else 2405,
@@ -171,7 +171,7 @@ class RehearsedFleet:
             throttle_reasons=("software thermal",) if fault == "hot" else (),
             throttled_percent={"software thermal": 60.0} if fault == "hot" else {},
         )
-        free = round((1.4 if fault == "memory" else 18 + 30 * _noise(index, 1)) * _GIB)
+        free = round((1.4 if fault == "memory" else 18 + 30 * _noise_of(index, 1)) * _GIB)
         total = 120 * _GIB
         memory = MemoryReading(
             unified=True,
@@ -180,7 +180,7 @@ class RehearsedFleet:
             available_bytes=free,
             headroom_bytes=free,
         )
-        cpu = CpuReading(percent=round(12 + 20 * _noise(index, self._second // 5)), cores=20, load1=3.5)
+        cpu = CpuReading(percent=round(12 + 20 * _noise_of(index, self._second // 5)), cores=20, load1=3.5)
         self.store.accept(key, NodeSample(self._now_s, cpu, memory, (gpu,)), 3.0)
 
     def _poll_routers(self) -> None:
@@ -201,7 +201,7 @@ class RehearsedFleet:
             self.store.accept(SourceKey.router(target.name), sample, 2.0)
 
 
-def _places(servers: int) -> list[tuple[str, Pattern, int]]:
+def _place_servers(servers: int) -> list[tuple[str, Pattern, int]]:
     """Return (name, pattern, index in its group) of each server; the last group gets the remainder."""
     places: list[tuple[str, Pattern, int]] = []
     for pattern in PATTERNS:
@@ -213,20 +213,20 @@ def _places(servers: int) -> list[tuple[str, Pattern, int]]:
     return places
 
 
-def _of(nodes: list[str], index: int) -> tuple[str, ...]:
+def _nodes_of(nodes: list[str], index: int) -> tuple[str, ...]:
     return (nodes[index % len(nodes)],) if nodes else ()
 
 
-def _load(pattern: Pattern, place: int, second: int) -> int:
+def _load_at(pattern: Pattern, place: int, second: int) -> int:
     """Return the requests of a server at a second, running and waiting."""
     side = 1 if place % 2 else -1
     swing = pattern.swing * side * math.sin(2 * math.pi * second / PERIOD_S)
-    noise = pattern.spread * (2 * _noise(place, second // 3) - 1)
-    own = 0.3 * pattern.spread * (2 * _noise(place, 0) - 1)
+    noise = pattern.spread * (2 * _noise_of(place, second // 3) - 1)
+    own = 0.3 * pattern.spread * (2 * _noise_of(place, 0) - 1)
     return max(0, round(pattern.load * (1 + swing + noise + own)))
 
 
-def _noise(one: int, other: int) -> float:
+def _noise_of(one: int, other: int) -> float:
     """Return a number of 0 to 1 that looks random, and is always the same for the same arguments."""
     return math.modf(abs(math.sin(12.9898 * one + 78.233 * other) * 43758.5453))[0]
 

@@ -109,11 +109,11 @@ class LimitedRun:
         hosts = [f"spark-{index + 1}" for index in range(count * profile.nodes)]
         self._heat = [self._machine_heat() for _ in hosts]
         self._histograms = [EngineHistograms(profile.max_model_len) for _ in range(count)]
-        self._time = VirtualTime([self._engine(index, seed) for index in range(count)])
+        self._time = VirtualTime([self._make_engine(index, seed) for index in range(count)])
         self._now_s = 0.0
-        self._readers = [self._reader(index, name) for index, name in enumerate(hosts)]
+        self._readers = [self._make_reader(index, name) for index, name in enumerate(hosts)]
         self._names = [f"server-{index + 1}" for index in range(count)]
-        self.store = Store(self._watch(hosts), clock=lambda: self._now_s, now=self._wall)
+        self.store = Store(self._make_watch(hosts), clock=lambda: self._now_s, now=self._wall)
         self._crowd = _Crowd(self._time, self._histograms, setting.users, seed)
 
     def _machine_heat(self) -> MachineHeat:
@@ -121,7 +121,7 @@ class LimitedRun:
         heat.pinned_mhz = self._setting.pinned_mhz
         return heat
 
-    def _engine(self, index: int, seed: int) -> Engine:
+    def _make_engine(self, index: int, seed: int) -> Engine:
         profile, span = self._setting.profile, self._setting.profile.nodes
         return ReportingEngine(
             profile,
@@ -131,7 +131,7 @@ class LimitedRun:
             token_events=False,
         )
 
-    def _reader(self, index: int, name: str) -> MachineReader:
+    def _make_reader(self, index: int, name: str) -> MachineReader:
         span = self._setting.profile.nodes
         machine = replace(self._setting.machine, rank=index % span) if span > 1 else self._setting.machine
         reader = MachineReader(self._heat[index], machine, name=name, clock=lambda: self._now_s)
@@ -141,7 +141,7 @@ class LimitedRun:
     def _wall(self) -> datetime:
         return START + timedelta(seconds=self._now_s)
 
-    def _watch(self, hosts: Sequence[str]) -> Watch:
+    def _make_watch(self, hosts: Sequence[str]) -> Watch:
         span, slots = self._setting.profile.nodes, self._setting.profile.max_num_seqs
         backends = tuple(
             BackendTarget(
@@ -162,7 +162,7 @@ class LimitedRun:
             self._now_s = float(round(self._now_s) + 1)
             self._time.run(self._now_s)
             for index, name in enumerate(self._names):
-                self.store.accept(SourceKey.backend(name), self._page(index), 4.0)
+                self.store.accept(SourceKey.backend(name), self._read_page(index), 4.0)
                 if self._now_s == 1:
                     self.store.identify(SourceKey.backend(name), self._identity())
             if self._setting.shows_machines and round(self._now_s) % _NODE_EVERY == 0:
@@ -182,7 +182,7 @@ class LimitedRun:
         profile = self._setting.profile
         return EngineIdentity(VERSION, profile.model, profile.max_model_len)
 
-    def _page(self, index: int) -> EngineSample:
+    def _read_page(self, index: int) -> EngineSample:
         engine = self._time.engines[index]
         page = engine_page([(engine, self._histograms[index])], START.timestamp() - 3600)
         sample = read_page(page, at=self._now_s, answer_ms=4.0)
@@ -205,7 +205,7 @@ class _Crowd:
         self._made = 0
         self.answers = [0] * len(histograms)
         """Requests that have ended, by server."""
-        time.listeners.append(self._hear)
+        time.listeners.append(self._on_event)
         if users.per_s is not None:
             self._next_arrival()
             return
@@ -228,7 +228,7 @@ class _Crowd:
         self._histograms[engine].count_arrival(name, self._time.now_s)
         self._time.submit(engine, SimulatedRequest(name, prompt, output))
 
-    def _hear(self, engine: int, event: EngineEvent) -> None:
+    def _on_event(self, engine: int, event: EngineEvent) -> None:
         self._histograms[engine].count_event(event)
         self.answers[engine] += isinstance(event, RequestEnded)
         if not isinstance(event, RequestEnded) or self._users.per_s is not None:

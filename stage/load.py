@@ -38,7 +38,7 @@ class RehearsedTime(VirtualTime):
                 )
             ]
         )
-        self.listeners.append(self._hear)
+        self.listeners.append(self._on_event)
 
     def submit(self, engine: int, request: SimulatedRequest) -> None:
         """Submit a request to the engine with this index at the current virtual time.
@@ -48,7 +48,7 @@ class RehearsedTime(VirtualTime):
         self.histograms[engine].count_arrival(request.request_id, self.now_s)
         super().submit(engine, request)
 
-    def _hear(self, engine: int, event: EngineEvent) -> None:
+    def _on_event(self, engine: int, event: EngineEvent) -> None:
         if engine >= 0:
             self.histograms[engine].count_event(event)
 

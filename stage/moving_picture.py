@@ -14,7 +14,7 @@ _DROPPED = re.compile(r' (?:clip-path|shape-rendering)="[^"]*"')
 _GROUP = '<g transform="translate(9, 41)" clip-path="url(#terminal-clip-terminal)">'
 
 
-def moving(pictures: Sequence[str], seconds: float) -> str:
+def animate(pictures: Sequence[str], seconds: float) -> str:
     """Return an SVG that shows `pictures` for `seconds` each, in a loop.
 
     The pictures are screens of one size, drawn by `screen_svg`. Each part of the screen is stored once, with

@@ -85,7 +85,7 @@ class Rehearsal:
         of nodes, by index. Without a `scenario`, each backend has users of its own, whose request rate rises
         and falls. With a `scenario`, engines, machines, clients and router are those of the scenario.
         """
-        self._scenario = scenario or _own(span, machines or {})
+        self._scenario = scenario or _scenario_without_router(span, machines or {})
         self._lanes = lanes
         self._speculative = speculative
         self._outage = outage
@@ -97,11 +97,11 @@ class Rehearsal:
         names = [backend_name(index) for index in range(backends)]
         hosts = [backend_name(index) for index in range(backends * span)]
         thermals = [self._scenario.thermal_of(index, start_s=0.0) for index in range(len(hosts))]
-        self._time = self._engines(backends, thermals, seed)
-        self._readers = [self._reader(index, hosts[index], thermals[index]) for index in range(nodes)]
-        self._load(scenario, seed)
-        self._fail(self._scenario.fault)
-        self.watch = self._watch(names, hosts[:nodes], scenario)
+        self._time = self._make_engines(backends, thermals, seed)
+        self._readers = [self._make_reader(index, hosts[index], thermals[index]) for index in range(nodes)]
+        self._start_load(scenario, seed)
+        self._schedule_fault(self._scenario.fault)
+        self.watch = self._make_watch(names, hosts[:nodes], scenario)
         self.store = Store(
             self.watch,
             clock=lambda: self._now_s,
@@ -136,7 +136,7 @@ class Rehearsal:
         """
         end_s = self._now_s + seconds
         while self._second + 1 <= end_s:
-            self._look_around()
+            self._poll_all()
             self._now_s = self._second + _DRAWN_S
         self.store.measure_terminal(9_600.0)
         return self.store
@@ -144,11 +144,11 @@ class Rehearsal:
     def advance(self, until_s: float) -> None:
         """Advance the virtual time to `until_s`, and poll at each full second on the way."""
         while self._second + 1 + _ANSWER_S <= until_s:
-            self._look_around()
+            self._poll_all()
         self._now_s = max(self._now_s, until_s)
         self._time.run(self._now_s)
 
-    def _look_around(self) -> None:
+    def _poll_all(self) -> None:
         """Advance to the next full second and poll the backends; poll nodes and the router less often.
 
         Every `_LOOKED_AT_S` seconds, the balance is judged too.
@@ -157,7 +157,7 @@ class Rehearsal:
         self._now_s = self._second + _ANSWER_S
         self._time.run(self._now_s)
         for index, target in enumerate(self.watch.backends):
-            self._poll(index, target)
+            self._poll_backend(index, target)
         if self._second % 2 == 0:
             for node, reader in zip(self.watch.nodes, self._readers, strict=True):
                 self.store.accept(SourceKey.node(node.name), reader.look(), 1.4)
@@ -167,7 +167,7 @@ class Rehearsal:
             self._now_s = self._second + _DRAWN_S
             self.store.judge()
 
-    def _watch(self, names: list[str], hosts: list[str], scenario: Scenario | None) -> Watch:
+    def _make_watch(self, names: list[str], hosts: list[str], scenario: Scenario | None) -> Watch:
         profile = self._scenario.profile
         # The configured strategy and the one that the router reports need not be equal.
         label = "simple-shuffle" if scenario is None else scenario.strategy
@@ -182,7 +182,7 @@ class Rehearsal:
             models={profile.model: ModelFacts(BYTES_PER_TOKEN_GB)},
         )
 
-    def _engines(self, backends: int, thermals: list[MachineHeat], seed: int) -> RehearsedTime:
+    def _make_engines(self, backends: int, thermals: list[MachineHeat], seed: int) -> RehearsedTime:
         span = self._scenario.profile.nodes
         places = [backend for backend in range(backends) for _ in range(self._lanes)]
         return RehearsedTime(
@@ -191,14 +191,14 @@ class Rehearsal:
             seed=seed,
         )
 
-    def _reader(self, index: int, name: str, thermal: MachineHeat) -> MachineReader:
+    def _make_reader(self, index: int, name: str, thermal: MachineHeat) -> MachineReader:
         machine = self._scenario.machine_of(index, start_s=0.0)
         reader = MachineReader(thermal, machine, name=name, clock=lambda: self._now_s)
         reader.attach(self._time.engines[index // self._scenario.profile.nodes * self._lanes])
         reader.show_processes = True
         return reader
 
-    def _fail(self, times: FaultTimes | None) -> None:
+    def _schedule_fault(self, times: FaultTimes | None) -> None:
         """Schedule the fault of one engine at `times`; None for no fault."""
         if times is None:
             return
@@ -213,7 +213,7 @@ class Rehearsal:
         )
         run.repeat(times)
 
-    def _load(self, scenario: Scenario | None, seed: int) -> None:
+    def _start_load(self, scenario: Scenario | None, seed: int) -> None:
         if scenario is not None:
             routed_load(self._time, scenario, seed=seed)
             return
@@ -222,15 +222,17 @@ class Rehearsal:
         for index in range(count):
             OpenLoad(self._time, index, Swing(phase=index / count), f"{seed}/{index}")
 
-    def _poll(self, index: int, target: BackendTarget) -> None:
+    def _poll_backend(self, index: int, target: BackendTarget) -> None:
         key = SourceKey.backend(target.name)
         if self._outage is not None and self._outage.backend == index and self._now_s >= self._outage.at_s:
             words = f"nothing listens on {target.url.removeprefix('http://')} (connection refused)"
             self.store.accept(key, Failure(FailureKind.REFUSED, words, self._now_s), 0.8)
             return
         places = range(index * self._lanes, (index + 1) * self._lanes)
-        pages = [self._page(place) for place in places]
-        lanes = tuple(replace(self._lane(page.lanes[0]), lane=str(rank)) for rank, page in enumerate(pages))
+        pages = [self._read_page(place) for place in places]
+        lanes = tuple(
+            replace(self._with_drafts(page.lanes[0]), lane=str(rank)) for rank, page in enumerate(pages)
+        )
         self.store.accept(key, replace(pages[0], lanes=lanes), 4.6)
         profile = self._time.engines[places[0]].profile
         self.store.identify(key, EngineIdentity(VERSION, profile.model, profile.max_model_len))
@@ -260,12 +262,12 @@ class Rehearsal:
         )
         self.store.accept(key, sample, 2.6)
 
-    def _page(self, place: int) -> EngineSample:
+    def _read_page(self, place: int) -> EngineSample:
         engine, histograms = self._time.engines[place], self._time.histograms[place]
         page = engine_page([(engine, histograms)], START.timestamp() - 3600)
         return read_page(page, at=self._now_s, answer_ms=4.0)
 
-    def _lane(self, lane: LaneSample) -> LaneSample:
+    def _with_drafts(self, lane: LaneSample) -> LaneSample:
         """Return the sample of an engine core, with counters of speculative decoding added.
 
         These counters are missing on the simulated metrics page. If the rehearsal is not `speculative`, the
@@ -282,7 +284,7 @@ class Rehearsal:
         )
 
 
-def _own(span: int, machines: Mapping[int, Machine]) -> Scenario:
+def _scenario_without_router(span: int, machines: Mapping[int, Machine]) -> Scenario:
     """Return the scenario for backends that have users of their own and get no requests through a router.
 
     Its engines are so small that a few users fill them. The strategy of its router has no effect.

@@ -79,18 +79,18 @@ class RehearsedSweep:
 
     def view(self) -> SweepView:
         """Return the current view of the sweep."""
-        return self._played().view()
+        return self._live_view().view()
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
         """Return the details of the level `key`, which a screen shows when the level's row is opened.
 
         None if there are no details.
         """
-        return self._played().evidence(key)
+        return self._live_view().evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
         """Draw the published results `references` beside the sweep's curves; they replace earlier ones."""
-        self._played().refer(references)
+        self._live_view().refer(references)
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot of servers and machines; first judge the balance if this is due."""
@@ -105,7 +105,7 @@ class RehearsedSweep:
         stage = _Stage(self, halt)
         live = self.live = LiveView(plan, clock=lambda: self.rehearsal.now_s)
         runner = _RehearsedRunner(plan, self.rehearsal, self._strategies, stage)
-        runner.listen(stage.hear)
+        runner.listen(stage.on_event)
         # Events after the halt result from cancelling the task, and do not belong to the sweep.
         runner.listen(lambda event: None if stage.halted.is_set() else live.take(event))
         store = self.rehearsal.store
@@ -127,14 +127,14 @@ class RehearsedSweep:
     def look(self) -> None:
         """Update the view with the newest samples of servers and machines."""
         self._looked_s = self.rehearsal.now_s
-        self._played().sample(self.snapshot())
+        self._live_view().sample(self.snapshot())
 
     def look_again(self) -> None:
         """Update the view if the last update was half a virtual second ago or more."""
         if self.rehearsal.now_s >= self._looked_s + _LOOK_S:
             self.look()
 
-    def _played(self) -> LiveView:
+    def _live_view(self) -> LiveView:
         if self.live is None:
             raise RuntimeError("no sweep has been played")
         return self.live
@@ -162,7 +162,7 @@ class _Stage:
         self._at_s: float | None = None
         self.halted = asyncio.Event()
 
-    def hear(self, event: SweepEvent) -> None:
+    def on_event(self, event: SweepEvent) -> None:
         """If this event is the start of the load run that the `Halt` names, compute the time of the halt."""
         halt = self._halt
         if halt is None or not isinstance(event, PhaseChanged) or event.phase is not Phase.RUNNING:
@@ -170,7 +170,7 @@ class _Stage:
         if (event.target, event.load, event.run) == (halt.target, halt.load, halt.run):
             self._at_s = self._sweep.rehearsal.now_s + halt.after_s
 
-    async def moved(self) -> None:
+    async def on_time(self) -> None:
         """Update the view; once the time of the halt is reached, set `halted` and block forever."""
         self._sweep.look_again()
         if self._at_s is not None and self._sweep.rehearsal.now_s >= self._at_s:
@@ -187,7 +187,7 @@ class _RehearsedRunner(SweepRunner):
         self, plan: Plan, rehearsal: Rehearsal, strategies: Mapping[str, str], stage: _Stage
     ) -> None:
         async def start() -> RehearsedWorker:
-            return RehearsedWorker(rehearsal, strategies, stage.moved)
+            return RehearsedWorker(rehearsal, strategies, stage.on_time)
 
         super().__init__(
             plan,
@@ -217,5 +217,5 @@ class _RehearsedLog(ServerLog):
         end_s = self._rehearsal.now_s + limit_s
         while not done() and self._rehearsal.now_s < end_s:
             self._rehearsal.advance(min(end_s, self._rehearsal.now_s + _LOOK_S))
-            await self._stage.moved()
+            await self._stage.on_time()
         return done()

@@ -82,9 +82,9 @@ class RehearsedWorker(SweepWorker):
         self._served: dict[str, int] = {}
         """Engine index of each request in flight."""
         self._arrivals: dict[str, _Arrivals] = {}
-        # Created first, so that they are notified of the requests' ends before `_note`.
+        # Created first, so that they are notified of the requests' ends before `_note_engine`.
         self._ways = self._make_ways(strategies)
-        rehearsal.time.listeners.append(self._note)
+        rehearsal.time.listeners.append(self._note_engine)
         self.ready = Ready(None)
 
     async def send(self, command: Command) -> None:
@@ -104,8 +104,8 @@ class RehearsedWorker(SweepWorker):
         self._called_off = False
         log = RunLog(command.id, command.run)
         started_s = ended_s = self._rehearsal.now_s
-        async for events in self._made(command):
-            self._write(log, events)
+        async for events in self._run_load(command):
+            self._log_events(log, events)
             ended_s = max((event.at for event in events), default=ended_s)
             batch = log.flush(self._rehearsal.now_s)
             if batch is not None:
@@ -126,7 +126,7 @@ class RehearsedWorker(SweepWorker):
 
     async def close(self) -> None:
         """Detach from the rehearsal."""
-        self._rehearsal.time.listeners.remove(self._note)
+        self._rehearsal.time.listeners.remove(self._note_engine)
 
     def _make_ways(self, strategies: Mapping[str, str]) -> dict[str, Way]:
         rehearsal, scenario = self._rehearsal, self._rehearsal.scenario
@@ -144,7 +144,10 @@ class RehearsedWorker(SweepWorker):
     async def _calibrate(self, command: Calibrate) -> None:
         load = RunLoad(command.id, command.target, 1, command.prompt_tokens, command.output_tokens)
         ends = [
-            event async for events in self._made(load) for event in events if isinstance(event, RequestEnded)
+            event
+            async for events in self._run_load(load)
+            for event in events
+            if isinstance(event, RequestEnded)
         ]
         model = self._rehearsal.scenario.profile.model
         made = sum(end.generated_tokens or 0 for end in ends)
@@ -164,7 +167,7 @@ class RehearsedWorker(SweepWorker):
             )
         )
 
-    async def _made(self, load: RunLoad) -> AsyncIterator[list[LoadEvent]]:
+    async def _run_load(self, load: RunLoad) -> AsyncIterator[list[LoadEvent]]:
         """Load the target of `load` in virtual time; yield the events of each time step as a list."""
         rehearsal = self._rehearsal
         self._runs += 1
@@ -214,10 +217,10 @@ class RehearsedWorker(SweepWorker):
                 found.pop(event.request_id, None)
         return found
 
-    def _note(self, engine: int, event: EngineEvent) -> None:
+    def _note_engine(self, engine: int, event: EngineEvent) -> None:
         self._served[event.request_id] = engine
 
-    def _write(self, log: RunLog, events: list[LoadEvent]) -> None:
+    def _log_events(self, log: RunLog, events: list[LoadEvent]) -> None:
         for event in events:
             match event:
                 case RunStarted() | RunEnded():
@@ -227,11 +230,11 @@ class RehearsedWorker(SweepWorker):
                     self._arrivals[event.request_id] = _Arrivals()
                 case FirstToken():
                     self._arrivals[event.request_id].add(event.at, event.count)
-                    served = self._server(event.request_id)
+                    served = self._server_of(event.request_id)
                     log.first_token(event.request_id, event.at, event.count, served, reasoning=False)
                 case Tokens():
                     self._arrivals[event.request_id].add(event.at, event.count)
-                    log.later_tokens(event.at, event.count, self._server(event.request_id))
+                    log.later_tokens(event.at, event.count, self._server_of(event.request_id))
                 case RequestEnded():
                     self._end(log, event)
                 case _:
@@ -239,11 +242,11 @@ class RehearsedWorker(SweepWorker):
 
     def _end(self, log: RunLog, event: RequestEnded) -> None:
         came = self._arrivals.pop(event.request_id)
-        served = self._server(event.request_id)
+        served = self._server_of(event.request_id)
         self._served.pop(event.request_id, None)
         ended = replace(event, token_source=TokenSource.TOKEN_IDS, served_by=served)
         log.request_ended(ended, came.at, came.counts, 0)
 
-    def _server(self, request_id: str) -> str | None:
+    def _server_of(self, request_id: str) -> str | None:
         engine = self._served.get(request_id, -1)
         return None if engine < 0 else backend_name(engine)

@@ -168,11 +168,11 @@ def _write_openmetrics(
     recording: Recording, span: Span, arguments: argparse.Namespace, output: Path | None
 ) -> None:
     """Write the metrics pages of a span as OpenMetrics."""
-    from sparktop.dump import Collector, Spool
+    from sparktop.dump import Collector, SampleBuffer
     from sparktop.recording.player import records_in
 
     with _temporary_file(output, "w+b") as file:
-        collector = Collector(Spool(file), arguments.fields, every_s=arguments.every)
+        collector = Collector(SampleBuffer(file), arguments.fields, every_s=arguments.every)
         try:
             collector.add(records_in(recording, span), lambda record: span.holds(record.instant.wall))
         except OSError as error:
@@ -192,14 +192,14 @@ def _list_names(recording: Recording, span: Span, form: str) -> None:
     """Print the field names, or for "openmetrics" the metric families, of the last seconds of the span."""
     from datetime import timedelta
 
-    from sparktop.dump import Collector, Fields, Spool, names_of, rows_of
+    from sparktop.dump import Collector, Fields, SampleBuffer, names_of, rows_of
     from sparktop.recording.player import Player, Span, records_in, snapshots_in
 
     end = recording.frames[-1].instant.wall if span.end is None else span.end
     minute = Span(end - timedelta(seconds=_LISTED_S), span.end)
     if form == "openmetrics":
         with _temporary_file(None, "w+b") as file:
-            collector = Collector(Spool(file))
+            collector = Collector(SampleBuffer(file))
             collector.add(records_in(recording, minute), lambda record: minute.holds(record.instant.wall))
             found = collector.names
     else:

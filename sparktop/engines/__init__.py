@@ -1,10 +1,10 @@
 """Parses the metrics pages of inference servers into one model: `EngineSample`.
 
-Each engine has a module that maps its metric names to `EngineSample`; `registry` lists the engines with their
-routes; `page` detects which engine a page comes from. `exposition` and `histogram` parse the Prometheus text
-format that most engines use, `lanes` and `figures` reduce the page's samples to fields of each engine core
-(data-parallel rank, here called lane), `extras` reads what only some servers report, and `document` parses
-JSON. `router_pages` recognises the pages of routers, which are not engines.
+Each engine has a module that maps its metric names to `EngineSample`. `registry` lists the engines with their
+routes and detects which of them a page comes from. `exposition` parses the Prometheus text format that most
+engines use, `document` parses JSON, and `lanes` reduces a page's samples to the fields of each engine core
+(data-parallel rank, here called lane). `tables` has all spellings of the metric names. `router_pages` reads
+the pages of routers, which are not engines.
 """
 
 from sparktop.engines.exposition import PageError

@@ -27,6 +27,7 @@ Reading: TypeAlias = Callable[[Family], object]
 
 _T = TypeVar("_T")
 _MAX_REASONS = 32
+"""Most reasons for which requests finished that are kept."""
 _TOLERANCE = 5e-3
 """A share may be this much below 0 or above 1: engines count used and free blocks at different times."""
 
@@ -49,7 +50,7 @@ def total_or_none(family: Family) -> float | None:
     return total(family) or None
 
 
-def scaled(factor: float) -> Callable[[Family], float | None]:
+def scaled_total(factor: float) -> Callable[[Family], float | None]:
     """Return a function that sums a counter's samples and multiplies the sum by `factor`."""
 
     def read(family: Family) -> float | None:
@@ -104,7 +105,7 @@ def finished(family: Family) -> Mapping[str, float]:
     return {reason: count for reason, count in totals.items() if count is not None}
 
 
-def only(
+def of_label(
     name: str, *values: str | None, combine: Callable[[Family], float | None]
 ) -> Callable[[Family], float | None]:
     """Return a function that applies `combine` to the samples whose label `name` is one of `values`.
@@ -114,7 +115,7 @@ def only(
     return lambda family: combine(where(family, name, *values))
 
 
-def bound(combine: Reading, places: Places) -> Callable[[Sequence[float]], Any]:
+def bind_places(combine: Reading, places: Places) -> Callable[[Sequence[float]], Any]:
     """Return a function that applies `combine` to the values of a page that have these indices."""
     if len(places) == 1:  # as most have
         ((only_labels, only_index),) = places.items()
@@ -135,7 +136,7 @@ def label(labels: Labels, wanted: str) -> str | None:
     return None
 
 
-def positive(text: str | None) -> float | None:
+def positive_number(text: str | None) -> float | None:
     """Parse a finite number above 0; None for other text."""
     value = number(text or "")
     return value if 0 < value < math.inf else None
@@ -150,6 +151,7 @@ def start_time(family: Family) -> float | None:
 MAX_LANES = 512
 """Upper limit of lanes in one page; a page with more is rejected."""
 _MAX_MODELS = 64
+"""Most names of models that are kept of a page."""
 _EMPTY: Places = {}
 
 START = "process_start_time_seconds"
@@ -233,19 +235,21 @@ class LanePage:
         A field whose metric is not on the page is absent.
         """
         page = self.families
-        models, cells = page.kept(("fields", fields, histograms), lambda: self._plan(fields, histograms))
+        models, cells = page.kept(
+            ("fields", fields, histograms), lambda: self._plan_reading(fields, histograms)
+        )
         self.models |= models
         found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for lane, field, read in cells:
             found[lane][field] = read(page.values_read)
         return found
 
-    def _plan(self, fields: Fields, histograms: Histograms) -> tuple[frozenset[str], list[_Cell]]:
+    def _plan_reading(self, fields: Fields, histograms: Histograms) -> tuple[frozenset[str], list[_Cell]]:
         """Return the models' names, and how the fields of each lane are computed from a page's values."""
         cells: dict[tuple[str, str], Callable[[Sequence[float]], object]] = {}
         for field, names, combine in fields:
             for lane, places in self.lanes(self.present(names)).items():
-                cells.setdefault((lane, field), bound(combine, places))
+                cells.setdefault((lane, field), bind_places(combine, places))
         for field, names in histograms:
             base = self.present(f"{name}_bucket" for name in names)
             if base is not None:
@@ -314,7 +318,7 @@ class HistogramReader:
                 self._series.clear()
                 return
             self._bounds = own
-            self._series.append((_getter([found[bound] for bound in own]), sums[labels]))
+            self._series.append((_values_getter([found[bound] for bound in own]), sums[labels]))
 
     def read(self, values: Sequence[float]) -> Histogram | None:
         """Return the histogram at these values of the page.
@@ -327,14 +331,14 @@ class HistogramReader:
         total = 0.0
         for counts_in, sum_at in self._series:
             cumulative, added = counts_in(values), values[sum_at]
-            if not (_rises(cumulative) and 0 <= added < math.inf):
+            if not (_is_cumulative(cumulative) and 0 <= added < math.inf):
                 return None
             totals = cumulative if totals is None else tuple(map(add, totals, cumulative))
             total += added
         return None if totals is None else Histogram(self._bounds, totals, total)
 
 
-def _getter(indices: Sequence[int]) -> Callable[[Sequence[float]], tuple[float, ...]]:
+def _values_getter(indices: Sequence[int]) -> Callable[[Sequence[float]], tuple[float, ...]]:
     """Return a function that returns the values with these indices as a tuple, also of a single one."""
     first = indices[0]
     return itemgetter(*indices) if len(indices) > 1 else lambda values: (values[first],)
@@ -370,7 +374,7 @@ def _split(labels: Labels) -> tuple[Labels, float]:
 _kept_split = lru_cache(_KEPT_LABELS)(_split)
 
 
-def _rises(cumulative: Sequence[float]) -> bool:
+def _is_cumulative(cumulative: Sequence[float]) -> bool:
     """Return whether the counts are cumulative: finite, at least 0, never falling (False for NaN)."""
     following = iter(cumulative)
     next(following)
@@ -412,7 +416,7 @@ _MOST_POSITIONS = 16
 """Positions in a draft of which the accepted tokens are read."""
 
 
-def _lora(name: str) -> Callable[[Family], float | None]:
+def _count_lora(name: str) -> Callable[[Family], float | None]:
     """Return a function that counts the adapters which the newest sample lists in its label `name`."""
 
     def count(family: Family) -> float | None:
@@ -424,35 +428,35 @@ def _lora(name: str) -> Callable[[Family], float | None]:
 
 
 def _lora_max(family: Family) -> float | None:
-    return positive(label(max(family, key=lambda labels: family[labels], default=()), "max_lora"))
+    return positive_number(label(max(family, key=lambda labels: family[labels], default=()), "max_lora"))
 
 
-def _totals(prefix: str, *names: str) -> tuple[str, ...]:
+def _counter_spellings(prefix: str, *names: str) -> tuple[str, ...]:
     """Return the spellings of counters: with `_total`, as on all pages but those of some Rust servers."""
     return tuple(f"{prefix}{name}_total" for name in names)
 
 
-def _unhealthy(family: Family) -> float | None:
+def _count_unhealthy(family: Family) -> float | None:
     """Return how many processes report 0 for their health, of a gauge that is 1 for a healthy one."""
     known = total(family) is not None
     return float(sum(value == 0 for value in family.values())) if known else None
 
 
 DYNAMO_IN_FLIGHT = "dynamo_component_inflight_requests"
-SHARED_COUNTS: Extras = (("worker_errors", _totals("dynamo_component_", "errors"), total),)
+SHARED_COUNTS: Extras = (("worker_errors", _counter_spellings("dynamo_component_", "errors"), total),)
 """Counters that may stand on the page of any engine."""
 SHARED_GAUGES: Extras = (
-    ("in_flight", (DYNAMO_IN_FLIGHT,), only("dynamo_endpoint", "generate", combine=requests)),
+    ("in_flight", (DYNAMO_IN_FLIGHT,), of_label("dynamo_endpoint", "generate", combine=requests)),
 )
 """Gauges that may stand on the page of any engine."""
 _STAGES, _REASONS = "vllm:num_requests_kv_fetch_by_stage", "vllm:num_requests_waiting_by_reason"
 _OFFLOADED = "vllm:kv_offload_total_bytes_total"
 _LORA_INFO = "vllm:lora_requests_info"
-_CACHED = _totals("vllm:", "prompt_tokens_cached_by_source")
+_CACHED = _counter_spellings("vllm:", "prompt_tokens_cached_by_source")
 _NIXL_LATE = "nixl_num_notifications_after_expiry"
 _NIXL_NOTICES = "nixl_failed_notifications"
 """Key of failed notifications until it is known whether they are among the failed transfers."""
-_TOOLS = _totals("vllm:", "tool_call_parser_invocations")
+_TOOLS = _counter_spellings("vllm:", "tool_call_parser_invocations")
 _WHOLE = ("non_streaming", None)
 
 
@@ -475,9 +479,9 @@ def _of_histogram(key: str, name: str) -> Extras:
 
 
 COUNTS: Extras = (
-    ("refused", _totals("vllm:", "admission_rejections"), total),
-    ("corrupted", _totals("vllm:", "corrupted_requests"), total),
-    ("cached_elsewhere", _CACHED, only("source", "host", "p2p", "disk", combine=total_or_none)),
+    ("refused", _counter_spellings("vllm:", "admission_rejections"), total),
+    ("corrupted", _counter_spellings("vllm:", "corrupted_requests"), total),
+    ("cached_elsewhere", _CACHED, of_label("source", "host", "p2p", "disk", combine=total_or_none)),
     (
         "kv_transfer_bytes",
         ("vllm:nixl_bytes_transferred_sum", "vllm:mooncake_bytes_transferred_sum"),
@@ -487,7 +491,7 @@ COUNTS: Extras = (
     ("kv_transfers", ("vllm:nixl_xfer_time_seconds_count", "vllm:mooncake_xfer_time_seconds_count"), total),
     (
         "kv_failures",
-        _totals(
+        _counter_spellings(
             "vllm:",
             "nixl_num_failed_transfers",
             "mooncake_num_failed_transfers",
@@ -499,28 +503,34 @@ COUNTS: Extras = (
         ),
         total,
     ),
-    (_NIXL_NOTICES, _totals("vllm:", "nixl_num_failed_notifications"), total),
-    ("kv_late_notices", _totals("vllm:", _NIXL_LATE), total),
-    ("kv_expired", _totals("vllm:", "nixl_num_kv_expired_reqs", "mooncake_num_kv_expired_reqs"), total),
-    ("offload_loaded", _totals("vllm:", "kv_offload_load_bytes"), total),
-    ("offload_stored", _totals("vllm:", "kv_offload_store_bytes"), total),
+    (_NIXL_NOTICES, _counter_spellings("vllm:", "nixl_num_failed_notifications"), total),
+    ("kv_late_notices", _counter_spellings("vllm:", _NIXL_LATE), total),
+    (
+        "kv_expired",
+        _counter_spellings("vllm:", "nixl_num_kv_expired_reqs", "mooncake_num_kv_expired_reqs"),
+        total,
+    ),
+    ("offload_loaded", _counter_spellings("vllm:", "kv_offload_load_bytes"), total),
+    ("offload_stored", _counter_spellings("vllm:", "kv_offload_store_bytes"), total),
     (
         "offload_failures",
-        _totals("vllm:", "kv_offload_allocation_failure", "kv_offload_tiering_promotion_allocation_failures"),
+        _counter_spellings(
+            "vllm:", "kv_offload_allocation_failure", "kv_offload_tiering_promotion_allocation_failures"
+        ),
         total,
     ),
     (
         "tier_failures",
-        _totals(
+        _counter_spellings(
             "vllm:", "kv_offload_tiering_promotion_job_failures", "kv_offload_tiering_cascade_job_failures"
         ),
         total,
     ),
-    ("tier_dropped", _totals("vllm:", "kv_offload_tiering_backpressure_stores_dropped"), total),
-    ("tier_read_bytes", _totals("vllm:", "kv_offload_tiering_read_bytes"), total),
-    ("tier_written_bytes", _totals("vllm:", "kv_offload_tiering_write_bytes"), total),
-    ("tier_hits", _totals("vllm:", "kv_offload_tiering_chunk_hits"), total),
-    ("tier_lookups", _totals("vllm:", "kv_offload_tiering_chunk_queries"), total),
+    ("tier_dropped", _counter_spellings("vllm:", "kv_offload_tiering_backpressure_stores_dropped"), total),
+    ("tier_read_bytes", _counter_spellings("vllm:", "kv_offload_tiering_read_bytes"), total),
+    ("tier_written_bytes", _counter_spellings("vllm:", "kv_offload_tiering_write_bytes"), total),
+    ("tier_hits", _counter_spellings("vllm:", "kv_offload_tiering_chunk_hits"), total),
+    ("tier_lookups", _counter_spellings("vllm:", "kv_offload_tiering_chunk_queries"), total),
     *_of_histogram("prefill_kv", "vllm:request_prefill_kv_computed_tokens"),
     *_of_histogram("request_preemptions", "vllm:request_num_preemptions"),
     *_of_histogram("block_life", "vllm:kv_block_lifetime_seconds"),
@@ -529,8 +539,8 @@ COUNTS: Extras = (
     ("tool_answers", _TOOLS, _tool_calls()),
     ("tool_calls", _TOOLS, _tool_calls("tool_call")),
     ("tool_failures", _TOOLS, _tool_calls("error", "failure", "failed", "parse_error", "parser_failure")),
-    ("lmcache_hits", _totals("lmcache:", "num_hit_tokens"), total),
-    ("lmcache_lookups", _totals("lmcache:", "num_requested_tokens"), total),
+    ("lmcache_hits", _counter_spellings("lmcache:", "num_hit_tokens"), total),
+    ("lmcache_lookups", _counter_spellings("lmcache:", "num_requested_tokens"), total),
     ("lmcache_retrieve_s", ("lmcache:time_to_retrieve_sum",), total),
     ("lmcache_retrieves", ("lmcache:time_to_retrieve_count",), total),
     ("lmcache_remote_get_ms", ("lmcache:remote_time_to_get_sum",), total),
@@ -544,27 +554,27 @@ COUNTS: Extras = (
         ),
         total,
     ),
-    (f"offload_loaded{OLDER}", (_OFFLOADED,), only("transfer_type", "CPU_to_GPU", combine=total)),
-    (f"offload_stored{OLDER}", (_OFFLOADED,), only("transfer_type", "GPU_to_CPU", combine=total)),
+    (f"offload_loaded{OLDER}", (_OFFLOADED,), of_label("transfer_type", "CPU_to_GPU", combine=total)),
+    (f"offload_stored{OLDER}", (_OFFLOADED,), of_label("transfer_type", "GPU_to_CPU", combine=total)),
     *(
-        (f"{POSITION}{index}", (_POSITION_NAME,), only("position", str(index), combine=total))
+        (f"{POSITION}{index}", (_POSITION_NAME,), of_label("position", str(index), combine=total))
         for index in range(_MOST_POSITIONS)
     ),
 )
 """Counters on the page of a vLLM server, those of LMCache inside it included."""
 GAUGES: Extras = (
-    ("kv_fetch_waiting", (_STAGES,), only("stage", "waiting_to_start", combine=requests)),
-    ("kv_fetching", (_STAGES,), only("stage", "in_progress", combine=requests)),
-    ("deferred", (_REASONS,), only("reason", "deferred", combine=requests)),
+    ("kv_fetch_waiting", (_STAGES,), of_label("stage", "waiting_to_start", combine=requests)),
+    ("kv_fetching", (_STAGES,), of_label("stage", "in_progress", combine=requests)),
+    ("deferred", (_REASONS,), of_label("reason", "deferred", combine=requests)),
     ("sleep_operations", ("vllm:sleep_mode_operations_in_flight",), requests),
     ("weight_updates", ("vllm:rl_weight_update_operations_in_flight",), requests),
     ("offload_cache", ("vllm:kv_offload_cpu_cache_usage_perc",), share),
     ("offload_pending", ("vllm:simple_kv_offload_pending_store_blocks",), total),
     ("lmcache_local_bytes", ("lmcache:local_cache_usage",), total),
     ("lmcache_remote_bytes", ("lmcache:remote_cache_usage",), total),
-    ("lmcache_unhealthy", ("lmcache:lmcache_is_healthy",), _unhealthy),
-    ("lora_running", (_LORA_INFO,), _lora("running_lora_adapters")),
-    ("lora_waiting", (_LORA_INFO,), _lora("waiting_lora_adapters")),
+    ("lmcache_unhealthy", ("lmcache:lmcache_is_healthy",), _count_unhealthy),
+    ("lora_running", (_LORA_INFO,), _count_lora("running_lora_adapters")),
+    ("lora_waiting", (_LORA_INFO,), _count_lora("waiting_lora_adapters")),
     ("lora_max", (_LORA_INFO,), _lora_max),
 )
 """Gauges on the page of a vLLM server, those of LMCache inside it included."""
@@ -598,7 +608,9 @@ class ExtraReader:
         two arguments are those of `LanePage`.
         """
         page = Page.of(families)
-        plan = page.kept(("extras", id(self), *lanes), lambda: self._plan(page, lanes, lane_label, keep))
+        plan = page.kept(
+            ("extras", id(self), *lanes), lambda: self._plan_reading(page, lanes, lane_label, keep)
+        )
         found: dict[tuple[str, str], dict[str, float]] = {}
         for lane, field, key, read in plan:
             value = read(page.values_read)
@@ -609,10 +621,10 @@ class ExtraReader:
                 own[key] = own.get(key, 0.0) + value
         for (lane, field), values in found.items():
             if field == "counts":
-                _settle(values)
+                _merge_older_names(values)
             lanes[lane][field] = values
 
-    def _plan(
+    def _plan_reading(
         self, page: Page, lanes: Mapping[str, dict[str, Any]], lane_label: str | None, keep: Keep | None
     ) -> list[tuple[str, str, str, Callable[[Sequence[float]], Any]]]:
         """Return (lane, field, key, function from the page's values) for each entry that is on the page."""
@@ -622,17 +634,17 @@ class ExtraReader:
         for name in self._rows if first is not None else ():
             if name in _HTTP and name in page:
                 counts = partial(_http_counts, status=_HTTP[name])
-                plan.append((first or "", "counts", "", bound(counts, page.places[name])))
+                plan.append((first or "", "counts", "", bind_places(counts, page.places[name])))
             elif name in page:
                 plan += [
-                    (lane if lane in lanes else first or "", field, key, bound(combine, places))
+                    (lane if lane in lanes else first or "", field, key, bind_places(combine, places))
                     for lane, places in split.lanes(name).items()
                     for field, key, combine in self._rows[name]
                 ]
         return plan
 
 
-def _settle(counts: dict[str, float]) -> None:
+def _merge_older_names(counts: dict[str, float]) -> None:
     """Move each count under an older name to its key, unless the page has one there."""
     notices = counts.pop(_NIXL_NOTICES, None)
     if notices is not None and "kv_late_notices" not in counts:

@@ -23,8 +23,9 @@ August 2026, GET `/metrics` and `/slots` count as use: they wake it. `/props`, w
 `/models` never do. So `/props` is requested before each of them (`is_server`, `is_asleep`).
 
 A server in router mode (no model of its own) starts a child for each model. Its `/models` has their status:
-unloaded, loading, loaded, sleeping, downloading. A page is that of one model (`/metrics?model=…`); `joined`
-makes one page of those of all loaded models, each sample with the label `model`, and each model is a lane.
+unloaded, loading, loaded, sleeping, downloading. A page is that of one model (`/metrics?model=…`);
+`join_pages` makes one page of those of all loaded models, each sample with the label `model`, and each model
+is a lane.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
     if not statuses:
         lanes.setdefault("0", {})
     for fields in lanes.values():
-        _complete(fields)
+        _set_derived_fields(fields)
     made = [
         LaneSample(lane, per_finished_request=True, **lanes[lane]) for lane in sorted(lanes, key=lane_order)
     ]
@@ -114,7 +115,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
     )
 
 
-def _complete(fields: dict[str, object]) -> None:
+def _set_derived_fields(fields: dict[str, object]) -> None:
     """Set the received prompt tokens, the lookups of the cache and the mean time of a token."""
     computed, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
     fields["prompt_tokens_computed"] = computed
@@ -166,7 +167,7 @@ def metrics_of(model: str) -> str:
     return f"/metrics?model={quote(model, safe='')}&autoload=false"
 
 
-def joined(statuses: Mapping[str, str], pages: Iterable[tuple[str, bytes]]) -> bytes:
+def join_pages(statuses: Mapping[str, str], pages: Iterable[tuple[str, bytes]]) -> bytes:
     """Return one metrics page of the pages of a router's models, each sample with only its model as label.
 
     `statuses` are those of all models.

@@ -16,7 +16,7 @@ from sparktop.engines import document, llamacpp, ollama, openai, sglang, tgi, tr
 from sparktop.engines.document import Answers
 from sparktop.engines.exposition import Page, PageError, PageText, Reader
 from sparktop.engines.router_pages import ROUTERS_ONLY, TITLES, router_kind
-from sparktop.engines.tables import PREFIXES, RAY, spelled
+from sparktop.engines.tables import PREFIXES, RAY, names_with_prefix
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
@@ -32,7 +32,7 @@ ReadDocument: TypeAlias = Callable[[bytes, float], EngineSample]
 """Returns the sample in a JSON response, dated at a time (monotonic seconds), or raises `PageError`."""
 
 
-def _pages(own: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]) -> ReadPage:
+def _page_reader(own: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]) -> ReadPage:
     """Return what reads a page by `reader`, whose names begin with `own`, and makes `sample_of` it."""
     return lambda text, at, prefix: sample_of(reader.under(own, prefix).read(text), at)
 
@@ -82,7 +82,7 @@ def _read_nim(text: PageText, at: float, prefix: str) -> EngineSample:
     return vllm.sample_of_nim(vllm.NIM_READER.under("", word).read(text), at)
 
 
-def _metrics_only(title: str, read: ReadPage, *prefixes: str, beside: bool = False) -> Engine:
+def _engine_with_metrics_port(title: str, read: ReadPage, *prefixes: str, beside: bool = False) -> Engine:
     """Return an engine whose metrics have a port of their own, where nothing else can be requested."""
     return Engine(title, read, tells=(), prefixes=prefixes, beside=beside)
 
@@ -91,7 +91,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
     {
         "vllm": Engine(
             "vLLM",
-            _pages("vllm:", vllm.READER, vllm.sample_of),
+            _page_reader("vllm:", vllm.READER, vllm.sample_of),
             ("/version", "/v1/models"),
             document.identify,
             prefixes=PREFIXES["vllm"],
@@ -101,7 +101,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "sglang": Engine(
             "SGLang",
-            _pages("sglang:", sglang.READER, sglang.sample_of),
+            _page_reader("sglang:", sglang.READER, sglang.sample_of),
             sglang.FACTS,
             sglang.identify,
             sglang.OLDER,
@@ -111,7 +111,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "llamacpp": Engine(
             "llama.cpp",
-            _pages("llamacpp:", llamacpp.READER, llamacpp.sample_of),
+            _page_reader("llamacpp:", llamacpp.READER, llamacpp.sample_of),
             llamacpp.FACTS,
             llamacpp.identify,
             prefixes=PREFIXES["llamacpp"],
@@ -120,7 +120,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "trtllm": Engine(
             "TensorRT-LLM",
-            _pages("trtllm_", trtllm.READER, trtllm.sample_of),
+            _page_reader("trtllm_", trtllm.READER, trtllm.sample_of),
             trtllm.FACTS,
             trtllm.identify,
             path=trtllm.PATH,
@@ -130,7 +130,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "aphrodite": Engine(
             "Aphrodite",
-            _pages("vllm:", vllm.READER, partial(vllm.sample_of, engine="aphrodite")),
+            _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="aphrodite")),
             ("/version", "/v1/models"),
             document.identify,
             prefixes=PREFIXES["aphrodite"],
@@ -139,7 +139,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "lmdeploy": Engine(
             "LMDeploy",
-            _pages("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
+            _page_reader("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
             ("/v1/models",),
             document.identify,
             tells=("model",),
@@ -147,12 +147,12 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=openai.read,
             silent="has none with --disable-metrics",
         ),
-        "ray": _metrics_only(
-            "Ray Serve LLM", _pages("vllm:", vllm.READER, vllm.sample_of_ray), *PREFIXES[RAY]
+        "ray": _engine_with_metrics_port(
+            "Ray Serve LLM", _page_reader("vllm:", vllm.READER, vllm.sample_of_ray), *PREFIXES[RAY]
         ),
         "tgi": Engine(
             "TGI",
-            _pages("tgi_", tgi.READER, tgi.sample_of),
+            _page_reader("tgi_", tgi.READER, tgi.sample_of),
             tgi.FACTS,
             tgi.identify,
             prefixes=("tgi_",),
@@ -167,18 +167,18 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             prefixes=(vllm.NIM_PREFIX,),
             silent="has none before its first request",
         ),
-        "triton": _metrics_only(
-            "Triton", _pages("nv_inference_", triton.READER, triton.sample_of), "nv_inference_"
+        "triton": _engine_with_metrics_port(
+            "Triton", _page_reader("nv_inference_", triton.READER, triton.sample_of), "nv_inference_"
         ),
-        "dynamo": _metrics_only(
+        "dynamo": _engine_with_metrics_port(
             "a Dynamo worker",
-            _pages("dynamo_component_", workers.DYNAMO_READER, workers.sample_of_dynamo),
+            _page_reader("dynamo_component_", workers.DYNAMO_READER, workers.sample_of_dynamo),
             "dynamo_component_",
             beside=True,
         ),
-        "lmcache": _metrics_only(
+        "lmcache": _engine_with_metrics_port(
             "an LMCache server",
-            _pages("lmcache_mp_", workers.LMCACHE_READER, workers.sample_of_lmcache),
+            _page_reader("lmcache_mp_", workers.LMCACHE_READER, workers.sample_of_lmcache),
             "lmcache_mp_",
             "lmcache_mp:",
             "lmcache_mp.",
@@ -318,7 +318,7 @@ def read_page(
     text = PageText(body)
     found = text.once(("engines", engine), lambda: _engines_on(body, engine))
     if not found:
-        raise _without_engine(body, engine)
+        raise _no_engine_error(body, engine)
     names = [name for name, _ in found]
     is_nim = engine == "nim" and "vllm" in names  # newer NIMs write vLLM's names
     if engine != "auto" and engine not in names and not is_nim:
@@ -326,7 +326,7 @@ def read_page(
         raise PageError(FailureKind.UNSUPPORTED, message)
     reads = [(ENGINES[name].read, prefix) for name, prefix in found]
     samples = [read(text, at, prefix) for read, prefix in reads if read is not None]
-    return replace(_merged(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
+    return replace(_merge_samples(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
 
 
 def engine_of(body: bytes) -> str | None:
@@ -368,7 +368,7 @@ def _is_read(engine: str, prefix: bytes, name: bytes) -> bool:
     """
     if prefix in _OWN or engine not in PREFIXES:
         return True
-    return f"{prefix.decode()}{name.decode()}" in spelled(engine, prefix.decode())
+    return f"{prefix.decode()}{name.decode()}" in names_with_prefix(engine, prefix.decode())
 
 
 def _may_be_router(padded: bytes, found: Mapping[str, str]) -> bool:
@@ -378,13 +378,13 @@ def _may_be_router(padded: bytes, found: Mapping[str, str]) -> bool:
     return "vllm" in found and (_SERVER_LABEL in padded or b"model_name=" not in padded)
 
 
-def _merged(samples: Sequence[EngineSample]) -> EngineSample:
+def _merge_samples(samples: Sequence[EngineSample]) -> EngineSample:
     """Return the engine's sample, completed by what only its fronts report."""
     engine, *fronts = samples
     for front in fronts:
         lanes = engine.lanes
         if len(lanes) == len(front.lanes) == 1:
-            lanes = (_completed(lanes[0], front.lanes[0]),)
+            lanes = (_fill_missing(lanes[0], front.lanes[0]),)
         engine = replace(
             engine,
             lanes=lanes,
@@ -396,7 +396,7 @@ def _merged(samples: Sequence[EngineSample]) -> EngineSample:
     return engine
 
 
-def _completed(lane: LaneSample, front: LaneSample) -> LaneSample:
+def _fill_missing(lane: LaneSample, front: LaneSample) -> LaneSample:
     """Return a lane of an engine with those fields of its front that the engine does not report."""
     missing = {
         name: theirs
@@ -410,7 +410,7 @@ def _completed(lane: LaneSample, front: LaneSample) -> LaneSample:
     return replace(lane, **missing)
 
 
-def _without_engine(body: bytes, engine: str) -> PageError:
+def _no_engine_error(body: bytes, engine: str) -> PageError:
     """Return the error for a response that has no metric name of the expected engine, "auto" for any.
 
     The error's kind is MALFORMED if the response is no metrics page, OTHER_PROGRAM if it has names of another
@@ -423,7 +423,7 @@ def _without_engine(body: bytes, engine: str) -> PageError:
     if unset is not None:
         title = ENGINES[_PREFIXES[unset[1]]].title
         return PageError(FailureKind.METRICS_DISABLED, f"the metrics of {title} have no values yet")
-    whose, is_other = _program(padded)
+    whose, is_other = _program_of_page(padded)
     if is_other:
         return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {whose}: no engine figures")
     known = ENGINES.get(engine)
@@ -434,7 +434,7 @@ def _without_engine(body: bytes, engine: str) -> PageError:
     return PageError(FailureKind.METRICS_DISABLED, message)
 
 
-def _program(padded: bytes) -> tuple[str, bool]:
+def _program_of_page(padded: bytes) -> tuple[str, bool]:
     """Return the program that writes a page without an engine's names, by the first words of its names.
 
     The second value is False if all names are of those that any program may write.

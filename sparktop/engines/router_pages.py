@@ -21,7 +21,7 @@ from functools import partial
 
 from sparktop.engines.document import entries, field, parse, words
 from sparktop.engines.exposition import Family, Reader
-from sparktop.engines.lanes import label, only, requests
+from sparktop.engines.lanes import label, of_label, requests
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.text import clean
 
@@ -125,7 +125,9 @@ def read_workers(body: bytes) -> RouterSample | None:
     }
     if listed and not known:
         return None
-    loads = {name: load for name, one in known.items() if (load := _load(field(one, "load"))) is not None}
+    loads = {
+        name: load for name, one in known.items() if (load := _load_or_none(field(one, "load"))) is not None
+    }
     gateway = not listed or any(field(one, "id") is not None for one in known.values())
     models = {
         name: None if (model := words(field(one, "model_id"), _ID_LIMIT)) == "unknown" else model
@@ -172,7 +174,7 @@ LISTS: Mapping[str, Callable[[bytes], RouterSample | None]] = {WORKERS: read_wor
 """The parser by the route on which routers list their servers."""
 
 
-def _load(found: object) -> float | None:
+def _load_or_none(found: object) -> float | None:
     """Return a worker's requests in flight; None where they are unknown, for which routers write -1."""
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
@@ -199,13 +201,13 @@ def read_router_page(body: bytes) -> RouterSample | None:
 
 def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
     stages = families.get(_STAGES)
-    queued = only("stage", *_BEFORE_WORKER, combine=_known)(stages) if stages else None
+    queued = of_label("stage", *_BEFORE_WORKER, combine=_sum_or_none)(stages) if stages else None
     note = None
     if queued is None:
-        queued = _known(families.get(_QUEUED, {}))
+        queued = _sum_or_none(families.get(_QUEUED, {}))
         note = None if queued is None else PREFILL_QUEUED
     active = next((families[name] for name in _ACTIVE if name in families), {})
-    return RouterSample(_UNDATED, DYNAMO, queued=queued, in_flight=_known(active), note=note)
+    return RouterSample(_UNDATED, DYNAMO, queued=queued, in_flight=_sum_or_none(active), note=note)
 
 
 def _read_stack(families: Mapping[str, Family]) -> RouterSample:
@@ -214,7 +216,7 @@ def _read_stack(families: Mapping[str, Family]) -> RouterSample:
         for labels, value in families.get(_RUNNING, {}).items()
         if (server := clean(label(labels, "server") or "", _ID_LIMIT)) and 0 <= value < math.inf
     }
-    servers = {**running, **_ids(families.get(_HEALTHY, {}), "server")}
+    servers = {**running, **_values_by_label(families.get(_HEALTHY, {}), "server")}
     deployments = tuple(Deployment(server, server) for server in list(servers)[:_MOST_DEPLOYMENTS])
     return RouterSample(
         _UNDATED,
@@ -231,12 +233,14 @@ def _read_epp(families: Mapping[str, Family]) -> RouterSample:
     endpoints = next(
         (families[f"{prefix}{name}"] for name in _EPP_ENDPOINTS if f"{prefix}{name}" in families), {}
     )
-    ids = _ids(endpoints, "model_server_endpoint") or _ids(endpoints, "model_server_pod")
+    ids = _values_by_label(endpoints, "model_server_endpoint") or _values_by_label(
+        endpoints, "model_server_pod"
+    )
     deployments = tuple(
         Deployment(one, f"http://{one}" if _HOST_PORT.fullmatch(one) else None)
         for one in list(ids)[:_MOST_DEPLOYMENTS]
     )
-    queued = _known(families.get(f"{prefix}{_EPP_QUEUE}", {}))
+    queued = _sum_or_none(families.get(f"{prefix}{_EPP_QUEUE}", {}))
     return RouterSample(_UNDATED, LLM_D, deployments=deployments or None, queued=queued)
 
 
@@ -247,8 +251,8 @@ def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
         full = (f"{prefix}{name}" for prefix in _WORKERS[kind] for name in names)
         return next((families[name] for name in full if name in families), {})
 
-    sent = _at_workers(first(*_RUNNING_AT))
-    health, breakers = _at_workers(first(_HEALTH_OF)), _at_workers(first(*_BREAKERS))
+    sent = _values_by_worker(first(*_RUNNING_AT))
+    health, breakers = _values_by_worker(first(_HEALTH_OF)), _values_by_worker(first(*_BREAKERS))
     outcomes = first(*_OUTCOMES)
     failed = {labels: count for labels, count in outcomes.items() if label(labels, "outcome") == "failure"}
     troubles = {name: "circuit half open" for name, state in breakers.items() if state == _HALF_OPEN}
@@ -259,21 +263,21 @@ def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
         for labels, number in first(*_ERRORS).items()
         if (label(labels, "error_type") or "").startswith("no_") and 0 <= number < math.inf
     ]
-    names = list(dict.fromkeys((*health, *breakers, *sent, *_at_workers(outcomes))))[:_MOST_DEPLOYMENTS]
+    names = list(dict.fromkeys((*health, *breakers, *sent, *_values_by_worker(outcomes))))[:_MOST_DEPLOYMENTS]
     return RouterSample(
         _UNDATED,
         kind,
         deployments=tuple(Deployment(name, name) for name in names) or None,
         sent=sent or None,
         in_flight=sum(sent.values()) if sent else None,
-        failures=_at_workers(failed) if outcomes else None,
+        failures=_values_by_worker(failed) if outcomes else None,
         refusals=math.fsum(refused),
         troubles=troubles,
         note=None if names else "it has no worker",
     )
 
 
-def _at_workers(family: Family) -> dict[str, float]:
+def _values_by_worker(family: Family) -> dict[str, float]:
     """Return the valid values of a metric by worker, summed over its other labels."""
     found: dict[str, float] = {}
     for labels, value in family.items():
@@ -283,7 +287,7 @@ def _at_workers(family: Family) -> dict[str, float]:
     return found
 
 
-def _only_named(kind: str, note: str) -> Callable[[Mapping[str, Family]], RouterSample]:
+def _reader_of_name(kind: str, note: str) -> Callable[[Mapping[str, Family]], RouterSample]:
     return lambda _: RouterSample(_UNDATED, kind, note=note)
 
 
@@ -304,13 +308,15 @@ _READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterSample]] = {
     LLM_D: _read_epp,
     VLLM_ROUTER: partial(_read_workers, VLLM_ROUTER),
     SGLANG_GATEWAY: partial(_read_workers, SGLANG_GATEWAY),
-    LLAMA_SWAP: _only_named(LLAMA_SWAP, "its metrics have no engine figures"),
-    ENVOY_AI: _only_named(ENVOY_AI, "its metrics name no servers: list those behind it under [[backends]]"),
-    GPUSTACK: _only_named(GPUSTACK, "its metrics have no engine figures: list its instances as servers"),
+    LLAMA_SWAP: _reader_of_name(LLAMA_SWAP, "its metrics have no engine figures"),
+    ENVOY_AI: _reader_of_name(
+        ENVOY_AI, "its metrics name no servers: list those behind it under [[backends]]"
+    ),
+    GPUSTACK: _reader_of_name(GPUSTACK, "its metrics have no engine figures: list its instances as servers"),
 }
 
 
-def _ids(family: Family, name: str) -> dict[str, float]:
+def _values_by_label(family: Family, name: str) -> dict[str, float]:
     """Return the values of a metric by the clean value of the label `name`, where that is present."""
     return {
         text: value
@@ -319,6 +325,6 @@ def _ids(family: Family, name: str) -> dict[str, float]:
     }
 
 
-def _known(family: Family) -> float | None:
+def _sum_or_none(family: Family) -> float | None:
     """Return the sum of a gauge that counts requests; None if it is not on the page or invalid."""
     return requests(family) if family else None

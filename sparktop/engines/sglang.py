@@ -52,9 +52,9 @@ from sparktop.engines.lanes import (
     label,
     lane_order,
     names_of,
-    only,
+    of_label,
     requests,
-    scaled,
+    scaled_total,
     share,
     share_or_none,
     total,
@@ -77,29 +77,29 @@ _RANK_DIGITS = 6
 """Most digits of a rank; a label with more digits is not a rank and counts as 0."""
 
 
-def _first_rank(places: Places) -> Places:
+def _of_first_rank(places: Places) -> Places:
     """Return the samples of the lowest (pipeline-parallel, tensor-parallel) rank that has samples.
 
     Samples with a value of the label `priority` are left out: the sample without such a value is their total.
     """
     ranked: dict[tuple[int, int], dict[Labels, int]] = {}
     for labels, index in where(places, "priority", None, "").items():
-        rank = (_rank(labels, "pp_rank"), _rank(labels, "tp_rank"))
+        rank = (_rank_of(labels, "pp_rank"), _rank_of(labels, "tp_rank"))
         ranked.setdefault(rank, {})[labels] = index
     return ranked[min(ranked)] if ranked else {}
 
 
-def _rank(labels: Labels, name: str) -> int:
+def _rank_of(labels: Labels, name: str) -> int:
     text = label(labels, name) or ""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _RANK_DIGITS else 0
 
 
-def _tokens(*modes: str) -> Callable[[Family], float | None]:
+def _tokens_of_modes(*modes: str) -> Callable[[Family], float | None]:
     """Return a function that sums the samples whose label `mode` is one of `modes`, or that have no `mode`.
 
     The realtime token counter has modes, and the older token counters have none: the function reads both.
     """
-    return only("mode", None, *modes, combine=total)
+    return of_label("mode", None, *modes, combine=total)
 
 
 _FIELDS: Fields = (
@@ -107,21 +107,25 @@ _FIELDS: Fields = (
     ("waiting", ("sglang:num_queue_reqs",), requests),
     ("kv_cache_percent", ("sglang:full_token_usage", "sglang:token_usage"), share),
     ("kv_capacity_tokens", ("sglang:max_total_num_tokens",), total_or_none),
-    ("prompt_tokens", (_REALTIME, "sglang:prompt_tokens_total"), _tokens("prefill_compute", "prefill_cache")),
-    ("prompt_tokens_cached", (_REALTIME, "sglang:cached_tokens_total"), _tokens("prefill_cache")),
-    ("prompt_tokens_computed", (_REALTIME,), _tokens("prefill_compute")),
-    ("generation_tokens", (_REALTIME, "sglang:generation_tokens_total"), _tokens("decode")),
+    (
+        "prompt_tokens",
+        (_REALTIME, "sglang:prompt_tokens_total"),
+        _tokens_of_modes("prefill_compute", "prefill_cache"),
+    ),
+    ("prompt_tokens_cached", (_REALTIME, "sglang:cached_tokens_total"), _tokens_of_modes("prefill_cache")),
+    ("prompt_tokens_computed", (_REALTIME,), _tokens_of_modes("prefill_compute")),
+    ("generation_tokens", (_REALTIME, "sglang:generation_tokens_total"), _tokens_of_modes("decode")),
     ("generation_tps_gauge", ("sglang:gen_throughput",), total),
     ("preemptions", ("sglang:num_retracted_requests_total",), total),
     ("prefix_cache_hit_percent", ("sglang:cache_hit_rate",), share),
     ("spec_accept_percent", ("sglang:spec_accept_rate",), share_or_none),
     ("read_bytes_per_gpu", ("sglang:estimated_read_bytes_per_gpu_total",), total_or_none),
     ("engine_work", (_FORWARD,), total),
-    ("prefill_seconds", (_FORWARD,), only("category", "extend", "prefill", combine=total)),
+    ("prefill_seconds", (_FORWARD,), of_label("category", "extend", "prefill", combine=total)),
     (
         "decode_seconds",
         (_FORWARD,),
-        only("category", "decode", "target_verify", "draft_extend", combine=total),
+        of_label("category", "decode", "target_verify", "draft_extend", combine=total),
     ),
     ("finished", ("sglang:num_requests_total",), finished),
 )
@@ -145,9 +149,9 @@ _EXTRAS = ExtraReader(
             ("sglang:num_bootstrap_failed_reqs_total", "sglang:num_transfer_failed_reqs_total"),
             total,
         ),
-        ("kv_transfer_s", ("sglang:kv_transfer_latency_ms_sum",), scaled(1e-3)),
+        ("kv_transfer_s", ("sglang:kv_transfer_latency_ms_sum",), scaled_total(1e-3)),
         ("kv_transfers", ("sglang:kv_transfer_latency_ms_count",), total),
-        ("kv_transfer_bytes", ("sglang:kv_transfer_total_mb_sum",), scaled(1e6)),
+        ("kv_transfer_bytes", ("sglang:kv_transfer_total_mb_sum",), scaled_total(1e6)),
         ("kv_speed_sum", ("sglang:kv_transfer_speed_gb_s_sum",), total),
         ("kv_speed_count", ("sglang:kv_transfer_speed_gb_s_count",), total),
         ("kv_retries", ("sglang:num_prefill_retries_total",), total_or_none),
@@ -194,7 +198,7 @@ FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
 READER = Reader(NAMES)
 
 
-def _startup(families: Mapping[str, Family]) -> Mapping[str, float]:
+def _read_startup(families: Mapping[str, Family]) -> Mapping[str, float]:
     """Return the seconds that phases of the start took, the slowest rank's; {} where the page has none."""
     found: dict[str, float] = {}
     for name, title in _STARTUP.items():
@@ -211,31 +215,31 @@ def sample_of(families: Page, at: float) -> EngineSample:
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(families, lane_label="dp_rank", keep=_first_rank)
+    page = LanePage(families, lane_label="dp_rank", keep=_of_first_rank)
     lanes = page.read(_FIELDS, _HISTOGRAMS)
     if not lanes:
         lanes["0"] = {}
-    _EXTRAS.add(page.families, lanes, "dp_rank", _first_rank)
+    _EXTRAS.add(page.families, lanes, "dp_rank", _of_first_rank)
     for fields in lanes.values():
-        _complete(fields, realtime=bool(page.families.get(_REALTIME)), apart=_FULL in page.families)
+        _set_derived_fields(fields, realtime=bool(page.families.get(_REALTIME)), apart=_FULL in page.families)
     return EngineSample(
         at=at,
         engine="sglang",
         lanes=tuple(LaneSample(lane, **lanes[lane]) for lane in sorted(lanes, key=lane_order)),
         models=page.model_names(),
-        role=_role(page.families) or dynamo_role(page.families),
-        startup=_startup(page.families),
+        role=_read_role(page.families) or dynamo_role(page.families),
+        startup=_read_startup(page.families),
     )
 
 
-def _role(families: Mapping[str, Family]) -> str | None:
+def _read_role(families: Mapping[str, Family]) -> str | None:
     """Return "prefill" or "decode" for a server of a disaggregated group, by its label `engine_type`."""
     running = families.get("sglang:num_running_reqs", {})
     types = {label(labels, "engine_type") for labels in running}
     return next((role for role in ("prefill", "decode") if types == {role}), None)
 
 
-def _complete(fields: dict[str, Any], *, realtime: bool, apart: bool) -> None:
+def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, apart: bool) -> None:
     """Set those fields that follow from others: computed tokens, how tokens are counted, the cache's use.
 
     `realtime` is whether the page has the realtime token counter, `apart` whether it has the use of each

@@ -61,7 +61,7 @@ def _table_prefix(engine: str) -> str:
 
 
 @cache
-def spelled(engine: str, prefix: str) -> Mapping[str, str]:
+def names_with_prefix(engine: str, prefix: str) -> Mapping[str, str]:
     """Return the name in the engine's tables by the name on a page with this prefix."""
     own = _table_prefix(engine)
     return MappingProxyType(
@@ -73,18 +73,18 @@ def spelled(engine: str, prefix: str) -> Mapping[str, str]:
     )
 
 
-def _dialects() -> Iterator[tuple[str, str, Mapping[str, str]]]:
+def _spellings() -> Iterator[tuple[str, str, Mapping[str, str]]]:
     """Yield (engine, prefix, its names) for each spelling of each engine."""
     for engine in _TABLES:
         for prefix in PREFIXES[engine]:
-            yield engine, prefix, spelled(engine, prefix)
+            yield engine, prefix, names_with_prefix(engine, prefix)
 
 
 def _engine_by_spelling(names: Callable[[str], tuple[str, ...]]) -> dict[str, str]:
     """Return the engine by spelling, of all spellings of the names that `names` returns for an engine."""
     return {
         theirs: engine
-        for engine, _, known in _dialects()
+        for engine, _, known in _spellings()
         for wanted in names(engine)
         for theirs, name in known.items()
         if name == wanted
@@ -100,12 +100,12 @@ def names_for(field: str) -> tuple[str, ...]:
     return tuple(_engine_by_spelling(lambda engine: _names_of(engine, field)))
 
 
-def twice_counted(field: str) -> tuple[str, ...]:
+def names_without_total(field: str) -> tuple[str, ...]:
     """Return the names of a counter whose samples must not be added.
 
     Ray exports a counter under two names, with and without `_total`: these are those without.
     """
-    known = (spelled(RAY, prefix) for prefix in PREFIXES[RAY])
+    known = (names_with_prefix(RAY, prefix) for prefix in PREFIXES[RAY])
     wanted = _names_of(RAY, field)
     names = {theirs for one in known for theirs, name in one.items() if name in wanted}
     return tuple(sorted(name for name in names if f"{name}_total" in names))
@@ -131,7 +131,7 @@ RUNNING: Mapping[str, str] = MappingProxyType(
 def names_beside(gauge: str) -> frozenset[str]:
     """Return every metric name that is read from the page that has this gauge of running requests."""
     engine = RUNNING[gauge]
-    names = next(known for name, _, known in _dialects() if name == engine and gauge in known)
+    names = next(known for name, _, known in _spellings() if name == engine and gauge in known)
     # Names without an engine's prefix, such as those of its Python process.
     shared = {name for name in _OWN[engine] if not name.startswith(_table_prefix(engine))}
     return frozenset({*names, *shared})

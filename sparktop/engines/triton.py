@@ -19,7 +19,7 @@ from sparktop.engines.lanes import (
     LanePage,
     label,
     names_of,
-    only,
+    of_label,
     requests,
     share,
     total,
@@ -32,12 +32,12 @@ _OURS = "nv_inference_"
 _GENERAL = "nv_trt_llm_general_metrics"
 _REQUESTS, _BLOCKS = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
 _FIELDS: Fields = (
-    ("running", (_REQUESTS,), only("request_type", "scheduled", combine=requests)),
-    ("waiting", (_REQUESTS,), only("request_type", "waiting", combine=requests)),
-    ("kv_cache_percent", (_BLOCKS,), only("kv_cache_block_type", "fraction", combine=share)),
+    ("running", (_REQUESTS,), of_label("request_type", "scheduled", combine=requests)),
+    ("waiting", (_REQUESTS,), of_label("request_type", "waiting", combine=requests)),
+    ("kv_cache_percent", (_BLOCKS,), of_label("kv_cache_block_type", "fraction", combine=share)),
     ("prompt_tokens", ("nv_llm_input_token_len_sum",), total),
     ("generation_tokens", ("nv_llm_output_token_len_sum",), total),
-    ("engine_work", (_GENERAL,), only("general_type", "iteration_counter", combine=total)),
+    ("engine_work", (_GENERAL,), of_label("general_type", "iteration_counter", combine=total)),
 )
 _DONE = {"success": "nv_inference_request_success", "failure": "nv_inference_request_failure"}
 _TIMES = {"e2e": "nv_inference_request_duration_us", "queue": "nv_inference_queue_duration_us"}
@@ -56,7 +56,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
     kept = {name: where(family, "model", *own) for name, family in families.items()} if own else {}
     page = LanePage({name: family for name, family in kept.items() if family}, model_label="model")
     fields = page.read(_FIELDS, ())["0"]
-    fields["kv_capacity_tokens"] = _capacity(kept.get(_BLOCKS, {}))
+    fields["kv_capacity_tokens"] = _kv_capacity(kept.get(_BLOCKS, {}))
     done = {word: count for word, name in _DONE.items() if (count := total(kept.get(name, {}))) is not None}
     for field, name in _TIMES.items():
         spent_us = total(kept.get(name, {}))
@@ -74,7 +74,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
     )
 
 
-def _capacity(blocks: Family) -> float | None:
+def _kv_capacity(blocks: Family) -> float | None:
     """Return the size of the KV cache in tokens: its number of blocks times the tokens of a block."""
     number, tokens = (
         total_or_none(where(blocks, "kv_cache_block_type", kind)) for kind in ("max", "tokens_per")

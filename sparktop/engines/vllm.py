@@ -43,8 +43,8 @@ from sparktop.engines.lanes import (
     label,
     lane_order,
     names_of,
-    only,
-    positive,
+    of_label,
+    positive_number,
     requests,
     share,
     start_time,
@@ -61,7 +61,7 @@ _EMPTY: Family = {}
 _LARGEST_BLOCK = 1e9
 
 
-def _asleep(family: Family) -> bool | None:
+def _is_asleep(family: Family) -> bool | None:
     """Return whether an engine core sleeps; None if unknown.
 
     `family` is the sleep metric: the core sleeps if its sample `awake` is 0. On pages without this sample,
@@ -75,44 +75,44 @@ def _asleep(family: Family) -> bool | None:
     return None if level is None else level > 0
 
 
-def _counter(*names: str) -> tuple[str, ...]:
+def _counter_names(*names: str) -> tuple[str, ...]:
     return tuple(f"vllm:{name}{suffix}" for name in names for suffix in ("_total", ""))
 
 
-_BY_SOURCE = _counter("prompt_tokens_by_source")
+_BY_SOURCE = _counter_names("prompt_tokens_by_source")
 _FIELDS: Fields = (
     ("running", ("vllm:num_requests_running",), requests),
     ("waiting", ("vllm:num_requests_waiting",), requests),
     (
         "waiting_for_capacity",
         ("vllm:num_requests_waiting_by_reason",),
-        only("reason", "capacity", combine=requests),
+        of_label("reason", "capacity", combine=requests),
     ),
     ("kv_cache_percent", ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"), share),
-    ("prompt_tokens", _counter("prompt_tokens"), total),
-    ("prompt_tokens_computed", _BY_SOURCE, only("source", "local_compute", combine=total)),
-    ("prompt_tokens_cached", _counter("prompt_tokens_cached"), total),
+    ("prompt_tokens", _counter_names("prompt_tokens"), total),
+    ("prompt_tokens_computed", _BY_SOURCE, of_label("source", "local_compute", combine=total)),
+    ("prompt_tokens_cached", _counter_names("prompt_tokens_cached"), total),
     (
         "prompt_tokens_cached",
         _BY_SOURCE,
-        only("source", "local_cache_hit", "external_kv_transfer", combine=total),
+        of_label("source", "local_cache_hit", "external_kv_transfer", combine=total),
     ),
-    ("generation_tokens", _counter("generation_tokens"), total),
-    ("preemptions", _counter("num_preemptions"), total),
-    ("prefix_cache_hits", _counter("prefix_cache_hits", "gpu_prefix_cache_hits"), total),
-    ("prefix_cache_queries", _counter("prefix_cache_queries", "gpu_prefix_cache_queries"), total),
-    ("external_cache_hits", _counter("external_prefix_cache_hits"), total),
-    ("external_cache_queries", _counter("external_prefix_cache_queries"), total),
-    ("media_cache_hits", _counter("mm_cache_hits"), total),
-    ("media_cache_queries", _counter("mm_cache_queries"), total),
+    ("generation_tokens", _counter_names("generation_tokens"), total),
+    ("preemptions", _counter_names("num_preemptions"), total),
+    ("prefix_cache_hits", _counter_names("prefix_cache_hits", "gpu_prefix_cache_hits"), total),
+    ("prefix_cache_queries", _counter_names("prefix_cache_queries", "gpu_prefix_cache_queries"), total),
+    ("external_cache_hits", _counter_names("external_prefix_cache_hits"), total),
+    ("external_cache_queries", _counter_names("external_prefix_cache_queries"), total),
+    ("media_cache_hits", _counter_names("mm_cache_hits"), total),
+    ("media_cache_queries", _counter_names("mm_cache_queries"), total),
     ("prefix_cache_hit_percent", ("vllm:gpu_prefix_cache_hit_rate",), share),
-    ("spec_drafts", _counter("spec_decode_num_drafts"), total),
-    ("spec_draft_tokens", _counter("spec_decode_num_draft_tokens"), total),
-    ("spec_accepted_tokens", _counter("spec_decode_num_accepted_tokens"), total),
+    ("spec_drafts", _counter_names("spec_decode_num_drafts"), total),
+    ("spec_draft_tokens", _counter_names("spec_decode_num_draft_tokens"), total),
+    ("spec_accepted_tokens", _counter_names("spec_decode_num_accepted_tokens"), total),
     ("spec_accept_percent", ("vllm:spec_decode_draft_acceptance_rate",), share),
-    ("read_bytes_per_gpu", _counter("estimated_read_bytes_per_gpu"), total_or_none),
-    ("asleep", ("vllm:engine_sleep_state",), _asleep),
-    ("finished", _counter("request_success"), finished),
+    ("read_bytes_per_gpu", _counter_names("estimated_read_bytes_per_gpu"), total_or_none),
+    ("asleep", ("vllm:engine_sleep_state",), _is_asleep),
+    ("finished", _counter_names("request_success"), finished),
 )
 _HISTOGRAMS: Histograms = (
     ("ttft", ("vllm:time_to_first_token_seconds",)),
@@ -126,7 +126,7 @@ _HISTOGRAMS: Histograms = (
     ("answer_tokens", ("vllm:request_generation_tokens",)),
     ("request_tokens", ("vllm:request_prompt_tokens",)),
 )
-_ALONE = (
+_OF_ONE_PROCESS = (
     START,
     "python_info",
     "go_info",
@@ -134,7 +134,7 @@ _ALONE = (
     "vllm:num_requests_running_created",
 )
 """Names that only a page of a single process has."""
-NAMES = names_of(_FIELDS, _HISTOGRAMS, CPU, _CONFIG, *_ALONE, *EXTRAS.names)
+NAMES = names_of(_FIELDS, _HISTOGRAMS, CPU, _CONFIG, *_OF_ONE_PROCESS, *EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
 FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
 READER = Reader(NAMES)
@@ -150,7 +150,7 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: st
     """
     page = LanePage(families, lane_label=lane_label)
     fields = page.read(_FIELDS, _HISTOGRAMS)
-    named, capacities = families.kept("capacities", lambda: _lanes_of_config(page, list(fields)))
+    named, capacities = families.kept("capacities", lambda: _read_cache_config(page, list(fields)))
     for lane in named or (() if fields else ("0",)):
         fields.setdefault(lane, {})
     if lane_label == "engine":
@@ -180,12 +180,12 @@ def _prefix_cache(families: Mapping[str, Family]) -> PrefixCache:
     """
     values = dict(next(iter(families.get(_CONFIG, _EMPTY)), ()))
     on = {"True": True, "False": False}.get(values.get("enable_prefix_caching", ""))
-    hybrid = positive(values.get("mamba_block_size")) is not None
+    hybrid = positive_number(values.get("mamba_block_size")) is not None
     states = clean(values.get("mamba_cache_mode"), 20) if hybrid else None
-    sizes = [positive(values.get("block_size")) or 0.0]
+    sizes = [positive_number(values.get("block_size")) or 0.0]
     if states == "align":
-        sizes.append(positive(values.get("mamba_block_size")) or 0.0)
-    block = positive(values.get("prefix_match_unit")) or max(sizes)
+        sizes.append(positive_number(values.get("mamba_block_size")) or 0.0)
+    block = positive_number(values.get("prefix_match_unit")) or max(sizes)
     return PrefixCache(on, round(block) if 0 < block < _LARGEST_BLOCK else None, states)
 
 
@@ -199,7 +199,7 @@ def _has_several_servers(families: Mapping[str, Family]) -> bool:
     """
     if any(label(labels, "pid") is not None for labels in families.get(_FIELDS[0][1][0], _EMPTY)):
         return True
-    return _CONFIG in families and not any(name in families for name in _ALONE)
+    return _CONFIG in families and not any(name in families for name in _OF_ONE_PROCESS)
 
 
 def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]) -> None:
@@ -216,7 +216,7 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
                 fields.setdefault(gauge, 0.0)
 
 
-def _lanes_of_config(page: LanePage, lanes: list[str]) -> tuple[list[str], dict[str, float]]:
+def _read_cache_config(page: LanePage, lanes: list[str]) -> tuple[list[str], dict[str, float]]:
     """Return (lanes that the cache metric names, capacity of the KV cache in tokens by lane).
 
     `lanes` are those of the other metrics; a page without any has the lane "0".
@@ -224,10 +224,10 @@ def _lanes_of_config(page: LanePage, lanes: list[str]) -> tuple[list[str], dict[
     configs = page.lanes(_CONFIG)
     named = [lane for lane, places in configs.items() if any(label(labels, "engine") for labels in places)]
     every = dict.fromkeys((*lanes, *(named or (() if lanes else ("0",)))))
-    return named, _capacities(configs, named, list(every))
+    return named, _kv_capacities(configs, named, list(every))
 
 
-def _capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
+def _kv_capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list[str]) -> dict[str, float]:
     """Return the capacity of the KV cache in tokens, by lane (engine core); unknown capacities are left out.
 
     `configs` has the samples of vLLM's cache metric by lane, and `named` the lanes that have an engine label.
@@ -242,11 +242,11 @@ def _capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list
         for labels in family:
             values = dict(labels)
             for target in (lane,) if lane in named else lanes:
-                size = positive(values.get("kv_cache_size_tokens"))
+                size = positive_number(values.get("kv_cache_size_tokens"))
                 if size is not None:
                     sizes[target] = size
-                blocks = positive(values.get("num_gpu_blocks"))
-                block_size = positive(values.get("block_size"))
+                blocks = positive_number(values.get("num_gpu_blocks"))
+                block_size = positive_number(values.get("block_size"))
                 if blocks is not None and block_size is not None:
                     sums[target] = blocks * block_size
     sharing = len(sums) if len(set(sums.values())) == 1 else 1
@@ -274,14 +274,16 @@ NIM_FACTS = ("/v1/version", "/v1/models")
 """Routes that report the identity of a NIM."""
 NIM_PREFIX = "num_requests_"
 """How the names begin by which a page of a NIM is recognised."""
-_OURS, _SLOTS = "vllm:", "num_request_max"
+_VLLM_PREFIX, _SLOTS = "vllm:", "num_request_max"
 REPLICA_LABELS = ("ReplicaId", "WorkerId")
 """The labels by which the replicas on a page of Ray differ; the first that they have counts."""
 _FINISHED = {
     "request_finish_total": "vllm:request_success_total",
     "request_success_total": "vllm:request_success",  # read only where the name above is absent
 }
-NIM_READER = Reader({**{name.removeprefix(_OURS): name for name in NAMES}, **_FINISHED, _SLOTS: _SLOTS})
+NIM_READER = Reader(
+    {**{name.removeprefix(_VLLM_PREFIX): name for name in NAMES}, **_FINISHED, _SLOTS: _SLOTS}
+)
 _LMDEPLOY_PREFIX = "lmdeploy:"
 _PARTS = ("bucket", "sum", "count")
 _LMDEPLOY_OWN = {
@@ -298,16 +300,16 @@ _FAILED, _API_WAITING = "lmdeploy:num_requests_failed", "lmdeploy:num_api_reques
 _OF_API_SERVER: Fields = (("queued", (_API_WAITING,), requests), ("failed", (_FAILED,), requests))
 _NOT_LMDEPLOY = (
     "vllm:iteration_tokens_total",
-    *(f"{_OURS}{name}" for name in _LMDEPLOY_OWN.values()),
+    *(f"{_VLLM_PREFIX}{name}" for name in _LMDEPLOY_OWN.values()),
 )
 LMDEPLOY_NAMES: Mapping[str, str] = MappingProxyType(
     {
         **{
-            name.replace(_OURS, _LMDEPLOY_PREFIX): name
+            name.replace(_VLLM_PREFIX, _LMDEPLOY_PREFIX): name
             for name in NAMES
-            if name.startswith(_OURS) and not name.startswith(_NOT_LMDEPLOY)
+            if name.startswith(_VLLM_PREFIX) and not name.startswith(_NOT_LMDEPLOY)
         },
-        **{f"{_LMDEPLOY_PREFIX}{theirs}": f"{_OURS}{ours}" for theirs, ours in _LMDEPLOY_OWN.items()},
+        **{f"{_LMDEPLOY_PREFIX}{theirs}": f"{_VLLM_PREFIX}{ours}" for theirs, ours in _LMDEPLOY_OWN.items()},
         _FAILED: _FAILED,
         _API_WAITING: _API_WAITING,
         START: START,

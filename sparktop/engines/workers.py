@@ -24,7 +24,7 @@ from sparktop.engines.lanes import (
     LanePage,
     dynamo_role,
     names_of,
-    only,
+    of_label,
     share,
     start_time,
     total,
@@ -100,9 +100,9 @@ def sample_of_dynamo(families: Page, at: float) -> EngineSample:
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    page = LanePage(families, model_label="model", keep=lambda places: _generate(places) or places)
+    page = LanePage(families, model_label="model", keep=lambda places: _of_generation(places) or places)
     fields = page.read(_DYNAMO, _DYNAMO_TIMES)
-    done = only("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
+    done = of_label("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
     fields["0"]["finished"] = {} if done is None else {"unknown": done}
     page.lanes(DYNAMO_IN_FLIGHT)  # its label names the model
     _DYNAMO_EXTRAS.add(families, fields)
@@ -116,7 +116,7 @@ def sample_of_dynamo(families: Page, at: float) -> EngineSample:
     )
 
 
-def _generate(places: Places) -> Places:
+def _of_generation(places: Places) -> Places:
     """Return the samples of the endpoint that generates text; a worker also has endpoints for its control."""
     return where(places, "dynamo_endpoint", "generate")
 

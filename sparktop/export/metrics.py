@@ -43,7 +43,7 @@ from sparktop.model.snapshot import (
     Snapshot,
 )
 from sparktop.model.text import clean
-from sparktop.report.tables import current
+from sparktop.report.tables import without_stale
 from sparktop.store.load_log import Role
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import load
@@ -65,7 +65,7 @@ def label_of(name: str) -> str:
     return clean(name, LABEL_LIMIT)
 
 
-def _word(name: str, label: str, text: str, read: Callable[[Part], str | None]) -> Metric[Part]:
+def _word_metric(name: str, label: str, text: str, read: Callable[[Part], str | None]) -> Metric[Part]:
     """Return a metric whose label `label` is the word that holds, with the value 1."""
 
     def points(part: Part) -> Iterator[Point]:
@@ -76,12 +76,12 @@ def _word(name: str, label: str, text: str, read: Callable[[Part], str | None]) 
     return Metric(name, text, points, (label,))
 
 
-def _registered(one: Figure) -> Metric[Any]:
+def _metric_of_figure(one: Figure) -> Metric[Any]:
     """Return a figure of the registry as a metric."""
     return single(one.metric, one.help, one.base_value)
 
 
-def _quantile(title: str, name: str, percent: int) -> Metric[BackendView]:
+def _quantile_metric(title: str, name: str, percent: int) -> Metric[BackendView]:
     def points(view: BackendView) -> Iterator[Point]:
         found: Quantile | None = getattr(getattr(view, name), f"p{percent}")
         if found is not None:
@@ -103,13 +103,13 @@ _LATENCIES = {
 }
 
 BACKEND: tuple[Metric[BackendView], ...] = (
-    _word(
+    _word_metric(
         "backend_state",
         "state",
         "1 for the state that a server is in, such as queueing or stuck.",
         lambda view: None if view.state is BackendState.UNKNOWN else view.state.value,
     ),
-    _word(
+    _word_metric(
         "backend_limit",
         "limit",
         "1 for what a server is limited by, such as slots or memory bandwidth.",
@@ -119,19 +119,19 @@ BACKEND: tuple[Metric[BackendView], ...] = (
             else view.limited_by.kind.value
         ),
     ),
-    _word(
+    _word_metric(
         "backend_standstill",
         "word",
         "1 for the verdict on a server that holds requests without progress, such as long step or stuck.",
         lambda view: None if view.progress is None else view.progress.word.value,
     ),
-    *map(_registered, figures(Of.SERVER)),
-    *(_quantile(title, name, percent) for name, title in _LATENCIES.items() for percent in (50, 95)),
+    *map(_metric_of_figure, figures(Of.SERVER)),
+    *(_quantile_metric(title, name, percent) for name, title in _LATENCIES.items() for percent in (50, 95)),
 )
 """The metrics of a server, at most 25 series."""
 
 
-def _members(
+def _member_points(
     values: Callable[[Balance], Iterable[tuple[str, float | None]]],
 ) -> Callable[[Balance], Iterator[Point]]:
     def points(found: Balance) -> Iterator[Point]:
@@ -142,7 +142,7 @@ def _members(
 
 
 GROUP: tuple[Metric[Balance], ...] = (
-    _word(
+    _word_metric(
         "group_word",
         "word",
         "1 for the verdict on how evenly a group is loaded: balanced, oscillating, starved, uneven or "
@@ -150,40 +150,40 @@ GROUP: tuple[Metric[Balance], ...] = (
         lambda found: None if found.word is BalanceWord.UNKNOWN else found.word.value,
     ),
     single("group_window_seconds", "Seconds that were judged.", lambda found: found.window_s or None),
-    *map(_registered, figures(Of.GROUP)),
+    *map(_metric_of_figure, figures(Of.GROUP)),
     Metric(
         "group_starved_ratio",
         "Share of the time with next to no work while another member had more than its share.",
-        _members(lambda found: [(name, share(part)) for name, part in found.starved_percent.items()]),
+        _member_points(lambda found: [(name, share(part)) for name, part in found.starved_percent.items()]),
         ("member",),
     ),
     Metric(
         "group_request_share_ratio",
         "A member's part of the requests that the group received in the window.",
-        _members(lambda found: found.requests_share.items()),
+        _member_points(lambda found: found.requests_share.items()),
         ("member",),
     ),
 )
 """The metrics of a group, at most 15 series and two for each member."""
 
 
-def _throttled(view: NodeView) -> Sequence[Point]:
+def _throttle_points(view: NodeView) -> Sequence[Point]:
     worst = sorted(view.throttled_percent.items(), key=lambda item: (-item[1], item[0]))
     return [((reason,), percent / 100) for reason, percent in worst[:MOST_REASONS]]
 
 
 NODE: tuple[Metric[NodeView], ...] = (
-    _word(
+    _word_metric(
         "node_speed",
         "word",
         "1 for the verdict on a GPU's speed: idle, normal, throttled, slow clock or slow steps.",
         lambda view: None if view.speed.word == "unknown" or not view.ok else view.speed.word,
     ),
-    *map(_registered, figures(Of.MACHINE)),
+    *map(_metric_of_figure, figures(Of.MACHINE)),
     Metric(
         "node_throttled_ratio",
         "Share of the last minute in which a GPU was throttled, of the GPU with the highest share.",
-        _throttled,
+        _throttle_points,
         ("reason",),
     ),
 )
@@ -199,7 +199,7 @@ def _last_poll_s(found: Snapshot) -> float | None:
     return min((age for age in ages if age is not None), default=None)
 
 
-def _polls(found: Snapshot) -> Iterator[Point]:
+def _poll_points(found: Snapshot) -> Iterator[Point]:
     for name, ms in islice(found.self_cost.poll_ms.items(), MOST_POLLS):
         yield (label_of(name),), ms / 1000
 
@@ -216,7 +216,7 @@ SELF: tuple[Metric[Snapshot], ...] = (
     Metric(
         "self_poll_seconds",
         "Duration of the newest poll, by type and name of what was polled.",
-        _polls,
+        _poll_points,
         ("source",),
     ),
     single(
@@ -310,11 +310,11 @@ def page_families(
 
     `events` are numbers of events by kind, `levels` those of the newest sweep.
     """
-    found = current(snapshot)
+    found = without_stale(snapshot)
     room = _Room(MOST_SUBJECTS)
     backends: Named[BackendView] = room.take("backend", [(view.name, view) for view in found.backends])
     nodes: Named[NodeView] = room.take("node", [(view.name, view) for view in found.nodes])
-    groups = [_few(one) for one in found.balance]
+    groups = [_limit_members(one) for one in found.balance]
     names = group_names(groups, found.backends)
     silent = {one.group for one in groups if _is_silent(one, found.backends)}
     named = [(name, one) for name, one in zip(names, groups, strict=True) if one.group not in silent]
@@ -325,7 +325,7 @@ def page_families(
     version = InfoMetricFamily(f"{PREFIX}{INFO.name.removesuffix('_info')}", INFO.text)
     version.add_metric((), {"version": __version__})
     group_of = dict(zip((one.group for one in groups), names, strict=True))
-    alerts = _alerts(found, group_of, silent)
+    alerts = _alert_labels(found, group_of, silent)
     return [
         version,
         *families(SELF, [({}, found)]),
@@ -387,7 +387,7 @@ def _is_silent(one: Balance, backends: Sequence[BackendView]) -> bool:
     return bool(members) and all(view.failure is not None for view in members)
 
 
-def _few(found: Balance) -> Balance:
+def _limit_members(found: Balance) -> Balance:
     """Return a group with at most `MOST_MEMBERS` members."""
     if len(found.requests_share) <= MOST_MEMBERS and len(found.starved_percent) <= MOST_MEMBERS:
         return found
@@ -398,7 +398,7 @@ def _few(found: Balance) -> Balance:
     )
 
 
-def _alerts(
+def _alert_labels(
     snapshot: Snapshot, group_of: Mapping[str, str], silent: Collection[str]
 ) -> list[tuple[str, ...]]:
     """Return (kind, subject, severity) of the alerts, the gravest first; no subject is a model's name.
@@ -489,7 +489,7 @@ class NewestSweep:
 
     def look(self) -> None:
         """Read the newest result if it is new or has changed; one that cannot be read changes nothing."""
-        newest = _newest(self._folder)
+        newest = _newest_result(self._folder)
         if newest is None or newest == self._stamp or self._wall() - newest[1] / 1e9 >= KEPT_S:
             return
         self._stamp = newest
@@ -498,10 +498,10 @@ class NewestSweep:
         except UsageError:
             return  # a sweep that has no level yet, or a damaged file
         self._written_at = newest[1] / 1e9
-        self._levels = tuple(_levels(result))[-MOST_LEVELS:]
+        self._levels = tuple(_labelled_levels(result))[-MOST_LEVELS:]
 
 
-def _newest(folder: Path) -> tuple[Path, int, int] | None:
+def _newest_result(folder: Path) -> tuple[Path, int, int] | None:
     """Return (path, time of the change in ns, size) of the result that changed last; None without one."""
     found = []
     try:
@@ -514,7 +514,7 @@ def _newest(folder: Path) -> tuple[Path, int, int] | None:
     return max(found, key=lambda one: one[1], default=None)
 
 
-def _levels(result: SweepResult) -> Iterator[Level]:
+def _labelled_levels(result: SweepResult) -> Iterator[Level]:
     """Yield the levels of all targets that have metrics; of two with the same labels, the later one."""
     named: dict[tuple[str, ...], Level] = {}
     for target in result.targets:
@@ -525,7 +525,7 @@ def _levels(result: SweepResult) -> Iterator[Level]:
     yield from named.values()
 
 
-def _seconds(latency: str, statistic: str) -> Callable[[Level], float | None]:
+def _latency_reader(latency: str, statistic: str) -> Callable[[Level], float | None]:
     """Return a function that reads a statistic of a latency, such as "p90" of "ttft_ms", in seconds."""
 
     def read(level: Level) -> float | None:
@@ -535,7 +535,7 @@ def _seconds(latency: str, statistic: str) -> Callable[[Level], float | None]:
     return read
 
 
-def _rate(name: str) -> Callable[[Level], float | None]:
+def _rate_reader(name: str) -> Callable[[Level], float | None]:
     """Return a function that reads the mean over runs of the rate `name`."""
 
     def read(level: Level) -> float | None:
@@ -545,7 +545,7 @@ def _rate(name: str) -> Callable[[Level], float | None]:
     return read
 
 
-def _limit(level: Level) -> str | None:
+def _limit_word(level: Level) -> str | None:
     side = level.result.limited_by
     known = {kind.value for kind in LimitKind if kind is not LimitKind.UNKNOWN}
     return side.kind if side is not None and side.kind in known else None
@@ -555,32 +555,32 @@ LEVEL: tuple[Metric[Level], ...] = (
     single(
         "sweep_level_sustained_tokens_per_second",
         "Tokens over the time with 95 % of the requests in flight, of a level of the newest sweep here.",
-        _rate("sustained_tps"),
+        _rate_reader("sustained_tps"),
     ),
     single(
         "sweep_level_decode_tokens_per_second",
         "Tokens after each request's first, from the earliest first to the latest last, of the level.",
-        _rate("decode_tps"),
+        _rate_reader("decode_tps"),
     ),
     single(
         "sweep_level_output_tokens_per_second",
         "All generated tokens over the duration of the level.",
-        _rate("output_tps"),
+        _rate_reader("output_tps"),
     ),
     single(
         "sweep_level_ttft_p50_seconds",
         "Time to first token of the level, p50.",
-        _seconds("ttft_ms", "p50"),
+        _latency_reader("ttft_ms", "p50"),
     ),
     single(
         "sweep_level_ttft_p90_seconds",
         "Time to first token of the level, p90; from 36 requests on.",
-        _seconds("ttft_ms", "p90"),
+        _latency_reader("ttft_ms", "p90"),
     ),
     single(
         "sweep_level_tpot_mean_seconds",
         "Time per output token of the level, mean.",
-        _seconds("tpot_ms", "mean"),
+        _latency_reader("tpot_ms", "mean"),
     ),
     single(
         "sweep_level_failed_requests",
@@ -592,6 +592,8 @@ LEVEL: tuple[Metric[Level], ...] = (
         "Warnings on the figures of the level.",
         lambda one: len(one.result.validity),
     ),
-    _word("sweep_level_limit", "limit", "1 for what held the server back during the level.", _limit),
+    _word_metric(
+        "sweep_level_limit", "limit", "1 for what held the server back during the level.", _limit_word
+    ),
 )
 """The metrics of a level, at most 9 series; its labels are target, load, prompt_tokens and depth."""

@@ -21,7 +21,7 @@ _KHZ_PER_MHZ = 1000
 _DIFFERENT = 1.2
 """Cores count as different designs when one has at least this multiple of the other's clock or capacity: the
 best cores of a single design are only a few percent faster than its other cores."""
-_MOST = 8
+_MOST_DESIGNS = 8
 """Upper limit of designs distinguished."""
 _LONGEST = 64
 _HYBRID = {"cpu_core": "P-cores", "cpu_atom": "E-cores", "cpu_lowpower": "LP E-cores"}
@@ -77,8 +77,8 @@ def read_cores(root: Path = Path("/")) -> tuple[tuple[Design, ...], str | None]:
     The fastest design is first; there is none if all cores have the same design or the designs are unknown.
     """
     cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
-    numbers = frozenset(cores) or _present(root)
-    capacities, clocks = _sizes(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
+    numbers = frozenset(cores) or _core_numbers(root)
+    capacities, clocks = _read_core_files(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
     by_midr = _by_midr(cores)
     named = by_midr or _by_hybrid(root, numbers) or _by_size(capacities, "capacity {}")
     named = named or _by_size(clocks, "{} MHz")
@@ -86,11 +86,11 @@ def read_cores(root: Path = Path("/")) -> tuple[tuple[Design, ...], str | None]:
         Design(clean(name, _LONGEST), members, max(clocks.get(core, 0) for core in members) or None)
         for name, members in named.items()
     ]
-    designs.sort(key=lambda design: _rank(design, capacities), reverse=True)
-    return tuple(designs[:_MOST]), _line(cores, designs if by_midr else [])
+    designs.sort(key=lambda design: _speed_rank(design, capacities), reverse=True)
+    return tuple(designs[:_MOST_DESIGNS]), _processors_line(cores, designs if by_midr else [])
 
 
-def _rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
+def _speed_rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
     """Return a sort key that is higher for a faster design.
 
     The key is (highest capacity of a core, clock in MHz, whether the design is one of Arm's large Cortex-X
@@ -109,16 +109,19 @@ def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
             name, separator, value = line.partition(b":")
             if separator:
                 fields[name.strip()] = value.strip()
-        number, model = _number(fields.get(b"processor")), fields.get(b"model name")
+        number, model = _parse_number(fields.get(b"processor")), fields.get(b"model name")
         if number is None:
             continue
-        implementer, part = _number(fields.get(b"CPU implementer")), _number(fields.get(b"CPU part"))
+        implementer, part = (
+            _parse_number(fields.get(b"CPU implementer")),
+            _parse_number(fields.get(b"CPU part")),
+        )
         midr = None if implementer is None or part is None else (implementer, part)
         cores[number] = midr, model.decode("utf-8", "replace") if model else None
     return cores
 
 
-def _number(digits: bytes | None) -> int | None:
+def _parse_number(digits: bytes | None) -> int | None:
     """Parse a number as the kernel writes it, such as 12 or 0xd85; None for other text and for None."""
     try:
         return None if digits is None else int(digits, 0)
@@ -180,7 +183,7 @@ def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
     return {one: frozenset(members) for one, members in found.items()} if len(found) > 1 else {}
 
 
-def _sizes(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
+def _read_core_files(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
     """Return, by core number, the integer in the file `entry` of the core's folder.
 
     Cores without the file, or with a number that is not positive, are left out.
@@ -194,11 +197,11 @@ def _max_mhz(root: Path, numbers: frozenset[int]) -> dict[int, int]:
 
     Cores without a known clock are left out.
     """
-    kilohertz = _sizes(root, numbers, "cpufreq/cpuinfo_max_freq")
+    kilohertz = _read_core_files(root, numbers, "cpufreq/cpuinfo_max_freq")
     return {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
 
 
-def _present(root: Path) -> frozenset[int]:
+def _core_numbers(root: Path) -> frozenset[int]:
     """Return the numbers of the cores that have a folder in /sys (for machines without readable cpuinfo)."""
     names = entries(root / _CPUS)
     return frozenset(int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal())
@@ -219,7 +222,7 @@ def _parse_list(text: str | None) -> frozenset[int]:
     return frozenset(found)
 
 
-def _line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
+def _processors_line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
     """Return a description of the processors, such as "10 x Cortex-X925 + 10 x Cortex-A725".
 
     Cores are counted by design if `designs` is not empty, else by model name. None if no name is known.
@@ -229,7 +232,7 @@ def _line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
     else:
         names = (model or (_design_name(midr) if midr else "") for midr, model in cores.values())
         counted = [(name, count) for name, count in Counter(names).most_common() if name]
-    return clean(" + ".join(f"{count} x {name}" for name, count in counted[:_MOST]), 200) or None
+    return clean(" + ".join(f"{count} x {name}" for name, count in counted[:_MOST_DESIGNS]), 200) or None
 
 
 # CPU use and load average, from /proc/stat and /proc/loadavg.
@@ -276,17 +279,17 @@ class CpuReader:
         shares = [_busy_percent(earlier.get(number), ticks[number]) for number in numbers]
         cores = tuple(share for share in shares if share is not None)
         places = {number: place for place, number in enumerate(numbers)}
-        groups = (_group(design, places, earlier, ticks) for design in self._designs)
+        groups = (_group_reading(design, places, earlier, ticks) for design in self._designs)
         return CpuReading(
             percent=_busy_percent(earlier.get(_ALL), ticks[_ALL]) if _ALL in ticks else None,
             # A graph with a core left out would show the others in the wrong places.
             core_percent=cores if len(cores) == len(numbers) else (),
             cores=len(numbers) or None,
-            load1=self._load1(),
+            load1=self._read_load1(),
             groups=tuple(group for group in groups if group.cores),
         )
 
-    def _load1(self) -> float | None:
+    def _read_load1(self) -> float | None:
         """Return the 1-minute load average; None when /proc/loadavg cannot be read."""
         try:
             return float((read_bytes(self._loadavg) or b"").split()[0])
@@ -294,7 +297,7 @@ class CpuReader:
             return None
 
 
-def _group(
+def _group_reading(
     design: Design, places: Mapping[int, int], before: Mapping[int, _Ticks], after: Mapping[int, _Ticks]
 ) -> CoreGroup:
     """Return the cores of one design that are online now, and how busy they were together.
@@ -304,11 +307,13 @@ def _group(
     """
     here = sorted(design.cores & places.keys())
     both = [core for core in here if core in before]
-    percent = _busy_percent(_sum(before[core] for core in both), _sum(after[core] for core in both))
+    percent = _busy_percent(
+        _sum_ticks(before[core] for core in both), _sum_ticks(after[core] for core in both)
+    )
     return CoreGroup(design.name, tuple(places[core] for core in here), percent, design.max_mhz)
 
 
-def _sum(ticks: Iterable[_Ticks]) -> _Ticks:
+def _sum_ticks(ticks: Iterable[_Ticks]) -> _Ticks:
     """Return the sum of the (total, idle) ticks of several cores."""
     listed = list(ticks)
     return sum(pair[0] for pair in listed), sum(pair[1] for pair in listed)

@@ -1,4 +1,8 @@
-"""The GPUs of a machine, read through NVML; values that the driver does not report are None."""
+"""The GPUs of a machine, read through NVML; values that the driver does not report are None.
+
+`Nvml` is the opened library, `GpuReader` reads all GPUs with readers of their memory, MIG instances,
+processes and throttling. Only the thread that reads the samples uses NVML: there are no locks here.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,6 @@ from sparktop.hardware.kernel_file import CounterRates, read_text
 from sparktop.model.node import GpuProcess, GpuReading, LostGpu, MigInstance
 from sparktop.model.text import clean
 
-# NVML is used only by the thread that reads the samples: there are no locks here.
-
-
 _log = logging.getLogger(__name__)
 
 _OPEN_AGAIN_S = 30.0
@@ -29,6 +30,7 @@ drivers are loaded rarely."""
 _ASK_AGAIN_S = 600.0
 """Seconds before a field that the driver does not support is queried again."""
 _MOST_DEVICES = 64
+"""Most GPUs that are read."""
 
 
 class NvmlReturn(IntEnum):
@@ -175,7 +177,7 @@ class Nvml:
         due = self._open_again_at is not None and now >= self._open_again_at
         if due or (self._handles is None and self._open_again_at is None):
             self.close()
-            self._open(now)
+            self._open_library(now)
         return dict(self._handles or {})
 
     def ask(self, now: float, index: int | None, function: str, *args: object, key: Hashable = None) -> Any:  # noqa: ANN401 - as many types as fields
@@ -196,7 +198,7 @@ class Nvml:
         try:
             return call(*args)
         except self._errors as error:
-            self._take_error(now, index, field, error)
+            self._handle_error(now, index, field, error)
         except UnicodeDecodeError:
             pass  # nvidia-ml-py decodes names itself, and a name can be any bytes
         return None
@@ -238,7 +240,7 @@ class Nvml:
         """Return the value of the constant `name` of nvidia-ml-py; None if the installed version lacks it."""
         return getattr(self._module, name, None)
 
-    def lose(self, now: float, index: int, code: int | None = None) -> None:
+    def drop_gpu(self, now: float, index: int, code: int | None = None) -> None:
         """Stop querying the GPU `index`, because a query raised GpuLostError with NVML's return code `code`.
 
         Set `note`; if only the GPU is lost, and not the driver, also add the GPU to `lost`. The library is
@@ -263,7 +265,7 @@ class Nvml:
         self._handles = None
         self._open_again_at = None
 
-    def _open(self, now: float) -> None:
+    def _open_library(self, now: float) -> None:
         """Open the library and get the handles of its GPUs.
 
         On failure set `note` and the time of the next attempt.
@@ -276,7 +278,7 @@ class Nvml:
             self._open_again_at = now + _OPEN_AGAIN_S
             return
         try:
-            module = self._load()
+            module = self._load_module()
             module.nvmlInit()
             self._handles = {}
             count = module.nvmlDeviceGetCount()
@@ -285,12 +287,12 @@ class Nvml:
             self._open_again_at = now + _OPEN_AGAIN_S
             return
         except self._errors as error:
-            self.note = _note(error)
+            self.note = _reason_closed(error)
             self._open_again_at = now + _OPEN_AGAIN_S
             return
-        self._find(module, min(count, _MOST_DEVICES), now)
+        self._find_gpus(module, min(count, _MOST_DEVICES), now)
 
-    def _find(self, module: NvmlModule, count: int, now: float) -> None:
+    def _find_gpus(self, module: NvmlModule, count: int, now: float) -> None:
         """Store the handle of each GPU and the driver's version.
 
         If a GPU has no handle, set `note`; also add the GPU to `lost`, unless this process lacks the
@@ -309,18 +311,18 @@ class Nvml:
             self.note = _NO_DEVICE
         if self.note is not None:
             self._open_again_at = now + _OPEN_AGAIN_S
-        self.driver = self._version(now, None, "nvmlSystemGetDriverVersion")
+        self.driver = self._ask_version(now, None, "nvmlSystemGetDriverVersion")
         first = next(iter((self._handles or {}).items()), None)
-        self.firmware = None if first is None else self._version(now, first[0], _VBIOS, first[1])
+        self.firmware = None if first is None else self._ask_version(now, first[0], _VBIOS, first[1])
 
-    def _version(self, now: float, index: int | None, function: str, *args: object) -> str | None:
+    def _ask_version(self, now: float, index: int | None, function: str, *args: object) -> str | None:
         try:
             version = self.ask(now, index, function, *args)
         except GpuLostError:
             return None
         return clean(version, 40) or None if isinstance(version, str) else None
 
-    def _load(self) -> NvmlModule:
+    def _load_module(self) -> NvmlModule:
         """Return the NVML module, imported if needed, and store the exception types that it raises."""
         if self._module is None:
             import pynvml
@@ -331,7 +333,7 @@ class Nvml:
         self._errors = (self._module.NVMLError, mismatch)
         return self._module
 
-    def _take_error(
+    def _handle_error(
         self, now: float, index: int | None, field: tuple[int | None, Hashable], error: Exception
     ) -> None:
         """Handle the exception that a query raised: record a field that is not supported, and log the error.
@@ -352,7 +354,7 @@ class Nvml:
         _log.debug("NVML, GPU %s, %s: %s", index, field[1], error)
 
 
-def _note(error: Exception) -> str:
+def _reason_closed(error: Exception) -> str:
     """Return the reason why the library cannot be opened, in one line for the user."""
     return _NOTES.get(getattr(error, "value", None)) or clean(f"the NVIDIA driver does not answer: {error}")
 
@@ -446,9 +448,12 @@ class ThrottleShares:
             return {}
         counters = self._counters(answers)
         rates = self._rates.step(counters, now)
-        return {reason: self._share(reason, count, rates[reason], now) for reason, count in counters.items()}
+        return {
+            reason: self._percent_of_time(reason, count, rates[reason], now)
+            for reason, count in counters.items()
+        }
 
-    def _share(self, reason: str, count: int, per_second: float | None, now: float) -> float | None:
+    def _percent_of_time(self, reason: str, count: int, per_second: float | None, now: float) -> float | None:
         """Return the percentage (0 to 100) of time that was throttled for `reason`.
 
         `count` is the value of the reason's counter, `per_second` its increase per second since the previous
@@ -497,7 +502,7 @@ _VERSION_1, _VERSION_2, _MEMORY_CLOCK = "memory v1", "memory v2", "memory clock"
 """Keys of fields that are read with the same function."""
 
 
-def _gib(size_bytes: int) -> str:
+def _gib_text(size_bytes: int) -> str:
     return f"{size_bytes / (1 << 30):.1f} GiB"
 
 
@@ -569,17 +574,19 @@ class GpuMemoryReader:
         if answer is None:
             # A transient error does not reveal the kind of memory; a memory clock does.
             if self._unified is None or nvml.says_unsupported(self._index, (_VERSION_1, None)):
-                self._decide(nvml, now, hinted=nvml.says_unsupported(self._index, (_VERSION_1, None)))
+                self._decide_unified(nvml, now, hinted=nvml.says_unsupported(self._index, (_VERSION_1, None)))
             return GpuMemory(self._unified)
         total = int(answer.total)
         if total and not has_own_node and self._is_coherent(nvml, now):
-            self._decide(nvml, now, hinted=True)
+            self._decide_unified(nvml, now, hinted=True)
             if self._unified and machine_bytes and abs(total - machine_bytes) > _NEAR * machine_bytes:
-                self._note = f"the driver reports {_gib(total)} of its own, but it uses the machine's memory"
+                self._note = (
+                    f"the driver reports {_gib_text(total)} of its own, but it uses the machine's memory"
+                )
         elif total and (machine_bytes is None or abs(total - machine_bytes) > _NEAR * machine_bytes):
             self._unified = False
         else:
-            self._decide(nvml, now, hinted=True)
+            self._decide_unified(nvml, now, hinted=True)
         if self._unified:
             self._again_at = now + _UNIFIED_AGAIN_S
         if self._unified or not total:
@@ -587,7 +594,7 @@ class GpuMemoryReader:
         # Where the memory clock could not be read this time, a reported total is still used.
         return GpuMemory(unified=False, total_bytes=total, used_bytes=int(answer.used))
 
-    def checked(self, memory: GpuMemory, held_bytes: int, machine_bytes: int | None) -> GpuMemory:
+    def corrected(self, memory: GpuMemory, held_bytes: int, machine_bytes: int | None) -> GpuMemory:
         """Return `memory`, corrected where processes hold more than the driver says that there is.
 
         What does not fit into the GPU's memory is in the machine's, if that is large enough.
@@ -595,7 +602,8 @@ class GpuMemoryReader:
         total = memory.total_bytes
         if total is None or held_bytes <= (1 + _NEAR) * total:
             return memory
-        note = f"contradictory: the driver reports {_gib(total)}, but processes hold {_gib(held_bytes)}"
+        said, held = _gib_text(total), _gib_text(held_bytes)
+        note = f"contradictory: the driver reports {said}, but processes hold {held}"
         if machine_bytes is None or held_bytes > machine_bytes:
             return GpuMemory(memory.unified, total, memory.used_bytes, note)
         self._unified, self._note = True, f"{note}; taken as the machine's memory"
@@ -607,7 +615,7 @@ class GpuMemoryReader:
         mode: int | None = nvml.ask_seldom(now, self._index, "nvmlDeviceGetAddressingMode", self._handle)
         return mode == _ATS
 
-    def _decide(self, nvml: Nvml, now: float, *, hinted: bool) -> None:
+    def _decide_unified(self, nvml: Nvml, now: float, *, hinted: bool) -> None:
         """Set `_unified` to False if the GPU has a memory clock, and to True if its memory clock is 0.
 
         Only a GPU with its own memory has a memory clock. If the driver does not support the query for the
@@ -673,13 +681,13 @@ class MigReader:
             return (None if mode is None else False), ()
         if self._layout_again_at is None or now >= self._layout_again_at:
             self._layout_again_at, self._memory_again_at = now + _LAYOUT_AGAIN_S, None
-            self._slices = self._layout(nvml, now, gpu_bytes)
+            self._slices = self._list_instances(nvml, now, gpu_bytes)
         if self._memory_again_at is None or now >= self._memory_again_at:
             self._memory_again_at = now + _MEMORY_AGAIN_S
             self._slices = tuple(self._with_memory(nvml, now, instance) for instance in self._slices)
         return True, self._slices
 
-    def _layout(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
+    def _list_instances(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
         """Return the GPU's current MIG instances.
 
         An instance that was known before keeps its name and ids. NVML asks for instances by numbers from 0 up
@@ -799,7 +807,7 @@ class GpuProcessReader:
         """
         computing = nvml.ask(now, index, _COMPUTE, handle)
         if computing is None and slices:
-            computing = _of_slices(nvml, index, now, slices)
+            computing = _processes_of_slices(nvml, index, now, slices)
         drawing = nvml.ask_seldom(now, index, _GRAPHICS, handle, every_s=_GRAPHICS_AGAIN_S)
         if computing is None and drawing is None:
             return None
@@ -807,8 +815,10 @@ class GpuProcessReader:
         held: dict[int, _Held] = {}
         for kind, listed in (("compute", computing), ("graphics", drawing)):
             for process in (listed or ())[:_MOST]:
-                _add(held, process, kind, places)
-        names = {(index, pid): self._names.get((index, pid)) or self._name(nvml, pid, now) for pid in held}
+                _add_process(held, process, kind, places)
+        names = {
+            (index, pid): self._names.get((index, pid)) or self._process_name(nvml, pid, now) for pid in held
+        }
         self._names = {key: name for key, name in self._names.items() if key[0] != index} | names
         found = [
             GpuProcess(pid, names[index, pid], one.memory_bytes, one.kind, one.mig_index)
@@ -816,7 +826,7 @@ class GpuProcessReader:
         ]
         return tuple(sorted(found, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
 
-    def _name(self, nvml: Nvml, pid: int, now: float) -> str:
+    def _process_name(self, nvml: Nvml, pid: int, now: float) -> str:
         """Return the name of a process, from the driver or else from /proc.
 
         The driver also knows the names of processes in other containers.
@@ -832,7 +842,7 @@ class GpuProcessReader:
         return clean(name) or f"pid {pid}"
 
 
-def _of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -> list[Any] | None:
+def _processes_of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -> list[Any] | None:
     """Return the joined process lists of all MIG instances; None when no instance's list can be read."""
     lists = []
     for one in slices:
@@ -845,7 +855,7 @@ def _of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -
     return [process for listed in lists for process in listed or ()]
 
 
-def _add(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int, int], int]) -> None:  # noqa: ANN401 - the library's own structure
+def _add_process(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int, int], int]) -> None:  # noqa: ANN401 - the library's own structure
     """Add the NVML process entry `process` to `held`, which has one entry for each process id.
 
     `kind` is the NVML list that has the entry, "compute" or "graphics". A process in both lists gets the kind
@@ -870,8 +880,6 @@ def _memory_bytes(process: Any) -> int | None:  # noqa: ANN401 - the library's o
     return None if used is None or used >= _NOT_KNOWN or used < 0 else int(used)
 
 
-# Reads the GPUs of a machine through NVML; values that the driver does not report are None.
-
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN, _CLOCK_SM = 0, 1, 1
 """NVML_TEMPERATURE_GPU, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, NVML_CLOCK_SM."""
 _MARGIN = "nvmlDeviceGetMarginTemperature"
@@ -892,7 +900,7 @@ _RANGES = {
 outside its range is discarded."""
 
 
-class GpuPicture(Struct, frozen=True):
+class GpuReadings(Struct, frozen=True):
     """The readings of all GPUs at one time, and their use of the machine's own memory (unified memory)."""
 
     gpus: tuple[GpuReading, ...] = ()
@@ -943,7 +951,9 @@ class GpuReader:
         """VBIOS version of the first GPU; None while NVML is not open, and where it is not reported."""
         return self._nvml.firmware
 
-    def read(self, now: float, machine_bytes: int | None = None, *, has_own_node: bool = False) -> GpuPicture:
+    def read(
+        self, now: float, machine_bytes: int | None = None, *, has_own_node: bool = False
+    ) -> GpuReadings:
         """Return a reading of every GPU at `now` (seconds).
 
         `machine_bytes` is the memory of NUMA nodes with CPUs: a GPU that reports the same size may be using
@@ -962,7 +972,7 @@ class GpuReader:
                 reading, shares_memory = self._read_one(now, device, machine_bytes)
             except GpuLostError as error:
                 self._devices.pop(index, None)
-                self._nvml.lose(now, index, error.code)
+                self._nvml.drop_gpu(now, index, error.code)
                 continue
             readings.append(reading)
             self._named[index] = (reading.name, reading.uuid)
@@ -972,7 +982,7 @@ class GpuReader:
                 held.append(_sum_bytes(reading.processes))
         if unified:
             self._unified = any(unified)
-        return GpuPicture(
+        return GpuReadings(
             gpus=tuple(readings),
             note=self._nvml.note or _silent_note(readings),
             lost=tuple(
@@ -1001,29 +1011,29 @@ class GpuReader:
         Raises GpuLostError when the GPU does not answer any more.
         """
         nvml, index, handle = self._nvml, device.index, device.handle
-        name = clean(self._seldom(now, device, "nvmlDeviceGetName") or "") or None
+        name = clean(self._ask_seldom(now, device, "nvmlDeviceGetName") or "") or None
         memory = device.memory.read(nvml, now, name, machine_bytes, has_own_node=self._has_own_node)
         mig, slices = device.mig.read(nvml, now, memory.total_bytes)
         processes = self._processes.read(nvml, index, handle, now, slices)
         if not slices and processes is not None:
-            memory = device.memory.checked(memory, _sum_bytes(processes), machine_bytes)
+            memory = device.memory.corrected(memory, _sum_bytes(processes), machine_bytes)
         rates = self._ask(now, device, "nvmlDeviceGetUtilizationRates")
         clock = self._ask(now, device, "nvmlDeviceGetClockInfo", _CLOCK_SM)
-        clock_max = self._seldom(now, device, "nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
+        clock_max = self._ask_seldom(now, device, "nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
         heat = self._ask(now, device, "nvmlDeviceGetTemperature", _TEMPERATURE_GPU)
         reading = GpuReading(
             index=index,
             name=name,
-            uuid=clean(self._seldom(now, device, "nvmlDeviceGetUUID") or "", 96) or None,
-            utilization_percent=_sane("utilization", getattr(rates, "gpu", None)),
-            temperature_c=_sane("temperature", heat),
-            limit_margin_c=_sane("margin", self._ask(now, device, _MARGIN)),
+            uuid=clean(self._ask_seldom(now, device, "nvmlDeviceGetUUID") or "", 96) or None,
+            utilization_percent=_in_range("utilization", getattr(rates, "gpu", None)),
+            temperature_c=_in_range("temperature", heat),
+            limit_margin_c=_in_range("margin", self._ask(now, device, _MARGIN)),
             slowdown_c=self._slowdown_c(now, device),
             power_w=_from_milli("power", self._ask(now, device, "nvmlDeviceGetPowerUsage")),
             power_limit_w=self._power_limit_w(now, device),
             energy_j=_energy_j(self._ask(now, device, "nvmlDeviceGetTotalEnergyConsumption")),
-            sm_clock_mhz=_as_int(_sane("clock", clock)),
-            sm_clock_max_mhz=_as_int(_sane("clock", clock_max)),
+            sm_clock_mhz=_as_int(_in_range("clock", clock)),
+            sm_clock_max_mhz=_as_int(_in_range("clock", clock_max)),
             memory_total_bytes=memory.total_bytes,
             memory_used_bytes=memory.used_bytes,
             memory_note=memory.note,
@@ -1039,7 +1049,7 @@ class GpuReader:
         """Call an NVML function for a GPU; return its result, or None on an error."""
         return self._nvml.ask(now, device.index, function, device.handle, *args)
 
-    def _seldom(
+    def _ask_seldom(
         self, now: float, device: _Device, function: str, *args: object, every_s: float = math.inf
     ) -> Any:  # noqa: ANN401 - as Nvml.ask
         """Call an NVML function whose result changes seldom; the result is cached for `every_s` seconds."""
@@ -1048,7 +1058,7 @@ class GpuReader:
     def _power_limit_w(self, now: float, device: _Device) -> float | None:
         """Return the enforced power limit in watts, else the configured limit, else None."""
         for function in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
-            answer = self._seldom(now, device, function, every_s=_LIMIT_AGAIN_S)
+            answer = self._ask_seldom(now, device, function, every_s=_LIMIT_AGAIN_S)
             watts = _from_milli("power limit", answer)
             if watts is not None:
                 return watts
@@ -1062,8 +1072,8 @@ class GpuReader:
         """
         if not self._nvml.is_unknown(now, device.index, _MARGIN):
             return None
-        threshold = self._seldom(now, device, "nvmlDeviceGetTemperatureThreshold", _THRESHOLD_SLOWDOWN)
-        return _sane("threshold", threshold)
+        threshold = self._ask_seldom(now, device, "nvmlDeviceGetTemperatureThreshold", _THRESHOLD_SLOWDOWN)
+        return _in_range("threshold", threshold)
 
     def _throttle_reasons(self, now: float, device: _Device) -> tuple[str, ...] | None:
         """Return the names of the active throttle reasons; None when the driver does not report them.
@@ -1080,7 +1090,7 @@ class GpuReader:
         return device.shares.read(self._nvml, device.index, device.handle, now)
 
 
-def _sane(quantity: str, value: float | None) -> float | None:
+def _in_range(quantity: str, value: float | None) -> float | None:
     """Return `value` as a float if it lies in the range of `quantity` in `_RANGES`, else None."""
     low, high = _RANGES[quantity]
     return float(value) if value is not None and low <= value <= high else None
@@ -1088,7 +1098,7 @@ def _sane(quantity: str, value: float | None) -> float | None:
 
 def _from_milli(quantity: str, value: float | None) -> float | None:
     """Divide `value` by 1000; None when the result is outside the range of `quantity` in `_RANGES`."""
-    return None if value is None else _sane(quantity, value / _MILLI)
+    return None if value is None else _in_range(quantity, value / _MILLI)
 
 
 def _energy_j(millijoules: int | None) -> float | None:
@@ -1097,7 +1107,7 @@ def _energy_j(millijoules: int | None) -> float | None:
     Return None for 0, because a driver that does not count energy reports 0; None also for implausible
     values.
     """
-    return None if _sane("energy", millijoules) is None or millijoules is None else millijoules / _MILLI
+    return None if _in_range("energy", millijoules) is None or millijoules is None else millijoules / _MILLI
 
 
 def _silent_note(readings: Sequence[GpuReading]) -> str | None:

@@ -19,7 +19,7 @@ from sparktop.model.text import clean
 
 # Reads the IP addresses of a machine from /proc/net; they show on which node a backend runs.
 
-_MOST = 64
+_MOST_ADDRESSES = 64
 """Upper limit of addresses returned."""
 _LOCAL = b"/32 host LOCAL"
 """A line in /proc/net/fib_trie: the line above it holds one of this machine's own addresses."""
@@ -28,7 +28,7 @@ _LOCAL = b"/32 host LOCAL"
 def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
     """Return the machine's IP addresses, IPv4 first, without loopback and link-local addresses.
 
-    /proc is read below `root`; at most `_MOST` addresses are returned.
+    /proc is read below `root`; at most `_MOST_ADDRESSES` addresses are returned.
     """
     # Of the namespace that `root` belongs to; psutil would ask the program's own kernel, whatever the root.
     trie = read_bytes(str(root / "proc/net/fib_trie")) or b""
@@ -39,7 +39,7 @@ def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
         for address in found
         if not (address.is_loopback or address.is_link_local or address.is_unspecified)
     )
-    return tuple(dict.fromkeys(map(str, useful)))[:_MOST]
+    return tuple(dict.fromkeys(map(str, useful)))[:_MOST_ADDRESSES]
 
 
 def _parse_trie(content: bytes) -> list[IPv4Address]:
@@ -101,15 +101,15 @@ class LastBootReader:
             return self._found
         self._asked = True
         if not self._journal:
-            self._found = self._read(None, None)
+            self._found = self._read_files(None, None)
         else:
-            threading.Thread(target=self._read_all, name="sparktop-last-boot", daemon=True).start()
+            threading.Thread(target=self._read_in_background, name="sparktop-last-boot", daemon=True).start()
         return self._found
 
-    def _read_all(self) -> None:
-        self._found = self._read(*last_journal_line())
+    def _read_in_background(self) -> None:
+        self._found = self._read_files(*last_journal_line())
 
-    def _read(self, line: str | None, unreadable: str | None) -> LastBoot | None:
+    def _read_files(self, line: str | None, unreadable: str | None) -> LastBoot | None:
         status = read_int(str(self._root / _WATCHDOG))
         watchdog = None if status is None else bool(status & _WATCHDOG_RESET)
         found = LastBoot(was_clean(self._root), line, watchdog, unreadable)
@@ -235,11 +235,11 @@ def read_identity(
     `driver` (the NVIDIA driver's version) and `cpu` (the processors in one line) are stored as they are.
     """
     boot_id = read_text(str(root / "proc/sys/kernel/random/boot_id"))
-    maker = _dmi(root / _DMI / "sys_vendor")
+    maker = _read_dmi(root / _DMI / "sys_vendor")
     return NodeIdentity(
-        os=_os(root),
+        os=_os_line(root),
         driver=driver,
-        product=_product(root),
+        product=_product_name(root),
         boot_id=clean(boot_id, 64) if boot_id else None,
         maker=clean(maker, _LONGEST) or None if maker else None,
         cpu=cpu,
@@ -263,7 +263,7 @@ def _hostname(root: Path) -> str | None:
     return clean(read_text(str(root / "proc/sys/kernel/hostname")) or "", 253) or None
 
 
-def _os(root: Path) -> str | None:
+def _os_line(root: Path) -> str | None:
     """Return the distribution's name and the kernel's version, such as "Ubuntu 24.04 LTS, Linux 6.8.0".
 
     None where neither is known.
@@ -286,10 +286,12 @@ def _pretty_name(root: Path) -> str | None:
     return None
 
 
-def _product(root: Path) -> str | None:
+def _product_name(root: Path) -> str | None:
     """Return the machine's maker and product from DMI, else the model from the device tree, else None."""
     dmi = root / _DMI
-    family, name, vendor = (_dmi(dmi / entry) for entry in ("product_family", "product_name", "sys_vendor"))
+    family, name, vendor = (
+        _read_dmi(dmi / entry) for entry in ("product_family", "product_name", "sys_vendor")
+    )
     # A DGX Spark's family names it, whichever maker's; elsewhere the name can hold the family and more.
     product = name if family and name and family in name else family or name
     if product is None:
@@ -299,7 +301,7 @@ def _product(root: Path) -> str | None:
     return clean(product if known else f"{vendor} {product}", _LONGEST)
 
 
-def _dmi(path: Path) -> str | None:
+def _read_dmi(path: Path) -> str | None:
     """Return the DMI string in the file `path`; None if missing or a placeholder such as "default string"."""
     text = read_text(str(path))
     return None if text is None or text.lower() in _PLACEHOLDERS else text

@@ -129,7 +129,7 @@ class CounterRates(Generic[Key]):
 
         None for a counter that is new or fell; None for all counters in the first call, or if no time has
         passed. `most_per_s` has the highest possible increase per second of some counters. If such a counter
-        fell, it may have wrapped around instead of being reset: see `wrapped`.
+        fell, it may have wrapped around instead of being reset: see `wrapped_increase`.
         """
         elapsed_s = None if self._at is None else now - self._at
         if elapsed_s == 0:
@@ -143,12 +143,16 @@ class CounterRates(Generic[Key]):
             if grown is not None and grown < 0:
                 most = (most_per_s or {}).get(key)
                 known = most is not None and key in before
-                grown = wrapped(before[key], value, most * elapsed_s) if known and most is not None else None
+                grown = (
+                    wrapped_increase(before[key], value, most * elapsed_s)
+                    if known and most is not None
+                    else None
+                )
             rates[key] = None if grown is None else grown / elapsed_s
         return rates
 
 
-def wrapped(before: int, after: int, most: float) -> int | None:
+def wrapped_increase(before: int, after: int, most: float) -> int | None:
     """Return the increase of a counter that wrapped around at 32 or 64 bits; None if it was reset instead.
 
     A counter that fell from `before` to `after` was either reset or wrapped around. A wrap-around is assumed

@@ -47,9 +47,9 @@ class KernelLogReader:
             return self._log
         most, self._read_at = _MOST_LATER, now
         if self._log is None:
-            most, self._log = _MOST_FIRST, self._open()
+            most, self._log = _MOST_FIRST, self._open_log()
         if self._handle is not None:
-            found = self._records(self._handle, most)
+            found = self._read_records(self._handle, most)
             if found:
                 lines = (*self._log.lines, *found)[-_MOST_LINES:]
                 self._log = KernelLog(lines, None)
@@ -61,7 +61,7 @@ class KernelLogReader:
             os.close(self._handle)
         self._handle = self._log = None
 
-    def _open(self) -> KernelLog:
+    def _open_log(self) -> KernelLog:
         try:
             self._handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError:
@@ -70,7 +70,7 @@ class KernelLogReader:
             return KernelLog(unreadable="this machine has no kernel log to read")
         return KernelLog()
 
-    def _records(self, handle: int, most: int) -> list[KernelLine]:
+    def _read_records(self, handle: int, most: int) -> list[KernelLine]:
         found: list[KernelLine] = []
         for _ in range(most):
             try:

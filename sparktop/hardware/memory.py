@@ -52,7 +52,7 @@ Meminfo = Mapping[str, int]
 """Values of /proc/meminfo by line name: in bytes, or a count of pages where the line has no unit."""
 
 
-def _lay_out(
+def _memory_parts(
     meminfo: Meminfo, gpu_processes_bytes: int | None
 ) -> tuple[tuple[MemoryPart, ...], int | None, int | None]:
     """Return (parts of the memory bar, overlap, unattributed); no part without MemTotal, MemFree or Cached.
@@ -223,25 +223,27 @@ class MemoryReader:
         if huge_pages:
             available = _free_huge_pages_bytes(meminfo)
         gpu_bytes = gpu_processes_bytes if unified else None
-        parts, overlap, unattributed = _lay_out(meminfo, gpu_bytes)
+        parts, overlap, unattributed = _memory_parts(meminfo, gpu_bytes)
         vmstat = read_bytes(self._vmstat) or b""
         swap_in, swap_out = self._swap_rates(vmstat, now)
         swap_total = meminfo.get("SwapTotal")
         return MemoryReading(
             unified=unified,
             total_bytes=total,
-            used_bytes=_difference(total, available),
+            used_bytes=_difference_or_none(total, available),
             available_bytes=available,
             page_cache_bytes=page_cache_bytes(meminfo),
             cma_free_bytes=meminfo.get("CmaFree"),
             cma_total_bytes=meminfo.get("CmaTotal"),
             # Free huge pages lie outside MemAvailable and the CMA pages counted in it. A kernel without CMA
             # has no such line.
-            headroom_bytes=available if huge_pages else _difference(available, meminfo.get("CmaFree", 0)),
+            headroom_bytes=available
+            if huge_pages
+            else _difference_or_none(available, meminfo.get("CmaFree", 0)),
             gpu_processes_bytes=gpu_bytes,
             unattributed_bytes=unattributed,
             swap_total_bytes=swap_total,
-            swap_used_bytes=_difference(swap_total, meminfo.get("SwapFree")),
+            swap_used_bytes=_difference_or_none(swap_total, meminfo.get("SwapFree")),
             swap_in_bytes_per_s=swap_in,
             swap_out_bytes_per_s=swap_out,
             pressure_full_avg10=_full_avg10(read_bytes(self._pressure)),
@@ -276,7 +278,7 @@ def _vmstat_value(content: bytes, name: str) -> int | None:
     return parse_int(content[start : end if end >= 0 else None])
 
 
-def _difference(total: int | None, part: int | None) -> int | None:
+def _difference_or_none(total: int | None, part: int | None) -> int | None:
     """Return `total - part`, at least 0; None when either is unknown."""
     return None if total is None or part is None else max(0, total - part)
 

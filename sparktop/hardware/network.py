@@ -23,13 +23,14 @@ from sparktop.model.text import clean
 
 # Network interfaces, from /proc/net/dev and /sys/class/net.
 #
-# RDMA traffic does not pass through these counters; the module `rdma` reads RDMA ports.
+# RDMA traffic does not pass through these counters: `RdmaReader` reads RDMA ports.
 
 _LEFT_OUT = ("docker", "veth", "br-")
 """Prefixes of interfaces that container engines create; their traffic is also counted on other interfaces."""
-_MOST = 64
+_MOST_INTERFACES = 64
 """Upper limit of interfaces shown."""
 _STATE_AGAIN_S = 5.0
+"""Seconds between two reads of whether an interface is up."""
 _LOOK_AGAIN_S = 60.0
 """Seconds between two reads of a link's speed, which can be a query to the card's firmware."""
 _ETHERNET_TYPE = 1
@@ -40,6 +41,7 @@ _MARGIN = 1.25
 """Tolerance for counters that are read a little late: an increase per second of up to this multiple of the
 link's rate is accepted."""
 _COLUMNS = 16
+"""Counters in a line of /proc/net/dev."""
 _RATES = {"rx": 0, "rx packets": 1, "tx": 8, "tx packets": 9}
 _ERRORS = {"rx_errors": 2, "tx_errors": 10}
 """Indexes of columns in /proc/net/dev; the error counters have the names that /sys uses for them."""
@@ -72,7 +74,7 @@ class NetworkReader:
         """
         counters = _parse_dev(read_bytes(self._dev) or b"")
         flat = {(name, part): value for name, parts in counters.items() for part, value in parts.items()}
-        self._links = {name: self._link(name, now) for name in counters}
+        self._links = {name: self._read_link(name, now) for name in counters}
         # Some cards have 32-bit counters, which wrap every few seconds on a fast link.
         most = {
             (name, part): link.bits_per_s / 8 * _MARGIN
@@ -81,9 +83,9 @@ class NetworkReader:
             for part in ("rx", "tx")
         }
         rates = self._rates.step(flat, now, most)
-        return tuple(_reading(name, link, rates) for name, link in self._links.items())
+        return tuple(_interface_reading(name, link, rates) for name, link in self._links.items())
 
-    def _link(self, name: str, now: float) -> _Link:
+    def _read_link(self, name: str, now: float) -> _Link:
         """Return state, type, link rate and PCIe rate of an interface, some of them from a cache.
 
         The state is read again after some seconds, the other values after a minute or when the state has
@@ -101,10 +103,12 @@ class NetworkReader:
         megabits = read_int(f"{folder}/speed") if up is not False else None
         fast = megabits is not None and 0 < megabits < _SPEED_MAX_MBPS
         bits_per_s = float(megabits * _BITS_PER_MEGABIT) if megabits is not None and fast else None
-        return _Link(up, _kind(name, folder), bits_per_s, link_bits_per_s(f"{folder}/device"), now, now)
+        return _Link(
+            up, _interface_kind(name, folder), bits_per_s, link_bits_per_s(f"{folder}/device"), now, now
+        )
 
 
-def _reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None]) -> NetworkReading:
+def _interface_reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None]) -> NetworkReading:
     """Return the reading of the interface `name`.
 
     `link` has the values that change seldom. `rates` has the increase per second of each counter, by
@@ -127,7 +131,7 @@ def _reading(name: str, link: _Link, rates: dict[tuple[str, str], float | None])
     )
 
 
-def _kind(name: str, folder: Path) -> str:
+def _interface_kind(name: str, folder: Path) -> str:
     """Return the type of an interface: "wifi", "ethernet" or "other".
 
     The files in /sys decide where they are present, else the usual prefixes of names.
@@ -155,7 +159,7 @@ def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
         known = [column for column in columns if column is not None]
         if not name or name == "lo" or name.startswith(_LEFT_OUT) or "/" in name:
             continue
-        if len(known) == len(columns) >= _COLUMNS and len(found) < _MOST:
+        if len(known) == len(columns) >= _COLUMNS and len(found) < _MOST_INTERFACES:
             found[name] = {part: known[column] for part, column in (_RATES | _ERRORS).items()}
     return found
 
@@ -172,6 +176,7 @@ _BITS_PER_WORD = 8 * _WORD_BYTES
 _PORTS_AGAIN_S = 5.0
 """Seconds between two reads of the ports, their state and speed, and their packets."""
 _ERRORS_AGAIN_S = 10.0
+"""Seconds between two reads of the error counters."""
 _PLACE_AGAIN_S = 60.0
 """Seconds between two reads of the hardware that a port belongs to (PCIe link, network interface)."""
 _MOST_PORTS = 32
@@ -191,9 +196,6 @@ _FULL_32_BITS = 2**32 - 1
 more."""
 _LINK_MAX_BITS_PER_S = 1.6e12
 """An upper limit for ports that do not report their link rate; faster than any port."""
-_PORT_MARGIN = 1.25
-"""Tolerance for counters that are read a little late: an increase per second of up to this multiple of the
-link's rate is accepted."""
 _GIGA = 1e9
 
 
@@ -236,15 +238,15 @@ class RdmaReader:
         names = (("rx", "port_rcv_data"), ("tx", "port_xmit_data"))
         words = {
             (name, way): count
-            for name, port in self._live()
+            for name, port in self._ports_not_down()
             for way, counter in names
-            if (count := _counter(f"{port.folder}/counters/{counter}")) is not None
+            if (count := _read_counter(f"{port.folder}/counters/{counter}")) is not None
         }
         most = {key: _most_words_per_s(self._ports[key[0]]) for key in words}
         rates = self._rates.step(words, now, most)
         return tuple(self._reading(name, port, rates) for name, port in self._ports.items())
 
-    def _live(self) -> list[tuple[str, _Port]]:
+    def _ports_not_down(self) -> list[tuple[str, _Port]]:
         """Return (name, port) of the ports that are up or whose state is unknown."""
         return [(name, port) for name, port in self._ports.items() if port.up is not False]
 
@@ -290,9 +292,9 @@ class RdmaReader:
         names = (("rx", "port_rcv_packets"), ("tx", "port_xmit_packets"))
         counted = {
             (name, way): count
-            for name, port in self._live()
+            for name, port in self._ports_not_down()
             for way, counter in names
-            if (count := _counter(f"{port.folder}/counters/{counter}")) is not None
+            if (count := _read_counter(f"{port.folder}/counters/{counter}")) is not None
         }
         # No packet is smaller than a word, so the limit in words holds for packets too.
         most = {key: _most_words_per_s(found[key[0]]) for key in counted}
@@ -306,20 +308,20 @@ class RdmaReader:
         self._errors_at = now
         counted = {
             (name, counter): count
-            for name, port in self._live()
+            for name, port in self._ports_not_down()
             for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS)
             if (count := read_int(f"{port.folder}/hw_counters/{counter}")) is not None
         }
         rates = self._error_rates.step(counted, now)
         self._errors = {
-            name: _sum_up(
+            name: _sum_errors(
                 {counter: rates.get((name, counter)) for counter in (*_PORT_ERRORS, *CONGESTION_COUNTERS)}
             )
             for name in self._ports
         }
 
 
-def _sum_up(rates: Mapping[str, float | None]) -> tuple[float | None, Mapping[str, float]]:
+def _sum_errors(rates: Mapping[str, float | None]) -> tuple[float | None, Mapping[str, float]]:
     """Return the sum of a port's error rates, and each of its error and congestion rates that is above 0."""
     errors = [rate for counter in _PORT_ERRORS if (rate := rates.get(counter)) is not None]
     moved = {counter: rate for counter, rate in rates.items() if rate}
@@ -354,7 +356,7 @@ def place_of_port(device: str, number: str) -> tuple[float | None, str | None]:
     return link_bits_per_s(f"{device}/device"), None if netdev is None else clean(netdev, 64) or None
 
 
-def _counter(path: str) -> int | None:
+def _read_counter(path: str) -> int | None:
     """Return a counter's value; None when it is missing or stopped at its upper limit."""
     count = read_int(path)
     return None if count == _FULL_32_BITS else count
@@ -362,7 +364,7 @@ def _counter(path: str) -> int | None:
 
 def _most_words_per_s(port: _Port) -> float:
     """Return the highest plausible traffic of a port in 32-bit words per second."""
-    return (port.link_bits_per_s or _LINK_MAX_BITS_PER_S) * _PORT_MARGIN / _BITS_PER_WORD
+    return (port.link_bits_per_s or _LINK_MAX_BITS_PER_S) * _MARGIN / _BITS_PER_WORD
 
 
 def _is_active(state: str | None) -> bool | None:

@@ -37,12 +37,12 @@ def plain_hash(text: str) -> str:
     return digits.rjust(16, "0") if re.fullmatch(r"[0-9a-f]{1,16}", digits) else ""
 
 
-def known_host(host: str | None) -> str | None:
+def host_or_none(host: str | None) -> str | None:
     """Return an address without brackets; None where NCCL writes that it does not know the host."""
     return None if host in {None, "", "unknown"} else str(host).strip("[]")
 
 
-def known_pid(pid: int | None) -> int | None:
+def pid_or_none(pid: int | None) -> int | None:
     """Return a process id; None where NCCL writes that it does not know it (-1)."""
     return pid if pid is not None and pid >= 0 else None
 
@@ -63,20 +63,20 @@ def parse_json(text: str) -> RanksAnswer:
         RanksError: there is no complete document of the known form.
     """
     document = text[text.find("{") :] if "{" in text else ""
-    found = _loaded(document)
+    found = _load_json(document)
     if not isinstance(found, dict) or not isinstance(found.get("communicators"), list):
         raise RanksError("the answer is not NCCL's: it lists no communicators")
     ras = found.get("ras")
     ras = ras if isinstance(ras, dict) else {}
     return RanksAnswer(
-        nccl=_text(found.get("nccl_version")),
+        nccl=_text_or_none(found.get("nccl_version")),
         communicators=tuple(_communicators(found["communicators"][:MOST_COMMUNICATORS])),
-        timeouts=_whole(ras.get("timeouts_count")) or 0,
-        took_s=_seconds(ras.get("collection_time_sec")),
+        timeouts=_int_or_none(ras.get("timeouts_count")) or 0,
+        took_s=_seconds_or_none(ras.get("collection_time_sec")),
     )
 
 
-def _loaded(document: str) -> object:
+def _load_json(document: str) -> object:
     """Return the first JSON value of `document`.
 
     NCCL 2.28.7 and 2.28.9 leave out the comma after `nvml_dev` of missing ranks; it is inserted where the
@@ -94,81 +94,84 @@ def _communicators(given: list[object]) -> Iterator[Communicator]:
     for one in given:
         if not isinstance(one, dict):
             raise RanksError("the answer is not NCCL's: a communicator without fields")
-        ranks, others = _entries(one.get("ranks")), _entries(one.get("missing_ranks"))
-        missing = [entry for entry in others if _is_silent(entry)]
+        ranks, others = _objects_in(one.get("ranks")), _objects_in(one.get("missing_ranks"))
+        missing = [entry for entry in others if _is_unresponsive(entry)]
         absent = [entry for entry in others if entry not in missing]
         yield Communicator(
-            plain_hash(_text(one.get("hash")) or ""),
-            _text(one.get("secondary_hash")),
-            _whole(one.get("size")) or len(ranks) + len(others),
-            (*map(_rank, ranks), *(replace(_rank(entry), status=RankStatus.ABSENT) for entry in absent)),
-            tuple(_missing(entry) for entry in missing),
+            plain_hash(_text_or_none(one.get("hash")) or ""),
+            _text_or_none(one.get("secondary_hash")),
+            _int_or_none(one.get("size")) or len(ranks) + len(others),
+            (
+                *map(_read_rank, ranks),
+                *(replace(_read_rank(entry), status=RankStatus.ABSENT) for entry in absent),
+            ),
+            tuple(_read_missing_rank(entry) for entry in missing),
         )
 
 
-def _entries(given: object) -> list[Mapping[str, object]]:
+def _objects_in(given: object) -> list[Mapping[str, object]]:
     return [one for one in given[:MOST_RANKS] if isinstance(one, dict)] if isinstance(given, list) else []
 
 
-def _rank(entry: Mapping[str, object]) -> Rank:
+def _read_rank(entry: Mapping[str, object]) -> Rank:
     status = entry.get("status")
-    error = _whole(status.get("async_error")) if isinstance(status, dict) else None
+    error = _int_or_none(status.get("async_error")) if isinstance(status, dict) else None
     return Rank(
-        _whole(entry.get("rank")),
-        known_host(_text(entry.get("host"))),
-        known_pid(_whole(entry.get("pid"))),
-        _whole(entry.get("cuda_dev")),
-        _status(status if isinstance(status, dict) else {}),
+        _int_or_none(entry.get("rank")),
+        host_or_none(_text_or_none(entry.get("host"))),
+        pid_or_none(_int_or_none(entry.get("pid"))),
+        _int_or_none(entry.get("cuda_dev")),
+        _read_status(status if isinstance(status, dict) else {}),
         error if error not in {None, 0, _IN_PROGRESS} else None,
-        _counts(entry.get("collective_counts")),
+        _read_counts(entry.get("collective_counts")),
     )
 
 
-def _is_silent(entry: Mapping[str, object]) -> bool:
+def _is_unresponsive(entry: Mapping[str, object]) -> bool:
     """Return whether the process of a missing rank does not answer: it may answer and not know the group."""
     status = entry.get("status")
     flags = status if isinstance(status, dict) else {}
     return flags.get("unresponsive") is not False or flags.get("considered_dead") is True
 
 
-def _missing(entry: Mapping[str, object]) -> MissingRank:
-    rank = _whole(entry.get("rank"))
+def _read_missing_rank(entry: Mapping[str, object]) -> MissingRank:
+    rank = _int_or_none(entry.get("rank"))
     if rank is None:
         raise RanksError("the answer is not NCCL's: a missing rank without its number")
     status = entry.get("status")
     dead = isinstance(status, dict) and status.get("considered_dead") is True
-    host, pid = known_host(_text(entry.get("host"))), known_pid(_whole(entry.get("pid")))
-    return MissingRank(rank, host, pid, _whole(entry.get("cuda_dev")), dead)
+    host, pid = host_or_none(_text_or_none(entry.get("host"))), pid_or_none(_int_or_none(entry.get("pid")))
+    return MissingRank(rank, host, pid, _int_or_none(entry.get("cuda_dev")), dead)
 
 
-def _status(status: Mapping[str, object]) -> RankStatus:
+def _read_status(status: Mapping[str, object]) -> RankStatus:
     if any(status.get(name) is True for name in ("finalize_called", "destroy_flag", "abort_flag")):
         return RankStatus.STOPPING
-    begun = _whole(status.get("init_state"))
+    begun = _int_or_none(status.get("init_state"))
     if begun == _IN_PROGRESS:
         return RankStatus.STARTING
     return RankStatus.RUNNING if begun == 0 else RankStatus.FAILED
 
 
-def _counts(given: object) -> dict[str, int]:
+def _read_counts(given: object) -> dict[str, int]:
     if not isinstance(given, dict):
         return {}
-    pairs = ((clean(name, 40), _whole(value)) for name, value in list(given.items())[:_MOST_COUNTS])
+    pairs = ((clean(name, 40), _int_or_none(value)) for name, value in list(given.items())[:_MOST_COUNTS])
     return {name: value for name, value in pairs if value is not None and value >= 0}
 
 
-def _whole(value: object) -> int | None:
+def _int_or_none(value: object) -> int | None:
     whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
     return value if whole else None  # type: ignore[return-value]  # an int, as checked
 
 
-def _seconds(value: object) -> float | None:
+def _seconds_or_none(value: object) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if 0 <= value < _LARGEST else None
 
 
-def _text(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     return clean(value, 100) if isinstance(value, str) else None
 
 
@@ -211,7 +214,7 @@ class _Group(Struct):
     errors: str
 
 
-class _Open(Struct):
+class _OpenCommunicator(Struct):
     """A communicator that is being read."""
 
     group: int
@@ -220,7 +223,7 @@ class _Open(Struct):
     missing: dict[int, MissingRank] = field(default_factory=dict)
 
 
-class _Reader:
+class _TextReader:
     """The state while the lines of an answer are read in their order."""
 
     def __init__(self) -> None:
@@ -228,11 +231,11 @@ class _Reader:
         self.took_s: float | None = None
         self.timeouts = 0
         self.groups: dict[int, _Group] = {}
-        self.found: dict[str, _Open] = {}
+        self.found: dict[str, _OpenCommunicator] = {}
         self.dead: set[tuple[str | None, int | None]] = set()
         self.ended = False
         """Whether the last section of the answer, its warnings, was seen."""
-        self._open: _Open | None = None
+        self._open: _OpenCommunicator | None = None
         self._part = ""
         """The kind of block that is being read: INCOMPLETE, ERROR, MISMATCH, DEAD or ""."""
         self._operation = ALL_OPERATIONS
@@ -246,61 +249,61 @@ class _Reader:
             return
         heading = _HEADING.fullmatch(line)
         if heading:
-            self._begin(int(heading[1]), plain_hash(heading[2]), heading[3])
+            self._begin_communicator(int(heading[1]), plain_hash(heading[2]), heading[3])
         elif line == "DEAD":
             self._part = "DEAD"
         elif line == "Warnings":
             self.ended = True
         elif self._open is not None:
-            self._inside(line, self._open)
+            self._read_detail(line, self._open)
         else:
-            self._outside(line)
+            self._read_summary(line)
 
-    def _begin(self, group: int, name: str, part: str) -> None:
+    def _begin_communicator(self, group: int, name: str, part: str) -> None:
         if len(self.found) < MOST_COMMUNICATORS:
-            self._open = self.found.setdefault(name, _Open(group))
+            self._open = self.found.setdefault(name, _OpenCommunicator(group))
             self._part = part
 
-    def _outside(self, line: str) -> None:
+    def _read_summary(self, line: str) -> None:
         readers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], None]], ...] = (
-            (_VERSION, self._note_version),
-            (_TOOK, self._note_time),
-            (_GROUP, self._note_group),
-            (_TIMEOUTS, self._note_timeouts),
-            (_PROCESS, self._note_process),
+            (_VERSION, self._read_version),
+            (_TOOK, self._read_time),
+            (_GROUP, self._read_group),
+            (_TIMEOUTS, self._read_timeouts),
+            (_PROCESS, self._read_dead_process),
         )
         for pattern, read in readers:
             if match := pattern.match(line):
                 read(match)
                 return
 
-    def _note_version(self, match: re.Match[str]) -> None:
+    def _read_version(self, match: re.Match[str]) -> None:
         self.version = clean(match[1], 60)
 
-    def _note_time(self, match: re.Match[str]) -> None:
+    def _read_time(self, match: re.Match[str]) -> None:
         self.took_s = float(match[1])
 
-    def _note_group(self, match: re.Match[str]) -> None:
+    def _read_group(self, match: re.Match[str]) -> None:
         words = match[4].split(",")
         status = RankStatus.RUNNING if words == ["RUNNING"] else RankStatus.STARTING
         if not {"FINALIZE", "ABORT"}.isdisjoint(words):
             status = RankStatus.STOPPING
         self.groups[int(match[1])] = _Group(min(int(match[2]), 10**6), int(match[3]), status, match[5])
 
-    def _note_timeouts(self, match: re.Match[str]) -> None:
+    def _read_timeouts(self, match: re.Match[str]) -> None:
         self.timeouts = int(match[1])
 
-    def _note_process(self, match: re.Match[str]) -> None:
+    def _read_dead_process(self, match: re.Match[str]) -> None:
         if self._part == "DEAD":
-            self.dead.add((known_host(match[2]), int(match[1])))
+            self.dead.add((host_or_none(match[2]), int(match[1])))
 
-    def _inside(self, line: str, comm: _Open) -> None:
+    def _read_detail(self, line: str, comm: _OpenCommunicator) -> None:
         if len(comm.ranks) + len(comm.missing) > MOST_RANKS:
             return
         if different := _DIFFERENT.match(line):
             self._operation, self._shared = different[1] or ALL_OPERATIONS, None
         elif one := _COUNT.match(line):
-            self._count(comm, one, int(one[2] or 0), one[3], one[4], one[5])
+            self._set_count(comm, one, int(one[2] or 0), one[3], one[4], one[5])
         elif many := _COUNTS.match(line):
             self._shared = (int(many[1]), int(many[2] or 0))
             comm.unnamed.append(Rank(None, counts={self._operation: self._shared[1]}, many=self._shared[0]))
@@ -312,35 +315,43 @@ class _Reader:
         elif one := _ERROR.match(line):
             comm.ranks[int(one[1])] = replace(self._rank(comm, one, one[2], one[3], one[4]), error=-1)
         elif one := _RANK.match(line):
-            self._named(comm, one)
+            self._read_named_rank(comm, one)
 
-    def _named(self, comm: _Open, one: re.Match[str]) -> None:
+    def _read_named_rank(self, comm: _OpenCommunicator, one: re.Match[str]) -> None:
         """Read a rank without a figure: a missing one, or one of the ranks that were counted before."""
         number = int(one[1])
         if self._part == "INCOMPLETE":
-            comm.missing[number] = MissingRank(number, known_host(one[4]), _number(one[3]), _number(one[2]))
+            comm.missing[number] = MissingRank(number, host_or_none(one[4]), _number(one[3]), _number(one[2]))
         elif self._shared is not None and comm.unnamed:
             last = comm.unnamed[-1]
             if last.many > 1:
                 comm.unnamed[-1] = replace(last, many=last.many - 1)
             else:
                 comm.unnamed.pop()
-            self._count(comm, one, self._shared[1], one[2], one[3], one[4])
+            self._set_count(comm, one, self._shared[1], one[2], one[3], one[4])
 
-    def _count(
-        self, comm: _Open, one: re.Match[str], count: int, gpu: str | None, pid: str | None, host: str | None
+    def _set_count(
+        self,
+        comm: _OpenCommunicator,
+        one: re.Match[str],
+        count: int,
+        gpu: str | None,
+        pid: str | None,
+        host: str | None,
     ) -> None:
         rank = self._rank(comm, one, gpu, pid, host)
         comm.ranks[int(one[1])] = replace(rank, counts={**rank.counts, self._operation: count})
 
     @staticmethod
-    def _rank(comm: _Open, one: re.Match[str], gpu: str | None, pid: str | None, host: str | None) -> Rank:
+    def _rank(
+        comm: _OpenCommunicator, one: re.Match[str], gpu: str | None, pid: str | None, host: str | None
+    ) -> Rank:
         number = int(one[1])
-        return comm.ranks.get(number) or Rank(number, known_host(host), _number(pid), _number(gpu))
+        return comm.ranks.get(number) or Rank(number, host_or_none(host), _number(pid), _number(gpu))
 
 
 def _number(text: str | None) -> int | None:
-    return None if text is None else known_pid(int(text))
+    return None if text is None else pid_or_none(int(text))
 
 
 def parse_text(text: str) -> RanksAnswer:
@@ -349,7 +360,7 @@ def parse_text(text: str) -> RanksAnswer:
     Raises:
         RanksError: this is not an answer of NCCL, or not a complete one.
     """
-    reader = _Reader()
+    reader = _TextReader()
     for line in text.splitlines():
         reader.take(line.rstrip()[:1024])
     if reader.version is None:
@@ -360,14 +371,14 @@ def parse_text(text: str) -> RanksAnswer:
     return RanksAnswer(
         reader.version,
         "text",
-        (*named, *_changing(reader.groups, reader.found)),
+        (*named, *_unnamed_groups(reader.groups, reader.found)),
         max(0, sum(group.comms for group in reader.groups.values()) - len(named)),
         reader.timeouts,
         reader.took_s,
     )
 
 
-def _is_whole(reader: _Reader) -> bool:
+def _is_whole(reader: _TextReader) -> bool:
     """Return whether the details of all communicators whose ranks differ follow their row of the table."""
     for number, group in reader.groups.items():
         named = [one for one in reader.found.values() if one.group == number]
@@ -376,17 +387,17 @@ def _is_whole(reader: _Reader) -> bool:
         if (
             group.errors == "MISMATCH"
             and group.size <= MOST_RANKS
-            and any(_counted(one) < group.size for one in named)
+            and any(_count_ranks(one) < group.size for one in named)
         ):
             return False
     return True
 
 
-def _counted(one: _Open) -> int:
+def _count_ranks(one: _OpenCommunicator) -> int:
     return len(one.ranks) + sum(rank.many for rank in one.unnamed)
 
 
-def _communicator(name: str, one: _Open, reader: _Reader) -> Communicator:
+def _communicator(name: str, one: _OpenCommunicator, reader: _TextReader) -> Communicator:
     group = reader.groups.get(one.group)
     status = group.status if group is not None else RankStatus.RUNNING
     ranks = [rank for _, rank in sorted(one.ranks.items())] + one.unnamed
@@ -399,7 +410,9 @@ def _communicator(name: str, one: _Open, reader: _Reader) -> Communicator:
     return Communicator(name, None, size, tuple(ranks), missing)
 
 
-def _changing(groups: Mapping[int, _Group], found: Mapping[str, _Open]) -> list[Communicator]:
+def _unnamed_groups(
+    groups: Mapping[int, _Group], found: Mapping[str, _OpenCommunicator]
+) -> list[Communicator]:
     """Return an entry without a hash for each group of unnamed communicators that start or shut down."""
     named = {one.group for one in found.values()}
     return [
@@ -442,10 +455,10 @@ async def query(address: Address, deadline_s: float) -> RanksAnswer:
     Raises:
         QueryError: nothing listens there, the answer is late or too large, or it is not one of NCCL.
     """
-    where = place(address)
+    where = address_text(address)
     try:
         async with timeout(deadline_s):
-            return await _asked(address, where)
+            return await _exchange(address, where)
     except TimeoutError:
         message = f"NCCL at {where} gave no complete answer within {deadline_s:g} s: is its process stopped?"
         raise QueryError(FailureKind.TIMEOUT, message) from None
@@ -456,16 +469,16 @@ async def query(address: Address, deadline_s: float) -> RanksAnswer:
         raise QueryError(FailureKind.UNREACHABLE, message) from None
 
 
-async def _asked(address: Address, where: str) -> RanksAnswer:
-    reader, writer = await _connected(address, where)
+async def _exchange(address: Address, where: str) -> RanksAnswer:
+    reader, writer = await _connect(address, where)
     try:
-        if not (await _said(reader, writer, b"CLIENT PROTOCOL 2\n")).startswith(b"SERVER PROTOCOL"):
+        if not (await _send_command(reader, writer, b"CLIENT PROTOCOL 2\n")).startswith(b"SERVER PROTOCOL"):
             raise RanksError("something else than NCCL listens there")
-        has_json = (await _said(reader, writer, b"SET FORMAT json\n")).strip() == b"OK"
-        await _said(reader, writer, b"TIMEOUT %d\n" % _GATHER_S)
+        has_json = (await _send_command(reader, writer, b"SET FORMAT json\n")).strip() == b"OK"
+        await _send_command(reader, writer, b"TIMEOUT %d\n" % _GATHER_S)
         writer.write(b"STATUS\n" if has_json else b"VERBOSE STATUS\n")
         await writer.drain()
-        text = (await _rest(reader)).decode("utf-8", "replace")
+        text = (await _read_to_end(reader)).decode("utf-8", "replace")
     finally:
         writer.close()
         with suppress(OSError):
@@ -473,7 +486,7 @@ async def _asked(address: Address, where: str) -> RanksAnswer:
     return parse_json(text) if has_json else parse_text(text)
 
 
-async def _connected(address: Address, where: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(address: Address, where: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to `address`.
 
     Raises:
@@ -488,7 +501,7 @@ async def _connected(address: Address, where: str) -> tuple[asyncio.StreamReader
         raise QueryError(FailureKind.REFUSED, f"no RAS thread of NCCL listens at {where}") from None
 
 
-async def _said(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes) -> bytes:
+async def _send_command(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes) -> bytes:
     """Send a command and return the line that acknowledges it."""
     writer.write(command)
     await writer.drain()
@@ -505,7 +518,7 @@ async def _said(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, comm
     return line
 
 
-async def _rest(reader: asyncio.StreamReader) -> bytes:
+async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
     """Return everything up to the end of the connection.
 
     Raises:
@@ -519,7 +532,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
     return bytes(body)
 
 
-def place(address: Address) -> str:
+def address_text(address: Address) -> str:
     """Return "host:port", with an IPv6 address in square brackets."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -570,7 +583,7 @@ def loaded_nccl(root: Path = Path("/")) -> tuple[LoadedNccl, ...]:
         if match is None:
             continue
         file = seen_from_here(proc / name, match[1].decode("utf-8", "replace"))
-        found.append(LoadedNccl(int(name), _version(file, versions), _ras_address(proc / name)))
+        found.append(LoadedNccl(int(name), _library_version(file, versions), _ras_address(proc / name)))
     return tuple(found)
 
 
@@ -593,33 +606,33 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _version(file: Path, known: dict[tuple[int, int], Version | None]) -> Version | None:
+def _library_version(file: Path, known: dict[tuple[int, int], Version | None]) -> Version | None:
     """Return the version of a library file; `known` keeps the results by device and inode."""
     try:
         status = file.stat()
     except OSError:
-        return _numbers(_NAMED.search(str(file)))
+        return _version_numbers(_NAMED.search(str(file)))
     key = (status.st_dev, status.st_ino)
     if key not in known:
-        known[key] = version_by_names(file) or _from_content(file)
+        known[key] = version_by_names(file) or _version_in_content(file)
     return known[key]
 
 
 def version_by_names(file: Path) -> Version | None:
     """Return the version in the name of the file, or of the Python package that the file belongs to."""
-    named = _numbers(_NAMED.search(str(file)))
+    named = _version_numbers(_NAMED.search(str(file)))
     if named is not None or len(file.parents) <= _PACKAGES:
         return named
     # site-packages/nvidia/nccl/lib/libnccl.so.2
-    packages = (_numbers(_PACKAGE.search(name)) for name in entries(file.parents[_PACKAGES]))
+    packages = (_version_numbers(_PACKAGE.search(name)) for name in entries(file.parents[_PACKAGES]))
     return next((version for version in packages if version is not None), None)
 
 
-def _from_content(file: Path) -> Version | None:
+def _version_in_content(file: Path) -> Version | None:
     """Return the version that the library writes to logs, from its section of constants."""
     try:
         with file.open("rb") as opened:
-            for offset, size in _constants(opened.read(64), file):
+            for offset, size in _constant_sections(opened.read(64), file):
                 opened.seek(offset)
                 left, tail = min(size, _SECTION_BYTES), b""
                 while left > 0 and (chunk := opened.read(min(_CHUNK, left))):
@@ -631,7 +644,7 @@ def _from_content(file: Path) -> Version | None:
     return None
 
 
-def _constants(head: bytes, file: Path) -> Iterator[tuple[int, int]]:
+def _constant_sections(head: bytes, file: Path) -> Iterator[tuple[int, int]]:
     """Yield (offset, size) of the sections .rodata of a 64-bit ELF file that begins with `head`."""
     fields = struct.unpack(_ELF_HEADER, head)
     start, each, count, names = fields[6], fields[11], fields[12], fields[13]
@@ -658,7 +671,7 @@ def _ras_address(process: Path) -> str | None:
     return None
 
 
-def _numbers(match: re.Match[str] | None) -> Version | None:
+def _version_numbers(match: re.Match[str] | None) -> Version | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
@@ -722,11 +735,11 @@ class RasReader:
         if self._last is not None and self._clock() - self._last[0] < REST_S:
             return self._last[1]
         if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(self._ask())
-            self._running.add_done_callback(self._ended)
+            self._running = asyncio.get_running_loop().create_task(self._ask_addresses())
+            self._running.add_done_callback(self._keep_result)
         return await asyncio.shield(self._running)
 
-    def _ended(self, task: asyncio.Task[Found | Failure]) -> None:
+    def _keep_result(self, task: asyncio.Task[Found | Failure]) -> None:
         self._running = None
         if not task.cancelled() and task.exception() is None:
             self._last = (self._clock(), task.result())
@@ -737,16 +750,16 @@ class RasReader:
             self._running.cancel()
             await asyncio.wait({self._running})
 
-    async def _ask(self) -> Found | Failure:
+    async def _ask_addresses(self) -> Found | Failure:
         loaded = await asyncio.to_thread(loaded_nccl, self._root)
         versions = [one.version for one in loaded if one.version is not None]
         if versions and min(versions) < OLDEST:
-            return self._too_old(min(versions))
-        failure = Failure(FailureKind.REFUSED, _nobody(loaded), self._clock())
+            return self._too_old_failure(min(versions))
+        failure = Failure(FailureKind.REFUSED, _silence_reason(loaded), self._clock())
         end = self._clock() + DEADLINE_S
-        for address in self._places(loaded):
+        for address in self._addresses_to_try(loaded):
             if address in self._refused:
-                message = f"not asked: at {place(address)} answers NCCL below {_ras_text(OLDEST)}"
+                message = f"not asked: at {address_text(address)} answers NCCL below {_version_text(OLDEST)}"
                 return Failure(FailureKind.UNSUPPORTED, message, self._clock())
             try:
                 answer = await query(address, max(0.1, end - self._clock()))
@@ -754,10 +767,10 @@ class RasReader:
                 if error.kind is not FailureKind.REFUSED:
                     return Failure(error.kind, clean(error, 300), self._clock())
             else:
-                return self._judged(address, answer)
+                return self._with_warning(address, answer)
         return failure
 
-    def _places(self, loaded: Sequence[LoadedNccl]) -> list[Address]:
+    def _addresses_to_try(self, loaded: Sequence[LoadedNccl]) -> list[Address]:
         """Return the addresses to try, in their order."""
         if self._addresses is not None:
             return list(self._addresses)
@@ -765,20 +778,20 @@ class RasReader:
         found = [address for text in named if text for address in parse_address(text)]
         return list(dict.fromkeys((*found[:_MOST_ADDRESSES], *_LOCAL)))
 
-    def _judged(self, address: Address, answer: RanksAnswer) -> Found | Failure:
+    def _with_warning(self, address: Address, answer: RanksAnswer) -> Found | Failure:
         version = parse_version(answer.nccl)
         if version is not None and version < OLDEST:
             self._refused.add(address)
-            return self._too_old(version)
+            return self._too_old_failure(version)
         warning = None
         if version is None or version < SAFE:
-            which = "of an unknown version" if version is None else _ras_text(version)
-            warning = f"NCCL {which}: below {_ras_text(SAFE)} an answer about a missing rank can be wrong"
+            which = "of an unknown version" if version is None else _version_text(version)
+            warning = f"NCCL {which}: below {_version_text(SAFE)} an answer about a missing rank can be wrong"
         return Found(answer, warning)
 
-    def _too_old(self, version: Version) -> Failure:
-        least = f"{_ras_text(OLDEST)} and newer are asked"
-        message = f"not asked: NCCL {_ras_text(version)} can crash when it is asked; {least}"
+    def _too_old_failure(self, version: Version) -> Failure:
+        least = f"{_version_text(OLDEST)} and newer are asked"
+        message = f"not asked: NCCL {_version_text(version)} can crash when it is asked; {least}"
         return Failure(FailureKind.UNSUPPORTED, message, self._clock())
 
 
@@ -796,7 +809,7 @@ def parse_address(text: str) -> tuple[Address, ...]:
     return ((host, int(port)),)
 
 
-def _nobody(loaded: Sequence[LoadedNccl]) -> str:
+def _silence_reason(loaded: Sequence[LoadedNccl]) -> str:
     """Return why nothing listens, as far as that can be said."""
     message = "no RAS thread of NCCL listens on this machine"
     if loaded:
@@ -804,5 +817,5 @@ def _nobody(loaded: Sequence[LoadedNccl]) -> str:
     return f"{message}: one GPU alone needs no NCCL; a container needs the host's network"
 
 
-def _ras_text(version: Version) -> str:
+def _version_text(version: Version) -> str:
     return ".".join(str(number) for number in version)

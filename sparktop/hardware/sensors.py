@@ -15,7 +15,7 @@ _READ_AGAIN_S = 5.0
 """Seconds between two reads: temperatures change slowly, and reading a temperature can send a command to a
 disk or to a network card's firmware."""
 _SEARCH_AGAIN_S = 60.0
-_MOST = 64
+_MOST_SENSORS = 64
 """Upper limit of sensors shown."""
 _MILLI = 1000.0
 _SANE_C = (-100.0, 200.0)
@@ -50,12 +50,12 @@ class SensorReader:
             self._readings = tuple(
                 SensorReading(name, value, critical_c)
                 for name, path, critical_c in self._sensors
-                if (value := _celsius(path)) is not None
+                if (value := _read_celsius(path)) is not None
             )
         return self._readings
 
 
-def _celsius(path: str) -> float | None:
+def _read_celsius(path: str) -> float | None:
     """Read a temperature file in °C; None when it cannot be read or holds an implausible value."""
     milli = read_int(path)
     if milli is None or not _SANE_C[0] < milli / _MILLI < _SANE_C[1]:
@@ -70,16 +70,16 @@ def _find_sensors(root: Path) -> tuple[_Sensor, ...]:
     chips = root / "sys/class/hwmon"
     for chip in sorted(entries(chips), key=by_number):
         folder = chips / chip
-        chip_name = rdma_names.get(_device(folder / "device")) or read_text(f"{folder}/name") or chip
+        chip_name = rdma_names.get(_device_path(folder / "device")) or read_text(f"{folder}/name") or chip
         inputs = [name for name in entries(folder) if name.startswith("temp") and name.endswith("_input")]
         for name in sorted(inputs, key=by_number):
             stem = str(folder / name.removesuffix("_input"))
             label = read_text(f"{stem}_label")
-            critical_c = _celsius(f"{stem}_crit")
+            critical_c = _read_celsius(f"{stem}_crit")
             shown = clean(f"{chip_name} {label}" if label else chip_name, 64)
             above = critical_c if critical_c is not None and critical_c > 0 else None
             found.append((shown, f"{stem}_input", above))
-    return _numbered(found[:_MOST])
+    return _number_names(found[:_MOST_SENSORS])
 
 
 def _rdma_names(root: Path) -> dict[Path | None, str]:
@@ -88,10 +88,10 @@ def _rdma_names(root: Path) -> dict[Path | None, str]:
     The caller uses these names for the cards' temperature chips, which are otherwise all named mlx5.
     """
     devices = root / "sys/class/infiniband"
-    return {device: name for name in entries(devices) if (device := _device(devices / name / "device"))}
+    return {device: name for name in entries(devices) if (device := _device_path(devices / name / "device"))}
 
 
-def _device(link: Path) -> Path | None:
+def _device_path(link: Path) -> Path | None:
     """Return the path that a `device` link points to; None when there is no such link."""
     try:
         return link.resolve(strict=True)
@@ -99,7 +99,7 @@ def _device(link: Path) -> Path | None:
         return None
 
 
-def _numbered(sensors: list[_Sensor]) -> tuple[_Sensor, ...]:
+def _number_names(sensors: list[_Sensor]) -> tuple[_Sensor, ...]:
     """Return the sensors; append a number to each name that occurs more than once."""
     shared = {name for name, count in Counter(name for name, *_ in sensors).items() if count > 1}
     seen: Counter[str] = Counter()
@@ -149,19 +149,20 @@ class PowerRailReader:
         if self._read_at is None or not 0 <= now - self._read_at < _RAILS_AGAIN_S:
             self._read_at = now
             self._readings = tuple(
-                PowerRail(name, _watts(power), _joules(energy)) for name, power, energy in self._rails
+                PowerRail(name, _read_watts(power), _read_joules(energy))
+                for name, power, energy in self._rails
             )
         return self._readings
 
 
-def _watts(path: str | None) -> float | None:
+def _read_watts(path: str | None) -> float | None:
     """Read a power*_input file, which holds microwatts, in watts; None if missing or implausible."""
     microwatts = None if path is None else read_int(path)
     sane = microwatts is not None and 0 <= microwatts <= _POWER_MAX_UW
     return microwatts * _MICRO if microwatts is not None and sane else None
 
 
-def _joules(path: str | None) -> float | None:
+def _read_joules(path: str | None) -> float | None:
     """Read an energy*_input file, which holds microjoules, in joules; None if missing or negative."""
     microjoules = None if path is None else read_int(path)
     return microjoules * _MICRO if microjoules is not None and microjoules >= 0 else None

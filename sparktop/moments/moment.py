@@ -30,7 +30,7 @@ from sparktop.recording.past import Past, Picture
 from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording, Span, records_in, snapshots_in
 from sparktop.recording.records import Announced, sweep_of
 from sparktop.recording.when import time_words
-from sparktop.report.tables import is_large, narrowed, omission
+from sparktop.report.tables import is_large, keep_worst, omission
 from sparktop.store.store import Change
 
 TAKEN_S = 60.0
@@ -207,12 +207,12 @@ class Collector:
             if word not in known:
                 continue
             since = datetime.fromtimestamp(min(max(0.0, since_s), wall.timestamp()), UTC)
-            self._hold(clean(group), word, since, wall)
+            self._extend_spell(clean(group), word, since, wall)
         self._merge_events(state.events)
 
     def begin(self, start: datetime) -> None:
         """Begin a part of the range at `start`, whose snapshots may come from another store than before."""
-        self._flush()
+        self._read_last()
         self._last = self._taken = None
         self._from = start
         self._facts = None
@@ -221,15 +221,15 @@ class Collector:
     def add(self, snapshot: Snapshot) -> None:
         """Add a snapshot that is newer than those added before."""
         if self._last is not None and snapshot.at < self._last.at:
-            self._flush()  # the clock of a restarted machine
+            self._read_last()  # the clock of a restarted machine
         if self._taken is None or snapshot.at - self._taken.at >= TAKEN_S or snapshot.at < self._taken.at:
-            self._take(snapshot)
+            self._read_histories(snapshot)
         self._last = snapshot
-        self._compare(snapshot)
+        self._add_changes(snapshot)
         self._merge_events(snapshot.events)
         for one in snapshot.balance:
             since = one.since or snapshot.taken_at
-            self._hold(one.group, one.word.value, since, snapshot.taken_at, one)
+            self._extend_spell(one.group, one.word.value, since, snapshot.taken_at, one)
         if snapshot.taken_at < self._detail:
             return
         for backend in snapshot.backends:
@@ -242,7 +242,7 @@ class Collector:
             key = (node.name, node.speed.word, since)
             self._spells[key] = Spell(*key, snapshot.taken_at, speed=node.speed)
 
-    def _compare(self, snapshot: Snapshot) -> None:
+    def _add_changes(self, snapshot: Snapshot) -> None:
         """Note what differs from the snapshot before; what is unknown is neither a change nor forgotten."""
         before, known = self._facts, dict(_facts_of(snapshot))
         answering = {(False, one.name) for one in snapshot.backends if one.ok}
@@ -257,7 +257,7 @@ class Collector:
                 self._changes.append(FactChange(snapshot.taken_at, key[1], key[2], old, new, key[0]))
         self._facts = {key: one for key, one in {**kept, **known}.items() if key not in gone}
 
-    def _hold(
+    def _extend_spell(
         self, group: str, word: str, since: datetime, until: datetime, balance: Balance | None = None
     ) -> None:
         """Note that a group has a verdict since `since` and still has it at `until`."""
@@ -289,11 +289,11 @@ class Collector:
         if log:
             self._events = [one for one in self._events if one.at < log[0].at] + list(log)
 
-    def _flush(self) -> None:
+    def _read_last(self) -> None:
         if self._last is not None and self._last is not self._taken:
-            self._take(self._last)
+            self._read_histories(self._last)
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _read_histories(self, snapshot: Snapshot) -> None:
         """Replace the collected points by those of the snapshot's histories, for the time that these cover.
 
         Appending would not do, because late samples may have been added between older ones.
@@ -307,9 +307,9 @@ class Collector:
                     if figure.of == kind:
                         series: Series = getattr(view.history, figure.name)
                         points = [(at + shift, value) for at, value in series.since(begin) if at <= end]
-                        self._replace((kind, view.name, figure.name), points)
+                        self._replace_points((kind, view.name, figure.name), points)
 
-    def _replace(self, key: SeriesKey, points: list[tuple[float, float | None]]) -> None:
+    def _replace_points(self, key: SeriesKey, points: list[tuple[float, float | None]]) -> None:
         if points:
             kept = self._series.setdefault(key, [])
             while kept and kept[-1][0] >= points[0][0] - _ROUNDING_S:
@@ -327,11 +327,11 @@ class Collector:
         `add` must have been called at least once.
         """
         assert self._last is not None  # noqa: S101 - see above
-        self._flush()
+        self._read_last()
         events = [one for one in self._events if self._start <= one.at <= self._end]
         known = dict.fromkeys(one for one in marks if self._start <= one[0] <= self._end)
         noted = ((one.at, one.message) for one in events if one.subject == MARK)
-        known |= dict.fromkeys(one for one in noted if not _is_known(one, known))
+        known |= dict.fromkeys(one for one in noted if not _is_listed(one, known))
         return Moment(
             self._start,
             self._end,
@@ -339,8 +339,8 @@ class Collector:
             self._last,
             self._series,
             {key: tuple(pairs) for key, pairs in self._ranges.items()},
-            tuple(sorted(self._ended_spells(), key=lambda one: (one.start, one.subject))),
-            {name: _shares(counts) for name, counts in self._states.items()},
+            tuple(sorted(self._spells_in_range(), key=lambda one: (one.start, one.subject))),
+            {name: _shares_of_time(counts) for name, counts in self._states.items()},
             tuple(one for one in events if one.subject != MARK),
             tuple(one for one in self._changes if self._start <= one.at <= self._end),
             tuple(sorted(known)),
@@ -348,7 +348,7 @@ class Collector:
             replace(readings, gaps=tuple(self._gaps(self._last))),
         )
 
-    def _ended_spells(self) -> list[Spell]:
+    def _spells_in_range(self) -> list[Spell]:
         """Return the spells in the range; each ends where another verdict on its subject begins."""
         by_subject: dict[str, list[Spell]] = {}
         for one in sorted(self._spells.values(), key=lambda one: one.start):
@@ -406,12 +406,12 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
             yield (one.of_machine, one.subject, FINDING, f"{one.kind}/{one.key}"), one.line
 
 
-def _is_known(mark: tuple[datetime, str], known: Iterable[tuple[datetime, str]]) -> bool:
+def _is_listed(mark: tuple[datetime, str], known: Iterable[tuple[datetime, str]]) -> bool:
     """Return whether a mark's event belongs to one of the marks `known`."""
     return any(word == mark[1] and abs((at - mark[0]).total_seconds()) < 60 for at, word in known)  # noqa: PLR2004 - typed meanwhile
 
 
-def _shares(counts: Counter[str]) -> dict[str, float]:
+def _shares_of_time(counts: Counter[str]) -> dict[str, float]:
     return {state: number / counts.total() for state, number in counts.most_common()}
 
 
@@ -476,11 +476,11 @@ def read_moment(
     player = Player(recording)
     left_out = 0
     if not is_short:
-        parts, left_out = _parts(_add_minutes(collector, recording, start, end), start, detail)
+        parts, left_out = _parts_around_events(_add_minutes(collector, recording, start, end), start, detail)
         on_progress(f"replaying {len(parts) + 1} parts of {time_words(start)} to {time_words(end)}")
         for part in parts:
-            _replay(player, collector, *part, warm_up_s=_EVENT_WARM_UP_S)
-    _replay(player, collector, detail, end, warm_up_s=WARM_UP_S)
+            _replay_part(player, collector, *part, warm_up_s=_EVENT_WARM_UP_S)
+    _replay_part(player, collector, detail, end, warm_up_s=WARM_UP_S)
     kept = _Kept.read(recording, Span(detail, end))
     readings = Readings(
         source,
@@ -494,7 +494,7 @@ def read_moment(
     return collector.moment(marks, readings, kept.sweeps)
 
 
-def _replay(
+def _replay_part(
     player: Player, collector: Collector, start: datetime, end: datetime, *, warm_up_s: float
 ) -> None:
     """Add snapshots from `start` to `end` to `collector`; the last snapshot is exactly at the end."""
@@ -524,7 +524,7 @@ def _add_minutes(
                 yield event.at
 
 
-def _parts(
+def _parts_around_events(
     events: Iterator[datetime], start: datetime, detail: datetime
 ) -> tuple[list[tuple[datetime, datetime]], int]:
     """Return (start and end of each part around events before `detail`, number of events left out).
@@ -564,13 +564,13 @@ class _Kept(Struct, frozen=True):
             elif record.kind == Kind.MARK:
                 marks.append((wall, clean(record.fields.get("word", ""), 200)))
             elif record.kind == Kind.SWEEP:
-                _follow_sweep(sweeps, wall, record.fields)
+                _add_to_sweeps(sweeps, wall, record.fields)
             elif record.kind == Kind.SWEEP_VIEW and sweeps:
-                sweeps[-1] = replace(sweeps[-1], words=_words_of(record) or sweeps[-1].words)
+                sweeps[-1] = replace(sweeps[-1], words=_sweep_words(record) or sweeps[-1].words)
         return cls(dropped, tuple(marks), tuple(sweeps))
 
 
-def _words_of(record: Record) -> str | None:
+def _sweep_words(record: Record) -> str | None:
     """Return title and outcome of the sweep in `record`, a view of a sweep; None if it shows no sweep."""
     try:
         view = sweep_of(record)
@@ -579,7 +579,7 @@ def _words_of(record: Record) -> str | None:
     return None if view is None else f"{view.title}: {view.words}"
 
 
-def _follow_sweep(sweeps: list[SweepSpan], wall: datetime, fields: Mapping[str, object]) -> None:
+def _add_to_sweeps(sweeps: list[SweepSpan], wall: datetime, fields: Mapping[str, object]) -> None:
     """Begin a sweep in `sweeps`, or end the last one, as the fields of a record say."""
     names = fields.get(Change.BEGIN_OWN_LOAD)
     if isinstance(names, list):
@@ -607,7 +607,7 @@ def moment_of(last: Picture, past: Past | None = None) -> Moment:
     `past` has earlier pictures. The histories in them also supply values from before the first picture. Of
     many servers and machines, it has those that are the worst at the end.
     """
-    end, part = last.wall, _worst(last.snapshot)
+    end, part = last.wall, _reduction_to_worst(last.snapshot)
     start = default_start(end)
     shown = chain(past.between(start, last.at) if past else (), (last,))
     first = next(shown)
@@ -622,14 +622,14 @@ def moment_of(last: Picture, past: Past | None = None) -> Moment:
     return replace(collector.moment(sweeps=sweeps.values()), omission=omission(last.snapshot, _BESIDE))
 
 
-def _worst(last: Snapshot) -> Callable[[Snapshot], Snapshot]:
+def _reduction_to_worst(last: Snapshot) -> Callable[[Snapshot], Snapshot]:
     """Return a function that leaves in a snapshot what a report of `last` has details of.
 
     The points of hundreds of servers would take a minute of CPU time and hundreds of MB.
     """
     if not is_large(last):
         return lambda snapshot: snapshot
-    kept = narrowed(last)
+    kept = keep_worst(last)
     backends = {one.name for one in kept.backends}
     nodes = {one.name for one in kept.nodes}
 

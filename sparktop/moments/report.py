@@ -61,14 +61,14 @@ from sparktop.report.document.time_plot import (
     TimeLine,
     TimeMark,
     TimePlot,
-    joined,
+    bin_points,
     time_drawing,
 )
 from sparktop.report.json_snapshot import balance_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.privacy import BACKEND as NAMED_BACKEND
 from sparktop.report.privacy import ROUTER, Privacy
-from sparktop.report.tables import Column, Kind, Table, current
+from sparktop.report.tables import Column, Kind, Table, without_stale
 
 SCHEMA = "sparktop.moment/1"
 FORMATS = ("md", "html", "csv", "json", "svg")
@@ -96,7 +96,7 @@ def moment_report(
     moment = shown_moment(moment, privacy or Privacy(), targets)
     simulated = moment.shown.simulated
     if form == "csv":
-        return _csv(moment)
+        return _to_csv(moment)
     if form == "json":
         return json.dumps(to_json(moment), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     if form == "md":
@@ -109,7 +109,7 @@ def moment_report(
     return sheet(drawings, f"{TITLE}, {span_words(moment)}")
 
 
-def _csv(moment: Moment) -> str:
+def _to_csv(moment: Moment) -> str:
     """Return the values behind the plots and tables as CSV: a row for each time, source and metric.
 
     For a one-minute summary, "value" is the mean, and "min" and "max" are the extremes.
@@ -117,21 +117,21 @@ def _csv(moment: Moment) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("time", "source", "name", "figure", "unit", "value", "min", "max"))
-    for key, unit, values in _series(moment):
+    for key, unit, values in _known_series(moment):
         kind, name, field = key
         ranges = moment.ranges.get(key)
         for number, (at, value) in enumerate(values):
             limits = ("", "") if ranges is None else ranges[number]
             time = json_time(datetime.fromtimestamp(at, UTC))
-            writer.writerow((time, kind, spreadsheet_text(name), field, unit, _rounded(value), *limits))
+            writer.writerow((time, kind, spreadsheet_text(name), field, unit, _round_or_none(value), *limits))
     return out.getvalue()
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_or_none(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def _series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Values]]:
+def _known_series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Values]]:
     """Yield (key, unit, values) of each series that has a known value."""
     units = {(one.of.value, one.name): one.unit for one in FIGURES}
     for key, values in moment.series.items():
@@ -156,10 +156,10 @@ def to_json(moment: Moment) -> object:
         "damage": readings.damage,
         "dropped": readings.dropped,
         "unreadable": readings.unreadable,
-        "backends": [_view(moment, BACKEND, one, one, _BACKEND) for one in shown.backends],
-        "nodes": [_view(moment, NODE, one, one.identity, _NODE) for one in shown.nodes],
+        "backends": [_view_json(moment, BACKEND, one, one, _BACKEND) for one in shown.backends],
+        "nodes": [_view_json(moment, NODE, one, one.identity, _NODE) for one in shown.nodes],
         "routers": [{name: getattr(one, name) or None for name in _ROUTER} for one in shown.routers],
-        **_happened(moment),
+        **_lists_json(moment),
         "series": [
             {
                 "source": key[0],
@@ -167,21 +167,21 @@ def to_json(moment: Moment) -> object:
                 "figure": key[2],
                 "unit": unit or None,
                 "times": [round(at, 3) for at, _ in values],
-                "values": [_rounded(value) for _, value in values],
+                "values": [_round_or_none(value) for _, value in values],
                 "ranges": moment.ranges.get(key),
             }
-            for key, unit, values in _series(moment)
+            for key, unit, values in _known_series(moment)
         ],
     }
     return json_values(body)
 
 
-def _happened(moment: Moment) -> dict[str, object]:
+def _lists_json(moment: Moment) -> dict[str, object]:
     """Return lists for JSON under the keys "alerts", "verdicts", "events", "marks" and "sweeps"."""
     return {
-        "alerts": [_said(one, "since") for one in moment.shown.alerts],
-        "verdicts": [_spell(one) for one in moment.spells],
-        "events": [_said(one, "at") for one in moment.events],
+        "alerts": [_message_fields(one, "since") for one in moment.shown.alerts],
+        "verdicts": [_spell_json(one) for one in moment.spells],
+        "events": [_message_fields(one, "at") for one in moment.events],
         "changes": [
             {name: getattr(one, name) for name in ("at", "subject", "what", "before", "after")}
             for one in moment.changes
@@ -194,12 +194,14 @@ def _happened(moment: Moment) -> dict[str, object]:
     }
 
 
-def _said(one: Alert | Event, time: str) -> dict[str, object]:
+def _message_fields(one: Alert | Event, time: str) -> dict[str, object]:
     """Return what a report says of an alert or event; `time` is the field with its time."""
     return {name: getattr(one, name) for name in (time, "severity", "subject", "message")}
 
 
-def _view(moment: Moment, kind: str, view: object, facts: object, names: Iterable[str]) -> dict[str, object]:
+def _view_json(
+    moment: Moment, kind: str, view: object, facts: object, names: Iterable[str]
+) -> dict[str, object]:
     name = getattr(view, "name")  # noqa: B009 - a view of either kind
     return {
         "name": name,
@@ -212,7 +214,7 @@ def _view(moment: Moment, kind: str, view: object, facts: object, names: Iterabl
     }
 
 
-def _spell(spell: Spell) -> dict[str, object]:
+def _spell_json(spell: Spell) -> dict[str, object]:
     speed = spell.speed
     return {
         "of": "balance" if speed is None else "speed",
@@ -232,7 +234,9 @@ def _spell(spell: Spell) -> dict[str, object]:
 
 
 _LONG = 400
+"""Characters of a message; a longer one is cut."""
 _MOST_GAPS = 5
+"""Times without readings, and damaged parts, that are listed."""
 _MOST_ON_PAGE = 1000
 """Lines on what happened, on a page that a browser scrolls."""
 _FEW = 8
@@ -251,38 +255,41 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     With `at`, they are one page on the minute that begins then.
     """
     if at is not None:
-        parts = [*around_sections(moment, at), _alerts(moment)]
-        parts += _drawn(moment, time_plots(moment)) if form == "html" else []
-        parts.append(Section(paragraphs=(_about(moment), *_missing(moment))))
+        parts = [*around_sections(moment, at), _alerts_section(moment)]
+        parts += _plot_sections(moment, time_plots(moment)) if form == "html" else []
+        parts.append(Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))))
         return [one for one in parts if one != Section(one.title)]
     on_page = form == "html"
     width = None if on_page else WIDTH
     plots = time_plots(moment)
     tests = tuple(test_sections(moment, on_page=on_page))
-    words = (*_meanings(moment), *_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()))
+    words = (*_figure_sentences(moment), *_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()))
     parts = [
-        Section(paragraphs=(f"**{_summary(moment)}**",)),
-        Section(paragraphs=(_about(moment), *_missing(moment))),
-        *(_drawn(moment, plots) if on_page else [Section(sketch=sketch(plots))]),
-        _alerts(moment),
+        Section(paragraphs=(f"**{_summary_line(moment)}**",)),
+        Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))),
+        *(_plot_sections(moment, plots) if on_page else [Section(sketch=sketch(plots))]),
+        _alerts_section(moment),
         verdict_section(moment),
         *(() if on_page else tests),
-        *_tables(
-            width, *(table for kind in (BACKEND, NODE) for table in _figures(moment, kind, on_page=on_page))
+        *_table_sections(
+            width,
+            *(table for kind in (BACKEND, NODE) for table in _figures_table(moment, kind, on_page=on_page)),
         ),
-        *_tables(width, _states(moment)),
-        _around(moment, pivot(moment)),
-        _events(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
-        Section("Marks", items=tuple(f"{_time(moment, at)} {plain(word)}" for at, word in moment.marks)),
-        Section("Sweeps", items=tuple(_sweeps(moment))),
+        *_table_sections(width, _states_table(moment)),
+        _around_section(moment, pivot(moment)),
+        _events_section(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
+        Section(
+            "Marks", items=tuple(f"{_time_words(moment, at)} {plain(word)}" for at, word in moment.marks)
+        ),
+        Section("Sweeps", items=tuple(_sweep_lines(moment))),
         *(tests if on_page else ()),
-        *_tables(width, *_watched(moment)),
+        *_table_sections(width, *_watched_tables(moment)),
         Section("Words", items=words, folded=True),
     ]
     return [one for one in parts if one != Section(one.title)]
 
 
-def _drawn(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Section]:
+def _plot_sections(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Section]:
     """Yield a section with the plots.
 
     For a long range, yield two: the plots of the whole range, then those of the last minutes.
@@ -300,7 +307,7 @@ def span_words(moment: Moment) -> str:
     return f"{moment.start:%Y-%m-%d %H:%M:%S} to {end} UTC"
 
 
-def _summary(moment: Moment) -> str:
+def _summary_line(moment: Moment) -> str:
     words = [
         f"{code(one.subject)} {one.word} "
         + (
@@ -312,7 +319,7 @@ def _summary(moment: Moment) -> str:
     ]
     means = [
         found.mean
-        for figure, _, found in moment.figures(BACKEND, names=_names(moment, BACKEND))
+        for figure, _, found in moment.figures(BACKEND, names=_all_names(moment, BACKEND))
         if figure.name == "generation_tps" and found.mean is not None
     ]
     words += [f"{cell.rate(sum(means))} tok/s on average"] if means else []
@@ -323,15 +330,15 @@ def _summary(moment: Moment) -> str:
     words += [f"no answer of {', '.join(down)} at the end"] if down else []
     critical = sum(one.severity is Severity.CRITICAL for one in moment.shown.alerts)
     count = len(moment.shown.alerts)
-    words += [f"{_count(count, 'alert')}{f', {critical} critical' if critical else ''} at the end"]
+    words += [f"{_count_words(count, 'alert')}{f', {critical} critical' if critical else ''} at the end"]
     return "; ".join(words)
 
 
-def _count(number: int, noun: str) -> str:
+def _count_words(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
-def _names(moment: Moment, kind: str) -> list[str]:
+def _all_names(moment: Moment, kind: str) -> list[str]:
     """Return the names of all servers or machines with values; those watched at the range's end first."""
     views = moment.shown.backends if kind == BACKEND else moment.shown.nodes
     return list(
@@ -339,12 +346,12 @@ def _names(moment: Moment, kind: str) -> list[str]:
     )
 
 
-def _about(moment: Moment) -> str:
+def _about_line(moment: Moment) -> str:
     shown, readings = moment.shown, moment.readings
     what = [(len(shown.backends), "server"), (len(shown.nodes), "machine"), (len(shown.routers), "router")]
     parts = [
         f"{span_words(moment)} ({seconds_words((moment.end - moment.start).total_seconds())})",
-        ", ".join(_count(number, noun) for number, noun in what if number),
+        ", ".join(_count_words(number, noun) for number, noun in what if number),
         f"polled every {shown.interval_s:g} s",
         f"recording {code(readings.source)}" if readings.source else "",
         f"recorded by sparktop {readings.version}" if readings.version else "",
@@ -353,7 +360,7 @@ def _about(moment: Moment) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _missing(moment: Moment) -> Iterator[str]:
+def _missing_sentences(moment: Moment) -> Iterator[str]:
     """Yield sentences on what is missing in the range."""
     readings, gaps = moment.readings, moment.readings.gaps
     if moment.omission:
@@ -365,34 +372,35 @@ def _missing(moment: Moment) -> Iterator[str]:
             f"Figures and states are those of the last {last}, verdicts and events those of the whole range."
         )
     if readings.events_left_out:
-        yield f"Nothing was replayed around {_count(readings.events_left_out, 'earlier event')}: too many."
+        left_out = _count_words(readings.events_left_out, "earlier event")
+        yield f"Nothing was replayed around {left_out}: too many."
     if gaps:
-        shown = ", ".join(_gap(*gap) for gap in gaps[:_MOST_GAPS])
+        shown = ", ".join(_gap_words(*gap) for gap in gaps[:_MOST_GAPS])
         more = f" and {len(gaps) - _MOST_GAPS} more times" if len(gaps) > _MOST_GAPS else ""
         yield f"**No readings** {shown}{more}."
     if readings.dropped:
-        yield f"**{_count(readings.dropped, 'reading')} dropped**: the disk did not keep up."
+        yield f"**{_count_words(readings.dropped, 'reading')} dropped**: the disk did not keep up."
     if readings.damage:
         parts = "; ".join(map(plain, readings.damage[:_MOST_GAPS]))
         yield f"**The recording is damaged**, readings are lost: {parts}."
     if readings.unreadable:
-        yield f"{_count(readings.unreadable, 'record')} could not be used."
+        yield f"{_count_words(readings.unreadable, 'record')} could not be used."
 
 
-def _gap(start: datetime, end: datetime) -> str:
+def _gap_words(start: datetime, end: datetime) -> str:
     return f"{cell.time_of(start)} to {cell.time_of(end)}"
 
 
-def _tables(width: int | None, *tables: Table) -> Iterator[Section]:
+def _table_sections(width: int | None, *tables: Table) -> Iterator[Section]:
     yield from (Section(table=grid_of(table, width)) for table in tables if table.rows)
 
 
-def _figures(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Table]:
+def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Table]:
     """Yield a table of metrics (smallest, mean, largest, last) of all servers or machines, by `kind`.
 
     In Markdown (`on_page` False) yield nothing if there are more than `_FEW` of them.
     """
-    names = _names(moment, kind)
+    names = _all_names(moment, kind)
     if len(names) > _FEW and not on_page:
         return
     known = [row for row in moment.figures(kind, names=names) if row[2].most or not row[0].rare]
@@ -410,7 +418,7 @@ def _figures(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Table]:
     yield Table(f"Figures of the {noun.lower()}s", columns + heads, tuple(rows))
 
 
-def _states(moment: Moment) -> Table:
+def _states_table(moment: Moment) -> Table:
     columns = (
         Column("Server", Kind.NAME),
         Column("At the end", Kind.WORD),
@@ -421,31 +429,31 @@ def _states(moment: Moment) -> Table:
         (
             cell.name(name),
             last.get(name, UNKNOWN),
-            ", ".join(f"{state} {_percent(share)}" for state, share in shares.items()),
+            ", ".join(f"{state} {_percent_text(share)}" for state, share in shares.items()),
         )
         for name, shares in moment.states.items()
     )
     return Table("States", columns, tuple(rows))
 
 
-def _percent(share: float) -> str:
+def _percent_text(share: float) -> str:
     return cell.percent(100 * share)
 
 
-def _alerts(moment: Moment) -> Section:
+def _alerts_section(moment: Moment) -> Section:
     items = (
-        f"**{one.severity}** since {_time(moment, one.since)}, {code(one.subject)}: "
+        f"**{one.severity}** since {_time_words(moment, one.since)}, {code(one.subject)}: "
         f"{plain(clean(one.message, _LONG))}"
         for one in moment.shown.alerts
     )
     return Section("Alerts at the end", items=tuple(items))
 
 
-def _events(moment: Moment, most: int) -> Section:
+def _events_section(moment: Moment, most: int) -> Section:
     """Return a section with what happened, oldest first, in at most `most` lines of its own."""
     found, rest = happened(moment, most)
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
-    times = ((one, _time(moment, one.at), _time(moment, one.until or one.at)) for one in found)
+    times = ((one, _time_words(moment, one.at), _time_words(moment, one.until or one.at)) for one in found)
     items = (
         f"{at}{f' to {until}' if until != at else ''} "
         f"{strong.get(one.severity, '')}{code(one.subject)}: {plain(clean(one.words, _LONG))}"
@@ -469,16 +477,16 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
             f"{most.title} of {code(most.subject)} {most.before} → {most.after} ({share_words(most.share)})"
         )
         words.append(step if isfinite(most.share) else f"{code(most.subject)} is {share_words(most.share)}")
-    yield Section(paragraphs=(f"**{_time(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
-    yield _around(moment, when)
-    yield _events(moment, PAGE_LINES)
+    yield Section(paragraphs=(f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
+    yield _around_section(moment, when)
+    yield _events_section(moment, PAGE_LINES)
 
 
-def _around(moment: Moment, when: datetime | None) -> Section:
+def _around_section(moment: Moment, when: datetime | None) -> Section:
     """Return a table of the figures that moved from the minute before `when` to the minute after it."""
     if when is None:
         return Section()
-    found, title = compared(moment, when), f"The minute before and after {_time(moment, when)}"
+    found, title = compared(moment, when), f"The minute before and after {_time_words(moment, when)}"
     if not found.moved:
         return Section(title, (found.too_short or "No figure moved by more than its scatter.",))
     rows = tuple(
@@ -489,19 +497,19 @@ def _around(moment: Moment, when: datetime | None) -> Section:
     return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH))
 
 
-def _time(moment: Moment, time: datetime) -> str:
+def _time_words(moment: Moment, time: datetime) -> str:
     """Format a time of day, with the date unless the range and the time are of one day."""
     days = {moment.start.date(), moment.end.date(), time.date()}
     return cell.time_of(time) if len(days) == 1 else f"{time:%m-%d %H:%M:%S}"
 
 
-def _sweeps(moment: Moment) -> Iterator[str]:
+def _sweep_lines(moment: Moment) -> Iterator[str]:
     for one in moment.sweeps:
         end = "" if one.end is None else f" to {cell.time_of(one.end)}"
         yield f"{cell.time_of(one.start)}{end}: {code(one.words)}"
 
 
-def _watched(moment: Moment) -> Sequence[Table]:
+def _watched_tables(moment: Moment) -> Sequence[Table]:
     """Return the tables of what was watched: engines and models, machines, routers."""
     columns = (
         Column("Machine", Kind.NAME),
@@ -511,18 +519,18 @@ def _watched(moment: Moment) -> Sequence[Table]:
         Column("System", Kind.NAME),
         Column("Memory"),
     )
-    rows = tuple(_machine(node) for node in moment.shown.nodes)
+    rows = tuple(_machine_row(node) for node in moment.shown.nodes)
     urls = tuple((cell.name(one.name), cell.name(one.url)) for one in moment.shown.backends if one.url)
     return (
         tables.backend_servers(moment.shown.backends, detailed=False),
-        *_models(moment),
+        *_models_table(moment),
         Table("Machines", columns, rows),
-        tables.routers(current(moment.shown)),
+        tables.routers(without_stale(moment.shown)),
         Table("Addresses", (Column("Server", Kind.NAME), Column("URL", Kind.NAME)), urls),
     )
 
 
-def _models(moment: Moment) -> Iterator[Table]:
+def _models_table(moment: Moment) -> Iterator[Table]:
     """Yield a table of the models of servers that served several, each from when on; nothing without one."""
     rows: list[tuple[str, ...]] = []
     swaps = [event for event in moment.events if event.kind == "model" and event.values]
@@ -530,13 +538,13 @@ def _models(moment: Moment) -> Iterator[Table]:
         own = [event for event in swaps if event.subject == server]
         first = (moment.start, own[0].values.get("before"))
         for time, model in (first, *((event.at, event.values.get("model")) for event in own)):
-            rows.append((cell.name(server), _time(moment, time), cell.name(str(model))))
+            rows.append((cell.name(server), _time_words(moment, time), cell.name(str(model))))
     if rows:
         columns = (Column("Server", Kind.NAME), Column("From", Kind.NAME), Column("Model served", Kind.NAME))
         yield Table("Models in turn", columns, tuple(rows))
 
 
-def _machine(node: NodeView) -> tuple[str, ...]:
+def _machine_row(node: NodeView) -> tuple[str, ...]:
     gpus = [gpu.name or f"GPU {gpu.index}" for gpu in node.sample.gpus] if node.sample else []
     names = [
         name if gpus.count(name) == 1 else f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus)
@@ -553,7 +561,7 @@ def _machine(node: NodeView) -> tuple[str, ...]:
     )
 
 
-def _meanings(moment: Moment) -> Iterator[str]:
+def _figure_sentences(moment: Moment) -> Iterator[str]:
     shown = {
         (kind, field)
         for (kind, _, field), values in moment.series.items()
@@ -571,15 +579,16 @@ def _meanings(moment: Moment) -> Iterator[str]:
 _QUIET = frozenset({"unknown", "idle", "normal"})
 """Verdicts on a node's speed that need no line."""
 _MOST_SPELLS = 40
+"""Verdicts that are listed, the newest."""
 _MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
 
 
 def verdict_section(moment: Moment) -> Section:
     """Return a section with the verdicts in the time span, their times and reasons."""
-    shown = [one for one in moment.spells if _is_shown(one)]
+    shown = [one for one in moment.spells if _needs_line(one)]
     left_out = len(shown) - _MOST_SPELLS
     items = [f"{left_out} earlier ones are left out"] if left_out > 0 else []
-    return Section("Verdicts", items=(*items, *map(_line, shown[-_MOST_SPELLS:])))
+    return Section("Verdicts", items=(*items, *map(_verdict_line, shown[-_MOST_SPELLS:])))
 
 
 def test_sections(moment: Moment, *, on_page: bool) -> Iterator[Section]:
@@ -587,9 +596,9 @@ def test_sections(moment: Moment, *, on_page: bool) -> Iterator[Section]:
 
     With `on_page` (HTML), the table is folded and has every rule that holds; in Markdown only the first.
     """
-    for spell in _judged(moment):
+    for spell in _last_verdicts(moment):
         if spell.balance is not None:
-            yield Section(table=_tests(spell, spell.balance, on_page=on_page), folded=on_page)
+            yield Section(table=_tests_grid(spell, spell.balance, on_page=on_page), folded=on_page)
 
 
 def seconds_words(seconds: float) -> str:
@@ -604,7 +613,7 @@ def seconds_words(seconds: float) -> str:
     )
 
 
-def _is_shown(spell: Spell) -> bool:
+def _needs_line(spell: Spell) -> bool:
     return spell.word not in _QUIET if spell.speed else spell.word != BalanceWord.UNKNOWN.value
 
 
@@ -614,7 +623,7 @@ def bad_balances(moment: Moment) -> list[Spell]:
     return [*{one.subject: one for one in moment.spells if one.word in bad and not one.speed}.values()]
 
 
-def _judged(moment: Moment) -> list[Spell]:
+def _last_verdicts(moment: Moment) -> list[Spell]:
     """Return one verdict of each group: its last bad one, or its last one if none was bad.
 
     Verdicts that are "unknown" or whose evidence was not replayed are left out.
@@ -629,13 +638,13 @@ def _judged(moment: Moment) -> list[Spell]:
     return list(last.values())
 
 
-def _line(spell: Spell) -> str:
+def _verdict_line(spell: Spell) -> str:
     when = f"{time_of(spell.start)} to {time_of(spell.end)} ({seconds_words(spell.seconds)})"
     head = f"{code(spell.subject)}: **{spell.word}**, {when}"
-    return " · ".join([head, *map(plain, _evidence(spell))])
+    return " · ".join([head, *map(plain, _evidence_sentences(spell))])
 
 
-def _evidence(spell: Spell) -> Iterator[str]:
+def _evidence_sentences(spell: Spell) -> Iterator[str]:
     if spell.balance is not None:
         yield from spell.balance.reasons
         yield from (f"cause: {text}" for text in (spell.balance.cause,) if text)
@@ -646,7 +655,7 @@ def _evidence(spell: Spell) -> Iterator[str]:
         yield from (f"to do: {text}" for text in (spell.speed.fix,) if text)
 
 
-def _tests(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
+def _tests_grid(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
     """Return a table of the checks on whether there is enough data, then of the rules that hold.
 
     In Markdown (`on_page` False), only the first rule that holds is included.
@@ -677,6 +686,7 @@ def _tests(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
 
 
 _INTERVALS = 3.0
+"""Values that are farther apart than so many usual distances are not connected."""
 _MINUTES_APART_S = 150.0
 """Longer distances between the one-minute summaries of a recording are gaps."""
 _CLOSE_FROM_S = 150.0
@@ -694,26 +704,26 @@ def time_plots(moment: Moment) -> list[TimePlot]:
     For a long range, plots of one-minute summaries of the whole range come first. Then come plots of the
     time since `detail`, and plots of only its last seconds.
     """
-    marks = tuple(_marks(moment))
-    found = [_plot(moment, one, moment.start, marks) for one in MINUTE_PLOTS if moment.is_long]
-    found += [_plot(moment, one, moment.detail, marks) for one in PLOTS if one.last_s is None]
+    marks = tuple(_time_marks(moment))
+    found = [_time_plot(moment, one, moment.start, marks) for one in MINUTE_PLOTS if moment.is_long]
+    found += [_time_plot(moment, one, moment.detail, marks) for one in PLOTS if one.last_s is None]
     if (moment.end - moment.detail).total_seconds() > _CLOSE_FROM_S:
         found += [
-            _plot(moment, one, moment.end - timedelta(seconds=one.last_s), marks)
+            _time_plot(moment, one, moment.end - timedelta(seconds=one.last_s), marks)
             for one in PLOTS
             if one.last_s is not None
         ]
     return [plot for plot in found if any(line.known for line in plot.lines)]
 
 
-def _marks(moment: Moment) -> Iterator[TimeMark]:
+def _time_marks(moment: Moment) -> Iterator[TimeMark]:
     for event in moment.events:
         yield TimeMark(event.at.timestamp(), event.severity.value, f"{event.subject}: {event.message}")
     for at, word in moment.marks:
         yield TimeMark(at.timestamp(), "marked", word or "mark")
 
 
-def _plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[TimeMark]) -> TimePlot:
+def _time_plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[TimeMark]) -> TimePlot:
     views = moment.shown.backends if of.kind == BACKEND else moment.shown.nodes
     shown = [""] if of.kind == ALL else [view.name for view in views]
     others = (name for kind, name, field in moment.series if kind == of.kind and field in of.fields)
@@ -722,20 +732,20 @@ def _plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[TimeMark]
         TimeLine(name or _OF_ALL, number, points, second=field != of.fields[0])
         for number, name in enumerate(names)
         for field in of.fields
-        if (points := _points(moment, (of.kind, name, field), start))
+        if (points := _curve_points(moment, (of.kind, name, field), start))
     ]
     inside = tuple(one for one in marks if start.timestamp() <= one.at <= moment.end.timestamp())
     plot = TimePlot(of.title, of.unit, tuple(lines), start, moment.end, inside, of.dashed)
     return _in_ms(plot) if of.unit == "s" else plot
 
 
-def _points(moment: Moment, key: tuple[str, str, str], start: datetime) -> list[Point | None]:
+def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) -> list[Point | None]:
     """Return the points of the series `key` since `start`; None marks a gap in the curve.
 
     There is a gap where a value is unknown or two values are too far apart. Empty if no value is known.
     """
     values, ranges = moment.series.get(key, ()), moment.ranges.get(key)
-    apart_s = _apart_s(values) if ranges is None else _MINUTES_APART_S
+    apart_s = _longest_step_s(values) if ranges is None else _MINUTES_APART_S
     points: list[Point | None] = []
     before = None
     for number, (at, value) in enumerate(values):
@@ -750,7 +760,7 @@ def _points(moment: Moment, key: tuple[str, str, str], start: datetime) -> list[
     return points if any(points) else []
 
 
-def _apart_s(values: Values) -> float:
+def _longest_step_s(values: Values) -> float:
     """Return the distance in seconds beyond which two values are not connected."""
     steps = [later[0] - earlier[0] for earlier, later in pairwise(values)]
     return max(GAP_S, _INTERVALS * median(steps)) if steps else GAP_S
@@ -760,11 +770,11 @@ def _in_ms(plot: TimePlot) -> TimePlot:
     """Convert a plot from seconds to milliseconds if all its values are below `_MS_BELOW_S`."""
     if max((point.high for line in plot.lines for point in line.known), default=0.0) >= _MS_BELOW_S:
         return plot
-    lines = (replace(line, points=[_scaled(point) for point in line.points]) for line in plot.lines)
+    lines = (replace(line, points=[_in_milliseconds(point) for point in line.points]) for line in plot.lines)
     return replace(plot, unit="ms", lines=tuple(lines))
 
 
-def _scaled(point: Point | None) -> Point | None:
+def _in_milliseconds(point: Point | None) -> Point | None:
     return None if point is None else Point(point.at, *(_MS * value for value in point[1:]))
 
 
@@ -778,12 +788,12 @@ def sketch(plots: Sequence[TimePlot]) -> str:
     for plot in plots:
         if span != (plot.start, plot.end):
             span = (plot.start, plot.end)
-            rows += [""] * bool(rows) + [*_axis(plot)]
-        rows += _sketch(plot)
+            rows += [""] * bool(rows) + [*_axis_rows(plot)]
+        rows += _sketch_rows(plot)
     return "\n".join(row.rstrip() for row in rows)
 
 
-def _sketch(plot: TimePlot) -> Iterator[str]:
+def _sketch_rows(plot: TimePlot) -> Iterator[str]:
     yield f"{plot.title} ({plot.unit})"
     known = [line for line in plot.lines if line.known]
     for line in known[: 2 * MOST_LINES]:
@@ -791,23 +801,23 @@ def _sketch(plot: TimePlot) -> Iterator[str]:
             continue
         low, high = min(one.low for one in line.known), max(one.high for one in line.known)
         what = f", {plot.dashed}" if line.second else ""
-        name = _ending(clean(line.name), _NAME - cell_width(what)) + what
-        row = sparkrow(_cells(line.points, plot), _CELLS, plot.top)
-        yield f"{fit(name, _NAME)} {row} {f'{_number(low)} to {_number(high)}'.rjust(_RANGE)}"
+        name = _last_cells(clean(line.name), _NAME - cell_width(what)) + what
+        row = sparkrow(_curve_cells(line.points, plot), _CELLS, plot.top)
+        yield f"{fit(name, _NAME)} {row} {f'{_number_text(low)} to {_number_text(high)}'.rjust(_RANGE)}"
 
 
-def _ending(name: str, width: int) -> str:
+def _last_cells(name: str, width: int) -> str:
     """Return the last `width` cells of a name: addresses differ in their ends."""
     while cell_width(name) > width:
         name = f"…{name[2:]}" if name.startswith("…") else f"…{name[1:]}"
     return name
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     return numbers.rate(value, 7).strip()
 
 
-def _cells(points: Points, plot: TimePlot) -> list[float | None]:
+def _curve_cells(points: Points, plot: TimePlot) -> list[float | None]:
     """Return the value for each of the `_CELLS` character cells of a curve's row; None in gaps.
 
     Cells between two connected points have the value of the earlier point.
@@ -816,7 +826,7 @@ def _cells(points: Points, plot: TimePlot) -> list[float | None]:
     width = max(end - start, 1e-9) / _CELLS
     cells: list[float | None] = [None] * _CELLS
     before: int | None = None
-    for point in joined(points, start, end, _CELLS):
+    for point in bin_points(points, start, end, _CELLS):
         if point is None:
             before = None
             continue
@@ -827,7 +837,7 @@ def _cells(points: Points, plot: TimePlot) -> list[float | None]:
     return cells
 
 
-def _axis(plot: TimePlot) -> Iterator[str]:
+def _axis_rows(plot: TimePlot) -> Iterator[str]:
     """Yield the text row of times of day above the curves, then a row with the signs of events, if any."""
     middle = plot.start + (plot.end - plot.start) / 2
     days = plot.start.date() != plot.end.date()
@@ -852,6 +862,7 @@ def _axis(plot: TimePlot) -> Iterator[str]:
 _VERSIONS = frozenset({"version", "driver", "os", "cpu", "product", "about", "id"})
 """Fields whose numbers with points are no addresses, and ids that no report shows."""
 _LONGEST = 1000
+"""Characters of a text; a longer one is cut."""
 Value = TypeVar("Value")
 
 
@@ -871,12 +882,12 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
     servers += [(one.subject, "group") for one in moment.spells if one.speed is None]
     machines = [one.name for one in shown.nodes]
     machines += [name for kind, name, _ in moment.series if kind == NODE]
-    privacy.know(servers, dict.fromkeys(machines), {*_hosts(moment), *_target_hosts(targets)})
-    copy: Moment = _copy(moment, "", privacy)
-    return replace(copy, series=_keyed(moment.series, privacy), ranges=moment.ranges)
+    privacy.know(servers, dict.fromkeys(machines), {*_known_hosts(moment), *_target_hosts(targets)})
+    copy: Moment = _private_copy(moment, "", privacy)
+    return replace(copy, series=_rename_keys(moment.series, privacy), ranges=moment.ranges)
 
 
-def _keyed(
+def _rename_keys(
     series: Mapping[tuple[str, str, str], Value], privacy: Privacy
 ) -> dict[tuple[str, str, str], Value]:
     return {
@@ -885,14 +896,14 @@ def _keyed(
     }
 
 
-def _hosts(moment: Moment) -> Iterator[str]:
+def _known_hosts(moment: Moment) -> Iterator[str]:
     """Yield the addresses and host names that the snapshot knows of servers and machines."""
     shown = moment.shown
     urls = [one.url for one in shown.backends] + [one.url for one in shown.routers]
     urls += [told.address for one in shown.routers for told in one.told or () if told.address]
     urls += [one.url for one in shown.fleets]
     urls += [one.url for view in shown.fleets if view.fleet for one in view.fleet.servers]
-    yield from filter(None, map(_host, urls))
+    yield from filter(None, map(_host_of, urls))
     for node in shown.nodes:
         yield from node.identity.addresses
         yield from filter(None, (node.identity.hostname,))
@@ -900,35 +911,35 @@ def _hosts(moment: Moment) -> Iterator[str]:
 
 def _target_hosts(targets: Iterable[Target]) -> Iterator[str]:
     for target in targets:
-        yield from filter(None, (_host(target.url or ""),))
+        yield from filter(None, (_host_of(target.url or ""),))
         if isinstance(target, NodeTarget) and target.ssh:
             yield from (target.ssh, target.ssh.rpartition("@")[2])
 
 
-def _host(url: str) -> str | None:
+def _host_of(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
     except ValueError:
         return None
 
 
-def _copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - any part of a moment
+def _private_copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - any part of a moment
     """Return a value with all texts in it replaced by what may be shown; `field` is the field that has it."""
     if type(value) is str:  # not an enumeration's word
-        return clean(_text(value, field, privacy), _LONGEST)
+        return clean(_private_text(value, field, privacy), _LONGEST)
     if isinstance(value, tuple):
-        return tuple(_copy(one, field, privacy) for one in value)
+        return tuple(_private_copy(one, field, privacy) for one in value)
     if isinstance(value, Mapping):
         if field in {"series", "ranges"}:
             return {}
         return {
-            clean(privacy.name(key)) if isinstance(key, str) else key: _copy(one, "", privacy)
+            clean(privacy.name(key)) if isinstance(key, str) else key: _private_copy(one, "", privacy)
             for key, one in value.items()
         }
     if not isinstance(value, Struct) or isinstance(value, Series):
         return value
     parts = {
-        name: _copy(getattr(value, name), name, privacy)
+        name: _private_copy(getattr(value, name), name, privacy)
         for name in type(value).__match_args__  # all fields: each is a parameter
         if name not in {"history", "load", "processes", "engine_processes"}
     }
@@ -952,7 +963,7 @@ def _is_of_node(value: Alert | Event | Spell | FactChange) -> bool:
     return about is not None and about.startswith(f"{NODE}:")
 
 
-def _text(text: str, field: str, privacy: Privacy) -> str:
+def _private_text(text: str, field: str, privacy: Privacy) -> str:
     if field in _VERSIONS:
         return text
     if field == "url":

@@ -1,4 +1,8 @@
-"""Errors of an HTTP request, classified as a `FailureKind` with a one-line message for the user."""
+"""Errors of an HTTP request, classified as a `FailureKind` with a one-line message for the user.
+
+Also what a URL and its settings say about a server without a request: its name in messages, key, certificates
+and addresses.
+"""
 
 from __future__ import annotations
 
@@ -243,14 +247,10 @@ def _json_message(text: str) -> str:
     return found if isinstance(found, str) else text
 
 
-# What a URL and its settings say about a server: its name in messages, key, certificate and addresses.
-#
-# Nothing here sends a request.
-
-
 _MOST_THREADS = 16
+"""Threads that look up host names."""
 
-_Found = list[tuple[Any, ...]]
+_Addresses = list[tuple[Any, ...]]
 """As `socket.getaddrinfo` returns it."""
 
 
@@ -325,20 +325,20 @@ class _Lookups:
     """A queue of lookups, and the threads that carry them out: daemons, which do not delay the end."""
 
     def __init__(self) -> None:
-        self._waiting: SimpleQueue[tuple[str, int | None, Future[_Found]]] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[str, int | None, Future[_Addresses]]] = SimpleQueue()
         self._idle = Semaphore(0)
         self._threads = 0
 
-    def add(self, host: str, port: int | None) -> Future[_Found]:
+    def add(self, host: str, port: int | None) -> Future[_Addresses]:
         """Return the future result of a lookup."""
-        future: Future[_Found] = Future()
+        future: Future[_Addresses] = Future()
         self._waiting.put((host, port, future))
         if not self._idle.acquire(blocking=False) and self._threads < _MOST_THREADS:
-            Thread(target=self._work, name="lookup", daemon=True).start()
+            Thread(target=self._look_up_names, name="lookup", daemon=True).start()
             self._threads += 1
         return future
 
-    def _work(self) -> None:
+    def _look_up_names(self) -> None:
         while True:
             host, port, future = self._waiting.get()
             if future.set_running_or_notify_cancel():  # no poll has given up waiting
@@ -357,7 +357,7 @@ class _Lookups:
 _lookups = _Lookups()
 
 
-async def look_up(host: str, port: int | None) -> _Found:
+async def look_up(host: str, port: int | None) -> _Addresses:
     """Return the addresses of a host name, as `socket.getaddrinfo` does.
 
     Raises:

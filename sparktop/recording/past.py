@@ -1,4 +1,7 @@
-"""Recent snapshots, kept compressed in memory, so that the screen can show a past moment."""
+"""Recent snapshots, kept compressed in memory, so that the screen can show a past moment.
+
+`Past` keeps those of the last half hour, all but the newest as `Chunk`s of compressed bytes.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,6 @@ from sparktop.model.router import Fleet
 from sparktop.model.series import Page
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import SweepView
-
-# Pictures of a minute, compressed: what going back in time needs of memory.
 
 
 class Picture(Struct, frozen=True, eq=False):
@@ -57,7 +58,7 @@ class Stamp(Struct, frozen=True):
     generation_tps: float | None
 
 
-class Chapter:
+class Chunk:
     """Successive pictures as compressed bytes: a tenth of what the objects take.
 
     The pages of their histories are not among these bytes: they stay shared with other pictures. So do the
@@ -84,13 +85,13 @@ class Chapter:
         return found
 
 
-def _page(place: int) -> Page:
+def _page_reference(place: int) -> Page:
     """Stand for a page in the bytes of a chapter; `_Unpickler` calls another function in its place."""
     raise LookupError(place)
 
 
-def _fleet(place: int) -> Fleet:
-    """Stand for an answer of a Prometheus, as `_page` for a page."""
+def _fleet_reference(place: int) -> Fleet:
+    """Stand for an answer of a Prometheus, as `_page_reference` for a page."""
     raise LookupError(place)
 
 
@@ -98,7 +99,7 @@ _newest: list[tuple[Fleet, bytes]] = []
 """The answers in the newest chapter, each with its compressed bytes."""
 
 
-def _packed(fleet: Fleet) -> bytes:
+def _compress_fleet(fleet: Fleet) -> bytes:
     """Return an answer as compressed bytes, the same for the same one."""
     known = next((packed for one, packed in _newest if one is fleet), None)
     if known is not None:
@@ -136,13 +137,13 @@ class _Pickler(pickle.Pickler):
 
         def refer(page: Page) -> _Reduced:  # no method: what refers to this pickler would keep the pictures
             pages.append(page)
-            return _page, (len(pages) - 1,)
+            return _page_reference, (len(pages) - 1,)
 
         self.fleets = fleets = list[tuple[Fleet, bytes]]()
 
         def refer_fleet(fleet: Fleet) -> _Reduced:
-            fleets.append((fleet, _packed(fleet)))
-            return _fleet, (len(fleets) - 1,)
+            fleets.append((fleet, _compress_fleet(fleet)))
+            return _fleet_reference, (len(fleets) - 1,)
 
         # Not persistent_id, which is called for every number.
         self.dispatch_table = {**_REDUCERS, Page: refer, Fleet: refer_fleet}
@@ -157,18 +158,16 @@ class _Unpickler(pickle.Unpickler):
         self._fleets = fleets
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - classes and functions of all kinds
-        """Return what the bytes refer to by name: a class, or in place of `_page` the pages themselves.
+        """Return what the bytes refer to by name: a class, or what stands behind one of our two references.
 
-        In place of `_fleet` that is a function which reads the bytes of an answer.
+        Behind `_page_reference` are the pages themselves, behind `_fleet_reference` is a function which reads
+        the bytes of an answer.
         """
-        if module == __name__ and name == _page.__name__:
+        if module == __name__ and name == _page_reference.__name__:
             return self._pages.__getitem__
-        if module == __name__ and name == _fleet.__name__:
+        if module == __name__ and name == _fleet_reference.__name__:
             return lambda place: pickle.loads(zlib.decompress(self._fleets[place]))  # noqa: S301 - written here
         return super().find_class(module, name)
-
-
-# Recent snapshots, kept in memory so that the screen can show a past moment.
 
 
 Band = SweepView | Countdown | None
@@ -200,7 +199,7 @@ def picture_of(snapshot: Snapshot, band: Callable[[], Band]) -> Picture:
     return Picture(snapshot, None if isinstance(sweep, Countdown) else sweep)
 
 
-def _size(fleet: Fleet) -> int:
+def _size_of(fleet: Fleet) -> int:
     return len(fleet.servers) + len(fleet.nodes)
 
 
@@ -214,9 +213,9 @@ class Past:
 
     def __init__(self) -> None:
         """Start without pictures."""
-        self._sparse: deque[Chapter] = deque()
+        self._sparse: deque[Chunk] = deque()
         self._recent: deque[Picture] = deque()
-        self._read: tuple[Chapter, list[Picture]] | None = None
+        self._read: tuple[Chunk, list[Picture]] | None = None
         """The chapter that was read last, and its pictures."""
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._least_apart_s = 1.0
@@ -237,7 +236,7 @@ class Past:
         """
         sparse, recent = [*self._sparse], [*self._recent]
         wanted = (one for one in sparse if one.stamps[-1].wall >= start and one.stamps[0].at < before)
-        for picture in chain(chain.from_iterable(map(Chapter.pictures, wanted)), recent):
+        for picture in chain(chain.from_iterable(map(Chunk.pictures, wanted)), recent):
             if picture.wall >= start and picture.at < before:
                 yield picture
 
@@ -274,16 +273,16 @@ class Past:
         """
         sources = len(snapshot.backends) + len(snapshot.nodes) + len(snapshot.routers)
         self._least_apart_s = max(1.0, KEPT_S * SOURCE_BYTES * sources / BUDGET_BYTES)
-        scraped = sum(map(_size, (view.fleet for view in snapshot.fleets if view.fleet is not None)))
+        scraped = sum(map(_size_of, (view.fleet for view in snapshot.fleets if view.fleet is not None)))
         newest = self.newest
         if newest is not None and not self._is_later(newest, snapshot.at, 1.0):
             return
         if (sources > FEW_SOURCES or scraped > FEW_SCRAPED) and self._recent:
-            self._sparse.append(Chapter(self._recent))
+            self._sparse.append(Chunk(self._recent))
             self._recent.clear()
         self._recent.append(picture_of(snapshot, band))
-        self._collect(snapshot)
-        self._thin(snapshot.at)
+        self._keep_events(snapshot)
+        self._compress_old(snapshot.at)
 
     def _is_later(self, picture: Stamp | Picture, at: float, apart_s: float) -> bool:
         """Return whether `at` is in a later time slot than `picture`.
@@ -293,7 +292,7 @@ class Past:
         step = max(apart_s, self._least_apart_s)
         return at // step > picture.at // step
 
-    def _thin(self, at: float) -> None:
+    def _compress_old(self, at: float) -> None:
         if self._recent[0].at < at - RECENT_S - MINUTE_S:
             last: Stamp | Picture | None = self._sparse[-1].stamps[-1] if self._sparse else None
             kept: list[Picture] = []
@@ -303,18 +302,18 @@ class Past:
                     kept.append(picture)
                     last = picture
             if kept:
-                self._sparse.append(Chapter(kept))
+                self._sparse.append(Chunk(kept))
         while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
 
-    def _collect(self, snapshot: Snapshot) -> None:
+    def _keep_events(self, snapshot: Snapshot) -> None:
         for event in snapshot.events:
             self._events[event.at, event.subject, event.about or event.message] = event
         if len(self._events) > _MOST_EVENTS:
             kept = sorted(self._events, key=lambda key: key[0])[-_MOST_EVENTS // 2 :]
             self._events = {key: self._events[key] for key in kept}
 
-    def _picture(self, place: int) -> Picture | None:
+    def _picture_at(self, place: int) -> Picture | None:
         """Return the picture at a place in `stamps`; None if there are no pictures."""
         for chapter in self._sparse:
             if place < len(chapter.stamps):
@@ -326,12 +325,12 @@ class Past:
 
     def at(self, at: float) -> Picture | None:
         """Return the last picture at or before a monotonic time, else the oldest; None if there is none."""
-        return self._picture(max(0, bisect_right(self.stamps, at, key=lambda one: one.at) - 1))
+        return self._picture_at(max(0, bisect_right(self.stamps, at, key=lambda one: one.at) - 1))
 
     def at_wall(self, wall: datetime) -> Picture | None:
         """Return the last picture taken at or before a time, else the oldest; None if there is none."""
         earlier = [place for place, one in enumerate(self.stamps) if one.wall <= wall]
-        return self._picture(earlier[-1] if earlier else 0)
+        return self._picture_at(earlier[-1] if earlier else 0)
 
     def stepped(self, at: float, seconds: float) -> Picture | None:
         """Return the picture nearest to the time `at` + `seconds`, of those that are later than `at`.
@@ -344,7 +343,7 @@ class Past:
         nearest = min(ahead, key=lambda place: abs(places[place] - at - seconds), default=None)
         if nearest is None:
             nearest = max(0, len(places) - 1) if seconds > 0 else 0
-        return self._picture(nearest)
+        return self._picture_at(nearest)
 
     def beside_event(self, at: float, direction: int) -> Picture | None:
         """Return the first picture that shows the next event after the time `at` (monotonic seconds).
@@ -360,4 +359,4 @@ class Past:
             found.reverse()
         fits = (place for place in found if direction * (stamps[place].at - at) > 0)
         nearest = next(fits, None)
-        return None if nearest is None else self._picture(nearest)
+        return None if nearest is None else self._picture_at(nearest)

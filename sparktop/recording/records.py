@@ -44,7 +44,7 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 from sparktop.recording.frames import MAX_BODY_BYTES, Kind, Record, RecordError
-from sparktop.sources.decode import WireError, checked
+from sparktop.sources.decode import WireError, clean_record
 from sparktop.sources.replies import json_line
 from sparktop.store import Reading, SourceKey, SourceKind, Store
 from sparktop.store.store import Call, Change
@@ -351,7 +351,7 @@ def _read_value(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
             if isinstance(value, bytes)
             else msgspec.convert(value, kind)
         )
-        return checked(found)
+        return clean_record(found)
     except (ValueError, RecursionError, WireError) as error:
         raise RecordError(f"a value that is not a {kind.__name__}: {clean(error, _TEXT)}") from None
 
@@ -594,10 +594,10 @@ def read_head(record: Record) -> Head:
         return Head(
             targets={key_of(target): target for target in targets},
             identities=dict(_read_identity(label, one) for label, one in body["identities"].items()),
-            settings=checked(msgspec.convert({name: watch[name] for name in _SETTINGS}, Watch)),
-            searching=checked(msgspec.convert(watch["searching"], tuple[str, ...])),
+            settings=clean_record(msgspec.convert({name: watch[name] for name in _SETTINGS}, Watch)),
+            searching=clean_record(msgspec.convert(watch["searching"], tuple[str, ...])),
             simulated=msgspec.convert(watch["simulated"], bool),
-            announced=checked(state),
+            announced=clean_record(state),
             version=clean(fields.get("sparktop"), 200),
             hostname=clean(fields.get("hostname"), 200),
             boot_id=clean(fields.get("boot_id"), 200),
@@ -610,4 +610,4 @@ def read_head(record: Record) -> Head:
 def _read_identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
     key = _source_key(label)
     identity: type[Identity] = NodeIdentity if key.kind is SourceKind.NODE else EngineIdentity
-    return key, checked(msgspec.convert(fields, identity))
+    return key, clean_record(msgspec.convert(fields, identity))

@@ -105,19 +105,19 @@ class Replay:
         if oldest is not None and newest is not None and oldest.wall <= self._wanted <= newest.wall + _SECOND:
             if self._jumping:
                 self._steps, self._jumping = None, False
-            self._show_kept()
+            self._show_from_memory()
             return
         ahead_s = (self._wanted - self._player.instant.wall).total_seconds()
         is_near = newest is not None and not self._jumping and 0 <= ahead_s <= GLANCE_S
         self._jumping = not is_near
         self._steps = self._play_to(self._wanted) if is_near else self._jump(self._wanted)
 
-    def _show_kept(self) -> None:
+    def _show_from_memory(self) -> None:
         self._shown = self.past.at_wall(self._wanted) or self._shown
 
     def _play_to(self, wall: datetime) -> Iterator[None]:
         yield from self._advance(self._player, wall)
-        self._show_kept()
+        self._show_from_memory()
 
     def _jump(self, wall: datetime) -> Iterator[None]:
         """Play a short time before the moment and show the moment; then play a long time and show it again.
@@ -141,7 +141,7 @@ class Replay:
             max(whole.instant.wall, begin if is_all else wall - timedelta(seconds=RECENT_S))
         )
         yield from self._advance(whole, wall)
-        self._show_kept()
+        self._show_from_memory()
 
     def _advance(self, player: Player, until: datetime) -> Iterator[None]:
         """Play up to the time `until`, and add a picture of each second to `past`; yield between records."""
@@ -151,10 +151,10 @@ class Replay:
             if ahead is None or ahead > second:
                 second = until if ahead is None else min(until, ahead)
             yield from player.steps(min(until, second))
-            self._keep(player.snapshot(), player.sweep)
-        self._keep(player.snapshot(), player.sweep)
+            self._remember(player.snapshot(), player.sweep)
+        self._remember(player.snapshot(), player.sweep)
 
-    def _keep(self, snapshot: Snapshot, sweep: SweepView | None) -> None:
+    def _remember(self, snapshot: Snapshot, sweep: SweepView | None) -> None:
         newest = self.past.newest
         if newest is not None and snapshot.at < newest.at:
             self.past.clear()  # another machine or start, whose monotonic clock is another one
@@ -173,12 +173,12 @@ class Replay:
         while self._steps is not None and self._clock() - began < for_steps_s:
             if next(self._steps, self) is self:
                 self._steps, self._jumping = None, False
-        self._index(began + budget_s)
+        self._read_time_bar(began + budget_s)
         if self._playing and passed_s:
-            self._measure((self._shown.wall - before.wall).total_seconds() / passed_s)
+            self._measure_speed((self._shown.wall - before.wall).total_seconds() / passed_s)
         return (before, end) != (self._shown, self.recording.end) or steps is not self._steps
 
-    def _measure(self, speed: float) -> None:
+    def _measure_speed(self, speed: float) -> None:
         self._reached = speed if self._reached is None else 0.8 * self._reached + 0.2 * speed
 
     def _play_on(self, passed_s: float) -> Iterator[None]:
@@ -191,11 +191,11 @@ class Replay:
                 wanted = min(ahead, self.recording.end)
             yield from self._advance(self._player, wanted)
         self._wanted = wanted
-        self._show_kept()
+        self._show_from_memory()
         if wanted >= self.recording.end and self.recording.is_over:
             self._playing = False
 
-    def _index(self, until: float) -> None:
+    def _read_time_bar(self, until: float) -> None:
         """Read load and events for the time bar from further heads, until `clock` has reached `until`."""
         frames = self.recording.frames
         while self._indexed < len(frames) and self._clock() < until:
@@ -210,7 +210,7 @@ class Replay:
             (event.at.astimezone(UTC), event.subject): event.severity for event in announced.events
         }
 
-    def _moments(self) -> list[tuple[datetime, Severity]]:
+    def _event_times(self) -> list[tuple[datetime, Severity]]:
         """Return the times and severities of all events that are known, in order of time."""
         known = {(event.at, event.subject): event.severity for event in self.past.events}
         start = self.recording.frames[0].instant.wall
@@ -221,9 +221,9 @@ class Replay:
         """Return "REPLAY 12:03:20 ▶ 16×": the moment shown and what is done."""
         shown, now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
         clock = f"{shown:%H:%M:%S}" if shown.date() == now.date() else f"{shown:%m-%d %H:%M:%S}"
-        return f"REPLAY {clock}{self._state()}"
+        return f"REPLAY {clock}{self._state_words()}"
 
-    def _state(self) -> str:
+    def _state_words(self) -> str:
         is_end = self._shown.wall >= self.recording.end - _SECOND
         if self._jumping:
             return " filling" + (f" ▶ {self.speed}×" if self._playing else "")
@@ -241,7 +241,7 @@ class Replay:
         """Return the time bar: start and end of the recording, the moment shown, events and load."""
         start = self.recording.frames[0].instant.wall
         return TimeBar(
-            start, self.recording.end, self._shown.wall, tuple(self._moments()), tuple(self._points)
+            start, self.recording.end, self._shown.wall, tuple(self._event_times()), tuple(self._points)
         )
 
     def span(self) -> TimeRange:
@@ -269,7 +269,7 @@ class Replay:
     def step_event(self, direction: int) -> bool:
         """Move to the next (1) or previous (-1) event, and pause; return False if there is none."""
         after = timedelta(seconds=_EVENT_SHOWN_S)
-        walls = [at + after for at, _ in self._moments()]
+        walls = [at + after for at, _ in self._event_times()]
         if direction > 0:
             found = next((wall for wall in walls if wall > self._wanted + _SECOND / 2), None)
         else:

@@ -15,7 +15,7 @@ from sparktop.model.plain import json_time
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import STATE_ROLES, WORD_ROLES
 from sparktop.report import tables
-from sparktop.report.tables import Column, Kind, Table, current, ranks_table
+from sparktop.report.tables import Column, Kind, Table, ranks_table, without_stale
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,6 +56,7 @@ def page(name: str, **values: object) -> str:
 
 
 _EVENTS, _PROCESSES = 500, 25
+"""Rows of the tables of events, and of processes for each machine."""
 _OTHER_WORDS = {"critical": "bad", "warning": "warn", "alive": "good"}
 """The roles of words that are no state of a backend and no verdict on a group."""
 
@@ -64,9 +65,9 @@ def render(snapshot: Snapshot, screen: str) -> str:
     """Return the snapshot as an HTML page; `screen` is the picture of the screen, as trusted SVG."""
     from markupsafe import Markup
 
-    snapshot = current(snapshot)
+    snapshot = without_stale(snapshot)
     first = (tables.groups_table(snapshot), tables.worst_table(snapshot))
-    shown = [*first, *_tables(tables.narrowed(snapshot))]
+    shown = [*first, *_all_tables(tables.keep_worst(snapshot))]
     headline = tables.headline(snapshot)
     return page(
         "snapshot.html",
@@ -77,13 +78,13 @@ def render(snapshot: Snapshot, screen: str) -> str:
         totals=tables.totals(snapshot),
         screen=Markup(screen.strip()),  # noqa: S704 - a picture of ours
         omission=tables.omission(snapshot),
-        tables=[_block(one) for one in shown if one.rows],
+        tables=[_table_values(one) for one in shown if one.rows],
         rate_windows=tables.rate_windows(snapshot.backends),
         word_roles=_word_roles(),
     )
 
 
-def _tables(snapshot: Snapshot) -> Iterator[Table]:
+def _all_tables(snapshot: Snapshot) -> Iterator[Table]:
     """Yield all tables of the page in order: problems first."""
     backends, nodes = snapshot.backends, snapshot.nodes
     yield tables.alerts(snapshot)
@@ -127,15 +128,16 @@ def _word_roles() -> list[tuple[str, list[str]]]:
     return list(words_of.items())
 
 
-def _block(shown: Table) -> tuple[str, list[tuple[str, str]], list[list[tuple[str, str]]]]:
+def _table_values(shown: Table) -> tuple[str, list[tuple[str, str]], list[list[tuple[str, str]]]]:
     """Return the title, headings and rows of a table; each heading and cell is a pair (CSS class, text)."""
     heads = [(column.kind.value, column.title) for column in shown.columns]
     rows = [
-        [_cell(column, text) for column, text in zip(shown.columns, row, strict=True)] for row in shown.rows
+        [_cell_values(column, text) for column, text in zip(shown.columns, row, strict=True)]
+        for row in shown.rows
     ]
     return shown.title, heads, rows
 
 
-def _cell(column: Column, text: str) -> tuple[str, str]:
+def _cell_values(column: Column, text: str) -> tuple[str, str]:
     # Words come from sparktop and are few, so each can have a colour in the style sheet.
     return f"word {text}" if column.kind is Kind.WORD else column.kind.value, text

@@ -38,7 +38,7 @@ from sparktop.model.ranks import RanksView
 from sparktop.model.router import FleetNode, FleetServer, FleetView, RouterView
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.model.targets import StateThresholds
-from sparktop.report.tables import current
+from sparktop.report.tables import without_stale
 
 SCHEMA = "sparktop.snapshot/1"
 _ABOUT_1_S = 2.0
@@ -52,7 +52,7 @@ _MOST_RANKS = 64
 
 def to_json(snapshot: Snapshot) -> dict[str, object]:
     """Return a snapshot as values that `json.dumps(..., allow_nan=False)` accepts."""
-    snapshot = current(snapshot)
+    snapshot = without_stale(snapshot)
     wall, found = wall_of(snapshot), verdict(snapshot)
     body = {
         "schema": SCHEMA,
@@ -63,24 +63,24 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "groups": groups_json(wall),
         "worst_lists": worst_json(wall),
         "nodes": [node_json(node) for node in snapshot.nodes],
-        "backends": [_backend(backend) for backend in snapshot.backends],
-        "routers": [_router(router) for router in snapshot.routers],
+        "backends": [_backend_json(backend) for backend in snapshot.backends],
+        "routers": [_router_json(router) for router in snapshot.routers],
         "prometheus": fleets_json(snapshot.fleets, snapshot.at, snapshot.thresholds),
         "balance": [balance_json(balance) for balance in snapshot.balance],
         "verdict": {"severity": found.severity, "words": found.words, "hint": found.hint or None},
-        "alerts": [_alert(alert, snapshot.at) for alert in snapshot.alerts],
+        "alerts": [_alert_json(alert, snapshot.at) for alert in snapshot.alerts],
         "events": [event_json(event) for event in snapshot.events],
         "self": snapshot.self_cost,
     }
     return {key: plain(value) for key, value in body.items()}
 
 
-def _source(view: BackendView | NodeView | RouterView | FleetView) -> dict[str, object]:
+def _source_json(view: BackendView | NodeView | RouterView | FleetView) -> dict[str, object]:
     """Return what all sources have: whether they answer, and why not."""
     return {"ok": view.ok, "error": view.failure.message if view.failure else None, "age_s": view.age_s}
 
 
-def _whole(value: float | None) -> float | None:
+def _as_integer(value: float | None) -> float | None:
     """Return a count as an integer if it has no fraction (metrics pages write 3.0 for 3); None stays None."""
     return int(value) if value is not None and value.is_integer() else value
 
@@ -93,7 +93,7 @@ _ELSEWHERE = ("counter_figures", "finished", "spec_accept_by_position", *_COUNTE
 """Fields of a backend that are written under other keys."""
 
 
-def _backend(view: BackendView) -> dict[str, object]:
+def _backend_json(view: BackendView) -> dict[str, object]:
     figures = view.counter_figures
     progress = view.progress
     left_out = (
@@ -110,42 +110,42 @@ def _backend(view: BackendView) -> dict[str, object]:
     )
     return {
         **fields_of(view, *left_out),
-        **_source(view),
+        **_source_json(view),
         "engine_version": view.version,
         "loading": None if view.loading is None else {**fields_of(view.loading), "words": view.loading.words},
         "progress": None if progress is None else {**fields_of(progress), "why": progress.why or None},
         "lanes": [
             {
                 "engine": lane.lane,
-                "running": _whole(lane.running),
-                "waiting": _whole(lane.waiting),
+                "running": _as_integer(lane.running),
+                "waiting": _as_integer(lane.waiting),
                 "kv_cache_percent": lane.kv_cache_percent,
             }
             for lane in view.lanes
         ],
-        "running": _whole(view.running),
-        "waiting": _whole(view.waiting),
-        "kv_capacity_tokens": _whole(view.kv_capacity_tokens),
+        "running": _as_integer(view.running),
+        "waiting": _as_integer(view.waiting),
+        "kv_capacity_tokens": _as_integer(view.kv_capacity_tokens),
         "generation_tps_1s": None if (view.live_window_s or 0.0) > _ABOUT_1_S else view.generation_tps_1s,
         "generation_tps_live": view.generation_tps_1s,
         "batch_per_step": view.tokens_per_step,  # the older name
         **{name: figures.get(name) for name in _ALWAYS},
         "spec_accept_by_position_percent": view.spec_accept_by_position or None,
-        "ranks": _ranks(view.ranks),
+        "ranks": _ranks_json(view.ranks),
         "also_reported": {
             one.name: value
             for one in COUNTER_FIGURES
             if one.name not in _ALWAYS and (value := figures.get(one.name)) is not None
         },
-        **{f"{name}_ms": _latency(getattr(view, name)) for name in _LATENCIES},
+        **{f"{name}_ms": _latency_json(getattr(view, name)) for name in _LATENCIES},
         "counters": {
-            **{name: _whole(getattr(view, name)) for name in _COUNTERS},
-            "finished": {reason: _whole(number) for reason, number in view.finished.items()},
+            **{name: _as_integer(getattr(view, name)) for name in _COUNTERS},
+            "finished": {reason: _as_integer(number) for reason, number in view.finished.items()},
         },
     }
 
 
-def _latency(latency: Latency) -> dict[str, object]:
+def _latency_json(latency: Latency) -> dict[str, object]:
     quantiles: dict[str, Quantile | None] = {name: getattr(latency, name) for name in _QUANTILES}
     known = {name: one for name, one in quantiles.items() if one is not None}
     bounds = {
@@ -155,25 +155,28 @@ def _latency(latency: Latency) -> dict[str, object]:
     }
     buckets = {name: [1000 * edge for edge in one.bucket_s] for name, one in known.items() if one.bucket_s}
     return {
-        "mean": _ms(latency.mean_s),
-        **{name: _ms(one.seconds) if one and name not in bounds else None for name, one in quantiles.items()},
-        "count": _whole(latency.count),
+        "mean": _milliseconds(latency.mean_s),
+        **{
+            name: _milliseconds(one.seconds) if one and name not in bounds else None
+            for name, one in quantiles.items()
+        },
+        "count": _as_integer(latency.count),
         "window_s": latency.window_s,
         **({"bounds": bounds} if bounds else {}),
         **({"in_bucket": buckets} if buckets else {}),
     }
 
 
-def _ms(seconds: float | None) -> float | None:
+def _milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1000
 
 
-def _router(view: RouterView) -> dict[str, object]:
+def _router_json(view: RouterView) -> dict[str, object]:
     left_out = ("failure", "failing_since", "answering_since", "told", "running")
-    return {**fields_of(view, *left_out), **_source(view)}
+    return {**fields_of(view, *left_out), **_source_json(view)}
 
 
-def _alert(alert: Alert, at: float) -> dict[str, object]:
+def _alert_json(alert: Alert, at: float) -> dict[str, object]:
     """Return an alert as a mapping of JSON keys, with its duration up to `at` (monotonic seconds)."""
     duration_s = None if alert.since_s is None else max(0.0, at - alert.since_s)
     return {**fields_of(alert, "since_s"), "duration_s": duration_s}
@@ -186,7 +189,7 @@ def node_json(node: NodeView) -> dict[str, object]:
     return {
         "name": node.name,
         "via": node.via,
-        **_source(node),
+        **_source_json(node),
         **fields_of(identity, "cpu", "addresses", "hostname", "sparktop", "simulated"),
         "processor": identity.cpu,
         **fields_of(sample, "at", "missed", "cost_ms"),
@@ -207,14 +210,14 @@ def balance_json(one: Balance) -> dict[str, object]:
         **fields_of(one, "word", "word_now"),
         "verdict": one.word,
         "verdict_now": one.word_now,
-        "step_time": _step_time(one.step_time),
-        "step_times": {name: _step_time(step) for name, step in one.step_times.items()},
+        "step_time": _step_time_json(one.step_time),
+        "step_times": {name: _step_time_json(step) for name, step in one.step_times.items()},
         "swing": None if one.swing is None else fields_of(one.swing, "spectrum", "autocorrelation"),
-        "rules": [_rule(rule(one)) for rule in RULES],
+        "rules": [_rule_json(rule(one)) for rule in RULES],
     }
 
 
-def _rule(checks: Sequence[Check]) -> dict[str, object]:
+def _rule_json(checks: Sequence[Check]) -> dict[str, object]:
     """Return a rule as a mapping: its name, whether it holds, and its checks with their values and limits."""
     return {
         "name": checks[0].code,
@@ -234,7 +237,7 @@ def _rule(checks: Sequence[Check]) -> dict[str, object]:
     }
 
 
-def _step_time(step: StepTime | None) -> dict[str, object] | None:
+def _step_time_json(step: StepTime | None) -> dict[str, object] | None:
     if step is None:
         return None
     return {
@@ -244,7 +247,7 @@ def _step_time(step: StepTime | None) -> dict[str, object] | None:
     }
 
 
-def _ranks(found: RanksView | None) -> dict[str, object] | None:
+def _ranks_json(found: RanksView | None) -> dict[str, object] | None:
     """Return the verdict, and the counts of all ranks that answered; None if NCCL was not asked."""
     if found is None:
         return None
@@ -313,15 +316,15 @@ def fleets_json(
             **fields_of(one, "at", "down", "ttft_p95_s", "itl_p95_s"),
             "state": scraped_state(one, late_at, thresholds),
             "age_s": age(one),
-            "ttft_p95_ms": _ms(one.ttft_p95_s),
-            "itl_p95_ms": _ms(one.itl_p95_s),
+            "ttft_p95_ms": _milliseconds(one.ttft_p95_s),
+            "itl_p95_ms": _milliseconds(one.itl_p95_s),
         }
 
     return [
         {
             "name": view.name,
             "url": view.url,
-            **_source(view),
+            **_source_json(view),
             "scrape_s": view.fleet.every_s if view.fleet else None,
             "answer_ms": view.fleet.answer_ms if view.fleet else None,
             "note": view.fleet.note if view.fleet else None,
@@ -348,7 +351,7 @@ def groups_json(wall: Wall) -> list[dict[str, object]]:
             **{name: getattr(group, name).value for name in _SUMS},
             "counted": {name: getattr(group, name).known for name in _SUMS},
             "kv_cache_percent": group.kv_percent,
-            "ttft_p95_ms": _ms(group.ttft_p95_s),
+            "ttft_p95_ms": _milliseconds(group.ttft_p95_s),
             "balance": None if group.balance is None else group.balance.word,
         }
         for group in wall.groups
@@ -373,7 +376,7 @@ def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
         "waiting": listed(Top.WAITING, "waiting"),
         "kv_cache": listed(Top.KV, "kv_cache_percent"),
         "ttft_p95": [
-            {**row, "bound": _bound(one)}
+            {**row, "bound": _bound_sign(one)}
             for row, (one, _) in zip(slowest, wall.tops.get(Top.TTFT, ()), strict=True)
         ],
         "slow_clock": [
@@ -383,7 +386,7 @@ def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
     }
 
 
-def _bound(one: Stated) -> str | None:
+def _bound_sign(one: Stated) -> str | None:
     quantile = None if isinstance(one.server, FleetServer) else one.server.ttft.p95
     if quantile is None or not (quantile.below or quantile.above or quantile.bucket_s):
         return None

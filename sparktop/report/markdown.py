@@ -15,7 +15,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.snapshot import Snapshot
 from sparktop.report import tables
-from sparktop.report.tables import Column, Kind, Table, current, ranks_table
+from sparktop.report.tables import Column, Kind, Table, ranks_table, without_stale
 
 
 def narrowed(text: str, width: int) -> str:
@@ -36,14 +36,14 @@ def split_table(lines: Sequence[str], width: int) -> Iterator[str]:
         yield from lines
         return
     rows = [line.split("|")[1:-1] for line in lines]  # safe: a pipe inside a cell is an entity
-    for number, columns in enumerate(_groups([cell_width(cell) for cell in rows[0]], width)):
+    for number, columns in enumerate(_column_groups([cell_width(cell) for cell in rows[0]], width)):
         if number:
             yield ""
         for row in rows:
             yield f"|{'|'.join(row[column] for column in columns)}|"
 
 
-def _groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
+def _column_groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
     """Yield the column indices of each part of a split table: the first column, and at least one more.
 
     `widths` has the width of each column; the columns of a part fit into `width` cells if possible.
@@ -63,6 +63,7 @@ WIDTH = 100
 _LONGEST = 44
 """A longer name in a table is cut; shorter ones are whole, and a table that is too wide for them is split."""
 _EVENTS = 10
+"""Events that are listed."""
 _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
 _NAMED = frozenset({"since", "last seen", "failing since"})
 """Columns whose title is written beside the value where a table is written as a list."""
@@ -72,9 +73,9 @@ _LEGEND = "latencies of the time in column 'last'; – is unknown, <, > and \"to
 
 def render(snapshot: Snapshot) -> str:
     """Return a snapshot as Markdown, without the addresses of the servers."""
-    snapshot = current(snapshot)
-    head, first = _head(snapshot), (tables.groups_table(snapshot), tables.worst_table(snapshot))
-    omission, snapshot = tables.omission(snapshot), tables.narrowed(snapshot)
+    snapshot = without_stale(snapshot)
+    head, first = _head_lines(snapshot), (tables.groups_table(snapshot), tables.worst_table(snapshot))
+    omission, snapshot = tables.omission(snapshot), tables.keep_worst(snapshot)
     backends, nodes = snapshot.backends, snapshot.nodes
     wrong = (
         tables.alerts(snapshot),
@@ -115,7 +116,7 @@ def render(snapshot: Snapshot) -> str:
     return "\n\n".join([*blocks, legend]) + "\n"
 
 
-def _head(snapshot: Snapshot) -> Iterator[str]:
+def _head_lines(snapshot: Snapshot) -> Iterator[str]:
     yield "## sparktop snapshot (simulated)" if snapshot.simulated else "## sparktop snapshot"
     yield ""
     yield tables.headline(snapshot)
@@ -124,22 +125,25 @@ def _head(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _table_lines(table: Table) -> Iterator[str]:
-    columns, widths = table.columns, _widths(table)
+    columns, widths = table.columns, _column_widths(table)
     yield f"### {table.title}"
     yield ""
-    lines = [_row(columns, widths, [column.title for column in columns])]
+    lines = [_row_line(columns, widths, [column.title for column in columns])]
     rules = (
         "-" * (width - 1) + ":" if column.kind is Kind.FIGURE else "-" * width
         for column, width in zip(columns, widths, strict=True)
     )
     lines.append(f"| {' | '.join(rules)} |")
     for row in table.rows:
-        cells = (_cell(column, text, width) for column, text, width in zip(columns, row, widths, strict=True))
-        lines.append(_row(columns, widths, list(cells)))
+        cells = (
+            _cell_markdown(column, text, width)
+            for column, text, width in zip(columns, row, widths, strict=True)
+        )
+        lines.append(_row_line(columns, widths, list(cells)))
     yield from split_table(lines, WIDTH)
 
 
-def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+def _row_line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
     padded = (
         fit(cell, width, "right" if column.kind is Kind.FIGURE else "left")
         for column, width, cell in zip(columns, widths, cells, strict=True)
@@ -147,18 +151,20 @@ def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str])
     return f"| {' | '.join(padded)} |"
 
 
-def _widths(table: Table) -> list[int]:
+def _column_widths(table: Table) -> list[int]:
     """Return the width of each column in cells: that of its widest cell, for names at most `_LONGEST`."""
     widths = []
     for number, column in enumerate(table.columns):
         widest = max(
-            cell_width(column.title), 3, *(cell_width(_cell(column, row[number])) for row in table.rows)
+            cell_width(column.title),
+            3,
+            *(cell_width(_cell_markdown(column, row[number])) for row in table.rows),
         )
         widths.append(min(widest, _LONGEST) if column.kind is Kind.NAME else widest)
     return widths
 
 
-def _cell(column: Column, text: str, width: int | None = None) -> str:
+def _cell_markdown(column: Column, text: str, width: int | None = None) -> str:
     """Return a table cell as Markdown; a name is quoted.
 
     A name that is wider than `width` cells is cut; None means no limit.
@@ -180,7 +186,7 @@ def _list_lines(table: Table) -> Iterator[str]:
         words = (
             f"{column.title} {text}"
             if column.kind is Kind.FIGURE and column.title != "time"
-            else _cell(column, text)
+            else _cell_markdown(column, text)
             for column, text in zip(table.columns, row, strict=True)
             if text != UNKNOWN or column.kind is Kind.FIGURE
         )
@@ -189,10 +195,10 @@ def _list_lines(table: Table) -> Iterator[str]:
 
 def code(text: str) -> str:
     """Quote text from outside so that Markdown shows it literally, in a table cell too."""
-    return "&#124;".join(_span(part) if part else "" for part in text.split("|"))
+    return "&#124;".join(_code_span(part) if part else "" for part in text.split("|"))
 
 
-def _span(text: str) -> str:
+def _code_span(text: str) -> str:
     fence = "`" * (1 + max((len(run) for run in _BACKTICKS.findall(text)), default=0))
     pad = " " if text[0] in "` " or text[-1] in "` " else ""
     return f"{fence}{pad}{text}{pad}{fence}"

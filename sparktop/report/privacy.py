@@ -88,7 +88,7 @@ class Privacy(Struct):
 
     def url(self, url: str) -> str:
         """Return a server's URL without user and query if addresses may be shown, else ""."""
-        return _bare(url) if self.shows_addresses else ""
+        return _without_credentials(url) if self.shows_addresses else ""
 
     def model(self, name: str) -> str:
         """Return a model's name without secrets.
@@ -101,11 +101,11 @@ class Privacy(Struct):
 
     def text(self, text: str) -> str:
         """Return a text without secrets, and without other things that the report may not show."""
-        text = _SECRET.sub(SECRET, _URL.sub(self._url, text))
+        text = _SECRET.sub(SECRET, _URL.sub(self._private_url, text))
         if self.shows_addresses:
             return text
         if self._hosts is not None:
-            text = self._hosts.sub(self._host, text)
+            text = self._hosts.sub(self._private_host, text)
         text = _ADDRESS.sub(lambda found: found[0] if found[0] in self._names else ADDRESS, text)
         if not self.anonymous:
             return text
@@ -113,10 +113,10 @@ class Privacy(Struct):
             text = self._known.sub(lambda found: {**self._machines, **self._names}[found[0]], text)
         return _PATH.sub(PATH, text)
 
-    def _url(self, found: re.Match[str]) -> str:
-        return _bare(found[0]) if self.shows_addresses else ADDRESS
+    def _private_url(self, found: re.Match[str]) -> str:
+        return _without_credentials(found[0]) if self.shows_addresses else ADDRESS
 
-    def _host(self, found: re.Match[str]) -> str:
+    def _private_host(self, found: re.Match[str]) -> str:
         is_name = found[0] in self._names or found[0] in self._machines
         return found[0] if is_name else ADDRESS
 
@@ -139,10 +139,10 @@ def _any_of(words: Iterable[str]) -> str:
 
 def _clean_name(name: str) -> str:
     """Return a name with passwords and keys in it removed."""
-    return _SECRET.sub(SECRET, _URL.sub(lambda found: _bare(found[0]), name))
+    return _SECRET.sub(SECRET, _URL.sub(lambda found: _without_credentials(found[0]), name))
 
 
-def _bare(url: str) -> str:
+def _without_credentials(url: str) -> str:
     """Return a URL without user, password, query and fragment; `ADDRESS` if it may hold a secret."""
     bare = _BARE.sub(r"\1\2", url)
     return ADDRESS if "@" in bare else bare

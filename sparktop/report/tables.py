@@ -82,7 +82,7 @@ def figure(title: str, read: Callable[[Thing], str]) -> Filled[Thing]:
     return Column(title), read
 
 
-def registered(of: Of, where: Where, *, plain: bool = False) -> list[Filled[object]]:
+def registry_columns(of: Of, where: Where, *, plain: bool = False) -> list[Filled[object]]:
     """Return the columns of figures of the registry; `plain` is with short titles and cells without unit."""
 
     def column(one: Figure) -> Filled[object]:
@@ -92,7 +92,7 @@ def registered(of: Of, where: Where, *, plain: bool = False) -> list[Filled[obje
     return [column(one) for one in figures(of, where)]
 
 
-def current(snapshot: Snapshot) -> Snapshot:
+def without_stale(snapshot: Snapshot) -> Snapshot:
     """Return `snapshot` with the values of sources that do not answer set to unknown.
 
     On screen, the last values of a source that does not answer may be dimmed with their age beside them. In a
@@ -102,8 +102,12 @@ def current(snapshot: Snapshot) -> Snapshot:
     counted: dict[str, Any] = dict.fromkeys(_COUNTED)
     return replace(
         snapshot,
-        backends=tuple(one if one.failure is None else _silent(one, *_SERVER) for one in snapshot.backends),
-        nodes=tuple(one if one.failure is None else _silent(one, *_MACHINE) for one in snapshot.nodes),
+        backends=tuple(
+            one if one.failure is None else _without_values(one, *_SERVER) for one in snapshot.backends
+        ),
+        nodes=tuple(
+            one if one.failure is None else _without_values(one, *_MACHINE) for one in snapshot.nodes
+        ),
         routers=tuple(one if one.failure is None else replace(one, **counted) for one in snapshot.routers),
     )
 
@@ -130,7 +134,7 @@ _SERVER = (
 View = TypeVar("View", BackendView, NodeView)
 
 
-def _silent(view: View, *kept: str) -> View:
+def _without_values(view: View, *kept: str) -> View:
     return type(view)(**{field: getattr(view, field) for field in kept})
 
 
@@ -153,7 +157,7 @@ _BACKEND: Filled[BackendView] = name("backend", lambda one: one.name)
 def backend_load(backends: Sequence[BackendView]) -> Table:
     """Return a table of the current load and token rates, one row per backend."""
     return table(
-        "Backends", backends, _BACKEND, word("state", cell.state), *registered(Of.SERVER, Where.LOAD)
+        "Backends", backends, _BACKEND, word("state", cell.state), *registry_columns(Of.SERVER, Where.LOAD)
     )
 
 
@@ -169,7 +173,7 @@ def rate_windows(backends: Sequence[BackendView]) -> str:
 
 def backend_work(backends: Sequence[BackendView]) -> Table:
     """Return a table of what explains the speed, one row per backend: caches, speculation, memory reads."""
-    return table("Caches and steps", backends, _BACKEND, *registered(Of.SERVER, Where.WORK))
+    return table("Caches and steps", backends, _BACKEND, *registry_columns(Of.SERVER, Where.WORK))
 
 
 def also_reported(backends: Sequence[BackendView]) -> Table:
@@ -322,7 +326,7 @@ def ranks_table(backends: Sequence[BackendView]) -> Table:
         name("backend", lambda row: row[0]),
         word("verdict", lambda row: row[1].verdict.word.value),
         name("about", lambda row: row[1].verdict.sentence, 300),
-        word("answers", lambda row: _rests_on(row[1])),
+        word("answers", lambda row: _answers_words(row[1])),
     )
 
 
@@ -335,10 +339,10 @@ def ranks_words(view: BackendView) -> str:
         return ""
     verdict = view.ranks.verdict
     said = view.progress is not None and verdict.sentence in view.progress.why
-    return f"ranks (NCCL): {verdict.word.value if said else verdict.sentence} ({_rests_on(view.ranks)})"
+    return f"ranks (NCCL): {verdict.word.value if said else verdict.sentence} ({_answers_words(view.ranks)})"
 
 
-def _rests_on(found: RanksView) -> str:
+def _answers_words(found: RanksView) -> str:
     verdict = found.verdict
     span = f" over {cell.seconds(verdict.span_s)} s" if verdict.answers > 1 else ""
     return f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}{span}"
@@ -360,7 +364,7 @@ def balances(snapshot: Snapshot) -> Table:
         else figure(
             "lead changes/min",
             lambda one: (
-                UNKNOWN if one.word_now is BalanceWord.UNKNOWN else _decimal(one.lead_changes_per_min)
+                UNKNOWN if one.word_now is BalanceWord.UNKNOWN else _one_decimal(one.lead_changes_per_min)
             ),
         )
     )
@@ -368,25 +372,25 @@ def balances(snapshot: Snapshot) -> Table:
         "Balance",
         snapshot.balance,
         name("group", lambda one: one.group),
-        (Column("router", Kind.NAME), _router),
-        word("balance", lambda one: UNKNOWN if not_announced(one) else one.word.value),
+        (Column("router", Kind.NAME), _router_words),
+        word("balance", lambda one: UNKNOWN if awaits_announcement(one) else one.word.value),
         now,
         figure(
             "since",
-            lambda one: UNKNOWN if one.since is None or not_announced(one) else cell.time_of(one.since),
+            lambda one: UNKNOWN if one.since is None or awaits_announcement(one) else cell.time_of(one.since),
         ),
         figure("period", lambda one: cell.duration(one.period_s)),
         figure("throughput lost", lambda one: one.lost_words or UNKNOWN),
     )
 
 
-def _router(one: Balance) -> str:
+def _router_words(one: Balance) -> str:
     if one.router is None:
         return "unknown" if one.bypassed is None else f"not {cell.name(one.bypassed)}"
     return cell.name(one.router)
 
 
-def _decimal(value: float | None) -> str:
+def _one_decimal(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
 
 
@@ -423,7 +427,7 @@ def reasons(snapshot: Snapshot) -> Table:
     )
 
 
-def not_announced(one: Balance) -> bool:
+def awaits_announcement(one: Balance) -> bool:
     """Return whether there is a verdict on the newest time window, but no announced verdict yet.
 
     A verdict is announced once two evaluations in a row agree on it.
@@ -449,10 +453,10 @@ def headline(snapshot: Snapshot) -> str:
 
 def unreachable(snapshot: Snapshot) -> int:
     """Return how many of the watched servers, machines and routers do not answer."""
-    return sum(one.failure is not None for one in _sources(snapshot))
+    return sum(one.failure is not None for one in _all_sources(snapshot))
 
 
-def _sources(snapshot: Snapshot) -> tuple[BackendView | NodeView | RouterView | FleetView, ...]:
+def _all_sources(snapshot: Snapshot) -> tuple[BackendView | NodeView | RouterView | FleetView, ...]:
     return (*snapshot.backends, *snapshot.nodes, *snapshot.routers, *snapshot.fleets)
 
 
@@ -482,13 +486,13 @@ def routers(snapshot: Snapshot) -> Table:
         name("kind", lambda one: " ".join(filter(None, (one.kind, one.version)))),
         name("strategy", lambda one: one.strategy),
         name("backends", lambda one: ", ".join(one.backends)),
-        figure("unwatched", _unwatched),
+        figure("unwatched", _unwatched_count),
         figure("queued", lambda one: cell.count(one.queued)),
         figure("in flight", lambda one: cell.count(one.in_flight)),
     )
 
 
-def _unwatched(one: RouterView) -> str:
+def _unwatched_count(one: RouterView) -> str:
     return UNKNOWN if one.deployments is None else str(sum(to is None for to in one.deployments.values()))
 
 
@@ -508,7 +512,7 @@ def troubles(snapshot: Snapshot) -> Table:
     """Return a table of the sources that do not answer: when last seen, failing since when, and why."""
     return table(
         "No answer",
-        [(one, one.failure) for one in _sources(snapshot) if one.failure is not None],
+        [(one, one.failure) for one in _all_sources(snapshot) if one.failure is not None],
         name("source", lambda row: row[0].name),
         figure("last seen", lambda row: cell.ago(row[0].age_s, "never")),
         figure("failing since", lambda row: cell.time_or_unknown(row[0].failing_since)),
@@ -612,11 +616,11 @@ _NODE: Filled[NodeView] = name("node", lambda one: one.name)
 Part = tuple[NodeView, Thing]
 
 
-def _of_node() -> Filled[Part[Thing]]:
+def _node_column() -> Filled[Part[Thing]]:
     return name("node", lambda row: row[0].name)
 
 
-def _parts(
+def _parts_of_nodes(
     nodes: Iterable[NodeView], read: Callable[[NodeSample], Iterable[Thing]]
 ) -> list[tuple[NodeView, Thing]]:
     """Return (node, part) for the parts that `read` returns of each node with a sample."""
@@ -630,7 +634,7 @@ def machines(nodes: Sequence[NodeView]) -> Table:
         "Nodes",
         nodes,
         _NODE,
-        *registered(Of.MACHINE, Where.LOAD),
+        *registry_columns(Of.MACHINE, Where.LOAD),
         word("GPU memory", lambda one: shared[one.sample.memory.unified if one.sample else None]),
     )
 
@@ -666,7 +670,7 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
     return Table("GPUs", heads, tuple(rows))
 
 
-def _throttled(gpu: GpuReading) -> str:
+def _throttle_words(gpu: GpuReading) -> str:
     reasons = gpu.throttle_reasons
     return UNKNOWN if reasons is None else cell.name(", ".join(reasons) or "no")
 
@@ -680,7 +684,7 @@ _GPU_COLUMNS: tuple[Filled[GpuReading], ...] = (
     figure("SM clock", lambda gpu: numbers.clock_mhz(gpu.sm_clock_mhz).strip()),
     figure("max clock", lambda gpu: numbers.clock_mhz(gpu.sm_clock_max_mhz).strip()),
     figure("memory", lambda gpu: cell.data(gpu.memory_used_bytes)),
-    (Column("throttled", Kind.NAME), _throttled),
+    (Column("throttled", Kind.NAME), _throttle_words),
 )
 
 
@@ -716,7 +720,7 @@ def memory_parts(nodes: Sequence[NodeView]) -> Table:
     return table(
         "Memory",
         rows,
-        _of_node(),
+        _node_column(),
         name("memory", lambda row: row[1][0]),
         figure("size", lambda row: cell.data(row[1][1])),
         figure("share", lambda row: cell.percent(row[1][2])),
@@ -728,7 +732,7 @@ def trends(nodes: Sequence[NodeView]) -> Table:
     return table(
         "Headroom",
         [(one, slope) for one in nodes if (slope := one.headroom.slope_bytes_per_s) is not None],
-        _of_node(),
+        _node_column(),
         figure(
             "headroom",
             lambda row: cell.data(row[0].sample.memory.headroom_bytes if row[0].sample else None),
@@ -745,14 +749,14 @@ def links(nodes: Sequence[NodeView]) -> Table:
     """Return a table of the network interfaces and RDMA ports that are not down: rates and capacities."""
     return table(
         "Network",
-        [row for row in _parts(nodes, lambda sample: sample.network) if row[1].up is not False],
-        _of_node(),
+        [row for row in _parts_of_nodes(nodes, lambda sample: sample.network) if row[1].up is not False],
+        _node_column(),
         name("interface", lambda row: row[1].name),
         name("kind", lambda row: row[1].kind),
         figure("received", lambda row: numbers.data_rate(row[1].rx_bytes_per_s, 12).strip()),
         figure("sent", lambda row: numbers.data_rate(row[1].tx_bytes_per_s, 12).strip()),
-        figure("link Gb/s", lambda row: _gbit(row[1].link_bits_per_s)),
-        figure("bus Gb/s", lambda row: _gbit(row[1].bus_bits_per_s)),
+        figure("link Gb/s", lambda row: _gbit_text(row[1].link_bits_per_s)),
+        figure("bus Gb/s", lambda row: _gbit_text(row[1].bus_bits_per_s)),
         figure("errors/s", lambda row: cell.rate(row[1].errors_per_s)),
         name(
             "which",
@@ -761,7 +765,7 @@ def links(nodes: Sequence[NodeView]) -> Table:
     )
 
 
-def _gbit(bits_per_s: float | None) -> str:
+def _gbit_text(bits_per_s: float | None) -> str:
     return UNKNOWN if bits_per_s is None else f"{bits_per_s / 1e9:.4g}"
 
 
@@ -780,7 +784,7 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
     return table(
         "Processes",
         found,
-        _of_node(),
+        _node_column(),
         figure("pid", lambda row: str(row[1].pid)),
         name("process", lambda row: row[1].full_name),
         name("serves", lambda row: row[1].serves),
@@ -795,8 +799,8 @@ def rails(nodes: Sequence[NodeView]) -> Table:
     """Return a table of the measured power rails, one row each."""
     return table(
         "Power rails",
-        _parts(nodes, lambda sample: sample.rails),
-        _of_node(),
+        _parts_of_nodes(nodes, lambda sample: sample.rails),
+        _node_column(),
         name("rail", lambda row: row[1].name),
         figure("power", lambda row: UNKNOWN if row[1].power_w is None else f"{cell.rate(row[1].power_w)} W"),
         figure(
@@ -809,8 +813,8 @@ def sensors(nodes: Sequence[NodeView]) -> Table:
     """Return a table of the temperature sensors other than those of the GPUs, one row each."""
     return table(
         "Sensors",
-        _parts(nodes, lambda sample: sample.sensors),
-        _of_node(),
+        _parts_of_nodes(nodes, lambda sample: sample.sensors),
+        _node_column(),
         name("sensor", lambda row: row[1].name),
         figure("temp.", lambda row: cell.with_unit(row[1].temperature_c, "°C")),
         figure("critical", lambda row: cell.with_unit(row[1].critical_c, "°C")),
@@ -831,7 +835,7 @@ def is_large(snapshot: Snapshot) -> bool:
     return max(len(snapshot.backends), len(snapshot.nodes)) > MOST
 
 
-def narrowed(snapshot: Snapshot) -> Snapshot:
+def keep_worst(snapshot: Snapshot) -> Snapshot:
     """Return a large snapshot with its worst servers, machines and bad verdicts only; any other as it is."""
     if not is_large(snapshot):
         return snapshot
@@ -871,17 +875,17 @@ def groups_table(snapshot: Snapshot) -> Table:
         figure("KV %", lambda group: cell.percent(group.kv_percent)),
         figure("TTFT p95", lambda group: cell.duration(group.ttft_p95_s)),
         word("balance", lambda group: UNKNOWN if group.balance is None else group.balance.word.value),
-        word("states", lambda group: _counted(group.states)),
+        word("states", lambda group: _counted_states(group.states)),
     )
     states = [one.state for one in wall.nodes] if wall else []
     if not states:
         return found
     down = f"{states.count(NODE_GRAVITY[0]):,}"
-    last = ("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted(states))
+    last = ("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted_states(states))
     return replace(found, rows=(*found.rows, last))
 
 
-def _counted(states: Sequence[str]) -> str:
+def _counted_states(states: Sequence[str]) -> str:
     """Return each of the sorted states with its number: "2 unreachable, 58 busy"."""
     return ", ".join(f"{count:,} {state}" for state, count in Counter(states).items())
 

@@ -25,7 +25,7 @@ from sparktop.panels.machine.processes import process_lines
 from sparktop.panels.parts.figures import slow_page
 from sparktop.panels.server.panel import loading_words
 from sparktop.report import cell, tables
-from sparktop.report.tables import Column, Filled, Kind, Table, figure, name, registered, table, word
+from sparktop.report.tables import Column, Filled, Kind, Table, figure, name, registry_columns, table, word
 
 _QUIET = frozenset({"unknown", "idle", "normal"})
 
@@ -35,14 +35,14 @@ def node_sentences(node: NodeView) -> Iterator[str]:
     sample = node.sample
     if sample is None:
         return
-    yield from _reader(node)
-    yield from _memory(node, sample)
+    yield from _reader_line(node)
+    yield from _memory_lines(node, sample)
     if not sample.gpus and sample.gpu_note:
         yield f"GPU: {sample.gpu_note}"
     for lost in node.gpus_lost:
         yield loss_line(lost)
     for gpu in sample.gpus:
-        yield _gpu(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 or node.gpus_lost else "GPU")
+        yield _gpu_line(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 or node.gpus_lost else "GPU")
     for line in process_lines(node):
         if line.of_engine:
             box = f", container {line.container}" if line.container else ""
@@ -66,13 +66,13 @@ def loss_line(gpu: LostGpu) -> str:
     return f"{gpu.label} is LOST: {gpu.reason or 'the driver gives no reason'}"
 
 
-def _reader(node: NodeView) -> Iterator[str]:
+def _reader_line(node: NodeView) -> Iterator[str]:
     """Yield a sentence with the full digest of the reader that ssh sent to the node, if it sent one."""
     if node.identity.reader_sha256 is not None:
         yield f"reader: sent over ssh, SHA-256 {node.identity.reader_sha256}"
 
 
-def _memory(node: NodeView, sample: NodeSample) -> Iterator[str]:
+def _memory_lines(node: NodeView, sample: NodeSample) -> Iterator[str]:
     parts = sample.memory.parts
     if parts:
         yield f"memory: {', '.join(f'{part.name} {cell.data(part.size_bytes)}' for part in parts)}"
@@ -88,7 +88,7 @@ def _memory(node: NodeView, sample: NodeSample) -> Iterator[str]:
         yield f"headroom {word} {cell.data(abs(trend.slope_bytes_per_s) * 60)} a minute{until}"
 
 
-def _gpu(gpu: GpuReading, name: str) -> str:
+def _gpu_line(gpu: GpuReading, name: str) -> str:
     reasons = gpu.throttle_reasons
     clock = numbers.clock_mhz(gpu.sm_clock_mhz, 9).strip()
     if gpu.sm_clock_max_mhz is not None:
@@ -114,16 +114,21 @@ _LONG = 400
 """Characters of a message; a longer one is cut."""
 _NODES: tuple[Filled[NodeView], ...] = (
     name("node", lambda node: node.name),
-    *registered(Of.MACHINE, Where.TEXT, plain=True),
-    figure("GPU %", lambda node: _whole(_mean([gpu.utilization_percent for gpu in _gpus(node)]))),
-    figure("W", lambda node: _whole(_known(sum, [gpu.power_w for gpu in _gpus(node)]))),
-    figure("°C", lambda node: _whole(_known(max, [gpu.temperature_c for gpu in _gpus(node)]))),
-    name("GPU", lambda node: _gpu_name(_gpus(node), len(node.gpus_lost))),
+    *registry_columns(Of.MACHINE, Where.TEXT, plain=True),
+    figure(
+        "GPU %",
+        lambda node: _whole_number(_mean_of_known([gpu.utilization_percent for gpu in _gpus_of(node)])),
+    ),
+    figure("W", lambda node: _whole_number(_combine_known(sum, [gpu.power_w for gpu in _gpus_of(node)]))),
+    figure(
+        "°C", lambda node: _whole_number(_combine_known(max, [gpu.temperature_c for gpu in _gpus_of(node)]))
+    ),
+    name("GPU", lambda node: _gpu_name(_gpus_of(node), len(node.gpus_lost))),
 )
 _BACKENDS: tuple[Filled[BackendView], ...] = (
     name("backend", lambda view: view.name),
     word("state", cell.state),
-    *registered(Of.SERVER, Where.TEXT, plain=True),
+    *registry_columns(Of.SERVER, Where.TEXT, plain=True),
     figure("TTFT p50", lambda view: cell.quantile(view.ttft.p50)),
     figure("p95", lambda view: cell.quantile(view.ttft.p95)),
     name("model", lambda view: view.model),
@@ -132,33 +137,36 @@ _BACKENDS: tuple[Filled[BackendView], ...] = (
 
 def render(snapshot: Snapshot, width: int) -> str:
     """Return a snapshot as lines of text that are at most `width` cells wide."""
-    snapshot = tables.current(snapshot)
-    lines = [*_head(snapshot, width), *_verdict_lines(snapshot, width), ""]
+    snapshot = tables.without_stale(snapshot)
+    lines = [*_head_lines(snapshot, width), *_verdict_lines(snapshot, width), ""]
     if tables.is_large(snapshot):
         for one in (tables.groups_table(snapshot), tables.worst_table(snapshot)):
             lines += [*table_lines(one, width), ""]
         lines += [*wrap(tables.omission(snapshot), width), ""]
-        snapshot = tables.narrowed(snapshot)
+        snapshot = tables.keep_worst(snapshot)
     nodes, backends, fleets = snapshot.nodes, snapshot.backends, snapshot.fleets
     if nodes:
         below = [
             [
                 *node_sentences(node),
                 *(clean(one.words, _LONG) for one in node.findings),
-                *_trouble(node.failure, node.age_s),
+                *_failure_lines(node.failure, node.age_s),
             ]
             for node in nodes
         ]
         lines += [*table_lines(table("", nodes, *_NODES), width, below), ""]
     if backends:
-        lines += [*table_lines(table("", backends, *_BACKENDS), width, map(_below_backend, backends)), ""]
+        lines += [*table_lines(table("", backends, *_BACKENDS), width, map(_backend_sentences, backends)), ""]
     else:
         lines += ["no backends", *_search_lines(snapshot, width), ""]
     if snapshot.routers:
         shown = table("", snapshot.routers, *_ROUTERS)
-        lines += [*table_lines(shown, width, map(_below_router, snapshot.routers)), ""]
+        lines += [*table_lines(shown, width, map(_router_sentences, snapshot.routers)), ""]
     if fleets:
-        lines += [*table_lines(tables.fleets_table(fleets), width, [[_said(view)] for view in fleets]), ""]
+        lines += [
+            *table_lines(tables.fleets_table(fleets), width, [[_prometheus_note(view)] for view in fleets]),
+            "",
+        ]
         lines += [*table_lines(tables.scraped_groups_table(fleets), width), ""]
     if snapshot.balance:
         lines += [*balance_lines(snapshot.balance, width), ""]
@@ -166,12 +174,12 @@ def render(snapshot: Snapshot, width: int) -> str:
     return "".join(f"{fit(line, width).rstrip()}\n" for line in lines)
 
 
-def _said(view: FleetView) -> str:
+def _prometheus_note(view: FleetView) -> str:
     """Return the failure or the note of a Prometheus."""
     return view.failure.message if view.failure else (view.fleet.note or "") if view.fleet else ""
 
 
-def _head(snapshot: Snapshot, width: int) -> list[str]:
+def _head_lines(snapshot: Snapshot, width: int) -> list[str]:
     time = snapshot.taken_at.astimezone(UTC)
     simulated = " · simulated" if snapshot.simulated else ""
     every = f"every {snapshot.interval_s:g} s"
@@ -180,16 +188,16 @@ def _head(snapshot: Snapshot, width: int) -> list[str]:
         f"generation {cell.total(totals.generation_tps, cell.rate)} tok/s",
         f"prompt {cell.total(totals.prompt_tps, cell.rate)} tok/s",
         *([f"rates {tables.rate_windows(snapshot.backends)}"] if snapshot.backends else []),
-        f"running {cell.total(totals.running, _whole)}",
-        f"waiting {cell.total(totals.waiting, _whole)}",
+        f"running {cell.total(totals.running, _whole_number)}",
+        f"waiting {cell.total(totals.waiting, _whole_number)}",
         *([f"no answer {failing}"] if failing else []),
         f"alerts {len(snapshot.alerts)}",
     )
     first = f"sparktop {__version__} · {time:%Y-%m-%d %H:%M:%S} UTC · {every}{simulated}"
-    return [*wrap(first, width), *_flowed(figures, width)]
+    return [*wrap(first, width), *_flow(figures, width)]
 
 
-def _flowed(pieces: Iterable[str], width: int) -> Iterator[str]:
+def _flow(pieces: Iterable[str], width: int) -> Iterator[str]:
     """Yield lines of pieces with " · " between them; a piece is on one line, if it is not wider."""
     line = ""
     for piece in pieces:
@@ -221,18 +229,18 @@ def _alert_lines(alerts: Sequence[Alert], width: int) -> Iterator[str]:
         yield from wrap(words, width, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _gpus(node: NodeView) -> Sequence[GpuReading]:
+def _gpus_of(node: NodeView) -> Sequence[GpuReading]:
     return node.sample.gpus if node.sample else ()
 
 
-def _known(join: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
+def _combine_known(join: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
     """Return `join` of the known values; None without any."""
     known = [value for value in values if value is not None]
     return join(known) if known else None
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    return _known(fmean, values)
+def _mean_of_known(values: Iterable[float | None]) -> float | None:
+    return _combine_known(fmean, values)
 
 
 def _gpu_name(gpus: Sequence[GpuReading], lost: int) -> str:
@@ -244,19 +252,19 @@ def _gpu_name(gpus: Sequence[GpuReading], lost: int) -> str:
     return title if count == 1 else f"{count} x {title}"
 
 
-def _below_backend(view: BackendView) -> Iterator[str]:
+def _backend_sentences(view: BackendView) -> Iterator[str]:
     """Yield the sentences below the row of a backend."""
-    yield from _standing(view)
+    yield from _standstill_lines(view)
     yield "" if view.limited_by is None else clean(view.limited_by.line, _LONG)
     yield from (clean(one.words, _LONG) for one in view.findings)
     yield tables.also_reported_words(view)
     yield tables.ranks_words(view)
     yield slow_page(view)
     yield view.page_note or ""
-    yield from _trouble(view.failure, view.age_s, loading_words(view))
+    yield from _failure_lines(view.failure, view.age_s, loading_words(view))
 
 
-def _standing(view: BackendView) -> Iterator[str]:
+def _standstill_lines(view: BackendView) -> Iterator[str]:
     """Yield a sentence about a standstill of the engine, if there is one."""
     if view.progress is not None:
         yield view.progress.sentence
@@ -273,15 +281,15 @@ def _strategy(router: RouterView) -> str:
     return f"{router.strategy} (config)" if is_configured else router.strategy or UNKNOWN
 
 
-def _below_router(router: RouterView) -> Iterator[str]:
+def _router_sentences(router: RouterView) -> Iterator[str]:
     """Yield the sentences below the row of a router."""
     if router.deployments:
-        yield f"sends to {', '.join(_deployments(router.deployments))}"
+        yield f"sends to {', '.join(_deployment_texts(router.deployments))}"
     yield tables.router_words(router)
     yield from (f"{clean(one)}: {words}" for one, words in router.deployment_troubles.items())
     yield from (f"{clean(one)}: {words}" for one, words in router.stuck.items())
     yield router.note or "" if router.failure is None else ""
-    yield from _trouble(router.failure, router.age_s)
+    yield from _failure_lines(router.failure, router.age_s)
 
 
 _ROUTERS: tuple[Filled[RouterView], ...] = (
@@ -293,7 +301,7 @@ _ROUTERS: tuple[Filled[RouterView], ...] = (
 )
 
 
-def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
+def _deployment_texts(deployments: Mapping[str, str | None]) -> Iterator[str]:
     """Yield a text for each backend: its name, and in brackets the router's ids for its deployments.
 
     `deployments` maps these ids to backends. An id that is the backend's name is left out. The last text has
@@ -308,7 +316,7 @@ def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
         yield shown if ids == shown else f"{shown} (deployment{'s' if len(names[backend]) > 1 else ''} {ids})"
 
 
-def _trouble(failure: Failure | None, age_s: float | None, loading: str = "") -> Iterator[str]:
+def _failure_lines(failure: Failure | None, age_s: float | None, loading: str = "") -> Iterator[str]:
     """Yield a sentence with the failure and the time of the last answer, if a source does not answer.
 
     `loading` are phase and times of a server that loads.
@@ -320,7 +328,7 @@ def _trouble(failure: Failure | None, age_s: float | None, loading: str = "") ->
         yield f"{clean(failure.message, _LONG)} ({seen})"
 
 
-def _whole(value: float | None) -> str:
+def _whole_number(value: float | None) -> str:
     return numbers.count(value, 5).strip()
 
 
@@ -350,7 +358,7 @@ def _balance_words(one: Balance) -> str:
 
     If no verdict is announced yet, return the verdict on the newest time window.
     """
-    if tables.not_announced(one):
+    if tables.awaits_announcement(one):
         return f"{one.word_now.value} in the newest window, not announced yet"
     if one.word is one.word_now:
         return one.title
@@ -377,28 +385,28 @@ def table_lines(shown: Table, width: int, below: Iterable[Iterable[str]] = ()) -
         for number, column in enumerate(columns)
     ]
     widths[0] = min(widths[0], _WIDEST_NAME, width)
-    count = _fitting(widths, width)
-    yield _line(columns[:count], widths, [column.title for column in columns[:count]])
-    rests = [_rest(columns[count:], row[count:]) for row in rows]
+    count = _fitting_columns(widths, width)
+    yield _table_line(columns[:count], widths, [column.title for column in columns[:count]])
+    rests = [_hidden_cells(columns[count:], row[count:]) for row in rows]
     are_names = all(column.kind is Kind.NAME for column in columns[count:])
     same = are_names and len(rests) > 1 and len(set(rests)) == 1
     for row, rest, sentences in zip_longest(rows, rests, below, fillvalue=()):
-        yield _line(columns[:count], widths, row)
+        yield _table_line(columns[:count], widths, row)
         for sentence in filter(None, ("" if same else rest, *sentences)):
-            yield from _below(sentence, width)
+            yield from _indent(sentence, width)
     if same and rests[0]:
-        yield from _below(f"each: {rests[0]}", width)
+        yield from _indent(f"each: {rests[0]}", width)
 
 
-def _rest(columns: Sequence[Column], cells: Sequence[str]) -> str:
+def _hidden_cells(columns: Sequence[Column], cells: Sequence[str]) -> str:
     return " · ".join(f"{column.title} {text}" for column, text in zip(columns, cells, strict=True))
 
 
-def _below(sentence: str, width: int) -> Iterator[str]:
+def _indent(sentence: str, width: int) -> Iterator[str]:
     yield from wrap(clean(sentence, _LONGEST), width, initial_indent="  ", subsequent_indent="    ")
 
 
-def _fitting(widths: Sequence[int], width: int) -> int:
+def _fitting_columns(widths: Sequence[int], width: int) -> int:
     """Return how many columns from the left fit side by side, with a space between them."""
     count, used = 1, widths[0]
     while count < len(widths) and used + 1 + widths[count] <= width:
@@ -407,7 +415,7 @@ def _fitting(widths: Sequence[int], width: int) -> int:
     return count
 
 
-def _line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+def _table_line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
     return " ".join(
         fit(text, width, "right" if column.kind is Kind.FIGURE else "left")
         for column, width, text in zip(columns, widths, cells, strict=False)

@@ -19,7 +19,7 @@ from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean, reason_of
 from sparktop.net.client import OK, Request, Response, SharedSession
 from sparktop.net.failure import AnswerError, Trust, host_and_port, server_words, status_error
-from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks, place
+from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks, on_local_clock
 from sparktop.sources.replies import ASKS_RANKS, Reply
 from sparktop.sources.source import read_beside
 
@@ -57,28 +57,28 @@ class NodeReplies:
         self._boot_id: str | None = None
         self._placed_at: float | None = None
 
-    def take(self, reply: Reply, received_at: float) -> NodeSample | None:
+    def take_reply(self, reply: Reply, received_at: float) -> NodeSample | None:
         """Return the newest sample of `reply`, with other new samples in `missed`; None if no sample is new.
 
         `received_at` is the time on this machine's clock, in seconds, at which the reply arrived. Updates
         `identity` and `since`.
         """
-        self._notice(reply)
+        self._update_identity(reply)
         since = self.since
         fresh = sorted(
             (sample for sample in reply.samples if since is None or sample.at > since),
             key=lambda sample: sample.at,
         )
-        newest = place(replace(reply, samples=tuple(fresh)), received_at)
+        newest = on_local_clock(replace(reply, samples=tuple(fresh)), received_at)
         if newest is None:
             return None
         # Not past the node's own time: after a sample from the future, no later one would ever count as new.
         self.since = min(fresh[-1].at, reply.monotonic_s)
-        *missed, last = (self._in_order(sample) for sample in (*newest.missed, newest))
+        *missed, last = (self._after_previous(sample) for sample in (*newest.missed, newest))
         return replace(last, missed=tuple(missed))
 
     async def poll(self, ask: Ask, end: float, sleep: Callable[[float], Awaitable[None]]) -> NodeSample:
-        """Call `ask` repeatedly until a new sample arrives, and return it as `take` does.
+        """Call `ask` repeatedly until a new sample arrives, and return it as `take_reply` does.
 
         `end` is the deadline in seconds of the event loop's clock; `sleep` waits between two requests.
 
@@ -90,18 +90,18 @@ class NodeReplies:
             asked_since, asked_at = self.since, self._wall()
             reply, received_at = await ask()
             gap = _clock_gap(reply, asked_at, self._wall())
-            sample = self.take(reply, received_at)
+            sample = self.take_reply(reply, received_at)
             if sample is not None:
                 return replace(sample, clock=gap)
             if self.since != asked_since:
                 continue  # the node restarted: its samples are older than the requested time
             wait_s = self._wait_s(reply)
-            self.nothing_new = self._without_sample(reply)
+            self.nothing_new = self._no_sample_message(reply)
             if asyncio.get_running_loop().time() + wait_s > end:
                 raise WireError(FailureKind.TIMEOUT, self.nothing_new)
             await sleep(wait_s)
 
-    def _notice(self, reply: Reply) -> None:
+    def _update_identity(self, reply: Reply) -> None:
         """Update the identity and the boot id from `reply`.
 
         After a reboot or a clock reset, clear `since`, so that all samples are requested again.
@@ -120,7 +120,7 @@ class NodeReplies:
         if identity != self.identity:
             self.identity = identity
 
-    def _in_order(self, sample: NodeSample) -> NodeSample:
+    def _after_previous(self, sample: NodeSample) -> NodeSample:
         if self._placed_at is not None and sample.at <= self._placed_at:
             sample = replace(sample, at=self._placed_at + _APART_S, missed=())
         self._placed_at = sample.at
@@ -133,7 +133,7 @@ class NodeReplies:
         due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s
         return max(_SHORTEST_WAIT_S, due_s + _LATE_S)
 
-    def _without_sample(self, reply: Reply) -> str:
+    def _no_sample_message(self, reply: Reply) -> str:
         if self.since is None:
             return "the agent answers and has taken no sample yet"
         age_s = max(0.0, reply.monotonic_s - self.since)
@@ -149,7 +149,9 @@ def _clock_gap(reply: Reply, asked_at: float, answered_at: float) -> ClockGap | 
 
 SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"
 _LONGEST_TOKEN = 4096
+"""Most bytes of a token."""
 _SHORTEST_S = 0.01
+"""Least seconds that a request is given."""
 
 
 class AgentSource:
@@ -196,7 +198,7 @@ class AgentSource:
         end = asyncio.get_running_loop().time() + deadline_s
 
         async def ask() -> tuple[Reply, float]:
-            return await self._ask(end)
+            return await self._request_samples(end)
 
         try:
             return await self._replies.poll(ask, end, self._sleep)
@@ -222,7 +224,7 @@ class AgentSource:
             self._closed = True
             await self._session.leave()
 
-    async def _ask(self, end: float) -> tuple[Reply, float]:
+    async def _request_samples(self, end: float) -> tuple[Reply, float]:
         """Request the new samples; return the reply and the arrival time of its headers by this clock."""
         body, at = await self._fetch(SAMPLE_PATH, end)
         return await read_beside(partial(decode, body), len(body), turn=self._session.turn), at
@@ -256,7 +258,7 @@ class AgentSource:
             self._url + path,
             self._where,
             token,
-            self._query() if path == SAMPLE_PATH else "",
+            self._query_string() if path == SAMPLE_PATH else "",
             self._trust.context(),
             {ASKS_RANKS: "1"} if path == RANKS_PATH else {},
         )
@@ -268,10 +270,10 @@ class AgentSource:
         except AnswerError as error:
             raise self._with_remedy(error) from error
         if response.status != OK:
-            raise _refusal(response, self._where, token)
+            raise _refusal_error(response, self._where, token)
         return response.body, response.at
 
-    def _query(self) -> str:
+    def _query_string(self) -> str:
         asked: dict[str, str] = {}
         if self._replies.since is not None:
             asked["since"] = repr(self._replies.since)
@@ -326,7 +328,7 @@ def _first_line(file: str, where: str) -> str | None:
     return line.decode("utf-8", "replace").strip() or None
 
 
-def _refusal(response: Response, where: str, token: str | None) -> AnswerError:
+def _refusal_error(response: Response, where: str, token: str | None) -> AnswerError:
     """Return the `AnswerError` for an agent's HTTP status other than 200.
 
     `where` is the agent's host and port, `token` the token that was sent.

@@ -50,7 +50,7 @@ MOST: Mapping[str, int] = {
 }
 """Most entries of these lists: no machine has more, and no reader sends more."""
 MOST_CHECKED = 65_536
-"""Most entries of a list or mapping that `checked` accepts where `MOST` does not name it."""
+"""Most entries of a list or mapping that `clean_record` accepts where `MOST` does not name it."""
 _NAMES = frozenset({"name", "kind", "uuid", "netdev", "container", "container_name"})
 """Fields that are names."""
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
@@ -83,14 +83,14 @@ def decode(body: bytes) -> Reply:
     try:
         reply = msgspec.json.decode(body, type=Reply)
     except msgspec.ValidationError as error:
-        raise _refusal(body, error) from None
+        raise _malformed_error(body, error) from None
     except (ValueError, RecursionError):
         raise WireError(FailureKind.MALFORMED, "the answer is not JSON: is that a sparktop agent?") from None
     if reply.schema != SCHEMA:
-        raise _other_schema(reply.schema, reply.sparktop)
+        raise _schema_error(reply.schema, reply.sparktop)
     if reply.error is not None:
-        raise WireError(_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
-    return _checked(reply, _OF_REPLIES)
+        raise WireError(_failure_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
+    return _clean_value(reply, _OF_REPLIES)
 
 
 def decode_ranks(body: bytes) -> Found:
@@ -102,7 +102,7 @@ def decode_ranks(body: bytes) -> Found:
     """
     _check_size(body)
     try:
-        reply = _checked(msgspec.json.decode(body, type=RanksReply), _OF_REPLIES)
+        reply = _clean_value(msgspec.json.decode(body, type=RanksReply), _OF_REPLIES)
     except (ValueError, RecursionError):
         kind = FailureKind.VERSION if b'"sparktop.node/' in body[:200] else FailureKind.MALFORMED
         message = _OLD_AGENT if kind is FailureKind.VERSION else "unexpected answer of the agent about ranks"
@@ -110,11 +110,13 @@ def decode_ranks(body: bytes) -> Found:
     if reply.schema != RANKS_SCHEMA:
         raise WireError(FailureKind.VERSION, _OLD_AGENT)
     if reply.answer is None:
-        raise WireError(_kind(reply.error_kind), clean(reply.error or "no answer and no reason for it", 300))
+        raise WireError(
+            _failure_kind(reply.error_kind), clean(reply.error or "no answer and no reason for it", 300)
+        )
     return Found(reply.answer, reply.warning)
 
 
-def place(reply: Reply, received_at: float) -> NodeSample | None:
+def on_local_clock(reply: Reply, received_at: float) -> NodeSample | None:
     """Return the newest sample of `reply`, with older samples in `missed`; None for a reply without samples.
 
     All times are converted to the clock of the receiving machine, on which the reply arrived at `received_at`
@@ -133,7 +135,7 @@ def _check_size(body: bytes) -> None:
         raise WireError(FailureKind.TOO_LARGE, f"the agent's answer is over {MOST_BYTES >> 20} MiB")
 
 
-def _refusal(body: bytes, error: Exception) -> WireError:
+def _malformed_error(body: bytes, error: Exception) -> WireError:
     """Return the error for a body of JSON that is not a reply, because of `error`.
 
     A body of another schema gets an error about its schema, whatever field is wrong.
@@ -146,11 +148,11 @@ def _refusal(body: bytes, error: Exception) -> WireError:
     if not isinstance(schema, str) or not schema.startswith("sparktop."):
         return WireError(FailureKind.MALFORMED, "not a sparktop agent: unexpected answer")
     if schema != SCHEMA:
-        return _other_schema(schema, plain.get("sparktop"))
+        return _schema_error(schema, plain.get("sparktop"))
     return WireError(FailureKind.MALFORMED, clean(f"the agent's answer is wrong: {error}"))
 
 
-def _kind(word: str | None) -> FailureKind:
+def _failure_kind(word: str | None) -> FailureKind:
     """Return the `FailureKind` named `word`; INTERNAL for None or a name that only a newer version knows."""
     try:
         return FailureKind(word or "")
@@ -158,7 +160,7 @@ def _kind(word: str | None) -> FailureKind:
         return FailureKind.INTERNAL
 
 
-def _other_schema(schema: str, version: object) -> WireError:
+def _schema_error(schema: str, version: object) -> WireError:
     theirs = clean(version, 40) if isinstance(version, str) else "of another version"
     message = f"sparktop {theirs} there answers {clean(schema, 40)}, this one ({__version__}) reads {SCHEMA}"
     return WireError(FailureKind.VERSION, f"{message}: update the older one")
@@ -174,7 +176,7 @@ class _Bounds(NamedTuple):
 _OF_REPLIES, _OF_RECORDS = _Bounds(MOST_ITEMS, SHORT_LIMIT), _Bounds(MOST_CHECKED, TEXT_LIMIT)
 
 
-def checked(value: Value) -> Value:
+def clean_record(value: Value) -> Value:
     """Return `value` (a record, tuple, mapping, text, number or time) with all its text cleaned.
 
     What needs no change is not copied. A time without a zone is taken as UTC.
@@ -182,10 +184,10 @@ def checked(value: Value) -> Value:
     Raises:
         WireError: a number is not finite, or implausibly large, or a list is implausibly long.
     """
-    return _checked(value, _OF_RECORDS)
+    return _clean_value(value, _OF_RECORDS)
 
 
-def _checked(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Value:
+def _clean_value(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Value:
     found: Any = value
     if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
@@ -197,18 +199,20 @@ def _checked(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Value:
     elif isinstance(value, datetime):
         found = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
-        found = tuple([_checked(item, bounds, bounds.name) for item in value])
+        found = tuple([_clean_value(item, bounds, bounds.name) for item in value])
         found = value if all(map(is_, found, value)) else found
     elif isinstance(value, Mapping):
-        found = {clean(key, bounds.name): _checked(item, bounds, bounds.name) for key, item in value.items()}
+        found = {
+            clean(key, bounds.name): _clean_value(item, bounds, bounds.name) for key, item in value.items()
+        }
         same = found.keys() == value.keys() and all(map(is_, found.values(), value.values()))
         found = value if same else found
     elif isinstance(value, msgspec.Struct):
-        found = _checked_record(value, bounds)
+        found = _clean_fields(value, bounds)
     return cast("Value", found)
 
 
-def _checked_record(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any record
+def _clean_fields(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any record
     """Return a record with checked fields; the same one if none of them is changed."""
     changed: dict[str, Any] = {}
     its_type: Any = type(record)
@@ -223,7 +227,7 @@ def _checked_record(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any 
                 raise WireError(FailureKind.TOO_LARGE, message)
             if not value:
                 continue
-        found = _checked(value, bounds, longest)
+        found = _clean_value(value, bounds, longest)
         if found is not value:
             changed[name] = found
     return replace(record, **changed) if changed else record

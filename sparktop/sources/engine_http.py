@@ -232,7 +232,7 @@ class EnginePages:
         for model in loaded[:_MOST_LOADED]:
             with suppress(AnswerError):
                 pages.append((model, await self._get(llamacpp.metrics_of(model), _left_s(end))))
-        body = llamacpp.joined(statuses, ((model, page.body) for model, page in pages))
+        body = llamacpp.join_pages(statuses, ((model, page.body) for model, page in pages))
         answers = [listed, *(page for _, page in pages)]
         took_ms = sum(one.answer_ms for one in answers)
         return Answer(body, answers[-1].at, took_ms, end=answers[-1].end)

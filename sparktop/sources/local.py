@@ -67,7 +67,7 @@ class LocalSource:
             raise RuntimeError(_NEVER_CLOSED)
         if self._running is not None and not self._running.done():
             since_s = self._clock() - self._running_since
-            return self._late(f"reading this machine has hung for {since_s:.0f} s")
+            return self._timeout_failure(f"reading this machine has hung for {since_s:.0f} s")
         self._running_since = self._clock()
         job = self._running = self._submit(partial(self._machine.read, processes=self.show_processes))
         answer = asyncio.wrap_future(job)
@@ -76,7 +76,7 @@ class LocalSource:
             sample = answer.result() if answer.done() else None
         finally:
             answer.cancel()  # the thread finishes its read, but the sample is dropped
-        return sample or self._late(f"reading this machine took longer than {deadline_s:g} s")
+        return sample or self._timeout_failure(f"reading this machine took longer than {deadline_s:g} s")
 
     async def read_memory(self, last: MemoryReading) -> MemorySample:
         """Return a reading of the memory alone, which costs little and waits for no driver.
@@ -94,7 +94,7 @@ class LocalSource:
             async with timeout(deadline_s):
                 return await self._ras.ask()
         except TimeoutError:
-            return self._late(f"NCCL on this machine gave no answer within {deadline_s:g} s")
+            return self._timeout_failure(f"NCCL on this machine gave no answer within {deadline_s:g} s")
 
     async def close(self) -> None:
         """Unload the NVIDIA driver's library and end the thread.
@@ -114,7 +114,7 @@ class LocalSource:
         finally:
             ended.cancel()
 
-    def _late(self, message: str) -> Failure:
+    def _timeout_failure(self, message: str) -> Failure:
         """Return a `Failure` of kind TIMEOUT with `message`, dated now."""
         return Failure(FailureKind.TIMEOUT, message, self._clock())
 
@@ -124,7 +124,7 @@ class LocalSource:
             # A daemon thread: unlike a pool's thread, it cannot keep the program from exiting when a driver
             # call hangs.
             self._thread = threading.Thread(
-                target=_work, args=(self._jobs,), name=f"sparktop-{self.name}", daemon=True
+                target=_run_jobs, args=(self._jobs,), name=f"sparktop-{self.name}", daemon=True
             )
             self._thread.start()
         future: Future[NodeSample | None] = Future()
@@ -133,7 +133,7 @@ class LocalSource:
         return future
 
 
-def _work(jobs: SimpleQueue[_Job | None]) -> None:
+def _run_jobs(jobs: SimpleQueue[_Job | None]) -> None:
     """Run the jobs of the queue until None is taken from it.
 
     Put each result or exception into the job's future.

@@ -27,7 +27,7 @@ def json_line(record: object) -> bytes:
     try:
         text = _ENCODER.encode(record)
     except ValueError:
-        text = _ENCODER.encode(_finite(record))
+        text = _ENCODER.encode(_without_infinite(record))
     return text.encode("utf-8", "replace")
 
 
@@ -35,7 +35,7 @@ _readers: dict[type[object], Callable[[Any], dict[str, object]]] = {}
 """For each class of records seen so far: a function that returns an instance's fields."""
 
 
-def _plain(value: object) -> dict[str, object] | str:
+def _as_json(value: object) -> dict[str, object] | str:
     """Return `value`, which the JSON encoder does not know, as a mapping or text, which it knows.
 
     Raises:
@@ -46,7 +46,7 @@ def _plain(value: object) -> dict[str, object] | str:
     if read is not None:
         return read(value)
     if isinstance(value, Struct):
-        read = _readers[kind] = _reader(value.__struct_fields__)
+        read = _readers[kind] = _fields_reader(value.__struct_fields__)
         return read(value)
     if isinstance(value, Mapping):
         return dict(value)
@@ -56,11 +56,11 @@ def _plain(value: object) -> dict[str, object] | str:
 
 
 _ENCODER = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_plain
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_as_json
 )
 
 
-def _reader(names: tuple[str, ...]) -> Callable[[object], dict[str, object]]:
+def _fields_reader(names: tuple[str, ...]) -> Callable[[object], dict[str, object]]:
     """Return a function that returns the attributes `names` of an object, by name."""
     get = attrgetter(*names)
     if len(names) == 1:
@@ -68,16 +68,16 @@ def _reader(names: tuple[str, ...]) -> Callable[[object], dict[str, object]]:
     return lambda record: dict(zip(names, get(record)))  # noqa: B905 - of one length; the check costs a tenth
 
 
-def _finite(value: object) -> object:
+def _without_infinite(value: object) -> object:
     """Return a copy of `value` with None in place of numbers that are not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [_without_infinite(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _without_infinite(item) for key, item in value.items()}
     if isinstance(value, Struct):
-        return _finite(_plain(value))
+        return _without_infinite(_as_json(value))
     return value
 
 

@@ -33,8 +33,8 @@ from sparktop.net.client import Answer, Request, SharedSession, fetch
 from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
-# The page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page has no gauge
-# of requests in flight per deployment, so load always comes from the backends themselves.
+# LiteLLM's metrics page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page
+# has no gauge of requests in flight per deployment, so load always comes from the backends themselves.
 
 
 FAILURES = "litellm_deployment_failure_responses_total"
@@ -46,18 +46,19 @@ COOLED_DOWN = "litellm_deployment_cooled_down_total"
 FAILED_REQUESTS = "litellm_proxy_failed_requests_metric_total"
 _REFUSED_CLASS = "RouterRateLimitError"
 """Exception class of the router itself when no deployment is left."""
-_OURS = b"litellm_"
+_LITELLM_PREFIX = b"litellm_"
 STATE = "litellm_deployment_state"
 _STATES: Mapping[float, str] = {1.0: "partial outage", 2.0: "outage"}
 """Values of `STATE`; 0 is healthy."""
 _READER = Reader((FAILURES, ANSWERS, COOLED_DOWN, FAILED_REQUESTS, IN_FLIGHT, CPU_SECONDS, STATE))
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 100
+"""Most deployments of a router, and most characters of the id of one."""
 _WITHOUT_COUNTS = RouterSample(0.0, LITELLM, alive=True)
 
 
 def read_counts(body: bytes) -> RouterSample | None:
     """Parse the counters on a page of LiteLLM into an undated sample; None for any other page."""
-    if _OURS not in body:
+    if _LITELLM_PREFIX not in body:
         return None
     families = _READER.read(body)
     failures = _by_deployment(families.get(FAILURES, {}))
@@ -73,8 +74,8 @@ def read_counts(body: bytes) -> RouterSample | None:
     return replace(
         _WITHOUT_COUNTS,
         failures=failures,
-        cooldowns=_sum(families.get(COOLED_DOWN, {})),
-        refusals=_sum(refused),
+        cooldowns=_sum_valid(families.get(COOLED_DOWN, {})),
+        refusals=_sum_valid(refused),
         answered={
             name: answered.get(name, 0.0) + failures.get(name, 0.0) for name in {**answered, **failures}
         }
@@ -98,7 +99,7 @@ def _by_deployment(family: Family, *, largest: bool = False) -> dict[str, float]
     return found
 
 
-def _sum(family: Family) -> float:
+def _sum_valid(family: Family) -> float:
     return math.fsum(count for count in family.values() if _is_count(count))
 
 
@@ -115,7 +116,7 @@ METRICS = "/metrics/"
 PATHS = (LIVELINESS, READINESS, DETAILS, MODELS, SETTINGS, METRICS)
 """All routes that are ever requested from a LiteLLM router."""
 PAGE = "/metrics"
-_OTHERS: tuple[tuple[str, Callable[[bytes], RouterSample | None]], ...] = (
+_OTHER_ROUTERS: tuple[tuple[str, Callable[[bytes], RouterSample | None]], ...] = (
     (PAGE, read_router_page),
     *LISTS.items(),
 )
@@ -132,9 +133,9 @@ _COUNTS_AGAIN_S, _COUNTS_DEADLINE_S = 10.0, 1.0
 """Seconds between requests for the failure counters, and the deadline of one."""
 _LONGEST_COOLDOWN_S = 86400.0
 _MOST_WEIGHT = 1e15
-_ENOUGH_DEPLOYMENTS = 256
-_ROUTER_ID_LIMIT = 100
+"""Larger values are none: of a cooldown in seconds, and of a weight."""
 _ADDRESS_LIMIT = 300
+"""Most characters of a deployment's address."""
 _NO_DATABASE = "No connected db"
 """Part of the answer (status 400) of a LiteLLM without a database to any key but its master key."""
 
@@ -160,9 +161,10 @@ class RouterSource:
         self._where = host_and_port(target.url)
         self._key_problem = key_problem(target.api_key)
         self._trust = Trust(target.tls_ca, self._where)
-        self._forget()
+        self._forget_reports()
         self._route: int | None = None
-        """Index in `_OTHERS` of the route by which a router other than LiteLLM was read; None before."""
+        """Index in `_OTHER_ROUTERS` of the route by which a router other than LiteLLM was read; None
+        before."""
         self._closed = False
 
     async def poll(self, deadline_s: float) -> RouterSample | Failure:
@@ -178,14 +180,14 @@ class RouterSource:
         try:
             answer = await self._get(LIVELINESS, deadline_s)
         except AnswerError as error:
-            self._forget()
+            self._forget_reports()
             if error.kind is FailureKind.NOT_FOUND:
                 note = f"{self._where} answers, but not as a router that this version knows"
                 found = await self._read_other(end - asyncio.get_running_loop().time())
                 return found or RouterSample(self._clock(), note=clean(note))
             return Failure(error.kind, clean(error.message), self._clock())
         if not is_litellm(answer.body):
-            self._forget()
+            self._forget_reports()
             note = f"{self._where} answers {LIVELINESS}, but not as LiteLLM does"
             found = await self._read_other(end - asyncio.get_running_loop().time())
             return found or RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
@@ -216,8 +218,8 @@ class RouterSource:
         known, self._route = self._route, None
         end = asyncio.get_running_loop().time() + deadline_s
         found: tuple[int, Answer, RouterSample] | None = None
-        for index in range(len(_OTHERS)) if known is None else (known,):
-            path, read = _OTHERS[index]
+        for index in range(len(_OTHER_ROUTERS)) if known is None else (known,):
+            path, read = _OTHER_ROUTERS[index]
             try:
                 answer = await self._get(path, max(0.01, end - asyncio.get_running_loop().time()))
                 page = await read_beside(partial(read, answer.body), len(answer.body))
@@ -250,7 +252,7 @@ class RouterSource:
                 self._trust.forget()
             raise
 
-    def _forget(self) -> None:
+    def _forget_reports(self) -> None:
         """Forget what the router has reported, so that the next poll requests all of it again.
 
         Called when contact is lost: a different process may answer next.
@@ -285,23 +287,23 @@ class RouterSource:
 
         If a request fails for a temporary reason, such as a timeout, keep the old value.
         """
-        answers, troubles = await self._ask(deadline_s)
+        answers, troubles = await self._request_facts(deadline_s)
         known = self._facts
-        version = _version(answers) or known.version
+        version = _read_version(answers) or known.version
         trouble = troubles.get(MODELS)
         if trouble is not None and self._is_refusal(trouble):
             # Not requested again until contact is lost: LiteLLM logs a traceback for each refused request.
-            self._facts = RouterSample(0.0, version=version, note=self._refusal(trouble))
+            self._facts = RouterSample(0.0, version=version, note=self._refusal_note(trouble))
             self._facts_at = None
             return
         deployments, note = known.deployments, None
         if trouble is not None:
             note = clean(f"its deployments could not be read: {trouble.message}")
         elif MODELS in answers:
-            deployments = _deployments(answers[MODELS])
+            deployments = _read_deployments(answers[MODELS])
             note = None if deployments is not None else f"{MODELS} does not list deployments as LiteLLM does"
         strategy = words(field(answers.get(SETTINGS), "current_values", "routing_strategy"), 60)
-        cooling = _cooldown(answers.get(SETTINGS))
+        cooling = _read_cooldown(answers.get(SETTINGS))
         if SETTINGS in troubles and not self._is_refusal(troubles[SETTINGS]):
             strategy, cooling = known.strategy, (known.cooldown_s, known.cooldowns_disabled)
         self._facts = RouterSample(
@@ -316,7 +318,7 @@ class RouterSource:
         passing = any(not self._is_refusal(one) for one in troubles.values())
         self._facts_at = self._clock() + (_FACTS_RETRY_S if passing else _FACTS_AGAIN_S)
 
-    async def _ask(self, deadline_s: float) -> tuple[dict[str, object], dict[str, Trouble]]:
+    async def _request_facts(self, deadline_s: float) -> tuple[dict[str, object], dict[str, Trouble]]:
         """Request in sequence the routes on which the router reports about itself.
 
         Return (parsed answers by path, errors by path). Stop after an error on `MODELS`, because the later
@@ -326,7 +328,7 @@ class RouterSource:
         answers: dict[str, object] = {}
         troubles: dict[str, Trouble] = {}
         for path in (READINESS, MODELS, SETTINGS, DETAILS):
-            if MODELS in troubles or (path == DETAILS and _version(answers) is not None):
+            if MODELS in troubles or (path == DETAILS and _read_version(answers) is not None):
                 break
             if path == MODELS and self._key_problem is not None:
                 troubles[path] = AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
@@ -345,7 +347,7 @@ class RouterSource:
             return self._target.api_key is None or _NO_DATABASE in trouble.message
         return trouble.kind in {FailureKind.UNAUTHORIZED, FailureKind.NOT_FOUND}
 
-    def _refusal(self, trouble: Trouble) -> str:
+    def _refusal_note(self, trouble: Trouble) -> str:
         """Return a note for the user about a refused list of deployments, with the remedy."""
         if self._key_problem is not None:
             return self._key_problem
@@ -360,12 +362,12 @@ class RouterSource:
         return "refuses the key of api_key_env: its deployments are not known"
 
 
-def _version(answers: dict[str, object]) -> str | None:
+def _read_version(answers: dict[str, object]) -> str | None:
     versions = (words(field(answers.get(path), "litellm_version"), 60) for path in (READINESS, DETAILS))
     return next((version for version in versions if version), None)
 
 
-def _cooldown(settings: object) -> tuple[float | None, bool | None]:
+def _read_cooldown(settings: object) -> tuple[float | None, bool | None]:
     """Return (cooldown of a failed deployment in seconds, whether cooldowns are disabled).
 
     Both are read from `settings`, the router's answer to a request for its settings. An unknown value is
@@ -378,7 +380,7 @@ def _cooldown(settings: object) -> tuple[float | None, bool | None]:
     return given_s if known else None, off if isinstance(off, bool) else None
 
 
-def _deployments(found: object) -> tuple[Deployment, ...] | None:
+def _read_deployments(found: object) -> tuple[Deployment, ...] | None:
     """Parse the list of deployments in the answer of `/model/info`.
 
     Each entry of `data[]` has `model_name`, `litellm_params` (`api_base`, `model`), `model_info.id`. Return
@@ -388,18 +390,18 @@ def _deployments(found: object) -> tuple[Deployment, ...] | None:
     if listed is None:
         return None
     deployments: dict[str, Deployment] = {}
-    for entry in listed[:_ENOUGH_DEPLOYMENTS]:
-        name = words(field(entry, "model_info", "id"), _ROUTER_ID_LIMIT)
+    for entry in listed[:_MOST_DEPLOYMENTS]:
+        name = words(field(entry, "model_info", "id"), _ID_LIMIT)
         if name is not None:
-            address = _address(field(entry, "litellm_params", "api_base"))
+            address = _public_address(field(entry, "litellm_params", "api_base"))
             asks_for = words(field(entry, "litellm_params", "model"))
             offered = words(field(entry, "model_name"))
-            weight = _weight(entry, listed)
+            weight = _read_weight(entry, listed)
             deployments.setdefault(name, Deployment(name, address, offered, asks_for, weight))
     return tuple(deployments.values())
 
 
-def _weight(entry: object, listed: Sequence[object]) -> float | None:
+def _read_weight(entry: object, listed: Sequence[object]) -> float | None:
     """Return the weight of a deployment; None where its model's deployments have none.
 
     LiteLLM's simple-shuffle takes the first of these that the model's first deployment has, and 0 for a
@@ -408,17 +410,17 @@ def _weight(entry: object, listed: Sequence[object]) -> float | None:
     model = field(entry, "model_name")
     first = next(one for one in listed if field(one, "model_name") == model)
     for name in ("weight", "rpm", "tpm"):
-        if _amount(field(first, "litellm_params", name)) is not None:
-            return _amount(field(entry, "litellm_params", name)) or 0.0
+        if _amount_or_none(field(first, "litellm_params", name)) is not None:
+            return _amount_or_none(field(entry, "litellm_params", name)) or 0.0
     return None
 
 
-def _amount(value: object) -> float | None:
+def _amount_or_none(value: object) -> float | None:
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_WEIGHT
     return float(value) if known and isinstance(value, int | float) else None
 
 
-def _address(found: object) -> str | None:
+def _public_address(found: object) -> str | None:
     """Return a URL without its user name, password, query and fragment, which may hold secrets.
 
     Return None for anything but a usable URL.

@@ -1,4 +1,8 @@
-"""Source of a remote machine's samples through ssh, which runs a reader there."""
+"""Source of a remote machine's samples through ssh, which runs a reader there.
+
+`SshLink` is one running ssh process, `Connector` makes links, to an installed sparktop or to the reader that
+is sent, and `SshSource` keeps one open and polls it.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +120,7 @@ class SshLink:
             LinkError: the reply is missing or unreadable.
         """
         try:
-            reply = await self._answer()
+            reply = await self._read_reply()
         except WireError as error:
             raise LinkError(error.kind, f"{self._where}: {error}") from None
         self.version = reply.sparktop
@@ -136,9 +140,9 @@ class SshLink:
         """
         if self._owed_since is not None:
             with suppress(WireError):
-                await self._answer()
+                await self._read_reply()
         await self._write({"since": since, "processes": processes, "interval_s": interval_s})
-        reply = await self._answer()
+        reply = await self._read_reply()
         return reply, clock()
 
     async def ask_ranks(self) -> Found:
@@ -149,7 +153,7 @@ class SshLink:
             WireError: there is no answer, or the agent is too old.
         """
         await self._write({"ranks": True})
-        line = await self._reply_line()
+        line = await self._read_reply_line()
         return await read_beside(partial(decode_ranks, line), len(line))
 
     async def _write(self, question: Mapping[str, object]) -> None:
@@ -195,12 +199,12 @@ class SshLink:
                 os.killpg(self._process.pid, 0)
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    async def _answer(self) -> Reply:
+    async def _read_reply(self) -> Reply:
         """Return the next reply of the agent."""
-        line = await self._reply_line()
+        line = await self._read_reply_line()
         return await read_beside(partial(decode, line), len(line))
 
-    async def _reply_line(self) -> bytes:
+    async def _read_reply_line(self) -> bytes:
         """Read lines until one is an agent's reply and return this line.
 
         Skip the output of the shell's start-up files, which may lack its last end of line.
@@ -208,7 +212,7 @@ class SshLink:
         lines = size_bytes = 0
         line = b""
         while lines <= _NOISE_LINES and size_bytes <= _NOISE_BYTES:
-            line = await self._line()
+            line = await self._read_line()
             if line.rstrip() == READY and not self.sent:
                 await self._send_reader()
             begin = 0 if self._answered else max(0, line.find(_REPLY_START))
@@ -217,7 +221,7 @@ class SshLink:
                 return line[begin:]
             lines += 1
             size_bytes += len(line)
-        raise self._no_answer_in(line)
+        raise self._not_a_reply(line)
 
     async def _send_reader(self) -> None:
         """Write the reader to ssh's standard input, for the program that runs it from memory there."""
@@ -229,32 +233,32 @@ class SshLink:
             stdin.write(bundle.data)
             await stdin.drain()
 
-    async def _line(self) -> bytes:
+    async def _read_line(self) -> bytes:
         stdout = self._process.stdout
         assert stdout is not None  # noqa: S101 - the process was started with pipes
         try:
             line = await stdout.readline()
         except ValueError:
-            raise self._no_answer_in(b"a line without an end") from None
+            raise self._not_a_reply(b"a line without an end") from None
         if not line.endswith(b"\n"):  # end of file, perhaps in the middle of an answer
-            raise await self._ending()
+            raise await self._explain_end()
         return line
 
-    def _no_answer_in(self, line: bytes) -> LinkError:
+    def _not_a_reply(self, line: bytes) -> LinkError:
         quoted = clean(line[:400].decode("utf-8", "replace"), 60)
         message = (
             f'{self._where} prints something else than answers: "{quoted}": what do its shell files print?'
         )
         return LinkError(FailureKind.MALFORMED, message)
 
-    async def _ending(self) -> LinkError:
+    async def _explain_end(self) -> LinkError:
         """Return the error that explains why ssh's output ended, from the exit status and stderr."""
         with suppress(TimeoutError):
             async with timeout(_LAST_WORDS_S):
                 await self._process.wait()
                 await asyncio.shield(self._stderr_task)
         if self._unanswered_bytes > _STDERR_MOST_BYTES:
-            return self._no_answer_in(self._written[-1].rpartition(b"\n")[0].rpartition(b"\n")[2])
+            return self._not_a_reply(self._written[-1].rpartition(b"\n")[0].rpartition(b"\n")[2])
         written = b"".join(self._written).decode("utf-8", "replace")
         since, now = self._owed_since, asyncio.get_running_loop().time()
         return explain(
@@ -284,9 +288,6 @@ class SshLink:
                 self._process.kill()
             while self._written_bytes - len(self._written[0]) >= _STDERR_KEPT_BYTES:
                 self._written_bytes -= len(self._written.popleft())
-
-
-# Connects to one machine over ssh: to the sparktop installed there, or to the reader that is sent to it.
 
 
 FIRST_ANSWER_S = 20.0
@@ -325,7 +326,7 @@ class Connector:
             if link is not None:
                 return link
             self._command = None
-        return await self._greeted()
+        return await self._start_and_greet()
 
     async def _newer_installed(self) -> SshLink | None:
         """Return a connection that does not run an older installed sparktop; None where that is all there is.
@@ -334,7 +335,7 @@ class Connector:
             LinkError: as for `connect`.
         """
         try:
-            link = await self._greeted()
+            link = await self._start_and_greet()
         except LinkError as error:
             if error.kind is FailureKind.VERSION:
                 return None
@@ -344,7 +345,7 @@ class Connector:
         await link.close()
         return None
 
-    async def _greeted(self) -> SshLink:
+    async def _start_and_greet(self) -> SshLink:
         """Start ssh and return the connection once its reader has greeted.
 
         Raises:
@@ -360,13 +361,13 @@ class Connector:
                 await link.hello()
             greeted = True
         except TimeoutError:
-            raise LinkError(FailureKind.TIMEOUT, self._silence(link)) from None
+            raise LinkError(FailureKind.TIMEOUT, self._silence_message(link)) from None
         finally:
             if not greeted:
                 await link.close()
         return link
 
-    def _silence(self, link: SshLink) -> str:
+    def _silence_message(self, link: SshLink) -> str:
         within = f"within {FIRST_ANSWER_S:g} s"
         if link.sent:
             return f"the reader sent to {self.where} gave no answer {within}: is the machine stuck?"
@@ -376,17 +377,14 @@ class Connector:
 
 def is_older(version: str, than: str) -> bool:
     """Return whether `version` is an older release than `than`; False if either has no numbers."""
-    first, second = _numbers(version), _numbers(than)
+    first, second = _version_numbers(version), _version_numbers(than)
     return bool(first and second) and first < second
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version, (0, 3, 1) for "0.3.1.dev2"; () if it begins with none."""
     found = re.match(r"\d{1,9}(?:\.\d{1,9}){0,5}", version)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
-
-
-# Source of a remote machine's samples through ssh, which runs a reader there.
 
 
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -449,20 +447,20 @@ class SshSource:
         """
         if self._closed:
             raise RuntimeError(_NEVER_CLOSED)
-        self._watch_keeper()
+        self._ensure_keeper()
         end = asyncio.get_running_loop().time() + deadline_s
         try:
             async with asyncio.timeout_at(end):
                 await self._settled.wait()
                 if self._link is not None:
-                    return await self._read(self._link, end)
+                    return await self._ask_link(self._link, end)
         except TimeoutError:
-            return self._late(deadline_s)
+            return self._late_failure(deadline_s)
         except WireError as error:
             return self._failure(error.kind, f"{self._where}: {error}")
         except LinkError as error:
-            self._lose(error)
-        return self._waiting()
+            self._drop_link(error)
+        return self._no_link_failure()
 
     async def ask_ranks(self, deadline_s: float) -> Found | Failure:
         """Return what NCCL on the machine answers about the ranks of a job, within `deadline_s` seconds.
@@ -491,7 +489,7 @@ class SshSource:
             await asyncio.gather(self._keeper, return_exceptions=True)
             self._keeper = None
 
-    def _watch_keeper(self) -> None:
+    def _ensure_keeper(self) -> None:
         """Start the task that keeps the connection open, if it does not run.
 
         A programming error that ended the task is re-raised here, where callers of `poll` catch it.
@@ -502,13 +500,13 @@ class SshSource:
         if self._keeper is None:
             self._settled.clear()
             self._began_at = self._clock()
-            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+            self._keeper = asyncio.get_running_loop().create_task(self._keep_connected())
 
-    async def _keep(self) -> None:
+    async def _keep_connected(self) -> None:
         """Keep a connection open until cancelled; pause before each reconnect (`BACKOFF_S`)."""
         try:
             while True:
-                await self._have_link()
+                await self._hold_link()
                 pause_s = BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
                 self._attempts += 1
                 self._retry_at = self._clock() + pause_s
@@ -517,7 +515,7 @@ class SshSource:
         finally:
             self._settled.set()
 
-    async def _have_link(self) -> None:
+    async def _hold_link(self) -> None:
         """Connect, and wait until the connection is lost; return at once if it could not be made.
 
         Afterwards `_problem` is the error that ended or prevented the connection.
@@ -540,7 +538,7 @@ class SshSource:
             if link is not None:
                 await link.close()
 
-    async def _read(self, link: SshLink, end: float) -> NodeSample:
+    async def _ask_link(self, link: SshLink, end: float) -> NodeSample:
         async def ask() -> tuple[Reply, float]:
             answer = await link.ask(
                 self._replies.since,
@@ -553,7 +551,7 @@ class SshSource:
 
         return await self._replies.poll(ask, end, self._sleep)
 
-    def _lose(self, problem: LinkError) -> None:
+    def _drop_link(self, problem: LinkError) -> None:
         """Mark the connection as lost because of `problem`; the connection task closes it and reconnects."""
         self._problem = problem
         self._link = None
@@ -561,13 +559,13 @@ class SshSource:
         self._settled.clear()
         self._lost.set()
 
-    def _late(self, deadline_s: float) -> Failure:
+    def _late_failure(self, deadline_s: float) -> Failure:
         """Return the failure of a poll that missed its deadline.
 
         Drop a connection that was silent for `SILENT_S`.
         """
         if self._link is None:
-            return self._waiting()
+            return self._no_link_failure()
         if self._replies.nothing_new is not None:
             return self._failure(FailureKind.TIMEOUT, f"{self._where}: {self._replies.nothing_new}")
         now = self._clock()
@@ -576,11 +574,11 @@ class SshSource:
         silent_s = now - self._silent_since
         message = f"no answer from sparktop on {self._where} for {silent_s:.0f} s: is the machine stuck?"
         if silent_s >= SILENT_S:
-            self._lose(LinkError(FailureKind.TIMEOUT, message))
-            return self._waiting()
+            self._drop_link(LinkError(FailureKind.TIMEOUT, message))
+            return self._no_link_failure()
         return self._failure(FailureKind.TIMEOUT, message)
 
-    def _waiting(self) -> Failure:
+    def _no_link_failure(self) -> Failure:
         """Return a failure that states why there is no connection and when the next attempt begins."""
         now, problem = self._clock(), self._problem
         if problem is None:

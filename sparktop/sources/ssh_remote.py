@@ -19,9 +19,6 @@ from msgspec import Struct
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
-# The file holds the source as it stands here. The same installation always makes the same bytes.
-
-
 _PACKAGES = ("hardware",)
 """Packages that are sent whole."""
 _MODULES = (
@@ -59,7 +56,7 @@ _LEVEL = 6
 
 
 class Bundle(Struct, frozen=True):
-    """The zip file and its digest."""
+    """The reader as a zip file of source, of which one installation always makes the same bytes."""
 
     data: bytes
     sha256: str
@@ -89,16 +86,16 @@ def _own_files() -> Iterator[tuple[str, bytes]]:
     for module in _MODULES:
         yield f"sparktop/{module}.py", root.joinpath(f"{module}.py").read_bytes()
     for package in _PACKAGES:
-        yield from _below(root.joinpath(package), f"sparktop/{package}")
+        yield from _python_files(root.joinpath(package), f"sparktop/{package}")
 
 
-def _below(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+def _python_files(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of each Python file in `folder` and the folders in it."""
     for entry in folder.iterdir():
         if entry.name.endswith(".py"):
             yield f"{name}/{entry.name}", entry.read_bytes()
         elif entry.is_dir() and entry.name != "__pycache__":
-            yield from _below(entry, f"{name}/{entry.name}")
+            yield from _python_files(entry, f"{name}/{entry.name}")
 
 
 def _nvml_file() -> Iterator[tuple[str, bytes]]:
@@ -107,9 +104,6 @@ def _nvml_file() -> Iterator[tuple[str, bytes]]:
     read = None if spec is None else getattr(spec.loader, "get_data", None)  # it may be in a zip file itself
     if spec is not None and read is not None:
         yield "pynvml.py", read(spec.origin)
-
-
-# What ssh is asked to run on the other machine: an installed sparktop, or the reader that is sent to it.
 
 
 READY = b"sparktop.reader/1"
@@ -228,7 +222,9 @@ _SSH_FAILED = 255
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
 _USAGE = 2
+"""Exit statuses of a shell: a command that cannot be run, that is missing, and wrong arguments."""
 _WORDS_LIMIT = 90
+"""Most characters that are quoted of a message of ssh."""
 _GIVES_UP_S = 10.0
 """Seconds without any answer after which ssh has given up (ServerAliveInterval): it prints that only
 at LogLevel INFO, at which it also prints banners."""
@@ -286,11 +282,11 @@ class Ending(Struct, frozen=True):
 def explain(ending: Ending) -> LinkError:
     """Return, without raising it, the error that explains to the user why ssh ended."""
     if ending.status == _SSH_FAILED:
-        return _of_ssh(ending)
-    where, command, words = ending.where, ending.command, _last_words(ending.written)
+        return _explain_ssh(ending)
+    where, command, words = ending.where, ending.command, _last_line(ending.written)
     quoted = f": {words}" if words else ""
     kind = FailureKind.ENDED
-    if (found := _of_receiver(ending)) is not None:
+    if (found := _explain_receiver(ending)) is not None:
         return found
     if command is None and ending.status in {_NOT_FOUND, _NOT_EXECUTABLE}:
         kind = FailureKind.COMMAND_NOT_FOUND
@@ -316,9 +312,9 @@ def explain(ending: Ending) -> LinkError:
     return LinkError(kind, message)
 
 
-def _of_receiver(ending: Ending) -> LinkError | None:
+def _explain_receiver(ending: Ending) -> LinkError | None:
     """Return the error for an exit status of the shell there, or of what receives the reader; else None."""
-    where, words = ending.where, _last_words(ending.written)
+    where, words = ending.where, _last_line(ending.written)
     if ending.status == CUT_INPUT:
         message = f"the reader sent to {where} did not arrive whole: the connection ended before"
         return LinkError(FailureKind.ENDED, message)
@@ -339,7 +335,7 @@ def _of_receiver(ending: Ending) -> LinkError | None:
     return None
 
 
-def _of_ssh(ending: Ending) -> LinkError:
+def _explain_ssh(ending: Ending) -> LinkError:
     """Return the error for a failure of ssh itself (status 255), by its messages on stderr.
 
     ssh never translates these messages.
@@ -362,18 +358,18 @@ def _of_ssh(ending: Ending) -> LinkError:
     if "Too many authentication failures" in text:
         message = f"{where} refuses after too many keys: set IdentityFile and IdentitiesOnly for it"
         return LinkError(FailureKind.UNAUTHORIZED, message)
-    return _of_network(ending)
+    return _explain_network(ending)
 
 
-def _of_network(ending: Ending) -> LinkError:
+def _explain_network(ending: Ending) -> LinkError:
     where, text = ending.where, ending.written
     if _CONFIGURATION.search(text):
-        message = f"ssh cannot use its configuration here: {_last_words(text)}"
+        message = f"ssh cannot use its configuration here: {_last_line(text)}"
         return LinkError(FailureKind.UNSUPPORTED, message)
     for seen, kind, message in _NETWORK:
         if seen in text:
             return LinkError(kind, message.format(where))
-    words = _last_words(text)
+    words = _last_line(text)
     if ending.answered and not words and ending.unanswered_s >= _GIVES_UP_S:
         message = f"{where} does not answer any more (ssh: no answer for {ending.unanswered_s:.0f} s)"
         return LinkError(FailureKind.TIMEOUT, message)
@@ -383,7 +379,7 @@ def _of_network(ending: Ending) -> LinkError:
     return LinkError(FailureKind.UNREACHABLE, f"ssh to {where} failed: {words or 'it gave no reason'}")
 
 
-def _last_words(text: str) -> str:
+def _last_line(text: str) -> str:
     """Return the last line of `text` that is not empty, cleaned; "" if all lines are empty."""
     lines = (clean(line, _WORDS_LIMIT) for line in reversed(text.splitlines()))
     return next((line for line in lines if line), "")

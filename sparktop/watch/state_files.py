@@ -168,7 +168,7 @@ def read_starts(path: Path) -> tuple[tuple[PastStart, ...], str | None]:
 
 def read_kept(path: Path) -> tuple[Kept, str | None]:
     """Return (what a file of the state folder holds, why it cannot be read); a missing file holds nothing."""
-    from sparktop.sources.decode import WireError, checked
+    from sparktop.sources.decode import WireError, clean_record
 
     try:
         content = read_own(path, _MOST_BYTES)
@@ -177,7 +177,7 @@ def read_kept(path: Path) -> tuple[Kept, str | None]:
     except OSError as error:
         return Kept(), reason_of(error)
     try:
-        return checked(msgspec.json.decode(content, type=Kept)), None
+        return clean_record(msgspec.json.decode(content, type=Kept)), None
     except (ValueError, RecursionError, WireError):
         return Kept(), "its content is damaged"
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sparktop.doctor.check import Status
 from sparktop.doctor.machine import _check_memory
-from sparktop.hardware.gpu import GpuPicture, GpuReader, throttle_fields
+from sparktop.hardware.gpu import GpuReader, GpuReadings, throttle_fields
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import CpuReading, GpuReading, MemoryReading, MigInstance, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView
@@ -63,11 +63,11 @@ UNKNOWN_AFTER = {
 """What differs when one call fails; the two power limits stand in for each other."""
 
 
-def read(driver: FakeDriver, now: float = 0.0) -> GpuPicture:
+def read(driver: FakeDriver, now: float = 0.0) -> GpuReadings:
     return GpuReader(NOWHERE, driver).read(now, MACHINE_BYTES)
 
 
-def only(picture: GpuPicture) -> GpuReading:
+def only(picture: GpuReadings) -> GpuReading:
     (gpu,) = picture.gpus
     return gpu
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.kernel_file import CounterRates, link_bits_per_s, wrapped
+from sparktop.hardware.kernel_file import CounterRates, link_bits_per_s, wrapped_increase
 from sparktop.hardware.network import CONGESTION_COUNTERS, NetworkReader, RdmaReader
 from sparktop.model.node import NetworkReading
 from tests.hardware import gb10_root
@@ -183,7 +183,7 @@ def test_a_wrap_is_believed_near_the_end_of_a_width(
     before: int, after: int, most: float, grown: int | None
 ) -> None:
     """A decrease is a wrap at 32 or 64 bits only if the growth over the end fits into the time."""
-    assert wrapped(before, after, most) == grown
+    assert wrapped_increase(before, after, most) == grown
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.recording.past import (
     FEW_SCRAPED,
-    Chapter,
+    Chunk,
     Past,
     Picture,
 )
@@ -120,7 +120,7 @@ def test_compressed_pictures_have_the_same_figures() -> None:
     """All that a report says of a snapshot, every point of its histories, times and load."""
     rehearsal = Rehearsal(nodes=2)
     pictures = [Picture(rehearsal.play(5).snapshot()) for _ in range(4)]
-    chapter = Chapter(pictures)
+    chapter = Chunk(pictures)
     found = chapter.pictures()
     assert [to_json(one.snapshot) for one in found] == [to_json(one.snapshot) for one in pictures]
     for read, written in zip(found, pictures, strict=True):

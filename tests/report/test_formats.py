@@ -30,7 +30,7 @@ from sparktop.panels.board.wall_lines import top_keys
 from sparktop.report import cell, html, markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown import WIDTH, code
-from sparktop.report.tables import groups_table, narrowed, omission, worst_table
+from sparktop.report.tables import groups_table, keep_worst, omission, worst_table
 from sparktop.report.text_snapshot import render as render_text
 from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal, RouterPart
@@ -287,7 +287,7 @@ def fleet() -> Snapshot:
 
 def test_details_are_of_the_worst_and_the_report_says_so(fleet: Snapshot) -> None:
     """Those that are down are among them."""
-    few = narrowed(fleet)
+    few = keep_worst(fleet)
     assert (len(few.backends), len(few.nodes)) == (20, 20)
     assert {"llama-001", "llama-002"} <= {one.name for one in few.backends}
     words = (

@@ -9,7 +9,7 @@ import pytest
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.report import screen_svg
-from stage.moving_picture import moving
+from stage.moving_picture import animate
 from stage.rehearsal import Rehearsal
 
 pytestmark = pytest.mark.outside
@@ -48,7 +48,7 @@ def seen(svg: str, moment: int, count: int) -> set[tuple[str, ...]]:
 async def test_each_moment_is_its_picture() -> None:
     """Texts and places are those of the pictures; a text that changes is not visible at other moments."""
     drawn = await pictures(4)
-    svg = moving(drawn, 0.5)
+    svg = animate(drawn, 0.5)
     truth = [set(TEXT.findall(one)) for one in drawn]
     assert [seen(svg, moment, 4) for moment in range(4)] == truth
     assert truth[0] != truth[1]
@@ -60,7 +60,7 @@ async def test_each_moment_is_its_picture() -> None:
 async def test_without_motion_it_is_the_last_picture() -> None:
     """Each group states whether it is visible without motion."""
     drawn = await pictures(2)
-    svg = moving(drawn, 0.5)
+    svg = animate(drawn, 0.5)
     still = dict(re.findall(r"\.(m\d+) \{ visibility: (\w+);", svg))
     parts = [inside for name, inside in GROUP.findall(svg) if still.get(name, "visible") == "visible"]
     assert set(TEXT.findall("".join(parts))) == set(TEXT.findall(drawn[-1]))

@@ -14,7 +14,7 @@ from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Scra
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, PrometheusTarget, StateThresholds, Watch
 from sparktop.report.json_snapshot import fleets_json
-from sparktop.report.tables import current, scraped_groups_table
+from sparktop.report.tables import scraped_groups_table, without_stale
 from sparktop.store import SourceKey, Store
 from sparktop.store.figures import totals
 from sparktop.store.fleets import WallFigures
@@ -254,7 +254,7 @@ def test_old_samples_are_no_figures(every_s: float, limit_s: float) -> None:
     assert far.failure.message == "no new sample through main: http://p:9090: nothing listens there"
     assert (shown.totals.running.value, shown.totals.waiting.value) == (5, 2)
     assert {group.name: group.running.value for group in wall_of(shown).groups}["g"] is None
-    reported = current(shown).backends[0]
+    reported = without_stale(shown).backends[0]
     assert (reported.running, reported.generation_tps, reported.scrape) == (None, None, far.scrape)
 
 

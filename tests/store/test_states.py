@@ -34,7 +34,7 @@ from sparktop.panels.parts.text import row_text
 from sparktop.report import html, markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.simulation.calibration import SOLO
-from sparktop.sources.decode import decode, place
+from sparktop.sources.decode import decode, on_local_clock
 from sparktop.sources.replies import encode, make_reply
 from sparktop.store import SourceKey
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users
@@ -365,7 +365,7 @@ class Watched:
         sample: NodeSample | None = self._machine.read()
         assert sample is not None
         if self._via != "local":
-            sample = place(decode(encode(make_reply(NodeIdentity(), (sample,), at))), at)
+            sample = on_local_clock(decode(encode(make_reply(NodeIdentity(), (sample,), at))), at)
             assert sample is not None
         self.world.store.accept(NODE, sample)
         picture: Snapshot = self.world.snapshot()

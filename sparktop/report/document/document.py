@@ -43,11 +43,11 @@ def plain(text: str) -> str:
 def wrapped(text: str, width: int) -> str:
     """Return Markdown whose sentences and list items are wrapped at `width` columns; code stays as it is."""
     blocks = _FENCE.split(text)  # prose, fence, code, fence, prose, …
-    blocks[::4] = ["\n".join(_wrapped(line, width) for line in one.split("\n")) for one in blocks[::4]]
+    blocks[::4] = ["\n".join(_wrap_line(line, width) for line in one.split("\n")) for one in blocks[::4]]
     return "".join(blocks)
 
 
-def _wrapped(line: str, width: int) -> str:
+def _wrap_line(line: str, width: int) -> str:
     if line.startswith(("|", "#")) or len(line) <= width:
         return line
     indent = _BULLET if line.startswith(_BULLET) else ""
@@ -117,8 +117,8 @@ def rows_in_markdown(grid: Grid) -> str:
     rules = [
         "-" * width if number in grid.left else "-" * (width - 1) + ":" for number, width in enumerate(widths)
     ]
-    table = [_row(lines[0], widths, grid.left), f"| {' | '.join(rules)} |"]
-    table += [_row(row, widths, grid.left) for row in lines[1:]]
+    table = [_row_line(lines[0], widths, grid.left), f"| {' | '.join(rules)} |"]
+    table += [_row_line(row, widths, grid.left) for row in lines[1:]]
     if grid.width is not None:
         table = list(split_table(table, grid.width))
     return "\n".join(table)
@@ -129,7 +129,7 @@ def escaped(cell: Cell) -> str:
     return cell if isinstance(cell, str) else f"{code(cell.name)}{cell.after}"
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> str:
+def _row_line(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> str:
     padded = (
         fit(cell, width, "left" if number in left else "right")
         for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
@@ -154,7 +154,7 @@ def grid_of(table: Table, width: int | None = None) -> Grid:
         widths[widest] -= 1
     rows = tuple(
         tuple(
-            Outside(_cut(text, widths[number])) if number in names and text != UNKNOWN else text
+            Outside(_cut_name(text, widths[number])) if number in names and text != UNKNOWN else text
             for number, text in enumerate(row)
         )
         for row in table.rows
@@ -164,7 +164,7 @@ def grid_of(table: Table, width: int | None = None) -> Grid:
     return Grid(table.title, heads, rows, frozenset(left), width=width)
 
 
-def _cut(text: str, width: int) -> str:
+def _cut_name(text: str, width: int) -> str:
     return text if cell_width(text) <= width else fit(text, width)
 
 
@@ -202,11 +202,11 @@ def to_markdown(title: str, sections: Iterable[Section]) -> str:
     blocks = [f"## {title}"]
     for section in sections:
         if not section.on_page_only:
-            blocks += _blocks(section)
+            blocks += _section_blocks(section)
     return "\n\n".join(blocks) + "\n"
 
 
-def _blocks(section: Section) -> Iterable[str]:
+def _section_blocks(section: Section) -> Iterable[str]:
     if section.title:
         yield f"{'#' * section.rank} {section.title}"
     yield from map(paragraph, section.paragraphs)
@@ -249,16 +249,18 @@ def to_page(title: str, about: str, sections: Iterable[Section], *, simulated: b
         simulated=simulated,
         lead=lead,
         sections=[
-            (one, _title(one), _is_narrow(one.table)) for one in others if _title(one) or _has_parts(one)
+            (one, _section_title(one), _is_narrow(one.table))
+            for one in others
+            if _section_title(one) or _has_parts(one)
         ],
         plot_style=STYLE,
-        inline=_inline,
-        cells=_cells,
-        rows=lambda grid: [_cells(row, grid) for row in grid.rows],
+        inline=_inline_html,
+        cells=_cells_html,
+        rows=lambda grid: [_cells_html(row, grid) for row in grid.rows],
     )
 
 
-def _title(section: Section) -> str:
+def _section_title(section: Section) -> str:
     return section.title or (section.table.title if section.table is not None else "")
 
 
@@ -268,35 +270,39 @@ def _has_parts(section: Section) -> bool:
 
 
 def _is_narrow(grid: Grid | None) -> bool:
-    return grid is not None and _width(grid) <= _NARROW
+    return grid is not None and _table_width(grid) <= _NARROW
 
 
-def _width(grid: Grid) -> int:
+def _table_width(grid: Grid) -> int:
     """Return the width of a table in characters, if headings are wrapped between words and cells are not."""
-    heads = [max(map(len, _words(head).split() or [""])) for head in grid.heads]
-    columns = zip(heads, *([len(_words(cell)) for cell in row] for row in grid.rows), strict=True)
+    heads = [max(map(len, _cell_text(head).split() or [""])) for head in grid.heads]
+    columns = zip(heads, *([len(_cell_text(cell)) for cell in row] for row in grid.rows), strict=True)
     return sum(max(column) + 3 for column in columns)
 
 
-def _words(cell: Cell) -> str:
+def _cell_text(cell: Cell) -> str:
     return f"{cell.name}{cell.after}" if isinstance(cell, Outside) else cell
 
 
-def _cells(cells: Iterable[Cell], grid: Grid) -> list[tuple[str, Markup]]:
+def _cells_html(cells: Iterable[Cell], grid: Grid) -> list[tuple[str, Markup]]:
     """Return (CSS class, HTML) of each cell of a table row."""
     found = []
     for number, cell in enumerate(cells):
-        kind = "long" if len(_words(cell)) > _LONG else "word" if number in grid.left else "figure"
-        shown = _code(cell.name) + _inline(cell.after) if isinstance(cell, Outside) else _inline(cell)
+        kind = "long" if len(_cell_text(cell)) > _LONG else "word" if number in grid.left else "figure"
+        shown = (
+            _code_html(cell.name) + _inline_html(cell.after)
+            if isinstance(cell, Outside)
+            else _inline_html(cell)
+        )
         found.append((kind, shown))
     return found
 
 
-def _inline(text: str) -> Markup:
+def _inline_html(text: str) -> Markup:
     """Return a sentence as HTML: code spans and `**strong**` words are marked up, other text is escaped."""
     from markupsafe import Markup, escape  # late: most starts write no page
 
-    spans = [_code(_unpadded(found[2])) for found in _CODE.finditer(text)]
+    spans = [_code_html(_without_padding(found[2])) for found in _CODE.finditer(text)]
     # No text from outside holds a NUL, so it can stand for a span while the rest is marked up.
     rest = str(escape(_CODE.sub("\0", text).replace(_PIPE, "|")))
     marked = _STRONG.sub(r"<strong>\1</strong>", rest)
@@ -304,13 +310,13 @@ def _inline(text: str) -> Markup:
     return Markup("".join(part for pair in pairs for part in pair))  # noqa: S704 - escaped above
 
 
-def _code(text: str) -> Markup:
+def _code_html(text: str) -> Markup:
     from markupsafe import Markup
 
     return Markup("<code>{}</code>").format(text)
 
 
-def _unpadded(span: str) -> str:
+def _without_padding(span: str) -> str:
     """Return the text of a Markdown code span.
 
     Markdown puts a space at both ends of a text that itself begins or ends with a backtick; they are removed.

@@ -45,7 +45,7 @@ _CLOSE = 1.3
 """The end of a logarithmic axis has a label of its own if it exceeds the last round value by this factor."""
 
 
-def _colors(colors: Sequence[str]) -> str:
+def _color_rules(colors: Sequence[str]) -> str:
     return " ".join(f".s{number} {{ color: {color}; }}" for number, color in enumerate(colors))
 
 
@@ -70,8 +70,8 @@ STYLE = f"""\
 .plot .doubt {{ fill: var(--card); stroke: currentColor; stroke-width: 1.6; }}
 .plot .dots {{ stroke: currentColor; stroke-width: 3; stroke-linecap: round; opacity: .5; fill: none; }}
 .plot text.label {{ fill: currentColor; font-weight: 600; }}
-{_colors(ON_LIGHT)}
-@media screen and (prefers-color-scheme: dark) {{ {_colors(ON_DARK)} }}
+{_color_rules(ON_LIGHT)}
+@media screen and (prefers-color-scheme: dark) {{ {_color_rules(ON_DARK)} }}
 """
 """The style of the plots; the page around them sets its variables."""
 
@@ -180,7 +180,7 @@ class Frame(Struct, frozen=True):
         """Yield the SVG elements of titles, grid lines, axis labels and notes."""
         yield svg.text(self.title, 2, 16, class_="title")
         yield svg.text(self.subtitle, 2, 33)
-        for value in _ticks(self.y_axis):
+        for value in _tick_values(self.y_axis):
             y = self.y(value)
             yield svg.line(LEFT, y, self.right, y, class_="grid")
             yield svg.text(tick(value, 4), LEFT - 6, y + 4, class_="end")
@@ -222,7 +222,7 @@ class Frame(Struct, frozen=True):
         return [(value, tick(value, 4)) for value in kept]
 
 
-def _ticks(axis: PlotAxis) -> list[float]:
+def _tick_values(axis: PlotAxis) -> list[float]:
     """Return the values at which a vertical axis has ticks: round numbers between its ends.
 
     A logarithmic axis (`ratios`) also has one at its end, if that is far from the last of them.

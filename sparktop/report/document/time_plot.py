@@ -99,7 +99,7 @@ class TimePlot(Struct, frozen=True):
         return nice_ceiling(highest, 100.0 if self.unit == "%" else 1.0)
 
 
-def joined(points: Points, start: float, end: float, count: int) -> Points:
+def bin_points(points: Points, start: float, end: float, count: int) -> Points:
     """Divide the time from `start` to `end` into `count` slots; return one point per slot with values.
 
     It has the mean and range of the slot's points. Gaps stay. Return `points` unchanged if `end` <= `start`.
@@ -109,11 +109,12 @@ def joined(points: Points, start: float, end: float, count: int) -> Points:
     width = (end - start) / count
     slots = groupby(points, lambda one: None if one is None else math.floor((one.at - start) / width))
     return [
-        None if slot is None else _mean([one for one in group if one is not None]) for slot, group in slots
+        None if slot is None else _mean_point([one for one in group if one is not None])
+        for slot, group in slots
     ]
 
 
-def _mean(points: Sequence[Point]) -> Point:
+def _mean_point(points: Sequence[Point]) -> Point:
     count = len(points)
     return Point(
         sum(point.at for point in points) / count,
@@ -151,16 +152,16 @@ class _TimeFrame(Frame, frozen=True):
 
 def time_drawing(plot: TimePlot) -> Drawing:
     """Draw a plot as SVG; only the curves of the `MOST_LINES` servers or machines with the highest means."""
-    shown, left_out = _shown(plot)
+    shown, left_out = _lines_to_draw(plot)
     start, end = plot.start.timestamp(), plot.end.timestamp()
     lines = [
-        replace(line, points=joined(line.points, start, end, _SLOTS)) if _is_dense(line) else line
+        replace(line, points=bin_points(line.points, start, end, _SLOTS)) if _is_dense(line) else line
         for line in shown
     ]
     same_day = plot.start.date() == plot.end.date()
     frame = _TimeFrame(
         title=f"{plot.title} ({plot.unit})",
-        subtitle="; ".join(_subtitle(plot, lines, left_out)),
+        subtitle="; ".join(_subtitle_parts(plot, lines, left_out)),
         places=(start, end),
         x_title=f"{plot.start:%Y-%m-%d}{'' if same_day else f' to {plot.end:%m-%d}'}, UTC",
         y_axis=PlotAxis(0.0, plot.top, 1),
@@ -170,11 +171,11 @@ def time_drawing(plot: TimePlot) -> Drawing:
     ends = [(line.name, line.known[-1].at, line.known[-1].value) for line in first]
     parts = [
         *frame.drawn(),
-        *_instants(plot.marks, frame),
-        *(svg.element("g", *_curve(line, frame), class_=series_class(line.number)) for line in lines),
+        *_mark_lines(plot.marks, frame),
+        *(svg.element("g", *_curve_svg(line, frame), class_=series_class(line.number)) for line in lines),
         *frame.names(ends, [line.number for line in first]),
     ]
-    words = ". ".join(_in_words(line, plot) for line in shown)
+    words = ". ".join(_line_description(line, plot) for line in shown)
     return Drawing(f"{plot.title} in {plot.unit} over time", words, "".join(parts), frame.height)
 
 
@@ -182,7 +183,7 @@ def _is_dense(line: TimeLine) -> bool:
     return len(line.points) > _MOST_POINTS
 
 
-def _subtitle(plot: TimePlot, lines: Sequence[TimeLine], left_out: int) -> Iterator[str]:
+def _subtitle_parts(plot: TimePlot, lines: Sequence[TimeLine], left_out: int) -> Iterator[str]:
     if any(line.second for line in lines):
         yield f"dashed: {plot.dashed}"
     if any(point.high > point.low for line in lines for point in line.known):
@@ -191,18 +192,18 @@ def _subtitle(plot: TimePlot, lines: Sequence[TimeLine], left_out: int) -> Itera
         yield f"{left_out} more in the tables"
 
 
-def _shown(plot: TimePlot) -> tuple[list[TimeLine], int]:
+def _lines_to_draw(plot: TimePlot) -> tuple[list[TimeLine], int]:
     """Return (curves to draw, number of servers or machines whose curves are left out)."""
     known = [line for line in plot.lines if line.known]
     names = list(dict.fromkeys(line.name for line in known if not line.second))
-    means = {line.name: _mean(line.known).value for line in known if not line.second}
+    means = {line.name: _mean_point(line.known).value for line in known if not line.second}
     kept = sorted(names, key=lambda name: -means[name])[:MOST_LINES]
     return [line for line in known if line.name in kept], len(names) - len(kept)
 
 
-def _curve(line: TimeLine, frame: Frame) -> Iterator[str]:
+def _curve_svg(line: TimeLine, frame: Frame) -> Iterator[str]:
     """Yield the SVG of a curve: the range of its points as a band, and their values as connected lines."""
-    runs = list(_runs(line.points))
+    runs = list(_runs_of_points(line.points))
     bands = [
         [(frame.x(point.at), frame.y(point.high)) for point in run]
         + [(frame.x(point.at), frame.y(point.low)) for point in reversed(run)]
@@ -210,21 +211,23 @@ def _curve(line: TimeLine, frame: Frame) -> Iterator[str]:
         if len(run) > 1 and any(point.high > point.low for point in run)
     ]
     if bands and not line.second:
-        yield svg.element("path", d="".join(f"{_path(band)}z" for band in bands), class_="band")
+        yield svg.element("path", d="".join(f"{_path_data(band)}z" for band in bands), class_="band")
     curves = [[(frame.x(point.at), frame.y(point.value)) for point in run] for run in runs if len(run) > 1]
     if curves:
-        yield svg.element("path", d="".join(map(_path, curves)), class_=f"curve{' second' * line.second}")
+        yield svg.element(
+            "path", d="".join(map(_path_data, curves)), class_=f"curve{' second' * line.second}"
+        )
     alone = [run[0] for run in runs if len(run) == 1]
     if alone:
-        dots = "".join(f"{_path([(frame.x(point.at), frame.y(point.value))])}h0" for point in alone)
+        dots = "".join(f"{_path_data([(frame.x(point.at), frame.y(point.value))])}h0" for point in alone)
         yield svg.element("path", d=dots, class_="dots")
 
 
-def _path(places: Iterable[tuple[float, float]]) -> str:
+def _path_data(places: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{svg.short(x)} {svg.short(y)}" for x, y in places)
 
 
-def _runs(points: Points) -> Iterator[list[Point]]:
+def _runs_of_points(points: Points) -> Iterator[list[Point]]:
     """Yield the points of each part of a curve without gaps, as a list."""
     run: list[Point] = []
     for point in points:
@@ -237,7 +240,7 @@ def _runs(points: Points) -> Iterator[list[Point]]:
         yield run
 
 
-def _instants(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
+def _mark_lines(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
     """Yield the SVG of the vertical lines of `marks`, at most `_MOST_INSTANTS`, the most important ones."""
     rank = ["marked", "critical", "warning", "info"]
     for mark in sorted(marks, key=lambda one: rank.index(one.kind))[:_MOST_INSTANTS]:
@@ -250,8 +253,8 @@ def _instants(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
         yield svg.element("g", *inside, class_=f"event {mark.kind}")
 
 
-def _in_words(line: TimeLine, plot: TimePlot) -> str:
+def _line_description(line: TimeLine, plot: TimePlot) -> str:
     known = line.known
-    low, mean, high = min(p.low for p in known), _mean(known).value, max(p.high for p in known)
+    low, mean, high = min(p.low for p in known), _mean_point(known).value, max(p.high for p in known)
     what = f"{clean(line.name)}{f', {plot.dashed}' if line.second else ''}"
     return f"{what}: {tick(low)} to {tick(high)}, {tick(mean)} on average"

@@ -12,7 +12,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, twice_counted
+from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, names_without_total
 from sparktop.model.router import FleetServer, rate_window_s
 from sparktop.model.series import LATE
 from sparktop.sources.prometheus.client import (
@@ -292,7 +292,7 @@ def _rate_query(name: str, more: str, window_s: float, *, replicated: bool, of_r
     Where Ray has it under two names, series of both in one `rate` are an error: the second name is used for
     the servers that lack the first.
     """
-    again = twice_counted(name)
+    again = names_without_total(name)
     once = f"max without ({REPLICA}) " if replicated else ""
     parts = [[known for known in _counter_names(name) if known not in again], *([again] if of_ray else [])]
     return " or ".join(
