@@ -35,11 +35,11 @@ from sparktop.sweep.plan.conversations import find_conversations, planned_turns
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
-from sparktop.sweep.run.agents import agents_tail_s, ramp_s
 from sparktop.sweep.run.forecast import most_seconds, usual_seconds
 from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.open_loop import warm_up_s
 from sparktop.sweep.run.search import CapacitySearch
+from sparktop.sweep.run.validity import agents_tail_s, ramp_s
 from stage.clients import ClosedLoop, DirectDestination, OpenLoop, VirtualTime
 from stage.conversations import Conversations
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, Histogram, LaneSample
 from sparktop.model.figures import CounterFigure, How
-from sparktop.model.known import known_max
+from sparktop.model.series import known_max
 from sparktop.model.snapshot import NO_LATENCY, Latency, Quantile
 
 __all__ = [

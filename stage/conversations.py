@@ -12,7 +12,6 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.conversation import Turn
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
     EndReason,
@@ -21,6 +20,7 @@ from sparktop.model.load import (
     RequestStarted,
     RunEnded,
     RunStarted,
+    Turn,
 )
 from sparktop.simulation.engine import EngineEvent, SimulatedRequest
 from stage.clients import VirtualTime, Way

@@ -66,7 +66,7 @@ class NotPureError(AssertionError):
 
 
 def _threads() -> set[int | None]:
-    """Return the ids of the threads that `threading` knows (not that of the timer of `sparktop.ending`)."""
+    """Return the ids of the threads that `threading` knows (not that of the timer of `sparktop.stopping`)."""
     return {thread.ident for thread in threading.enumerate()}
 
 

@@ -22,7 +22,7 @@ from sparktop.analysis.evidence import Evidence, Look, MachineLook, Peer, growth
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.analysis.step_cost import StepCost, step_cost
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
-from sparktop.model.known import known_mean
+from sparktop.model.series import known_mean
 from sparktop.model.snapshot import Limit, LimitKind
 
 FEWEST_LOOKS = 8

@@ -40,7 +40,7 @@ START, CONTEXT, WEIGHTS, COMPILE, POOL, GRAPHS = range(len(PHASES))
 DOWNLOAD = "download"
 _MIB, _GIB = 2**20, 2**30
 _WINDOW_S = 10.0
-"""Growth is measured over this many seconds."""
+"""Growth of memory and files is measured over this many seconds."""
 _CONTEXT_BYTES = _GIB
 """More GPU memory than this is not the context alone, which takes 0.3 to 0.6 GiB."""
 _STILL_BYTES, _STILL_SHARE = 64 * _MIB, 0.005
@@ -224,8 +224,6 @@ UNSEEN_S = 1800.0
 """A start whose process is not visible is said to be unknown after so many seconds."""
 _LONGER = 1.2
 """A phase is judged once it lasts so many times as long as in the last start."""
-_WINDOW_S = 10.0
-"""Memory and files are compared over this many seconds."""
 _MEMORY_BYTES, _READ_BYTES, _CACHE_BYTES = 8 << 20, 4 << 20, 32 << 20
 """Least changes within `_WINDOW_S` that count as movement: of its processes' memory, of what they read, and
 of the machine's cache of files, which others use too, so that its limit is higher."""

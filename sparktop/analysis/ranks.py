@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.ranks import (
+from sparktop.model.engine import (
     ALL_OPERATIONS,
     Communicator,
     MissingRank,

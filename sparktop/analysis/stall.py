@@ -10,8 +10,8 @@ from msgspec import Struct
 from sparktop.analysis.placement import engine_of
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, UNKNOWN_REASON, EngineSample, LaneSample
 from sparktop.model.event import Progress
-from sparktop.model.known import known_sum
 from sparktop.model.node import COMPILERS, GpuReading, NodeSample
+from sparktop.model.series import known_sum
 from sparktop.model.snapshot import EngineProcess
 
 # Progress is what only the engine itself can cause: tokens, steps, the exact use of the KV cache, times

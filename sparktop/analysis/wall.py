@@ -15,8 +15,8 @@ from sparktop.analysis.state import GRAVITY, USUAL, scraped_state
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import kind_of
 from sparktop.model.failure import FailureKind
-from sparktop.model.known import known_max, known_mean
 from sparktop.model.router import Fleet, FleetNode, FleetServer, Sum, stale_s
+from sparktop.model.series import known_max, known_mean
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import StateThresholds
 

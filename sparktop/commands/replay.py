@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.recording.player import Recording
     from sparktop.recording.replay import Replay
     from sparktop.ui.remembered import state_file
-    from sparktop.ui.replay import ReplayApp
+    from sparktop.ui.start import ReplayApp
 
     open_log(os.environ)
     theme = checked_theme(arguments.theme)

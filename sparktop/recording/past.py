@@ -19,8 +19,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Event
+from sparktop.model.instant import Countdown
 from sparktop.model.router import Fleet
 from sparktop.model.series import Page
 from sparktop.model.snapshot import Snapshot

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sparktop.errors import OutputError
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
-from sparktop.model.instant import Instant
+from sparktop.model.instant import Countdown, Instant
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean, reason_of
 from sparktop.recording.flight import (

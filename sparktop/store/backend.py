@@ -17,8 +17,7 @@ from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure
-from sparktop.model.known import known_mean
-from sparktop.model.series import HistoryTable
+from sparktop.model.series import HistoryTable, known_mean
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView, Limit, LimitKind
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.model.yardsticks import SteadyLoad

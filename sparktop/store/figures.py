@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from sparktop.analysis.placement import address_of
 from sparktop.model.engine import POSITION, EngineSample, LaneSample, PrefixCache
 from sparktop.model.figures import COUNTER_FIGURES, How
-from sparktop.model.known import known_mean
 from sparktop.model.router import Fleet, FleetServer, FleetView, Sum, Totals
+from sparktop.model.series import known_mean
 from sparktop.model.snapshot import BackendView, NodeView, PrefixUse
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import (

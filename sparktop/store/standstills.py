@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.analysis.ranks import judge_ranks, newest_answer
 from sparktop.analysis.speed_state import is_gb10
 from sparktop.analysis.stall import (
     BLIND_S,
@@ -26,15 +28,18 @@ from sparktop.analysis.stall import (
     rdma_mb_per_s,
     reason_of_standstill,
 )
+from sparktop.model.engine import RanksReading, RanksVerdict, RanksView
 from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
 from sparktop.model.instant import Instant
-from sparktop.model.known import known_max, known_min
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.series import known_max, known_min
 from sparktop.model.snapshot import NODE_INTERVALS
+from sparktop.model.text import clean
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack
 from sparktop.store.sources import SourceKey
+from sparktop.store.tracks import Tracks
 
 STUCK_ALERT, BLOCKED = "stuck", "blocked"
 """Names of the alerts: an engine without progress, and requests that wait while none runs."""
@@ -331,3 +336,138 @@ def _figures_behind(track: BackendTrack, standstill: Standstill, now: Sequence[G
         "waiting": view.waiting,
         "window_s": _STEADY_S,
     }
+
+
+# What NCCL answered about the ranks of each backend, with the verdict on it.
+
+
+_STILL_S = 5.0
+"""Seconds without progress from which on an engine stands still: from then on answers are evidence."""
+_MOST_READINGS = 24
+"""Readings that are kept of one backend."""
+_SHOWN_S = 1800.0
+"""Seconds after the last query for which its result is shown."""
+_WAITS_S = 60.0
+"""Seconds after which a query without an answer counts as abandoned."""
+_MOST_PROPOSED = 8
+"""Most hosts that an event names."""
+_SAME_ROUND_S = 60.0
+"""Queries less than this apart are announced as one event."""
+
+
+class RankVerdicts:
+    """Keeps the readings about the ranks of each backend that was asked about, and judges them."""
+
+    def __init__(self, tracks: Tracks) -> None:
+        """Start without readings. `tracks` are those of all watched sources."""
+        self._tracks = tracks
+        self._readings: dict[str, deque[RanksReading]] = {}
+        self._judged: dict[str, tuple[float | None, RanksVerdict]] = {}
+        """The newest verdict on each backend, with the time of progress that it was made for."""
+        self._announced: dict[str, str] = {}
+        self._proposed: dict[str, str] = {}
+        """The hosts that were proposed to be watched, by backend."""
+
+    def pass_on_apart(self) -> None:
+        """Pass the ranks that lag or are missing to the tracks, before their progress is judged."""
+        for name, track in self._tracks.backends.items():
+            track.ranks_apart = self.apart(name)
+
+    def add(self, key: SourceKey, reading: RanksReading, when: Instant) -> list[Event]:
+        """Add a reading about a backend.
+
+        Return events: that NCCL is asked, that ranks are apart, and which of their machines are not watched.
+        """
+        readings = self._readings.setdefault(key.name, deque(maxlen=_MOST_READINGS))
+        before = readings[-1].at if readings else None
+        readings.append(reading)
+        self._judged.pop(key.name, None)
+        about = f"{key.label}:ranks"
+        events = []
+        if before is None or reading.at - before > _SAME_ROUND_S:
+            self._announced.pop(key.name, None)
+            asked = f"NCCL on {reading.node} is asked about its ranks"
+            events.append(Event(when.wall, Severity.INFO, key.name, asked, at_s=when.at, about=about))
+        verdict = self._verdict(key.name)
+        if verdict.apart is not None and self._announced.get(key.name) != verdict.apart:
+            self._announced[key.name] = verdict.apart
+            message = f"{verdict.word.value}: {verdict.apart}"
+            values = {"answers": float(verdict.answers), "window_s": verdict.span_s}
+            events.append(Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about))
+        if (missing := self._unwatched_hosts(key.name, reading)) and self._proposed.get(key.name) != missing:
+            self._proposed[key.name] = missing
+            message = f"NCCL has ranks on {missing}, not watched: name each as a machine under [[nodes]]"
+            events.append(Event(when.wall, Severity.INFO, key.name, message, at_s=when.at))
+        return events
+
+    def _unwatched_hosts(self, name: str, reading: RanksReading) -> str:
+        """Return the hosts that NCCL names and no watched machine has; "" if all may be watched already.
+
+        A machine whose addresses are not known, or of which only others are, is taken for one of them.
+        """
+        track = self._tracks.backends.get(name)
+        if track is None or reading.answer is None:
+            return ""
+        groups = reading.answer.communicators
+        hosts = {rank.host for group in groups for rank in group.ranks if rank.host}
+        hosts |= {rank.host for group in groups for rank in group.missing if rank.host}
+        known = self._node_by_address()
+        if len(hosts) <= len(track.view.nodes):
+            return ""
+        return clean(", ".join(sorted(hosts - known.keys())[:_MOST_PROPOSED]), 160)
+
+    def still_since(self, name: str) -> float | None:
+        """Return the time of a backend's last progress if it holds requests and makes none; else None."""
+        track = self._tracks.backends.get(name)
+        clock = None if track is None else track.standstill
+        return None if clock is None or clock.seconds < _STILL_S else clock.moved_at
+
+    def apart(self, name: str) -> str | None:
+        """Return which ranks of a backend lag or are missing, as a sentence; None without such a verdict."""
+        return self._verdict(name).apart if name in self._readings else None
+
+    def view(self, name: str, at: float) -> RanksView | None:
+        """Return what is shown about the ranks of a backend at the time `at`; None if NCCL was not asked."""
+        readings = self._readings.get(name)
+        if not readings or at - readings[-1].at > _SHOWN_S:
+            return None
+        last = readings[-1]
+        begun = last.answer is None and last.problem is None
+        answered = next((reading for reading in reversed(readings) if reading.answer is not None), None)
+        return RanksView(
+            verdict=self._verdict(name),
+            age_s=max(0.0, at - last.at),
+            asking=begun and at - last.at < _WAITS_S,
+            node=last.node,
+            answer=newest_answer(readings),
+            warning=None if answered is None else answered.warning,
+            names=self._node_by_address(),
+        )
+
+    def forget(self, name: str) -> None:
+        """Forget all readings about a backend."""
+        for kept in (self._readings, self._judged, self._announced, self._proposed):
+            kept.pop(name, None)
+
+    def _verdict(self, name: str) -> RanksVerdict:
+        since = self.still_since(name)
+        known = self._judged.get(name)
+        if known is None or known[0] != since:
+            names = self._node_by_address()
+
+            def place(host: str | None) -> str:
+                return "an unknown machine" if host is None else names.get(host, host)
+
+            known = since, judge_ranks(self._readings[name], since, place)
+            self._judged[name] = known
+        return known[1]
+
+    def _node_by_address(self) -> dict[str, str]:
+        """Return the names of the watched nodes by each of their addresses."""
+        names: dict[str, str] = {}
+        for name, track in self._tracks.nodes.items():
+            identity, host = track.view.identity, urlsplit(track.target.url or "").hostname
+            for address in (host, identity.hostname, *identity.addresses):
+                if address:
+                    names.setdefault(address, name)
+        return names

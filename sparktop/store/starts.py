@@ -19,8 +19,8 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
-from sparktop.model.known import known_sum
 from sparktop.model.node import NodeSample, Workload, Workloads
+from sparktop.model.series import known_sum
 from sparktop.model.snapshot import BackendState, Loading, PastStart, StartMemory, minutes
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack

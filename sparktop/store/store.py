@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from sparktop.analysis.speculation import shown_line
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
-from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.engine import EngineIdentity, EngineSample, RanksReading
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
-from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, SelfView
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Kept, NodeView, Situation, Snapshot
 from sparktop.model.targets import Target, Thresholds, Watch
@@ -42,14 +41,12 @@ from sparktop.store.endings import ENGINE_ENDED
 from sparktop.store.event_log import ActiveAlerts, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.findings import FindingBook
-from sparktop.store.fleets import FleetTrack
 from sparktop.store.limits import ServerLimits
 from sparktop.store.node import NodeTrack, restart_events
 from sparktop.store.node_alerts import judge_node
-from sparktop.store.ranks import RankVerdicts
-from sparktop.store.routers import RouterTrack
+from sparktop.store.routers import FleetTrack, RouterTrack
 from sparktop.store.sources import SourceKey, SourceKind
-from sparktop.store.standstills import Standstills
+from sparktop.store.standstills import RankVerdicts, Standstills
 from sparktop.store.starts import ServerStarts
 from sparktop.store.tracks import Placement, Tracks
 from sparktop.store.yardsticks import YardBook

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TypeAlias
 
 from sparktop.analysis.placement import address_of, place_backends, with_backends
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
@@ -19,9 +20,8 @@ from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, Target, Thresholds
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
-from sparktop.store.fleets import EachOnce, FleetTrack, WallFigures
 from sparktop.store.node import NodeTrack
-from sparktop.store.routers import Group, RouterTrack, group_names
+from sparktop.store.routers import EachOnce, FleetTrack, Group, RouterTrack, WallFigures, group_names
 from sparktop.store.sources import SourceKey, SourceKind
 
 # Which backend runs on which node, and which node its slow steps can be attributed to.
@@ -135,7 +135,7 @@ class Placement:
 
 
 _STALE = "its figures are stale"
-Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
+Track: TypeAlias = BackendTrack | NodeTrack | RouterTrack | FleetTrack
 
 
 class Tracks:

@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Protocol
 
 from sparktop.errors import OutputError, SparktopError
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
+from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts

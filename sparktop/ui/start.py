@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import Watch
+from sparktop.model.targets import Target, Watch
 from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import state_file
+
+if TYPE_CHECKING:
+    from sparktop.moments.moment import Moment
+    from sparktop.recording.replay import Replay
+
 
 _SWITCH_S = 0.001
 """Seconds after which a thread that reads a key or writes to the terminal may interrupt the polls. Each key
@@ -64,3 +75,84 @@ async def screen_of(snapshot: Snapshot, *, size: tuple[int, int], theme: str) ->
         app.clear_notifications()  # about the user's themes: not part of the picture
         await pilot.pause()
         return screen_svg(app)
+
+
+# The application on a recording instead of on servers.
+
+
+SLICE_S = 0.1
+"""Longest work on a recording before keys and drawing have their turn."""
+_TICK_S = 0.25
+_LEAST_PAUSE_S = 0.05
+
+
+class ReplayApp(SparktopApp):
+    """Shows the moments of a recording, and uses at most about half of a core for it."""
+
+    has_options = False
+
+    def __init__(
+        self,
+        replay: Replay,
+        *,
+        theme: str = "spark-dark",
+        keys: Mapping[str, str] | None = None,
+        state: Path | None = None,
+    ) -> None:
+        """Show `replay`, with the view that `state` remembers."""
+        super().__init__(replay.snapshot, theme=theme, keys=keys, state=state, timeline=replay)
+        self.replay = replay
+        self.overview.unavailable |= {"sweep", "capacity", "sweep-editor", "history", "record", "mark"}
+
+    def on_mount(self) -> None:
+        """Draw, then keep jumping or playing in the recording, for about `SLICE_S` seconds at a time.
+
+        Between two such steps, keys and drawing have their turn.
+        """
+        super().on_mount()
+        self.set_timer(_LEAST_PAUSE_S, self._work)
+
+    def _work(self) -> None:
+        began, cpu_began_s = time.monotonic(), time.thread_time()
+        if self.replay.work(SLICE_S) or self.replay.busy:
+            self._redraw()
+        # Half of a core: on a loaded machine a slice takes longer than its CPU time, which is pause enough.
+        pause_s = 2 * (time.thread_time() - cpu_began_s) - (time.monotonic() - began)
+        self.set_timer(max(pause_s, _LEAST_PAUSE_S) if self.replay.busy else _TICK_S, self._work)
+
+    def targets(self) -> Sequence[Target]:
+        """Return what was watched at the beginning and at the end of the recording."""
+        frames = self.replay.recording.frames
+        return [target for frame in (frames[0], frames[-1]) for target in frame.head.targets.values()]
+
+    def reader(self, shown: Snapshot) -> Callable[[], Moment]:
+        """Return a function that reads the minutes before the snapshot on screen from the recording again.
+
+        While a jump is being filled, the kept snapshots have gaps.
+        """
+        from sparktop.moments.moment import read_again  # late: only for a report
+
+        recording = self.replay.recording
+        self.notify("reading the minutes before this moment", markup=False)
+        return partial(
+            read_again, list(dict.fromkeys(frame.path for frame in recording.frames)), shown.taken_at
+        )
+
+    def around(self, at: datetime) -> Callable[[], Moment | None]:
+        """Return a function that reads the minutes around a moment from the recording again."""
+        from sparktop.moments.page import recorded_around  # late: only for that page
+
+        frames = self.replay.recording.frames
+        return partial(recorded_around, list(dict.fromkeys(one.path for one in frames)), at)
+
+    def action_menu(self, place: str = "") -> None:
+        """Show the menu of the settings that a recording has; `place` is as in the live program."""
+        from sparktop.ui.options import replay_menu_screen  # late: the first picture needs it not
+
+        self.push_screen(replay_menu_screen(self, self, lambda: self.replay.speed, place))
+
+    def action_interval(self, step: int) -> None:
+        """Play faster (1) or slower (-1)."""
+        self.replay.faster(step)
+        self.notify(f"plays {self.replay.speed:g} times as fast", timeout=2)
+        self._redraw()

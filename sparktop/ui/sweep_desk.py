@@ -18,15 +18,15 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.graphics.numbers import range_words
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
+from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import SweepSpec, Watch
 from sparktop.model.text import clean, names_in_words
 from sparktop.panels.board.layout import PanelKey
 from sparktop.stopping import on_signals
 from sparktop.store import Store
-from sparktop.ui.in_thread import read_in_thread
+from sparktop.ui.screens.base import read_in_thread
 
 if TYPE_CHECKING:
     from textual.app import App

@@ -21,8 +21,8 @@ from sparktop.engines.tables import names_beside
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.known import known_max
 from sparktop.model.router import Deployment, Fleet, RouterSample, Scrape
+from sparktop.model.series import known_max
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError

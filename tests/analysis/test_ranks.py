@@ -9,7 +9,7 @@ from msgspec import structs
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.hardware.ras import parse_json, parse_text
-from sparktop.model.ranks import (
+from sparktop.model.engine import (
     MissingRank,
     RanksAnswer,
     RanksReading,

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from sparktop.model.conversation import CallStart, ConversationCall, Turn
-from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
+from sparktop.model.load import (
+    CallStart,
+    ConversationCall,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    RunStarted,
+    Turn,
+)
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
 from sparktop.simulation.engine import Engine
 from sparktop.sweep.plan.conversations import find_conversations, planned_turns

@@ -17,7 +17,7 @@ from sparktop.report.json_snapshot import fleets_json
 from sparktop.report.tables import scraped_groups_table, without_stale
 from sparktop.store import SourceKey, Store
 from sparktop.store.figures import totals
-from sparktop.store.fleets import WallFigures
+from sparktop.store.routers import WallFigures
 
 SERVERS = tuple(
     FleetServer(f"h:{port}", f"http://h:{port}/", "g", 90.0, running=2.0, waiting=1.0, generation_tps=100.0)

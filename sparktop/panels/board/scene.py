@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance
-from sparktop.model.countdown import Countdown
+from sparktop.model.instant import Countdown
 from sparktop.model.router import FleetView, RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import SEARCHED_PORTS

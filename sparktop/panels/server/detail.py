@@ -12,9 +12,7 @@ from msgspec.structs import replace
 from sparktop.analysis.yardsticks import MOST_PROMPT, yardsticks
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
-from sparktop.model.figures import CounterFigure, How, also_reported
-from sparktop.model.node import NodeSample
-from sparktop.model.ranks import (
+from sparktop.model.engine import (
     Communicator,
     MissingRank,
     Rank,
@@ -23,6 +21,8 @@ from sparktop.model.ranks import (
     RanksView,
     RanksWord,
 )
+from sparktop.model.figures import CounterFigure, How, also_reported
+from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
 from sparktop.panels.machine.detail import node_tile
 from sparktop.panels.parts.figures import (

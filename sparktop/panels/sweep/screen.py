@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import duration_words, range_words
-from sparktop.model.countdown import Countdown
+from sparktop.model.instant import Countdown
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import LevelKey, SweepStatus, SweepView
 from sparktop.panels.parts.figures import bar_runs, figure, flowed, heading, label, sentence_rows, wrapped

@@ -43,7 +43,6 @@ from sparktop.sweep.generator.prompts import (
     book_of,
     pieces,
 )
-from sparktop.sweep.generator.refusals import faulty_fields, is_refusal, is_too_long
 from sparktop.sweep.generator.wire import TRIED_TOKENS, Calibrate, Calibrated
 from sparktop.sweep.plan.own_requests import Prompt, PromptFile, letters, prompt_at, read_prompts
 from sparktop.sweep.plan.plan import Api
@@ -57,6 +56,9 @@ from sparktop.sweep.terms.request_errors import (
     WRONG_MODEL,
     body_failure,
     connect_failure,
+    faulty_fields,
+    is_refusal,
+    is_too_long,
     request_failure,
     status_failure,
 )

@@ -9,8 +9,7 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from sparktop.model.conversation import Turn
-from sparktop.model.load import RequestEnded, RunStarted
+from sparktop.model.load import RequestEnded, RunStarted, Turn
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog

@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.model.conversation import ConversationCall
 from sparktop.model.failure import RequestFailure
 from sparktop.model.load import (
+    ConversationCall,
     EndReason,
     FirstToken,
     LoadEvent,

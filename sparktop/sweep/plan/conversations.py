@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.files import read_bounded
-from sparktop.model.conversation import CallStart, ConversationCall, Turn
+from sparktop.model.load import CallStart, ConversationCall, Turn
 from sparktop.model.text import clean, reason_of
 
 

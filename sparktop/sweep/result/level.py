@@ -14,8 +14,7 @@ from itertools import chain, pairwise, repeat
 from statistics import fmean
 from typing import Any, Literal
 
-from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, TokenSource
+from sparktop.model.load import CallStart, ConversationCall, EndReason, Level, LoadKind, LoadMode, TokenSource
 from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.result.measure import (
     RequestTrace,

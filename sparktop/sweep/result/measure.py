@@ -16,8 +16,8 @@ from operator import itemgetter
 
 from msgspec import Struct, field
 
-from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import (
+    ConversationCall,
     FirstToken,
     Level,
     LoadEvent,

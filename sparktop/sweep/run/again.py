@@ -12,8 +12,7 @@ from itertools import chain, count, repeat
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.load import EndReason, LoadKind, RequestEnded
+from sparktop.model.load import CallStart, ConversationCall, EndReason, LoadKind, RequestEnded
 from sparktop.model.text import clean, names_in_words
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL
 from sparktop.sweep.plan.plan import Capacity

@@ -32,9 +32,9 @@ from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
 from sparktop.sweep.plan.traces import Replay
 from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
-from sparktop.sweep.run.agents import agents_tail_s, ramp_s
 from sparktop.sweep.run.open_loop import tail_s, warm_up_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
+from sparktop.sweep.run.validity import agents_tail_s, ramp_s
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from sparktop.sweep.terms.statistics import P90_FROM
 

@@ -12,8 +12,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from sparktop.model.conversation import CallStart
-from sparktop.model.load import EndReason, LoadKind
+from sparktop.model.load import CallStart, EndReason, LoadKind
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL, share_needed
 from sparktop.sweep.plan.plan import Capacity, SloCondition
 from sparktop.sweep.plan.slo import LEAST_RUNS, SHARES, STREAM, parts_of, requests_needed, rises, words_of

@@ -31,7 +31,6 @@ from sparktop.model.snapshot import LimitKind
 from sparktop.model.targets import ModelFacts
 from sparktop.store import Reading, SourceKey
 from sparktop.store.sources import SourceKind
-from sparktop.sweep.generator.refusals import is_refusal
 from sparktop.sweep.generator.wire import (
     Batch,
     Calibrated,
@@ -56,7 +55,6 @@ from sparktop.sweep.result.results import (
     ServerSide,
     YardstickSide,
 )
-from sparktop.sweep.run.agents import conversations_of, with_servers
 from sparktop.sweep.run.beside import beside_command, beside_result, beside_tokens
 from sparktop.sweep.run.depth import context_command, context_of, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
@@ -79,9 +77,9 @@ from sparktop.sweep.run.server_side import (
     queue_reason,
     same_moment,
 )
-from sparktop.sweep.run.validity import LevelFacts, TokensAsked, judge
+from sparktop.sweep.run.validity import LevelFacts, TokensAsked, conversations_of, judge, with_servers
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
-from sparktop.sweep.terms.request_errors import CANCELLED, count_errors
+from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, is_refusal
 
 
 def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAsked:

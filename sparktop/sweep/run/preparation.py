@@ -16,7 +16,6 @@ from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.model.yardsticks import Yard
 from sparktop.sweep.generator.exchange import CACHE_SALT
-from sparktop.sweep.generator.refusals import is_refusal, stated_context
 from sparktop.sweep.generator.wire import (
     TRIED_TOKENS,
     Busy,
@@ -31,6 +30,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run.router_side import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.request_errors import is_refusal, stated_context
 
 _SALTED_ENGINE = "vllm"
 """The engine that keeps prompts with another `cache_salt` apart."""

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import range_words
 from sparktop.model.balance import Balance
-from sparktop.model.countdown import Countdown
-from sparktop.model.instant import TimeRange
+from sparktop.model.instant import Countdown, TimeRange
 from sparktop.model.load import LevelEnded, LoadKind, RequestEnded
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep import (

@@ -14,8 +14,9 @@ from typing import TypeVar
 from msgspec import Struct
 
 from sparktop.graphics import numbers
-from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import (
+    CallStart,
+    ConversationCall,
     FirstToken,
     LevelEnded,
     LevelStarted,

@@ -19,7 +19,7 @@ from sparktop.analysis.wall import wall_of
 from sparktop.config.keys import KEYS, Key
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.balance import BalanceWord, leading
-from sparktop.model.countdown import Countdown
+from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.board.bars import header_row, scroll_keys, time_bar_row, time_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
     from sparktop.model.sweep import SweepView
     from sparktop.moments.moment import Moment
     from sparktop.panels.board.wall import WallOrders
-    from sparktop.ui.screens.desk import Desk
+    from sparktop.ui.screens.base import Desk
 
 _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
 """Field of `Boxes` by the name of the key that shows or hides it."""

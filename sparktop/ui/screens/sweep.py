@@ -21,8 +21,8 @@ from sparktop.sweep.view.curves import fits
 from sparktop.sweep.view.result import StoredView, SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.report import save_report
+from sparktop.ui.screens.base import Desk
 from sparktop.ui.screens.canvas_screen import CanvasScreen
-from sparktop.ui.screens.desk import Desk
 from sparktop.ui.styles import RoleStyles
 
 FOOTER = 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.colors.palette import shipped_palettes
-from sparktop.model.countdown import Countdown
+from sparktop.model.instant import Countdown
 from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import (
     Activities,

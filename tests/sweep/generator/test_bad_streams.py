@@ -20,12 +20,11 @@ import pytest
 from sparktop.model.failure import RequestFailure
 from sparktop.model.load import EndReason, FirstToken, Level, ResponseStarted, Tokens, TokenSource
 from sparktop.sweep.generator import exchange
-from sparktop.sweep.generator.refusals import faulty_fields, is_too_long, stated_context
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.terms.request_errors import count_errors
+from sparktop.sweep.terms.request_errors import count_errors, faulty_fields, is_too_long, stated_context
 from tests.sweep.conftest import GOOD, QUICK, InProcess, Loaded, figures
 from tests.sweep.stream_server import Asked, Behave
 

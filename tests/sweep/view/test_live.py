@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from sparktop.commands.sweep.run import progress_line
-from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
+    CallStart,
+    ConversationCall,
     EndReason,
     FirstToken,
     Level,

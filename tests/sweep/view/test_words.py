@@ -48,7 +48,7 @@ from sparktop.sweep.result.results import (
     TracePlan,
     Validity,
 )
-from sparktop.sweep.run.agents import conversation_doubts
+from sparktop.sweep.run.validity import conversation_doubts
 from sparktop.sweep.terms.definitions import CUT_SHORT, FEW_CALLS
 from sparktop.sweep.view.capacity import answer_words
 from sparktop.sweep.view.result import result_view

@@ -14,8 +14,8 @@ from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
 from sparktop.store.store import Journals
-from sparktop.ui.replay import ReplayApp
 from sparktop.ui.screens.menu import MenuScreen
+from sparktop.ui.start import ReplayApp
 from stage.rehearsal import START, Outage, Rehearsal
 from tests.ui.board import Board
 

@@ -38,9 +38,8 @@ from sparktop.sweep.plan.traces import Replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import Forecast, forecast, pieces, requests_words
 from sparktop.sweep.view.live import plan_forecast
-from sparktop.ui.in_thread import read_in_thread
 from sparktop.ui.keys import bindings
-from sparktop.ui.screens.base import Dialog
+from sparktop.ui.screens.base import Dialog, read_in_thread
 from sparktop.ui.screens.editor.fields import Choice, Field, FieldChanged, Pages, Problem, TargetList, Typed
 from sparktop.ui.screens.editor.layout import (
     ABOUT,

@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.load import LoadMode, RequestStarted
+from sparktop.model.load import CallStart, ConversationCall, LoadMode, RequestStarted
 from sparktop.sweep.generator.wire import ConversationLoad, WorkerTarget
 from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from tests.sweep.conftest import InProcess, Loaded

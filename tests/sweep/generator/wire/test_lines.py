@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.load import EndReason, FirstToken, RequestEnded, RequestStarted, Tokens
+from sparktop.model.load import (
+    CallStart,
+    ConversationCall,
+    EndReason,
+    FirstToken,
+    RequestEnded,
+    RequestStarted,
+    Tokens,
+)
 from sparktop.sweep.generator.wire import (
     Batch,
     Calibrate,

@@ -19,7 +19,7 @@ from statistics import fmean, median
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.conversation import CallStart
+from sparktop.model.load import CallStart
 from sparktop.sweep.plan.conversations import (
     BUILT_IN,
     MOST_CALLS,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.load import EndReason, RequestEnded
+from sparktop.model.load import CallStart, ConversationCall, EndReason, RequestEnded
 from sparktop.sweep.result.level import agents_result
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.terms.request_errors import request_failure

@@ -11,9 +11,17 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.errors import UsageError
-from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.failure import FailureKind, RequestFailure
-from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, LoadPoint, RequestEnded
+from sparktop.model.load import (
+    CallStart,
+    ConversationCall,
+    EndReason,
+    Level,
+    LoadKind,
+    LoadMode,
+    LoadPoint,
+    RequestEnded,
+)
 from sparktop.sweep.formats.written import capacity_text
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity

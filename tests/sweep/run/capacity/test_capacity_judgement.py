@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.failure import FailureKind, RequestFailure
-from sparktop.model.load import EndReason, LoadKind, RequestEnded
+from sparktop.model.load import CallStart, ConversationCall, EndReason, LoadKind, RequestEnded
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
