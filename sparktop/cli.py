@@ -12,10 +12,10 @@ from typing import NoReturn
 from sparktop import __version__
 from sparktop.commands.arguments import Parser
 from sparktop.commands.output import drop_out, flush_out, tell, write_out
+from sparktop.ending import CLOSING_S, ENDING
 from sparktop.errors import SparktopError, UsageError
 from sparktop.files import raise_open_files
 from sparktop.model.text import clean
-from sparktop.stopping import CLOSING_S, ENDING
 
 _NEARLY = 0.8
 """Similarity (0 to 1) from which on a word is taken for a mistyped command."""

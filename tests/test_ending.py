@@ -16,13 +16,13 @@ from contextlib import AbstractAsyncContextManager, suppress
 import pytest
 
 from sparktop import stopping
-from sparktop.stopping import Ending
+from sparktop.ending import Ending
 
 BLOCKED = """
 import asyncio, os, signal, sys
-from sparktop import stopping
-stopping.PATIENCE_S = 0.05
-stopping.ENDING.enabled = True
+from sparktop import ending, stopping
+ending.PATIENCE_S = 0.05
+ending.ENDING.enabled = True
 async def main():
     stopping.on_signals({signal.SIGTERM: 7, signal.SIGHUP: 8}, lambda _: print("heard", flush=True))
     print("ready", flush=True)
@@ -38,9 +38,9 @@ asyncio.run(main())
 """
 STUCK_THREADS = """
 import os, sys
-from sparktop import cli, stopping
-stopping.PATIENCE_S = cli.CLOSING_S = 0.05
-stopping._ALARM_AFTER_S = 0.2
+from sparktop import cli, ending
+ending.PATIENCE_S = cli.CLOSING_S = 0.05
+ending._ALARM_AFTER_S = 0.2
 cli.main = lambda: threads() or 5
 def threads():
     import threading
@@ -49,10 +49,10 @@ cli.program()
 """
 FINALIZING = """
 import atexit, os, sys
-from sparktop import cli, stopping
-cli.CLOSING_S, stopping._ALARM_AFTER_S = 0.05, 0.05
+from sparktop import cli, ending
+cli.CLOSING_S, ending._ALARM_AFTER_S = 0.05, 0.05
 cli.main = lambda: 0
-stopping.ENDING._leave = lambda code: None
+ending.ENDING._leave = lambda code: None
 _, full = os.pipe()
 os.set_blocking(full, False)
 try:

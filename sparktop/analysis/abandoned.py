@@ -113,8 +113,13 @@ class _Watched(Struct):
             self._forget()
         reading = _connections(view, now)
         if reading is None:
-            self.by_router = True
-            self._note_reading(view, sampled_at, is_free=has_none)
+            if behind is not None or self.read_at == -inf:
+                self.by_router = has_none
+                self._note_reading(view, sampled_at, is_free=has_none)
+            elif (
+                sampled_at - self.read_at > HOLD_S
+            ):  # its machine may have missed a poll, but not for so long
+                self._forget()
         elif reading[0] > self.read_at + 0.5:
             others = {one for one in reading[1].clients if one not in self.own}
             hosts = _hosts(behind, view, now) if behind is not None and has_none else frozenset()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.engine import (
+from sparktop.model.ranks import (
     ALL_OPERATIONS,
     Communicator,
     MissingRank,
@@ -105,7 +105,8 @@ def _judge_job(answers: Sequence[_TimedAnswer], still_since: float | None, place
     evidence = [answer for answer in answers if still_since is not None and answer.at >= still_since]
     if _missing_ranks(newest):
         return _judge_missing(answers, evidence, still_since, place)
-    if _has_moved(answers):
+    # While the engine stands still, an answer of an earlier standstill proves nothing.
+    if _has_moved(answers if still_since is None else evidence):
         return _moving_verdict(answers)
     if (changing := _changing_verdict(newest, place)) is not None:
         return changing
@@ -119,7 +120,7 @@ def _judge_job(answers: Sequence[_TimedAnswer], still_since: float | None, place
 
 
 def _has_moved(answers: Sequence[_TimedAnswer]) -> bool:
-    """Return whether any count of a communicator differs between the last two answers that report it."""
+    """Return whether any count differs between the last two answers, of communicators in both."""
     if len(answers) < _LEAST_SIZE:
         return False
     before, after = _counts(answers[-2].answer), _counts(answers[-1].answer)

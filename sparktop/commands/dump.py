@@ -196,7 +196,8 @@ def _list_names(recording: Recording, span: Span, form: str) -> None:
     from sparktop.recording.player import Player, Span, records_in, snapshots_in
 
     end = recording.frames[-1].instant.wall if span.end is None else span.end
-    minute = Span(end - timedelta(seconds=_LISTED_S), span.end)
+    start = end - timedelta(seconds=_LISTED_S)
+    minute = Span(start if span.start is None else max(start, span.start), span.end)
     if form == "openmetrics":
         with _temporary_file(None, "w+b") as file:
             collector = Collector(SampleBuffer(file))

@@ -27,11 +27,11 @@ from sparktop.demo.scenario import (
     Scenario,
     backend_name,
 )
+from sparktop.ending import ENDING
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.model.text import reason_of
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, MODEL
-from sparktop.stopping import ENDING
 
 _LOOKS_AT_REST = 3
 """The load resumes no sooner than this many poll intervals after another client's last request: a sweep sends

@@ -10,7 +10,7 @@ from contextlib import suppress
 from random import Random
 
 from sparktop.demo.machine import MachineReader
-from sparktop.model.engine import Communicator, MissingRank, Rank, RanksAnswer, RankStatus
+from sparktop.model.ranks import Communicator, MissingRank, Rank, RanksAnswer, RankStatus
 
 _HOST = "127.0.0.1"
 _LONGEST_LINE = 1024

@@ -103,8 +103,9 @@ class _KeptPages:
 
 
 def _beginning(line: bytes) -> bytes:
-    """Return a line up to its last space; the whole line without one."""
-    return line[: line.rfind(b" ") + 1] or line
+    """Return a line up to the last space outside labels; the whole line without one."""
+    end = line.rfind(b" ") + 1
+    return line[:end] if end and b"}" not in line[end:] else line
 
 
 class Reader:

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import entries, read_bytes
-from sparktop.model.engine import ALL_OPERATIONS, Communicator, MissingRank, Rank, RanksAnswer, RankStatus
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.ranks import ALL_OPERATIONS, Communicator, MissingRank, Rank, RanksAnswer, RankStatus
 from sparktop.model.text import clean, reason_of
 from sparktop.stopping import timeout
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from sparktop.model.balance import BalanceWord
-from sparktop.model.engine import RanksWord
 from sparktop.model.event import ALERT_KINDS
+from sparktop.model.ranks import RanksWord
 from sparktop.model.snapshot import BackendState, LimitKind
 from sparktop.model.targets import NodeThresholds, StateThresholds
 

@@ -11,10 +11,11 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from sparktop.model.balance import Balance
-from sparktop.model.engine import Histogram, PrefixCache, RanksView
+from sparktop.model.engine import Histogram, PrefixCache
 from sparktop.model.event import Alert, Event, Finding, ProgressView
 from sparktop.model.failure import Failure
 from sparktop.model.node import LostGpu, MemoryAsk, NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
 from sparktop.model.targets import StateThresholds

@@ -23,12 +23,13 @@ from msgspec.structs import asdict, replace
 
 from sparktop import __version__
 from sparktop.engines import PageError, read_page
-from sparktop.model.engine import EngineIdentity, EngineSample, RanksReading
+from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
 from sparktop.model.load import REMOVED_KINDS
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, Scrape
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Kept, Snapshot

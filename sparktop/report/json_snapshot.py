@@ -30,11 +30,11 @@ from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import MOST_LISTED, Stated, Top, Wall, wall_of
 from sparktop.events import event_json
 from sparktop.model.balance import Balance, StepTime
-from sparktop.model.engine import RanksView
 from sparktop.model.event import Alert
 from sparktop.model.figures import COUNTER_FIGURES
 from sparktop.model.node import NodeSample
 from sparktop.model.plain import fields_of, plain
+from sparktop.model.ranks import RanksView
 from sparktop.model.router import FleetNode, FleetServer, FleetView, RouterView
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.model.targets import StateThresholds

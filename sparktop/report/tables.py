@@ -16,10 +16,10 @@ from sparktop.analysis.wall import DOWN, NODE_GRAVITY, Stated, Top, wall_of
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.engine import RanksView
 from sparktop.model.figures import CounterFigure, Figure, How, Of, Where, figures
 from sparktop.model.figures import also_reported as also_reported_figures
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.ranks import RanksView
 from sparktop.model.router import FleetServer, FleetView, RouterView, Sum
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
 from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, chosen_processes, process_lines

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from sparktop import __version__
 from sparktop.hardware.ras import Found
-from sparktop.model.engine import RanksAnswer
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksAnswer
 from sparktop.model.text import clean
 
 

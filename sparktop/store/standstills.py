@@ -28,10 +28,10 @@ from sparktop.analysis.stall import (
     rdma_mb_per_s,
     reason_of_standstill,
 )
-from sparktop.model.engine import RanksReading, RanksVerdict, RanksView
 from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
 from sparktop.model.series import known_max, known_min
 from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.model.text import clean

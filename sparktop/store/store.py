@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from sparktop.analysis.speculation import shown_line
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
-from sparktop.model.engine import EngineIdentity, EngineSample, RanksReading
+from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
 from sparktop.model.instant import Instant
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, SelfView
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Kept, NodeView, Situation, Snapshot
 from sparktop.model.targets import Target, Thresholds, Watch

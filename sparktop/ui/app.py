@@ -19,13 +19,13 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
+from sparktop.ending import ENDING
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Target, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.view import GraphStyle, View
 from sparktop.recording.past import picture_of
 from sparktop.recording.session import Recordings
-from sparktop.stopping import ENDING
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.keys import key_table

@@ -137,7 +137,7 @@ class WakingEvent(threading.Event):
         """Make the event unset."""
         if self.is_set():
             super().clear()
-            os.read(self._reading, 1)
+            os.read(self._reading, _READ_BYTES)
 
 
 class _Mode(Enum):
@@ -205,7 +205,7 @@ class TerminalDriver(LinuxDriver):
         escape key from the beginning of a sequence. That alone is a twentieth of what watching costs.
         """
         parser = XTermParser()
-        decode = getincrementaldecoder("utf-8")().decode
+        decode = getincrementaldecoder("utf-8")("replace").decode
         ticks = 0
         with suppress(OSError):
             while not self.exit_event.is_set():

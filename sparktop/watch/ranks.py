@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from sparktop.model.engine import RanksReading, RanksView, RanksWord
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.ranks import RanksReading, RanksView, RanksWord
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.store import SourceKey, Store
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
-from sparktop.analysis.limited_by import limited_by
-from sparktop.analysis.step_cost import step_cost
+from sparktop.analysis.limited_by import limited_by, step_cost
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding
 from sparktop.model.snapshot import Limit, LimitKind, SpeedState

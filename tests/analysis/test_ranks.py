@@ -9,14 +9,7 @@ from msgspec import structs
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.hardware.ras import parse_json, parse_text
-from sparktop.model.engine import (
-    MissingRank,
-    RanksAnswer,
-    RanksReading,
-    RankStatus,
-    RanksVerdict,
-    RanksWord,
-)
+from sparktop.model.ranks import MissingRank, RanksAnswer, RanksReading, RankStatus, RanksVerdict, RanksWord
 from tests.hardware.ras.examples import FORMS, answer, example
 
 NAMES = {"192.168.100.11": "spark-a", "192.168.100.12": "spark-b"}

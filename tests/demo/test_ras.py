@@ -6,7 +6,7 @@ from sparktop.analysis.ranks import judge_ranks
 from sparktop.demo.faults import FAULTS, NO_SYMPTOMS, Symptoms
 from sparktop.demo.machine import Machine, MachineHeat, MachineReader
 from sparktop.demo.ras import DEAD_AFTER_S, SimulatedJob
-from sparktop.model.engine import RanksReading, RanksVerdict, RanksWord
+from sparktop.model.ranks import RanksReading, RanksVerdict, RanksWord
 from sparktop.simulation.calibration import CLUSTER_TP2
 from sparktop.simulation.engine import Engine
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from sparktop.analysis import speed_state
 from sparktop.model.balance import BalanceWord
-from sparktop.model.engine import RanksWord
 from sparktop.model.event import ALERT_KINDS
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
+from sparktop.model.ranks import RanksWord
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendState, LimitKind
 from sparktop.model.text import clean, with_subject

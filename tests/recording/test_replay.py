@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import SCENARIOS, Scenario
 from sparktop.errors import UsageError
-from sparktop.model.engine import RanksReading
+from sparktop.model.ranks import RanksReading
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.model.targets import NodeThresholds, StateThresholds, Thresholds
 from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, RecordError, encode

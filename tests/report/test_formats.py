@@ -20,9 +20,9 @@ from sparktop.analysis.wall import MOST_LISTED, Top, wall_of
 from sparktop.commands.snapshot import render
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.engine import RanksVerdict, RanksView, RanksWord
 from sparktop.model.event import Alert, Event, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.ranks import RanksVerdict, RanksView, RanksWord
 from sparktop.model.router import RouterView, Sum, Totals
 from sparktop.model.snapshot import BackendState, BackendView, Latency, Quantile, Snapshot
 from sparktop.model.text import clean

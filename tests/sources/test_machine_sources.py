@@ -20,9 +20,9 @@ from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.ras import RasServer
 from sparktop.hardware.ras import Found, RasReader
-from sparktop.model.engine import RanksAnswer
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, ProcessReading, ProcessTable
+from sparktop.model.ranks import RanksAnswer
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
 from sparktop.sources.decode import WireError, decode_ranks

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.model.engine import LaneSample, RanksAnswer, RanksReading, RanksView, RanksWord
+from sparktop.model.engine import LaneSample
 from sparktop.model.node import NodeIdentity
+from sparktop.model.ranks import RanksAnswer, RanksReading, RanksView, RanksWord
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from sparktop.hardware.ras import Found
-from sparktop.model.engine import EngineSample, LaneSample, RanksView, RanksWord
+from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.ranks import RanksView, RanksWord
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Source
 from sparktop.store import SourceKey, Store

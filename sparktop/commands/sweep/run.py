@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from sparktop.commands.output import folded, tell, write_file, write_markdown, write_out
 from sparktop.errors import OutputError
+from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import Moment, SweepView
@@ -292,9 +293,12 @@ def progress_line(view: SweepView, width: int | None = None) -> str:
             spare.insert(0, failed)
     if view.left is not None:
         parts.append(f"{range_words(view.left.least_s, view.left.most_s)} left")
-    while width is not None and len(" · ".join(parts)) > width and spare:
+    while width is not None and cell_width(" · ".join(parts)) > width and spare:
         parts.remove(spare.pop(0))
-    return " · ".join(parts)[:width]
+    line = " · ".join(parts)
+    while width is not None and cell_width(line) > width:
+        line = line[:-1]
+    return line
 
 
 def _rate_parts(moment: Moment) -> list[str]:

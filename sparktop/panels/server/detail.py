@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from sparktop.analysis.yardsticks import MOST_PROMPT, yardsticks
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
-from sparktop.model.engine import (
+from sparktop.model.figures import CounterFigure, How, also_reported
+from sparktop.model.node import NodeSample
+from sparktop.model.ranks import (
     Communicator,
     MissingRank,
     Rank,
@@ -21,8 +23,6 @@ from sparktop.model.engine import (
     RanksView,
     RanksWord,
 )
-from sparktop.model.figures import CounterFigure, How, also_reported
-from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
 from sparktop.panels.machine.detail import node_tile
 from sparktop.panels.parts.figures import (

@@ -519,7 +519,7 @@ def levels_beside(view: SweepView, width: int, height: int) -> list[Row]:
             *(level_row(view, level, made.get(level.key), cells) for level in part),
         ]
         tables.append(rows)
-    return [fit_row(row, width) for row in side_by_side(tables, [cells] * len(tables), _APART)]
+    return [fit_row(row, width) for row in side_by_side(tables, [cells] * len(tables), _APART)][:height]
 
 
 def marks_key(view: SweepView, room: int) -> Row:

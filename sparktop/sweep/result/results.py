@@ -41,7 +41,7 @@ def _clean(value: object) -> object:
 
 
 def _finite(value: object) -> object:
-    if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= LARGEST):
+    if isinstance(value, int | float) and not abs(value) <= LARGEST:  # nor NaN
         return None
     return value
 
@@ -336,7 +336,9 @@ def _point_of(kind: LoadKind, words: str) -> LoadPoint | None:
         value, rises_to = float(first), float(last) if rises else None
     except ValueError:
         return None
-    return LoadPoint(kind, value, rises_to) if math.isfinite(value) else None
+    return (
+        LoadPoint(kind, value, rises_to) if math.isfinite(value) and math.isfinite(rises_to or 0.0) else None
+    )
 
 
 class Rate(Part):

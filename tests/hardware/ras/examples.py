@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sparktop.hardware.ras import parse_json
-from sparktop.model.engine import RanksAnswer
+from sparktop.model.ranks import RanksAnswer
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "ras"
 FORMS = ("json", "txt")

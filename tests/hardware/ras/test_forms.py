@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.hardware.ras import RanksError, parse_json, parse_text
-from sparktop.model.engine import RanksAnswer, RankStatus
+from sparktop.model.ranks import RanksAnswer, RankStatus
 from tests.hardware.ras.examples import example
 
 TP_HASH = "d1a8f06e2b947c35"

@@ -11,8 +11,8 @@ import pytest
 
 from sparktop.demo.ras import RasServer
 from sparktop.hardware.ras import Found, RasReader, parse_address
-from sparktop.model.engine import RanksAnswer
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.ranks import RanksAnswer
 from tests.hardware.ras.examples import answer
 
 pytestmark = pytest.mark.outside

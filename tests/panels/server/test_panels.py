@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.ranks import judge_ranks
-from sparktop.model.engine import RanksReading, RanksView
 from sparktop.model.event import Finding, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.figures import COUNTER_FIGURES
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample, ProcessReading, ProcessTable
+from sparktop.model.ranks import RanksReading, RanksView
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,

@@ -21,7 +21,7 @@ from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.result.results import BesideResult, LevelResult, Requests, SweepResult
-from sparktop.sweep.run.beside import beside_tokens
+from sparktop.sweep.run.level import beside_tokens
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.view.result import StoredView
 from sparktop.sweep.view.words import beside_words, headline
