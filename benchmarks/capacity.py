@@ -212,28 +212,24 @@ def _grid(made: Setup, first: float) -> Iterator[float]:
         value *= _GRID
 
 
-def _falling_shares(cases: Iterable[tuple[float, float]]) -> list[float]:
-    """Return the falling shares (0 to 1) nearest to those of samples, each given as (met, count).
+def _falling(values: Iterable[float]) -> list[float]:
+    """Return the falling values nearest to these (pool adjacent violators).
 
-    These are the most likely ones if the true shares never rise (pool adjacent violators: Ayer et al., An
-    empirical distribution function for sampling with incomplete information, Annals of Mathematical
-    Statistics 26 (1955), 641 to 647). A sample without cases has the share of the samples before it, or 1.
+    Source: Ayer et al., An empirical distribution function for sampling with incomplete information, Annals
+    of Mathematical Statistics 26 (1955), 641 to 647.
     """
-    blocks: list[tuple[float, float, int]] = []
-    for met, count in cases:
-        blocks.append((met, count, 1))
-        while len(blocks) > 1:
-            (low_met, low, size), (high_met, high, more) = blocks[-2:]
-            if high_met * low <= low_met * high and (high or not low):
-                break
-            blocks[-2:] = [(low_met + high_met, low + high, size + more)]
-    return [met / count if count else 1.0 for met, count, size in blocks for _ in range(size)]
+    blocks: list[list[float]] = []
+    for value in values:
+        blocks.append([value])
+        while len(blocks) > 1 and fmean(blocks[-2]) < fmean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    return [fmean(block) for block in blocks for _ in block]
 
 
 def _at_least(chances: dict[float, float], least: float) -> float:
     """Return the largest load that passes with at least the chance `least`, once chances are made to fall."""
     ascending = sorted(chances)
-    falling = _falling_shares([(chances[value], 1.0) for value in ascending])
+    falling = _falling(chances[value] for value in ascending)
     return max((at for at, one in zip(ascending, falling, strict=True) if one >= least), default=0.0)
 
 

@@ -152,3 +152,29 @@ def test_every_exception_from_a_rule_has_its_reason() -> None:
         for number in without_reason(path.read_text(encoding="utf-8").splitlines())
     ]
     assert bare == []
+
+
+def test_a_name_is_defined_once_in_a_module() -> None:
+    """No module of the package defines a name twice: the second would win unnoticed."""
+    twice: list[str] = []
+    for path in python_files():
+        if path.relative_to(ROOT).parts[0] != "sparktop":
+            continue
+        seen: set[str] = set()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for name in _defined(node):
+                twice += [f"{path.relative_to(ROOT)}: {name}"] * (name in seen)
+                seen.add(name)
+    assert not twice
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    """Return the names that a statement of a module defines; those of conditions are alternatives."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [] if node.decorator_list else [name]
+        case ast.Assign(targets=targets):
+            return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+    return []

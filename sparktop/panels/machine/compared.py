@@ -61,9 +61,9 @@ def _count(group: Group, found: Sequence[Finding]) -> str:
     machines = f"{len(group.machines)} machines: "
     alike, apart = len(alike_in(group)), sum(one.kind == DIFFER for one in found)
     wrong = len(found) - apart
-    parts = [f"{apart} {'differs' if apart == 1 else 'differ'}"] if apart else []
+    parts = [f"{apart} setting{' differs' if apart == 1 else 's differ'}"] if apart else []
     parts += [f"{wrong} to mend"] if wrong else []
-    parts.append(f"{alike} setting{'' if alike == 1 else 's'} alike")
+    parts.append(f"{alike} alike" if apart else f"{alike} setting{'' if alike == 1 else 's'} alike")
     return machines + ", ".join(parts)
 
 
