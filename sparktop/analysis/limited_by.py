@@ -382,9 +382,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Lo
     heavier = sum(_requests_at(one) > _requests_at(other) for one, other in apart)
     if min(heavier, len(apart) - heavier) > len(apart) / 5:
         most, least = (fmean([pick(map(_requests_at, pair)) for pair in apart]) for pick in (max, min))
-        said = (
-            f"{peer.name} and this server take turns, {most:.0f} requests at one and {least:.0f} at the other"
-        )
+        said = f"now {peer.name}, now this server has more: {most:.0f} requests against {least:.0f}"
     else:
         plural = "" if round(here) == 1 else "s"
         said = f"{here:.0f} request{plural} here while {peer.name} has {there:.0f}"

@@ -81,14 +81,20 @@ KEYS = (
     Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen further up"),
     Key("turn", ("tab", "right"), "tab →", "turn(1)", "next panel (in a balance: group; on a wall: part)"),
     Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "previous panel (in a balance: group)"),
-    Key("open", ("enter",), "enter", "open", "details of the selected panel or line; of a balance, why"),
+    Key(
+        "open",
+        ("enter",),
+        "enter",
+        "open",
+        "details of the selected panel or line; on a balance, why it is judged so",
+    ),
     Key("back", ("escape",), "esc", "back", "back to the whole board; drop the filter"),
     Key(
         "events",
         ("e",),
         "e",
         "events",
-        "alerts and events on the full screen; of the past, why",
+        "alerts and events on the full screen; in the past, what happened then",
         "events",
     ),
     Key(

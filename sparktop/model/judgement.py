@@ -14,7 +14,7 @@ from typing import Protocol
 NO_DIFFERENCE = "no clear difference"
 NO_WINNER = "no clear winner"
 """The best target is clearly better than some of the others only."""
-NOT_TESTED = "single runs, not tested"
+NOT_TESTED = "too few runs to test"
 Name = Callable[[str], str]
 """Escapes the name of a target for the output format."""
 

@@ -40,7 +40,7 @@ _EXAMPLES = """\
 examples:
   sparktop sweep                                the servers here, preset quick
   sparktop sweep spark-1:8000 -c 1,2,4          three levels on one server
-  sparktop sweep a b --pp 2k --tg 128 -c 1..64  on, up to 64, while tok/s rise
+  sparktop sweep a b --pp 2k --tg 128 -c 1..64  raises c up to 64 while tok/s rise
   sparktop sweep a --rate auto                  requests/s that it keeps up with
   sparktop sweep a --agents 1-4 --duration 5m   coding agents
   sparktop sweep a --prompts day.jsonl -c 4     your own prompts"""

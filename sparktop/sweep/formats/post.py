@@ -335,7 +335,7 @@ def _reading(comparison: ComparisonResult | None, lost: int, *, is_matrix: bool)
             f"a winner is better than every other by over {floor:.1f} %, and surely ({rate:.0f} % error)"
         )
     if not is_matrix:
-        parts += [f"p95 from {P95_FROM} requests on", "?: has a warning"]
+        parts += [f"p95 from {P95_FROM} requests on", "?: the level has a warning"]
     parts += [f"{lost} levels are left out here"] if lost else []
     return f"In the tables, {'; '.join(parts)}." if parts else ""
 
@@ -354,6 +354,6 @@ def _data(files: Sequence[str]) -> str:
     command = f"sparktop report {shlex.join(files)}"
     data, page = code(f"{command} --format json -o post.json"), code(f"{command} -o report.html")
     return (
-        f"Data, attached: `post.json` ({data} writes it, without addresses). Everything else, such as "
+        f"Data to attach: `post.json` ({data} writes it, without addresses). Everything else, such as "
         f"definitions, what limited each level, and warnings: {page}."
     )

@@ -399,8 +399,9 @@ def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
     """The post names the remedy; a loss that the balance knows is stated."""
     both = routed_sweep()
     alone = both.model_copy(update={"targets": both.targets[:1]})
-    assert "costs is not known: measure one of its servers alone with half of the requests, too" in post_of(
-        alone
+    assert (
+        "costs in speed is not known: measure one of its servers alone with half of the requests, too"
+        in post_of(alone)
     )
     lossy = routed_sweep({"verdict": "starved", "lost_percent": 11.6})
     post = post_of(lossy.model_copy(update={"targets": lossy.targets[:1]}))

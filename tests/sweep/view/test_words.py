@@ -106,7 +106,7 @@ def test_chance_is_named() -> None:
     assert answered(unsure).startswith("best: c = 8, 110.0 tok/s")
     assert answered(unsure).endswith("; not clearly more than c = 4")
     single = [level(4, 100), level(8, 110)]
-    assert "; single runs, not tested; still rising" in answered(single)
+    assert "; too few runs to test; still rising" in answered(single)
 
 
 def throttled(made: LevelResult) -> LevelResult:
