@@ -88,6 +88,13 @@ def test_6_two_jobs_that_both_stand_still_leave_it_open_which_one_is_meant() -> 
     assert "2 jobs" in found.sentence
 
 
+def test_an_answer_of_an_earlier_standstill_proves_no_movement() -> None:
+    """Counts that differ from those before the standstill do not say that it moves."""
+    answers = [answer("in-flight-1"), answer("in-flight-2")]
+    assert judged(answers, still_since=EVERY_S / 2).word is RanksWord.ASKING
+    assert judged(answers, still_since=None).word is RanksWord.MOVING
+
+
 def moved(found: RanksAnswer, count: int) -> RanksAnswer:
     """Return an answer whose last communicator has launched `count` AllReduces on all ranks."""
     *others, last = found.communicators

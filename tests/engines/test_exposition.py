@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparktop.engines import PageError, exposition
-from sparktop.engines.exposition import Family, Labels, Page, Reader, number
+from sparktop.engines.exposition import Family, Labels, Page, PageText, Reader, number
 from sparktop.engines.lanes import HistogramReader
 from sparktop.model.engine import Histogram
 from sparktop.model.failure import FailureKind
@@ -137,6 +137,14 @@ def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
         other = b"\n".join(page_lines)
         # As text, because NaN is not equal to itself.
         assert repr(flat(known.read(other))) == repr(flat(Reader(WANTED).read(other)))
+
+
+def test_pages_that_differ_in_a_label_with_a_space_share_nothing() -> None:
+    """A value without a blank before it leaves the space in its label as the last one of the line."""
+    first, second = PageText(b'vllm:a{m="x y"}5\n'), PageText(b'vllm:a{m="x z"}5\n')
+    assert first.once("labels", lambda: "y") == "y"
+    assert second.once("labels", lambda: "z") == "z"
+    assert PageText(b'vllm:a{m="x y"}5\n').once("labels", lambda: "z") == "y"
 
 
 def test_a_page_of_endless_samples_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.sweep.result import store as result_store
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import SweepResult, TracePlan
 from sparktop.sweep.result.store import read_json
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
@@ -228,3 +228,9 @@ def test_a_result_of_a_kind_of_load_that_is_gone_opens(kind: str) -> None:
     assert [(one.name, one.levels) for one in result.targets] == [("a", ())]
     assert result.status == "done"
     assert result.comparison is None
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), float("inf"), float("nan"), 1e300])
+def test_a_number_that_no_sweep_writes_is_unknown(number: float) -> None:
+    """Integers of hundreds of digits, too, which no float holds."""
+    assert TracePlan(name="trace.jsonl", speed=number).speed is None
