@@ -355,7 +355,7 @@ def shortened(piece: Sequence[Run], room: int) -> Row:
     left = room - row_width(start) - row_width(keys)
     if cell_width(text) > left:
         text = _BRACKETS.sub("", text)
-    while cell_width(text) > left and _BETWEEN in text:
+    while cell_width(text) > left and _BETWEEN in text[1:]:  # not the sign of a text that begins with one
         text = f"{text.rpartition(_BETWEEN)[0]} "
     if cell_width(text) > left:
         ends = [match.start() for match in _CLAUSE.finditer(text) if left / 2 < match.start() < left]
