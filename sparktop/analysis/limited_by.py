@@ -799,9 +799,6 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Li
     return Limit(LimitKind.UNKNOWN, reason)
 
 
-# How a server's time divides into steps, decoded tokens and prompt tokens: a regression over its polls.
-
-
 # The regression of step times: how a server's time divides into steps, decoded tokens and prompt tokens.
 #
 # In each interval between two polls during which requests ran, the elapsed time is

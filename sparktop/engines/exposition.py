@@ -82,7 +82,7 @@ class _KeptPages:
         self._bytes = 0
 
     def kept_for(self, lines: list[bytes], body: bytes) -> Kept | None:
-        """Return what is kept for a page with these lines; None for a page with exemplars."""
+        """Return what is kept for pages that begin all lines so; None for a page with exemplars."""
         if self._bytes > _MOST_KEPT_BYTES:
             self._alike.clear()
             self._bytes = 0
@@ -147,9 +147,9 @@ class Reader:
             PageError: more than `MAX_SAMPLES` wanted samples.
         """
         text = PageText(page) if isinstance(page, bytes) else page
-        places = None if text.kept is None else cast("_Places | None", text.kept.get(self))
-        if places is not None:
-            layout, rows, ends = places
+        known = None if text.kept is None else cast("_ValueCells | None", text.kept.get(self))
+        if known is not None:
+            layout, rows, ends = known
             values = _plain_numbers([text.lines[row][end] for row, end in zip(rows, ends, strict=True)])
             if values is not None:
                 return Page(*layout, values)
@@ -321,7 +321,7 @@ Places: TypeAlias = Mapping[Labels, int]
 Kept: TypeAlias = dict[Hashable, object]
 Layout: TypeAlias = tuple[Mapping[str, Places], Kept]
 """Where the samples of each metric name stand, and what else follows from names and labels."""
-_Places: TypeAlias = tuple[Layout, list[int], list[slice]]
+_ValueCells: TypeAlias = tuple[Layout, list[int], list[slice]]
 """Layout of a reader's samples, and the row and the place in its line of each value."""
 _T = TypeVar("_T")
 _PAGES = _KeptPages()

@@ -1,4 +1,7 @@
-"""A moment on two clocks, a range of durations, and the bounds of intervals and durations of polls."""
+"""A moment on two clocks, a range of durations, and the bounds of intervals and durations of polls.
+
+Also a sweep that is about to start.
+"""
 
 from __future__ import annotations
 

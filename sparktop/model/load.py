@@ -5,6 +5,8 @@ their differences have a meaning. A request yields, in this order: `RequestStart
 `ResponseStarted`, then `FirstToken`, any number of `Tokens`, and one `RequestEnded`. A level yields
 `LevelStarted`, its runs with their requests between `RunStarted` and `RunEnded`, and `LevelEnded`.
 `sparktop.sweep.result.measure` defines the metrics computed from these events.
+
+Also the place of a request in a conversation.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Points are stored once, in pages that all snapshots share, so that a snapshot kept for half an hour costs few
 bytes for its histories.
+
+Also means, sums and extremes of values of which some are unknown.
 """
 
 from __future__ import annotations

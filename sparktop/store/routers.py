@@ -1,4 +1,7 @@
-"""Routers: their samples, the backends behind them, what their own counts say, and how they are shown."""
+"""Routers: their samples, the backends behind them, what their own counts say, and how they are shown.
+
+Also each Prometheus, with its servers and machines, each of them through one Prometheus only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Judges at each second which engines make no progress, and keeps the alerts and events about it."""
+"""Judges at each second which engines make no progress, and keeps the alerts and events about it.
+
+Also what NCCL answered about the ranks of an engine that stands still.
+"""
 
 from __future__ import annotations
 

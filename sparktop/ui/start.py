@@ -1,4 +1,4 @@
-"""Runs the application on a terminal, or draws a snapshot without one."""
+"""Runs the application on a terminal, on servers or on a recording, or draws a snapshot without one."""
 
 from __future__ import annotations
 

@@ -206,14 +206,14 @@ class TerminalDriver(LinuxDriver):
         """
         parser = XTermParser()
         decode = getincrementaldecoder("utf-8")("replace").decode
-        ticks = 0
+        ticks_left = 0
         with suppress(OSError):
             while not self.exit_event.is_set():
-                wait_s = ESCAPE_DELAY if ticks else None
+                wait_s = ESCAPE_DELAY if ticks_left else None
                 readable, _, _ = select.select([self.fileno, self._shutdown], [], [], wait_s)
-                ticks = max(0, ticks - 1)
+                ticks_left = max(0, ticks_left - 1)
                 if self.fileno in readable:
-                    ticks = _TICKS
+                    ticks_left = _TICKS
                     text = decode(os.read(self.fileno, _READ_BYTES))
                     if not text:  # a terminal at its end is readable for ever
                         self.exit_event.wait(ESCAPE_DELAY)
@@ -221,7 +221,7 @@ class TerminalDriver(LinuxDriver):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
-        with suppress(EOFError, ParseError):
+        with suppress(EOFError, ParseError):  # ends the parser; half a sequence is dropped
             for _ in parser.feed(""):
                 pass
 

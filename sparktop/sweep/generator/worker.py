@@ -3,6 +3,8 @@
 Run as `python -m sparktop.sweep.generator.worker`. It is a separate process because a screen that takes 80 ms
 to draw in the same event loop would add 80 ms to measured latencies. It exits when its standard input is
 closed or its parent process exits.
+
+It also measures its own health: lag of its event loop, and its CPU use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Checks that find reasons to doubt a level's result; each reason has a code for scripts and a sentence."""
+"""Checks that find reasons to doubt a level's result; each reason has a code for scripts and a sentence.
+
+Also what such checks need of the calls of agents.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The codes are finer than `FailureKind`. For example, `timeout:first_token` and `timeout:whole` have different
 causes in a server, and `http:429` from a server is not the same as the rejection by a router in front of it.
+
+Also what a server's refusal says of the field at fault, or of a prompt that is too long.
 """
 
 from __future__ import annotations

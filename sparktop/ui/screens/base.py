@@ -1,4 +1,7 @@
-"""The bases of all screens: one that is closed takes no more input, and closes nothing else."""
+"""The bases of all screens: one that is closed takes no more input, and closes nothing else.
+
+Beside them: what screens may ask of sweeps, and how they read a file that may be long.
+"""
 
 from __future__ import annotations
 
