@@ -227,7 +227,7 @@ def alerts_sign(worst: Severity | None, count: int) -> str:
 
     `worst` is the severity of the worst of them; None or INFO if none needs attention.
     """
-    sign = SEVERITY_SIGNS[worst if worst is Severity.CRITICAL else Severity.WARNING]
+    sign = SEVERITY_SIGNS[worst or Severity.INFO]
     return "" if not count else f"{sign}{count} " if count > 1 else f"{sign} "
 
 

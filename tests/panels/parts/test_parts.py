@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.graphics.cells import cell_width, fit_name
+from sparktop.model.event import Severity
 from sparktop.model.series import LATE, HistoryTable, Series
+from sparktop.panels.parts.figures import alerts_sign
 from sparktop.panels.parts.graph import (
     Graph,
     TimeAxis,
@@ -287,3 +289,8 @@ def test_a_cut_finding_keeps_its_first_words(sign: str) -> None:
     line = f" {sign} positions 4–7 add 0.12 tokens a step and cost 11 ms: k = 3 would give about 14 % more "
     row = shortened([(line, "text"), ("enter ", "key")], 62)
     assert "".join(text for text, _ in row).startswith(f" {sign} positions 4–7 add 0.12 tokens a step")
+
+
+def test_a_remark_has_no_sign_of_a_warning() -> None:
+    """The sign is that of the worst alert: "all well" beside a remark is no contradiction."""
+    assert [alerts_sign(severity, 1) for severity in (None, *Severity)] == ["· ", "· ", "▲ ", "✖ "]
