@@ -24,7 +24,6 @@ from sparktop.sweep.plan import draft as last_choice
 from sparktop.sweep.plan.draft import Draft
 from sparktop.sweep.plan.presets import all_presets, find_preset
 from sparktop.sweep.result.store import load, sweeps_folder
-from sparktop.sweep.view.result import StoredView
 from sparktop.ui import remembered
 
 OLD = Path(__file__).parent / "data" / "version_0_2_0"
@@ -76,8 +75,7 @@ def test_the_history_lists_what_it_listed(history: History) -> None:
 @pytest.mark.parametrize("key", [*RESULTS, IMPORTED])
 def test_each_result_opens_on_the_full_screen(history: History, key: str) -> None:
     """Each row of the history opens as a result, with series to compare."""
-    view = history.source(key)
-    assert isinstance(view, StoredView) == (key != IMPORTED)
+    assert (history.source(key).result is None) == (key == IMPORTED)
     assert history.series(key)
 
 

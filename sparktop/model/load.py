@@ -42,6 +42,37 @@ class LoadKind(StrEnum):
     AGENTS = "agents"
     """Conversations at the same time, with pauses of tools and people."""
 
+    @property
+    def amount(self) -> str:
+        """What the values of the axis count: "requests at once", "requests per second", "agents"."""
+        return _KIND_WORDS[self][0]
+
+    @property
+    def sign(self) -> str:
+        """The same in at most six cells, for the edge of a plot: "c", "/s", "agents"."""
+        return _KIND_WORDS[self][1]
+
+    @property
+    def example(self) -> str:
+        """The short name of a level, and what it stands for."""
+        return _KIND_WORDS[self][2]
+
+
+_KIND_WORDS = {
+    LoadKind.CONCURRENCY: ("requests at once", "c", "c16: 16 requests at once"),
+    LoadKind.RATE: (
+        "requests per second",
+        "/s",
+        "2/s: two requests per second arrive, however many are in flight",
+    ),
+    LoadKind.AGENTS: (
+        "agents",
+        "agents",
+        "8 agents: as many conversations at once, with pauses of tools and people",
+    ),
+}
+"""(Amount, sign, example) of each kind of load."""
+
 
 REMOVED_KINDS = frozenset({"pools", "users"})
 """Values of `LoadKind` in files of earlier versions; what these hold of them is ignored."""

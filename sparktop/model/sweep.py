@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
-from sparktop.model.balance import Balance
 from sparktop.model.instant import TimeRange
 from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import LoadPoint
@@ -633,12 +632,13 @@ class LevelEvidence(Struct, frozen=True, eq=False):
     facts: tuple[tuple[str, str], ...] = ()
     """(name, value with unit), the most important first."""
     shares: tuple[BackendShare, ...] = ()
-    balance: Balance | None = None
-    """The balance of the backends: while the level runs, of the overview's group; afterwards, of this
-    level alone."""
     balance_word: str | None = None
-    """The balance verdict of a measured level; set even where this version does not know the verdict."""
+    """The balance verdict: while the level runs that of the overview's group, afterwards of this level alone.
+
+    It is set even where this version does not know the verdict."""
     balance_reasons: tuple[str, ...] = ()
+    balance_cause: str | None = None
+    balance_hint: str | None = None
     timelines: tuple[Timeline, ...] = ()
     """One timeline for each run."""
     why_no_timeline: str | None = None

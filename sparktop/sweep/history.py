@@ -31,7 +31,7 @@ from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import StoredSweep, load, parse, read_json, read_value
 from sparktop.sweep.view.capacity import capacity_title
-from sparktop.sweep.view.result import ForeignView, StoredView, status_of
+from sparktop.sweep.view.result import StoredSource, imported_source, status_of, stored_source
 
 FRESH: Final = timedelta(minutes=15)
 """Age up to which a result without an end may belong to a running sweep, which writes once per level."""
@@ -138,7 +138,7 @@ class History(Struct, eq=False):
             raise UsageError(f"{clean(key, 60)}: no level of that sweep is done: there is nothing to compare")
         return found
 
-    def source(self, key: str) -> StoredView | ForeignView:
+    def source(self, key: str) -> StoredSource:
         """Read the result `key` and return its view for the full screen.
 
         Raises:
@@ -151,10 +151,10 @@ class History(Struct, eq=False):
             words_instead = None
             if row is not None and row.status == UNFINISHED:
                 words_instead = "no end yet: it still runs, or was broken off; this is what is done"
-            return StoredView(result, title=title, words=words_instead)
+            return stored_source(result, title=title, words=words_instead)
         path = self.path(key)
         tool = "" if row is None else row.name
-        return ForeignView(read_file(path), title=tool, started_at=started_at(read_value(path)))
+        return imported_source(read_file(path), title=tool, started_at=started_at(read_value(path)))
 
     # Actions of a user
 

@@ -131,9 +131,9 @@ async def save_report(source: SweepSource, beside: Sequence[Series] = ()) -> str
     `beside` are the series of the published table that the screen draws over the curves.
     """
     from sparktop.sweep.formats.written import save_reports  # late: the first picture needs no report
-    from sparktop.sweep.view.result import ForeignView
+    from sparktop.sweep.view.result import StoredSource
 
-    shown = source.series if isinstance(source, ForeignView) else source.result
+    shown = source.shown if isinstance(source, StoredSource) else source.result
     if shown is None:
         return "no level is done: there is nothing to report"
     try:

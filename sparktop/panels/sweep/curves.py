@@ -18,7 +18,6 @@ from sparktop.graphics.axes import PlotAxis, centred_labels, nice_ceiling
 from sparktop.graphics.braille import NO_LAYER, DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import tick
-from sparktop.model.load import LoadKind
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
 from sparktop.panels.parts.figures import (
     bar_runs,
@@ -210,14 +209,6 @@ class _PlotPlaces(Struct, frozen=True):
         return min(highest, max(0, round(share * highest)))
 
 
-AXES = {
-    LoadKind.CONCURRENCY: "c",
-    LoadKind.RATE: "/s",
-    LoadKind.AGENTS: "agents",
-}
-"""Name of the horizontal axis, at its left end."""
-
-
 def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     """Draw a plot of a metric against concurrency as `height` rows of `width` cells: title, curves, axis."""
     tall = max(2, height - 2)
@@ -258,7 +249,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     rows = [
         heading(f"{plot.title} in {plot.unit}", better, width),
         *body,
-        [label(fit(AXES[points[0].kind], _EDGE - 1, "right") + " "), label(below)],
+        [label(fit(points[0].kind.sign, _EDGE - 1, "right") + " "), label(below)],
     ]
     return [merged(fit_row(row, width)) for row in rows][:height]
 

@@ -49,7 +49,7 @@ def evidence_screen(
     """
     inner = width - 4
     rows = _mark_rows(evidence, inner)
-    if width >= _WIDE and (evidence.shares or evidence.balance is not None or evidence.balance_word):
+    if width >= _WIDE and (evidence.shares or evidence.balance_word):
         each = (inner - 2) // 2
         left, right = (
             _fact_rows(evidence, each),
@@ -161,20 +161,18 @@ def _group_means(values: Sequence[float | None], width: int) -> list[float | Non
 
 def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     """Return rows with the level's balance verdict and the verdict's reasons; no rows without a verdict."""
-    balance = evidence.balance
-    word = balance.word_now.value if balance is not None else evidence.balance_word
+    word = evidence.balance_word
     if word is None:
         return []
     rows = [heading("balance", "", width)]
     bad = any(verdict.value == word and verdict.bad for verdict in BalanceWord)
     rows.append([(f"{'▲ ' if bad else ''}{word}", _ROLES.get(word, "text"))])
-    reasons = [*(balance.reasons if balance is not None else ()), *evidence.balance_reasons]
-    for reason in dict.fromkeys(reasons):
+    for reason in evidence.balance_reasons:
         rows += sentence_rows(("· ", "muted"), reason, "text", width)
-    if balance is not None and balance.cause:
-        rows += sentence_rows(label("cause  "), balance.cause, "text", width)
-    if balance is not None and balance.hint:
-        rows += sentence_rows(("→ ", "key"), balance.hint, "key", width)
+    if evidence.balance_cause:
+        rows += sentence_rows(label("cause  "), evidence.balance_cause, "text", width)
+    if evidence.balance_hint:
+        rows += sentence_rows(("→ ", "key"), evidence.balance_hint, "key", width)
     return [fit_row(row, width) for row in rows]
 
 

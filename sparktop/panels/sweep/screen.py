@@ -245,20 +245,13 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     )
 
 
-_AXES = {
-    LoadKind.CONCURRENCY: "requests at once",
-    LoadKind.RATE: "requests/s",
-    LoadKind.AGENTS: "agents",
-}
-
-
 def _countdown_pieces(countdown: Countdown) -> list[Row]:
     """Return the sweep's targets, concurrencies and number of requests as pieces of text for `flowed`."""
     first, *others = countdown.targets or ("nothing",)
     pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
     if countdown.levels:
         levels = ", ".join(level.words for level in countdown.levels)
-        pieces.append([label(f"{_AXES[countdown.levels[0].kind]} "), figure(levels)])
+        pieces.append([label(f"{countdown.levels[0].kind.amount} "), figure(levels)])
     if countdown.climb_to is not None:
         pieces.append(
             [label("may go on to "), figure(f"c = {countdown.climb_to}"), label(" while tok/s rise")]

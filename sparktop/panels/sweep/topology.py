@@ -30,7 +30,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.panels.parts.figures import flowed, heading, label, part_role, sentence_rows
 from sparktop.panels.parts.text import Row, fit_row, row_width, side_by_side
-from sparktop.panels.sweep.curves import AXES, better_words, legend_rows, plots_rows
+from sparktop.panels.sweep.curves import better_words, legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST, framed_sweep, page_title
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
@@ -148,7 +148,7 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
     load = max((_LOAD, *map(len, levels))) if compared.several_lengths else _LOAD
     columns, winner = _column_widths(compared.columns, width - load - 1)
     better = better_words(more=metric.more_is_better)
-    axis = AXES[metric.levels[0].point.kind if metric.levels else LoadKind.CONCURRENCY]
+    axis = (metric.levels[0].point.kind if metric.levels else LoadKind.CONCURRENCY).sign
     head: Row = [label(fit(axis, load, "right"))]
     for index, name in enumerate(compared.columns):
         head += [

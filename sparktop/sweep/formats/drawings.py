@@ -39,16 +39,10 @@ from sparktop.sweep.result.results import SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
 
-CONCURRENCY, LENGTH = "requests at once", "tokens of the prompt"
-AXES = {
-    LoadKind.CONCURRENCY: CONCURRENCY,
-    LoadKind.RATE: "requests per second",
-    LoadKind.AGENTS: "agents",
-}
-"""Title of the horizontal axis."""
-_WITH_UPRIGHT = frozenset({CONCURRENCY, AXES[LoadKind.AGENTS]})
+LENGTH, DEPTH = "tokens of the prompt", "tokens of context and prompt"
+"""Titles of horizontal axes that are not the amount of a kind of load."""
+_WITH_UPRIGHT = frozenset({LoadKind.CONCURRENCY.amount, LoadKind.AGENTS.amount})
 """Axes with limits that are upright lines."""
-DEPTH = "tokens of context and prompt"
 _HOLLOW = ("", "hollow: the level has a warning")
 _AROUND = 24
 """Length in SVG units, on each side of a concurrency, of a limit that holds only for it."""
@@ -76,7 +70,7 @@ def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
 
 def axis_title(kinds: Iterable[LoadKind]) -> str:
     """Return the title of the horizontal axis for levels of these kinds: that of the first."""
-    return AXES[next(iter(kinds), LoadKind.CONCURRENCY)]
+    return next(iter(kinds), LoadKind.CONCURRENCY).amount
 
 
 def _over_depths(series: Series) -> Iterator[Series]:
@@ -129,7 +123,7 @@ def curve_drawings(
         yield curve_drawing(replace(plot, limits=tuple(kept)), axis)
 
 
-def curve_drawing(plot: CurvePlot, x_title: str = CONCURRENCY) -> Drawing:
+def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -> Drawing:
     """Draw one plot with its curves, intervals, limits and notes; `x_title` is the horizontal axis' title."""
     top, bottom = plot_ends(plot)
     hollow = any(point.doubtful for line in plot.lines for point in line.points)
@@ -148,8 +142,13 @@ def curve_drawing(plot: CurvePlot, x_title: str = CONCURRENCY) -> Drawing:
     ends = [(line.name, line.points[-1]) for line in plot.lines]
     parts += frame.names([(name, end.point.value, end.value.mean) for name, end in ends])
     words = ". ".join(_in_words(line, METRICS[plot.metric]) for line in plot.lines)
-    against = {CONCURRENCY: "concurrency", LENGTH: "prompt length"}.get(x_title, x_title)
+    against = "prompt length" if x_title == LENGTH else _against(x_title)
     return Drawing(f"{plot.title} in {plot.unit} against {against}", words, "".join(parts), frame.height)
+
+
+def _against(amount: str) -> str:
+    """Return the amount of a kind of load as what a metric is drawn against: "concurrency" for requests."""
+    return LoadKind.CONCURRENCY.value if amount == LoadKind.CONCURRENCY.amount else amount
 
 
 def _subtitle(plot: CurvePlot, *, logarithmic: bool) -> Iterator[str]:
@@ -371,11 +370,6 @@ def _counts(counts: Split, names: Sequence[str]) -> str:
 
 PLOTTED = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_ms", "ttft_ms")
 """Metrics that have a plot; `output_tps` only if no other rate of generated tokens is known."""
-_PLOT_AXES = {
-    LoadKind.CONCURRENCY: "concurrency",
-    LoadKind.RATE: "requests/s",
-    LoadKind.AGENTS: "agents",
-}
 PLOT_CELLS, PLOT_ROWS = 78, 16
 _LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
 _MARKS = "●▲■◆○△□◇"
@@ -420,7 +414,7 @@ def plot(
     figure.clear()
     figure.plot_size(max(width, _LEAST_WIDTH), max(height, _LEAST_HEIGHT))
     metric = METRICS[name]
-    figure.title(f"{metric.title} ({metric.unit}) against {_PLOT_AXES[places[0].kind]}")
+    figure.title(f"{metric.title} ({metric.unit}) against {_against(places[0].kind.amount)}")
     legend: list[str] = []
     for number, (label, points) in enumerate(curves):
         mark = _MARKS[number % len(_MARKS)]

@@ -374,11 +374,6 @@ TITLE = "sparktop sweep"
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
 """Metrics that get a table of winners when there are several targets."""
 _PAIR = 2
-_LOADS = {
-    LoadKind.CONCURRENCY: "c16: 16 requests at once",
-    LoadKind.RATE: "2/s: two requests per second arrive, however many are in flight",
-    LoadKind.AGENTS: "8 agents: as many conversations at once, with pauses of tools and people",
-}
 _DEPTH = (
     "c16 @ 4,096: 16 requests at once, each after 4,096 tokens of context, which were sent before with a few "
     "more words (see *Context*), so that the server's prefix cache has them. Prefill counts what comes after "
@@ -452,9 +447,8 @@ def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Gri
     shown = set().union(*(table.metrics(targets) for table in TABLES))
     if not shown:
         return Section(paragraphs=() if result.status == "failed" else ("Nothing was measured.",))
-    load = (
-        f"{_LOADS[result.plan.load]}{_LENGTHS if any(a_series.has_lengths for a_series in series) else ''}."
-    )
+    lengths = _LENGTHS if any(a_series.has_lengths for a_series in series) else ""
+    load = f"{result.plan.load.example}{lengths}."
     if any(level.depth for target in targets for level in target.levels):
         load += f" {_DEPTH}"
     return Section(MEANINGS, items=(load, *lines(shown), *term_lines(_terms(grids))), folded=True)

@@ -73,14 +73,6 @@ def load_words(load: Load, *, lengths: bool = True) -> str:
     return words
 
 
-_HEADS = {
-    LoadKind.CONCURRENCY: "Concurrency",
-    LoadKind.RATE: "Rate",
-    LoadKind.AGENTS: "Agents",
-}
-"""Headings of the column with the points on the axis."""
-
-
 def axis_head(series: Series) -> str:
     """Return the heading of the column with the points of a series on its axis."""
     return points_head(level.load.point for level in series.levels)
@@ -89,7 +81,7 @@ def axis_head(series: Series) -> str:
 def points_head(points: Iterable[LoadPoint]) -> str:
     """Return the heading of a column with points on an axis: "Rate", "Agents"; "Load" for several axes."""
     kinds = {point.kind for point in points} or {LoadKind.CONCURRENCY}
-    return _HEADS[kinds.pop()] if len(kinds) == 1 else "Load"
+    return kinds.pop().value.capitalize() if len(kinds) == 1 else "Load"
 
 
 def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:

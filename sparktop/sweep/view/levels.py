@@ -16,7 +16,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.load import (
     FirstToken,
     LoadEvent,
@@ -55,7 +54,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunCompleted
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
-from sparktop.sweep.view.marks import balance_reasons, balance_word, limit_words, marks_of
+from sparktop.sweep.view.marks import balance_fields, limit_words, marks_of
 from sparktop.sweep.view.words import conversation_facts, conversation_figures
 
 _STATES = {
@@ -572,9 +571,7 @@ def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
         row=row,
         facts=tuple(level_facts(level)),
         shares=_stored_shares(level),
-        balance=level_balance(level),
-        balance_word=balance_word(level),
-        balance_reasons=balance_reasons(level),
+        **balance_fields(level),
         timelines=timelines,
         why_no_timeline=why,
     )
@@ -605,32 +602,6 @@ def _stored_shares(level: LevelResult) -> tuple[BackendShare, ...]:
             kv_cache_max_percent=side.kv_cache_max_percent,
         )
         for name, side in sides.items()
-    )
-
-
-def level_balance(level: LevelResult) -> Balance | None:
-    """Return how evenly a router loaded its backends at a stored level.
-
-    Return None if the file has no balance verdict, or one that this version does not know.
-    """
-    kept = level.balance or {}
-    word = next((verdict for verdict in BalanceWord if verdict.value == kept.get("verdict")), None)
-    if word is None:
-        return None
-    group, backends = kept.get("group"), kept.get("backends")
-    cause, hint = kept.get("cause"), kept.get("hint")
-    return Balance(
-        group=group if isinstance(group, str) else "",
-        # The balance of a sweep's level exists only if its target was a router.
-        router=group if isinstance(group, str) else "",
-        backends=tuple(backend for backend in backends if isinstance(backend, str))
-        if isinstance(backends, list)
-        else (),
-        word=word,
-        word_now=word,
-        reasons=balance_reasons(level),
-        cause=cause if isinstance(cause, str) else None,
-        hint=hint if isinstance(hint, str) else None,
     )
 
 

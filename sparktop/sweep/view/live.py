@@ -11,6 +11,7 @@ from bisect import insort
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import monotonic
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -56,12 +57,11 @@ from sparktop.sweep.view.levels import (
     LevelProgress,
     RequestBars,
     key_of,
-    level_balance,
     level_facts,
     level_of,
     stored_prefill_s,
 )
-from sparktop.sweep.view.marks import balance_reasons, balance_word
+from sparktop.sweep.view.marks import balance_fields
 from sparktop.sweep.view.result import end_words, plan_words, result_view, status_of
 from sparktop.sweep.view.series import MOST_SLOTS, SweepCurves, TimeGrid
 
@@ -248,15 +248,18 @@ class _LevelSamples(Struct, eq=False):
             running=tuple(samples.running),
         )
 
-    def balance_of(self, target: str) -> Balance | None:
-        """Return how evenly the target `target` loads the servers; None if unknown.
+    def balance_of(self, target: str) -> dict[str, Any]:
+        """Return the fields of a `LevelEvidence` on how evenly `target` loads the servers; {} if unknown.
 
         The monitor judges each backend as part of one router's group. If this router is not `target`, the
-        group's strategy, cause and hint do not apply to the load of `target` and are removed.
+        group's cause and hint do not apply to the load of `target` and are left out.
         """
-        if self.balance is None or self.balance.group == target:
-            return self.balance
-        return replace(self.balance, strategy=None, cause=None, hint=None)
+        balance = self.balance
+        if balance is None:
+            return {}
+        fields = {"balance_word": balance.word_now.value, "balance_reasons": balance.reasons}
+        advice = {"balance_cause": balance.cause, "balance_hint": balance.hint}
+        return {**fields, **advice} if balance.group == target else fields
 
     def prefill_s(self) -> dict[str, float]:
         """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
@@ -456,15 +459,13 @@ class LiveView:
             (row for row in self._results_view.rows if row.key == key), ResultRow(key, {}, complete=False)
         )
         # A snapshot's balance covers time before this level, so a complete level uses its own counts.
-        runs = level is None or (key == self._current.key and self._current.measuring)
-        judged = None if runs else level
+        is_running = key == self._current.key and self._current.measuring
+        balance = samples.balance_of(key.target) if level is None or is_running else balance_fields(level)
         return LevelEvidence(
             row=row,
             facts=tuple(level_facts(level)) if level is not None else (),
             shares=samples.shares(level),
-            balance=samples.balance_of(key.target) if judged is None else level_balance(judged),
-            balance_word=None if judged is None else balance_word(judged),
-            balance_reasons=() if judged is None else balance_reasons(judged),
+            **balance,
             timelines=timelines,
             why_no_timeline=None if timelines else "no request of it has begun",
             slot_s=samples.slot_s,

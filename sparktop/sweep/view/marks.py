@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import LimitKind
@@ -130,6 +131,14 @@ def balance_word(level: LevelResult) -> str | None:
     """Return the balance verdict of a level, such as "uneven"; None if the level was not analysed."""
     word = (level.balance or {}).get("verdict")
     return word if isinstance(word, str) else None
+
+
+def balance_fields(level: LevelResult) -> dict[str, Any]:
+    """Return the fields of a `LevelEvidence` on the balance of a measured level."""
+    kept = level.balance or {}
+    texts = {f"balance_{key}": kept.get(key) for key in ("cause", "hint")}
+    known = {name: text for name, text in texts.items() if isinstance(text, str)}
+    return {"balance_word": balance_word(level), "balance_reasons": balance_reasons(level), **known}
 
 
 def balance_reasons(level: LevelResult) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache, partial
 from itertools import groupby
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep import (
     ComparedLevel,
     ComparedMetric,
+    CurvePlot,
     DeviationRow,
     LevelEvidence,
     LevelKey,
@@ -50,10 +52,6 @@ LEAST_RUNS = 5
 """Minimum runs for a ratio of standard deviations: with three runs, 5 % of ratios exceed 6 by chance."""
 _DEVIATIONS_OF = ("decode_tps", "sustained_tps")
 _PAIR = 2
-_GIVEN = ("table", "baseline")
-"""Values of `winner_vs` other than the runner-up, which percentages refer to by default."""
-
-_Aligned = Sequence[Mapping[Load, SeriesLevel]]
 
 
 def topologies(
@@ -98,28 +96,32 @@ def _definitions(compared: ComparisonResult) -> Iterator[str]:
 def _compared_metric(
     name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[Series]
 ) -> ComparedMetric:
-    metric = METRICS[name]
-    placed = aligned(series)
+    metric, levels = METRICS[name], aligned(series)
+    references = {row.winner_vs for row in rows}  # what percentages refer to: by default the runner-up
     return ComparedMetric(
         metric=name,
         title=metric.title,
         unit=metric.unit,
         more_is_better=metric.more_is_better,
         levels=tuple(
-            _compared_level(row, metric, placed, words)
+            _compared_level(row, metric, levels, words)
             for row, words in zip(rows, _level_names(rows), strict=True)
         ),
-        winner_vs=next((vs for vs in _GIVEN if any(row.winner_vs == vs for row in rows)), "runner-up"),
+        winner_vs=next((vs for vs in ("table", "baseline") if vs in references), "runner-up"),
         decimals=metric.decimals,
         noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
     )
 
 
-def _compared_level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> ComparedLevel:
+def _compared_level(
+    row: ComparisonRow, metric: Metric, levels: Sequence[Mapping[Load, SeriesLevel]], where: str
+) -> ComparedLevel:
+    """Return a row of a comparison for the screen; `levels` has those of each series by load."""
     load = load_of(row)
+    alike = [of_series.get(load) for of_series in levels]
     return ComparedLevel(
         point=row.point,
-        values=tuple(_value(level.get(load), metric.name) for level in levels),
+        values=tuple(None if level is None else level.figures.get(metric.name) for level in alike),
         winner=row.winner,
         ahead=row.ahead,
         beats=row.beats,
@@ -142,10 +144,6 @@ def _level_names(rows: Sequence[ComparisonRow]) -> list[str]:
     if len({row.point for row in rows}) == 1:
         return inputs
     return [f"{name} {length}" for name, length in zip(names, inputs, strict=True)]
-
-
-def _value(level: SeriesLevel | None, metric: str) -> Value | None:
-    return None if level is None else level.figures.get(metric)
 
 
 def _split_rows(result: SweepResult | None) -> Iterator[SplitRow]:
@@ -178,13 +176,15 @@ def _deviation_rows(metrics: Sequence[ComparedMetric], series: Sequence[Series])
         if metric.metric not in _DEVIATIONS_OF:
             continue
         for level in metric.levels:
-            known = [
+            # A published value states its deviation without the values of its runs.
+            deviations = [
                 (value.std, name)
                 for name, value in zip(names, level.values, strict=True)
-                if value is not None and value.std is not None and not 0 < len(value.runs) < LEAST_RUNS
+                if value is not None and value.std is not None
+                if not value.runs or len(value.runs) >= LEAST_RUNS
             ]
-            if len(known) >= _PAIR:
-                (low, steady), (high, restless) = min(known), max(known)
+            if len(deviations) >= _PAIR:
+                (low, steady), (high, restless) = min(deviations), max(deviations)
                 yield DeviationRow(
                     metric.title,
                     level.point,
@@ -284,9 +284,13 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
         return f"{plan.trace.words}{runs}{order}"
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     if plan.load is LoadKind.AGENTS:
-        return f"{plan.workload or '?'}{_each_s(plan)}"
-    length = several or _known(plan.pp) if plan.prompts is None else plan.prompts.words
-    tokens = ", ".join([f"{length} → {_known(plan.tg)} tokens", *_beside_prompts(plan)])
+        each = "" if plan.duration_s is None else f", {plan.duration_s:g} s each"
+        return f"{plan.workload or '?'}{each}"
+    # The user's own prompts are the first of the words on each request: they stand in place of a length.
+    length, more_words = several or _count_text(plan.pp), plan.request_words
+    if plan.prompts is not None:
+        length, more_words = plan.prompts.words, more_words[1:]
+    tokens = ", ".join([f"{length} → {_count_text(plan.tg)} tokens", *more_words])
     shape = _SHAPES[plan.mode] + (
         f" ({plan.arrivals})" if plan.arrivals and plan.mode is LoadMode.OPEN else ""
     )
@@ -295,15 +299,7 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
     return f"{tokens}, {shape}{runs}{order}"
 
 
-def _beside_prompts(plan: PlanResult) -> tuple[str, ...]:
-    return plan.request_words if plan.prompts is None else plan.request_words[1:]
-
-
-def _each_s(plan: PlanResult) -> str:
-    return "" if plan.duration_s is None else f", {plan.duration_s:g} s each"
-
-
-def _known(count: int | None) -> str:
+def _count_text(count: int | None) -> str:
     return "?" if count is None else str(count)
 
 
@@ -328,173 +324,164 @@ class SweepSource(Protocol):
         ...
 
 
-class StoredView:
-    """The full-screen view of a stored result. Construct it in a thread, because this may take long."""
+class StoredSource:
+    """What the sweep screen shows of a file: a result of sparktop's, or that of another tool."""
 
-    def __init__(self, result: SweepResult, title: str = "", words: str | None = None) -> None:
-        """Show `result`; `words` replaces the line about the end of the sweep unless it is None."""
-        self.result, self.title, self.words = result, title, words
-        self._evidence: dict[LevelKey, LevelEvidence | None] = {}
-        view = result_view(result, title=title)
-        self._view = view if words is None else replace(view, words=words)
+    def __init__(
+        self,
+        view: SweepView,
+        plots: Callable[[Sequence[Reference]], tuple[CurvePlot, ...]],
+        evidence: Callable[[LevelKey], LevelEvidence | None],
+        shown: SweepResult | Sequence[Series],
+    ) -> None:
+        """Show `view`; `plots` draws it beside published tables, `evidence` returns details of a level.
+
+        `shown` is what the view was made of: a result, or the series of another tool's file.
+        """
+        self.shown = shown
+        self._view, self._plots = view, plots
+        self.evidence = cache(evidence)
+
+    @property
+    def result(self) -> SweepResult | None:
+        """The result of a sweep of sparktop's; None for another tool's."""
+        return self.shown if isinstance(self.shown, SweepResult) else None
 
     def view(self) -> SweepView:
         """Return the view; the same object until `refer` is called."""
         return self._view
 
-    def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the details of the level `key`; None if the result has no such level."""
-        if key not in self._evidence:
-            self._evidence[key] = stored_evidence(self.result, key)
-        return self._evidence[key]
-
     def refer(self, references: Sequence[Reference]) -> None:
         """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
-        self._view = replace(self._view, plots=sweep_plots(self.result, references))
+        self._view = replace(self._view, plots=self._plots(references))
 
 
+def stored_source(result: SweepResult, title: str = "", words: str | None = None) -> StoredSource:
+    """Return the source of a stored result; `words` replaces the line about the sweep's end unless None.
+
+    Call it in a thread, because it may take long.
+    """
+    view = result_view(result, title=title)
+    view = view if words is None else replace(view, words=words)
+    return StoredSource(view, partial(sweep_plots, result), partial(stored_evidence, result), result)
+
+
+_ImportedLevels = Mapping[LevelKey, tuple[Series, SeriesLevel]]
+"""Levels of another tool's result by their keys, each with its series."""
 _MOST_LISTED = 4
 """Maximum number of levels whose metrics without a table column are listed as text."""
-_IN_TABLE = frozenset(("sustained_tps", "decode_tps", "prefill_tps", "peak_tps", "ttft_ms"))
+_IN_TABLE = frozenset(("sustained_tps", "decode_tps", "prefill_tps", "peak_tps"))
 _FAILED = Mark("errors", "errors", "requests of this level failed, as its tool reported")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
 
-class ForeignView:
-    """The full-screen view of another tool's result, with one series per target. Computed on construction."""
+def imported_source(
+    series: Sequence[Series], title: str = "", started_at: datetime | None = None
+) -> StoredSource:
+    """Return the source of another tool's result, with one of `series` for each target.
 
-    def __init__(self, series: Sequence[Series], title: str = "", started_at: datetime | None = None) -> None:
-        """Show `series`; `started_at` is when they were measured, None where that is not known."""
-        self.series, self.title, self.started_at = series, title, started_at
-        self._levels: dict[LevelKey, tuple[Series, SeriesLevel]] = {}
-        for a_series in self.series:
-            for level in a_series.levels:
-                # The table has one row per concurrency and prompt length. If the levels of such a row differ
-                # in output length, the first one is shown.
-                load = level.load
-                key = LevelKey(a_series.name, load.point, load.pp, load.depth)
-                self._levels.setdefault(key, (a_series, level))
-        self._compared = compare(self.series) if len(self.series) >= _PAIR else None
-        self._view = self._build_view()
+    `title` defaults to the names of the tools; `started_at` is when they measured, None if not known. The
+    table has one row per concurrency and prompt length. If the levels of such a row differ in output length,
+    the first one is shown.
+    """
+    levels: dict[LevelKey, tuple[Series, SeriesLevel]] = {}
+    for a_series in series:
+        for level in a_series.levels:
+            load = level.load
+            levels.setdefault(LevelKey(a_series.name, load.point, load.pp, load.depth), (a_series, level))
+    view = _imported_view(series, levels, title, started_at)
+    rows = {row.key: row for row in view.rows}
 
-    @property
-    def result(self) -> SweepResult | None:
-        """Always None, because another tool's result is not a sweep of sparktop."""
-        return None
-
-    def view(self) -> SweepView:
-        """Return the view; the same object until `refer` is called."""
-        return self._view
-
-    def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the details of the level `key`; None if the result has no such level."""
-        row = next((row for row in self._view.rows if row.key == key), None)
-        if row is None:
+    def evidence(key: LevelKey) -> LevelEvidence | None:
+        if key not in rows:
             return None
-        return LevelEvidence(row=row, facts=tuple(self._facts(key)), why_no_timeline=_NO_TIMELINE)
+        return LevelEvidence(rows[key], tuple(_imported_facts(*levels[key])), why_no_timeline=_NO_TIMELINE)
 
-    def refer(self, references: Sequence[Reference]) -> None:
-        """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""
-        self._view = replace(self._view, plots=curve_plots(self.series, references))
+    return StoredSource(view, partial(curve_plots, series), evidence, series)
 
-    def _build_view(self) -> SweepView:
-        rows = self._rows()
-        tools = " and ".join(dict.fromkeys(a_series.tool for a_series in self.series))
-        many = len(self._levels)
-        return SweepView(
-            title=self.title or tools,
-            status=SweepStatus.DONE,
-            words=f"imported from {tools}{self._when()}: {many} level{'' if many == 1 else 's'}",
-            plan_words=", ".join(_plan_words(self.series)),
-            started_at=self.started_at,
-            simulated=any(a_series.simulated for a_series in self.series),
-            targets=tuple(SweptTarget(a_series.name, "imported", a_series.model) for a_series in self.series),
-            levels=tuple(
-                PlannedLevel(key, LevelState.DONE, level.runs or 0, level.runs, 1.0)
-                for key, (_, level) in self._levels.items()
-            ),
-            rows=rows,
-            plots=curve_plots(self.series),
-            topologies=self._topologies(),
-            verdict=tuple(self._verdict()),
+
+def _imported_view(
+    series: Sequence[Series], levels: _ImportedLevels, title: str, started_at: datetime | None
+) -> SweepView:
+    compared = compare(series) if len(series) >= _PAIR else None
+    tools = " and ".join(dict.fromkeys(a_series.tool for a_series in series))
+    when = "" if started_at is None else f", of {started_at.astimezone():%Y-%m-%d %H:%M}"
+    return SweepView(
+        title=title or tools,
+        status=SweepStatus.DONE,
+        words=f"imported from {tools}{when}: {len(levels)} level{'' if len(levels) == 1 else 's'}",
+        plan_words=", ".join(_imported_plan_words(series)),
+        started_at=started_at,
+        simulated=any(a_series.simulated for a_series in series),
+        targets=tuple(SweptTarget(a_series.name, "imported", a_series.model) for a_series in series),
+        levels=tuple(
+            PlannedLevel(key, LevelState.DONE, level.runs or 0, level.runs, 1.0)
+            for key, (_, level) in levels.items()
+        ),
+        rows=tuple(_imported_rows(levels, compared)),
+        plots=curve_plots(series),
+        topologies=None if compared is None else topologies(compared, series),
+        verdict=tuple(_imported_verdict(series, levels)),
+    )
+
+
+def _imported_rows(levels: _ImportedLevels, compared: ComparisonResult | None) -> Iterator[ResultRow]:
+    figures = {key: level.figures for key, (_, level) in levels.items()}
+    ranks, rate = ranks_of(figures, compared), main_rate_of(figures.values())
+    for key, (_, level) in levels.items():
+        marks = (_FAILED,) if "errors" in level.validity else ()
+        yield ResultRow(
+            key=key, figures=level.figures, runs=level.runs or 0, marks=marks, ranks=ranks[key], rate=rate
         )
 
-    def _when(self) -> str:
-        return "" if self.started_at is None else f", of {self.started_at.astimezone():%Y-%m-%d %H:%M}"
 
-    def _topologies(self) -> Topologies | None:
-        return None if self._compared is None else topologies(self._compared, self.series)
+def _imported_verdict(series: Sequence[Series], levels: _ImportedLevels) -> Iterator[str]:
+    """Yield one line per level with the metrics that have no column in the table, then the source's notes."""
+    lines = []
+    for key, (_, level) in levels.items():
+        where = f"{key.target} {key.point.short}" if len(series) > 1 else key.point.short
+        names = [name for name in METRICS if name in level.figures and name not in _IN_TABLE]
+        if names:
+            lines.append(f"{where}: {', '.join(_figure_words(name, level.figures[name]) for name in names)}")
+    yield from lines[:_MOST_LISTED]
+    if len(lines) > _MOST_LISTED:
+        yield f"{len(lines) - _MOST_LISTED} more levels: enter on a level shows its figures"
+    yield from dict.fromkeys(note for a_series in series for note in a_series.notes)
 
-    def _rows(self) -> tuple[ResultRow, ...]:
-        figures = {key: level.figures for key, (_, level) in self._levels.items()}
-        ranks = ranks_of(figures, self._compared)
-        rate = main_rate_of(figures.values())
-        rows = [
-            ResultRow(
-                key=key,
-                figures=level.figures,
-                runs=level.runs or 0,
-                marks=(_FAILED,) if "errors" in level.validity else (),
-                ranks=ranks[key],
-                rate=rate,
-            )
-            for key, (_, level) in self._levels.items()
-        ]
-        return tuple(rows)
 
-    def _verdict(self) -> Iterator[str]:
-        """Yield one line per level with metrics that have no column in the table, then the source's notes."""
-        several = len(self.series) > 1
-        listed = [
-            (key, figures)
-            for key, (_, level) in self._levels.items()
-            if (figures := {name: one for name, one in level.figures.items() if name not in _IN_TABLE})
-            or "ttft_ms" in level.figures
-        ]
-        for key, figures in listed[:_MOST_LISTED]:
-            level = self._levels[key][1]
-            shown = {**figures, **{name: one for name, one in level.figures.items() if name == "ttft_ms"}}
-            where = f"{key.target} {key.point.short}" if several else key.point.short
-            words = (_figure_words(name, shown[name]) for name in METRICS if name in shown)
-            yield f"{where}: {', '.join(words)}"
-        if len(listed) > _MOST_LISTED:
-            yield f"{len(listed) - _MOST_LISTED} more levels: enter on a level shows its figures"
-        yield from dict.fromkeys(note for a_series in self.series for note in a_series.notes)
-
-    def _facts(self, key: LevelKey) -> Iterator[tuple[str, str]]:
-        series, level = self._levels[key]
-        for name, metric in METRICS.items():
-            if name not in level.figures:
-                continue
+def _imported_facts(series: Series, level: SeriesLevel) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) of the figures of a level, each with the tool's definition, and of its load."""
+    for name, metric in METRICS.items():
+        if name in level.figures:
             words = _figure_words(name, level.figures[name]).removeprefix(f"{metric.title} ")
-            meant = series.definitions.get(name)
-            yield metric.title, words if meant is None else f"{words}: {meant}"
-        load = level.load
-        if load.pp is not None or load.tg is not None:
-            yield "Tokens", f"{_count(load.pp)} of the prompt, {_count(load.tg)} generated, each request"
-        yield "Runs", "not reported" if level.runs is None else str(level.runs)
-        if level.label:
-            yield "Called", level.label
-        yield "From", f"{series.source}, {series.tool}"
+            definition = series.definitions.get(name)
+            yield metric.title, words if definition is None else f"{words}: {definition}"
+    load = level.load
+    if load.pp is not None or load.tg is not None:
+        yield (
+            "Tokens",
+            f"{_count_text(load.pp)} of the prompt, {_count_text(load.tg)} generated, each request",
+        )
+    yield "Runs", "not reported" if level.runs is None else str(level.runs)
+    if level.label:
+        yield "Called", level.label
+    yield "From", f"{series.source}, {series.tool}"
 
 
-def _plan_words(series: Sequence[Series]) -> Iterator[str]:
+def _imported_plan_words(series: Sequence[Series]) -> Iterator[str]:
+    """Yield the lengths of the levels, if they all have the same, and how requests follow one another."""
     loads = {(level.load.pp, level.load.tg) for a_series in series for level in a_series.levels}
     if len(loads) == 1:
         prompt, output = loads.pop()
         if prompt is not None or output is not None:
-            yield f"{_count(prompt)} → {_count(output)} tokens"
-    shapes = dict.fromkeys(
+            yield f"{_count_text(prompt)} → {_count_text(output)} tokens"
+    yield from dict.fromkeys(
         a_series.shape.value.partition(":")[0] for a_series in series if a_series.shape is not None
     )
-    yield from shapes
-
-
-def _count(value: int | None) -> str:
-    return "?" if value is None else str(value)
 
 
 def _figure_words(name: str, value: Value) -> str:
+    """Return a metric with its value and interval: "TTFT 84 ms (80 to 88)"."""
     metric = METRICS[name]
     words = f"{metric.title} {metric.text(value.mean)} {metric.unit}"
     if value.low is None or value.high is None:

@@ -18,7 +18,7 @@ from sparktop.panels.sweep.table import all_levels, default_key
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.series import Reference, load_reference, reference_names
 from sparktop.sweep.view.curves import fits
-from sparktop.sweep.view.result import StoredView, SweepSource
+from sparktop.sweep.view.result import SweepSource, stored_source
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.report import save_report
 from sparktop.ui.screens.base import Desk
@@ -342,7 +342,7 @@ class SweepScreen(CanvasScreen):
         except UsageError as error:
             self._say(str(error))
         else:
-            source = StoredView(answers, view.title)
+            source = stored_source(answers, view.title)
             self.app.push_screen(SweepScreen(self.canvas.role_styles, source, keys=self.key_table))
 
     def action_report(self) -> None:

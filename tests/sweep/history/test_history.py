@@ -20,7 +20,6 @@ from sparktop.sweep.history import History, stored_row
 from sparktop.sweep.result.results import AgentsResult, LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import StoredSweep, save
 from sparktop.sweep.view.difference import series_pairs
-from sparktop.sweep.view.result import ForeignView, StoredView
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
@@ -148,7 +147,7 @@ def test_files_of_other_tools_are_brought_in(
     if start is not None:
         assert abs(row.started_at - start) < timedelta(seconds=1)
     source = shelf.history.source(key)
-    assert isinstance(source, ForeignView)
+    assert source.result is None
     assert source.view().rows
     (series,) = shelf.history.series(key)
     assert series.tool == tool
@@ -164,7 +163,7 @@ def test_a_pasted_table_is_brought_in(shelf: Shelf, tmp_path: Path) -> None:
     (row,) = shelf.history.rows()
     assert (row.key, row.name, row.status, row.decode_tps) == (key, "pasted table", "imported", 50)
     source = shelf.history.source(key)
-    assert isinstance(source, ForeignView)
+    assert source.result is None
     assert source.view().rows
     assert [one.tool for one in shelf.history.series(key)] == ["pasted table"]
 
@@ -178,7 +177,7 @@ def test_a_sweep_of_another_machine_is_brought_in_as_a_sweep(shelf: Shelf, tmp_p
     (row,) = shelf.history.rows()
     assert (row.key, row.name, row.status, row.started_at) == (key, "theirs", "done", BEGAN)
     source = shelf.history.source(key)
-    assert isinstance(source, StoredView)
+    assert source.result is not None
     assert source.evidence(source.view().rows[0].key) is not None
 
 

@@ -23,7 +23,7 @@ from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.result.results import BesideResult, LevelResult, Requests, SweepResult
 from sparktop.sweep.run.level import beside_tokens
 from sparktop.sweep.run.validity import LevelFacts, judge
-from sparktop.sweep.view.result import StoredView
+from sparktop.sweep.view.result import stored_source
 from sparktop.sweep.view.words import beside_words, headline
 from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import made_level, made_sweep
@@ -165,7 +165,7 @@ def test_the_table_has_the_gap_while_long_prompts_arrive() -> None:
     beside = BesideResult(prompt_tokens=32768, itl_runs_ms=(83.0, 85.0))
     for found, is_shown in ((beside, True), (None, False)):
         level = made_level().model_copy(update={"beside": found})
-        view = StoredView(made_sweep(("a", (level,)))).view()
+        view = stored_source(made_sweep(("a", (level,)))).view()
         table = {column.heading: column for column in columns_for(view, 110)}
         assert ("ITL + long" in table) is is_shown
         assert not is_shown or table["ITL + long"].text(view.rows[0]).strip() == "84 ms"

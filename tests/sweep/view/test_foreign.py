@@ -19,7 +19,7 @@ from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import started_at
 from sparktop.sweep.result.results import AgentsResult, Latency, LevelResult
 from sparktop.sweep.view.curves import sweep_plots
-from sparktop.sweep.view.result import ForeignView
+from sparktop.sweep.view.result import StoredSource, imported_source
 from tests.sweep.made_results import made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
@@ -31,8 +31,8 @@ FILES = (
 )
 
 
-def opened(name: str) -> ForeignView:
-    return ForeignView(read_file(RESULTS / name), title="theirs")
+def opened(name: str) -> StoredSource:
+    return imported_source(read_file(RESULTS / name), title="theirs")
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_the_words_say_whose_file_it_is_and_of_when() -> None:
     """Tool, time and levels are in a line; an unknown time is left out."""
     series = read_file(RESULTS / FILES[0])
     moment = datetime(2026, 3, 22, 18, 4).astimezone()
-    assert ForeignView(series, started_at=moment).view().words == (
+    assert imported_source(series, started_at=moment).view().words == (
         "imported from llama-benchy 0.4.0, of 2026-03-22 18:04: 1 level"
     )
-    assert ForeignView(series).view().words == "imported from llama-benchy 0.4.0: 1 level"
+    assert imported_source(series).view().words == "imported from llama-benchy 0.4.0: 1 level"
 
 
 def test_definitions_stand_beside_the_figures() -> None:

@@ -9,7 +9,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import LevelEvidence, LevelKey
 from sparktop.sweep.plan.plan import Load
-from sparktop.sweep.view.levels import level_balance
+from sparktop.sweep.view.marks import balance_fields
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, PlayedSweep
 
@@ -55,20 +55,16 @@ def halfway(played: PlayedSweep, group: Balance, concurrency: int = 2) -> None:
 def told(evidence: LevelEvidence | None) -> tuple[str, ...]:
     """Return the texts about the balance: verdict, reasons, hint."""
     assert evidence is not None
-    balance = evidence.balance
-    assert balance is not None
-    return (balance.word_now.value, *balance.reasons, *evidence.balance_reasons, balance.hint or "")
+    return (evidence.balance_word or "", *evidence.balance_reasons, evidence.balance_hint or "")
 
 
 def test_what_to_change_is_not_said_of_another_groups_router(played: PlayedSweep) -> None:
-    """Under load through a second router, verdict and reasons are shown, but no strategy, cause or hint."""
+    """Under load through a second router, verdict and reasons are shown, but no cause or hint."""
     halfway(played, replace(GROUP, group="another"))
     evidence = played.view.evidence(KEY)
     assert evidence is not None
-    balance = evidence.balance
-    assert balance is not None
-    assert (balance.word_now, balance.reasons) == (GROUP.word_now, GROUP.reasons)
-    assert (balance.strategy, balance.cause, balance.hint) == (None, None, None)
+    assert (evidence.balance_word, evidence.balance_reasons) == (GROUP.word_now.value, GROUP.reasons)
+    assert (evidence.balance_cause, evidence.balance_hint) == (None, None)
 
 
 def test_a_measured_level_shows_what_was_judged_of_it_alone(played: PlayedSweep) -> None:
@@ -83,8 +79,9 @@ def test_a_measured_level_shows_what_was_judged_of_it_alone(played: PlayedSweep)
 
 @pytest.mark.parametrize(
     "odd",
-    [{"verdict": "splendid"}, {"verdict": 3}],
+    [{"verdict": 3}, {"verdict": ["even"], "cause": 4, "hint": {}, "reasons": "x"}],
 )
-def test_words_that_are_unknown_here_make_no_balance(odd: dict[str, object]) -> None:
+def test_what_is_no_text_in_a_file_makes_no_balance(odd: dict[str, object]) -> None:
     """A file of a newer program, or one edited by hand, is not an error."""
-    assert level_balance(made_level().model_copy(update={"balance": odd})) is None
+    fields = balance_fields(made_level().model_copy(update={"balance": odd}))
+    assert not any(fields.values())

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sparktop.sweep.history import History
-from sparktop.sweep.view.result import ForeignView, StoredView
 from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.screens.help import KeysScreen
 from sparktop.ui.screens.sweep import SweepScreen
@@ -78,7 +77,7 @@ async def test_keys_and_mouse_move_the_cursor_and_open(tmp_path: Path) -> None:
         await shown.click(10, 5)
         await shown.press("enter")
         assert len(shown.opened) == 2
-        assert isinstance(shown.opened[0], StoredView)
+        assert shown.opened[0].result is not None
         assert shown.opened[0].view().title.startswith("n36 2026-12-26")
         for _ in range(2):
             shown.canvas.post_message(shown.canvas.Wheeled(1))
@@ -213,7 +212,7 @@ async def test_a_file_of_another_tool_is_brought_in_and_opened(shown: Shown) -> 
         assert "llama-benchy 0.4.0" in shown.text
         assert "6 results" in shown.rows[0]
         await shown.press("enter")
-        assert isinstance(shown.opened[0], ForeignView)
+        assert shown.opened[0].result is None
         await shown.press("space", "home", "c")
         assert isinstance(shown.app.screen, DifferenceScreen)
 
