@@ -57,7 +57,7 @@ SPECIAL = {
     "ctrl+p": "\x10",
     "ctrl+s": "\x13",
 }
-PASTES = ("spark", "10m ago", "line\nline", "\x1b[31mred", "a" * 300, "[/b] [red", "界 ⣿", "")
+PASTES = ("spark", "10m ago", "line\nline", "\x1b[31mred", "a" * 300, "[/b] [red", "界 ⣿", "\udce9\udcff", "")
 PATIENCE_S = 60.0
 """Seconds within which the program must answer on a busy machine."""
 QUIET_S = 0.4
@@ -129,7 +129,7 @@ class Fuzz:
         """Type or point, and remember it."""
         self.steps.append(what)
         with suppress(OSError):  # it has ended, which is looked at elsewhere
-            self.terminal.type(data.encode())
+            self.terminal.type(data.encode("utf-8", "surrogateescape"))
 
     async def until(self, done: object, why: str) -> None:
         """Wait until `done()` is true; fail after `PATIENCE_S` seconds, or where the program ends."""

@@ -27,7 +27,10 @@ ROWS, COLUMNS = 24, 80
 async def test_a_scenario_starts_shows_and_ends(
     tmp_path: Path, scenario: str, names: tuple[bytes, ...]
 ) -> None:
-    """What fits is named on the screen, no traceback is written, and no process is left after `q`."""
+    """What fits is named on the screen, no traceback is written, and no process is left after `q`.
+
+    Bytes before it that are no UTF-8, as of a Latin-1 terminal, are no keys.
+    """
     terminal = Terminal(tmp_path)
     fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     async with terminal.running("demo", "--scenario", scenario) as process:
@@ -36,7 +39,7 @@ async def test_a_scenario_starts_shows_and_ends(
         pids = children(process.pid)
         assert len(pids) == 3
         with watched(pids) as descriptors:
-            terminal.type(b"q")
+            terminal.type(b"\xff\xe9q")
             assert await process.wait() == 0
             for descriptor in descriptors:
                 await ended(descriptor)
