@@ -81,10 +81,7 @@ class RealWays:
         self._agents: SharedSession | None = None
 
     def modules(self, watch: Watch) -> Sequence[str]:
-        """Return the names of the modules that `watch` needs, and no others.
-
-        Loading httpx alone takes as long as drawing an empty screen.
-        """
+        """Return the names of the modules that `watch` needs, and no others."""
         names = ["sparktop.sources.engine_http"]
         names += sorted({_NODE_MODULES[node.via] for node in watch.nodes})
         if watch.routers:
@@ -92,7 +89,7 @@ class RealWays:
         if watch.prometheus:
             names.append("sparktop.watch.prometheus")
         if watch.discover:
-            names += ["sparktop.watch.discovery", "sparktop.net.once"]
+            names.append("sparktop.watch.discovery")
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:

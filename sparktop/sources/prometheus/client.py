@@ -283,7 +283,7 @@ class PrometheusClient:
             self.where,
             tls=self._certificates(),
             headers={**self._headers(), "Accept-Encoding": "gzip"},
-            form=form,
+            post=form,
         )
         try:
             response = await self._session.get(
