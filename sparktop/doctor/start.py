@@ -11,7 +11,7 @@ from pathlib import Path
 from sparktop.analysis.start_memory import fit_of, loader_extra, room_of, start_need
 from sparktop.doctor.check import Check, Status
 from sparktop.errors import UsageError
-from sparktop.hardware.checkpoint import Checkpoint, in_hub, read_checkpoint
+from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint
 from sparktop.hardware.processes import Title, option, read_title
 from sparktop.model.failure import Failure
 from sparktop.model.node import MemoryAsk, NodeIdentity, NodeSample
@@ -154,5 +154,5 @@ def _places(model: str, words: Sequence[str], env: Mapping[str, str]) -> Iterabl
     home = Path(env["HF_HOME"]) if env.get("HF_HOME") else Path("~/.cache/huggingface").expanduser()
     given = option(words, ("--download-dir",)) or env.get("HF_HUB_CACHE")
     for hub in (*([Path(given).expanduser()] if given else []), home / "hub"):
-        if (place := in_hub(hub, model)) is not None:
+        if (place := hub_folder(hub, model)) is not None:
             yield place

@@ -24,7 +24,9 @@ from sparktop.model.node import ModelWeights
 from sparktop.model.text import clean, reason_of
 
 _MOST_FILES = 2000
+"""Files of a folder, or of one model, that are counted; servers whose sizes are remembered."""
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+"""Suffixes of files with weights; of several in one folder the first is loaded."""
 _HUB_FOLDER = "root/.cache/huggingface/hub"
 _INDEX = "model.safetensors.index.json"
 _MOST_INDEX_BYTES, _MOST_HEADER_BYTES = 64 << 20, 64 << 20
@@ -32,6 +34,7 @@ _MOST_INDEX_BYTES, _MOST_HEADER_BYTES = 64 << 20, 64 << 20
 _LONGEST_HEADER = 100_000_000
 """The longest header that the format allows."""
 _LENGTH_BYTES, _MOST_TYPES = 8, 32
+"""Bytes of a header's length, and types of tensors that are counted apart."""
 _SHARD = re.compile(r"-\d{5}-of-(\d{5})(?=\.gguf$)")
 
 
@@ -91,27 +94,28 @@ class CheckpointReader:
         with contextlib.suppress(
             OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError
         ):
-            if (place := _place(root, model)) is not None and place.is_dir():
-                revision = place.name if place.parent.name == "snapshots" else None
-                self._read[key] = None, clean(revision or "", 64) or None
-                self._read[key] = read_step_weights(place, flags), self._read[key][1]
+            if (folder := _model_path(root, model)) is not None and folder.is_dir():
+                revision = clean(folder.name, 64) or None if folder.parent.name == "snapshots" else None
+                self._read[key] = None, revision  # known even where the weights cannot be read
+                self._read[key] = read_step_weights(folder, flags), revision
 
 
-def _place(root: Path, model: str) -> Path | None:
+def _model_path(root: Path, model: str) -> Path | None:
     """Return the file or folder of `model`, a path or a name, below `root`; None without one."""
-    return root / model.lstrip("/") if model.startswith("/") else in_hub(root / _HUB_FOLDER, model)
+    return root / model.lstrip("/") if model.startswith("/") else hub_folder(root / _HUB_FOLDER, model)
 
 
 def weights_bytes(root: Path, model: str) -> int | None:
     """Return the bytes of the weights of `model` below `root`; None if they are not found."""
     try:
-        found = None if (place := _place(root, model)) is None else read_checkpoint(place)
+        path = _model_path(root, model)
+        checkpoint = None if path is None else read_checkpoint(path)
     except (OSError, ValueError):
         return None
-    return None if found is None else found.weights_bytes
+    return None if checkpoint is None else checkpoint.weights_bytes
 
 
-def in_hub(hub: Path, model: str) -> Path | None:
+def hub_folder(hub: Path, model: str) -> Path | None:
     """Return the folder of a model in the cache `hub` of Hugging Face, by its name; None without one.
 
     Of several revisions it is that of `refs/main`, else the newest.
@@ -130,7 +134,7 @@ def in_hub(hub: Path, model: str) -> Path | None:
         return None
 
 
-def read_checkpoint(place: Path, *, headers: bool = False) -> Checkpoint | None:
+def read_checkpoint(path: Path, *, headers: bool = False) -> Checkpoint | None:
     """Return the weights in a folder or file; None without any.
 
     With `headers` those of safetensors files are read whole, which tells the types of the tensors.
@@ -139,37 +143,36 @@ def read_checkpoint(place: Path, *, headers: bool = False) -> Checkpoint | None:
         OSError: the folder or a file cannot be read.
         ValueError: the path is impossible.
     """
-    if place.is_file():
-        return _checkpoint(_shards_of(place), "", headers=headers)
+    if path.is_file():
+        return _measure_files(_shards_of(path), "", headers=headers)
     by_suffix: dict[str, list[Path]] = {}
-    with os.scandir(place) as entries:
-        for _, entry in zip(range(_MOST_FILES), entries, strict=False):
-            by_suffix.setdefault(Path(entry.name).suffix, []).append(place / entry.name)
-    # A folder can hold the same weights in several formats; the first of the list is loaded.
-    suffix = next((one for one in _WEIGHTS if one in by_suffix), None)
+    with os.scandir(path) as entries:
+        for entry in islice(entries, _MOST_FILES):
+            by_suffix.setdefault(Path(entry.name).suffix, []).append(path / entry.name)
+    suffix = next((suffix for suffix in _WEIGHTS if suffix in by_suffix), None)
     if suffix is None:
         return None
     files = sorted(by_suffix[suffix])
-    indexed = _indexed(place / _INDEX) if suffix == ".safetensors" else frozenset()
+    indexed = _indexed_names(path / _INDEX) if suffix == ".safetensors" else frozenset()
     if not indexed:
-        return _checkpoint(files, "", headers=headers)
+        return _measure_files(files, "", headers=headers)
     # Engines load what the index names: a second copy (consolidated.safetensors) is not loaded.
-    missing = sorted(indexed - {one.name for one in files})
-    lacks = f"{len(missing)} of {len(indexed)} files are missing ({missing[0]}, …)" if missing else ""
-    return _checkpoint([one for one in files if one.name in indexed], lacks, headers=headers)
+    missing = sorted(indexed - {file.name for file in files})
+    lack = f"{len(missing)} of {len(indexed)} files are missing ({missing[0]}, …)" if missing else ""
+    return _measure_files([file for file in files if file.name in indexed], lack, headers=headers)
 
 
 def _shards_of(file: Path) -> list[Path]:
     """Return the files of a model of which `file` is one: a GGUF model may be cut into numbered files."""
-    found = _SHARD.search(file.name)
-    if found is None:
+    numbered = _SHARD.search(file.name)
+    if numbered is None:
         return [file]
-    whole = min(int(found[1]), _MOST_FILES)
-    names = (_SHARD.sub(f"-{n:05}-of-{found[1]}", file.name) for n in range(1, whole + 1))
+    count = min(int(numbered[1]), _MOST_FILES)
+    names = (_SHARD.sub(f"-{n:05}-of-{numbered[1]}", file.name) for n in range(1, count + 1))
     return [file.with_name(name) for name in names]
 
 
-def _indexed(path: Path) -> frozenset[str]:
+def _indexed_names(path: Path) -> frozenset[str]:
     """Return the names of the files that an index lists; empty without a usable index."""
     try:
         if path.stat().st_size > _MOST_INDEX_BYTES:
@@ -183,13 +186,14 @@ def _indexed(path: Path) -> frozenset[str]:
     return frozenset(clean(name, 200) for name in names if isinstance(name, str)) - {""}
 
 
-def _checkpoint(files: Iterable[Path], lacks: str, *, headers: bool) -> Checkpoint:
+def _measure_files(files: Iterable[Path], lack: str, *, headers: bool) -> Checkpoint:
+    """Return the weights in files; `lack` says what is missing beside them, "" for nothing."""
     total, count, left = 0, 0, _MOST_HEADER_BYTES if headers else 0
     dtypes: dict[str, int] = {}
-    problems = [lacks] if lacks else []
+    problems = [lack] if lack else []
     for path in files:
         try:
-            tensors, read, problem = _tensors(path, dtypes, left)
+            tensors, read, problem = _measure_file(path, dtypes, left)
         except OSError as error:
             problems.append(f"{clean(path.name, 80)}: {reason_of(error)}")
             continue
@@ -199,16 +203,16 @@ def _checkpoint(files: Iterable[Path], lacks: str, *, headers: bool) -> Checkpoi
     return Checkpoint(total, count, dtypes, problems[0] if problems else None)
 
 
-def _tensors(path: Path, dtypes: dict[str, int], most: int) -> tuple[int, int, str | None]:
+def _measure_file(path: Path, dtypes: dict[str, int], most: int) -> tuple[int, int, str | None]:
     """Return (bytes of the tensors in a file, bytes read of its header, what is wrong with it).
 
     The types of the tensors are added to `dtypes` unless the header is longer than `most`.
     """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         return 0, 0, "is no file"
     if path.suffix != ".safetensors":
-        return found.st_size, 0, None
+        return status.st_size, 0, None
     header = _read_header(path, most)
     rest = header.tensors_bytes
     for _, dtype, begin, end in header.tensors or ():
@@ -252,13 +256,6 @@ def _read_header(path: Path, most: int) -> _Header:
     return _Header(length, rest, tensors)
 
 
-# How many bytes of its weights a model reads for a token, by its config.json and the headers of its files.
-#
-# A step for one token reads all tensors but the table of embeddings (one row of it, unless the output layer
-# is the same table), and of each layer's experts as many as a token chooses. What belongs to images, sounds
-# or draft tokens is left out.
-
-
 _MOST_SHARDS, _MOST_CONFIG_BYTES = 256, 1 << 20
 """Most files of a model whose headers are read; most bytes of its config.json."""
 _EXPERTS = re.compile(r"(^|\.)experts\.")
@@ -268,7 +265,9 @@ _OTHER = re.compile(r"(^|\.)(visual|vision(_tower|_model)?|audio_tower|multi_mod
 _LAYER = re.compile(r"\.layers\.(\d{1,4})\.")
 _COUNTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
+"""Names in a config.json for a layer's experts, and for those that a token chooses."""
 _RESHAPING = "--mxfp4-layers"
+"""An option that makes other weights of those in the files."""
 _GB = 1e9
 
 
@@ -301,9 +300,14 @@ def read_step_weights(folder: Path, flags: tuple[str, ...] = ()) -> ModelWeights
 
 
 def step_weights(config: Mapping[str, object], sizes: Mapping[str, int]) -> ModelWeights | None:
-    """Return what a step reads by a config.json and the bytes of each tensor; None if experts are unclear."""
+    """Return what a step reads by a config.json and the bytes of each tensor; None if experts are unclear.
+
+    A step for one token reads all tensors but the table of embeddings (one row of it, unless the output layer
+    is the same table), and of each layer's experts as many as a token chooses. What belongs to images, sounds
+    or draft tokens is left out.
+    """
     layers = config.get("num_hidden_layers")
-    read = {name: size for name, size in sizes.items() if not _is_apart(name, layers)}
+    read = {name: size for name, size in sizes.items() if not _is_side_part(name, layers)}
     if any(_OUTPUT.search(name) for name in read):
         read = {name: size for name, size in read.items() if not _EMBEDDING.search(name)}
     experts = sum(size for name, size in read.items() if _EXPERTS.search(name))
@@ -311,14 +315,14 @@ def step_weights(config: Mapping[str, object], sizes: Mapping[str, int]) -> Mode
     if not experts:
         return ModelWeights(total / _GB) if total else None
     count, chosen = (
-        next((config[one] for one in names if one in config), None) for names in (_COUNTS, _CHOSEN)
+        next((config[name] for name in names if name in config), None) for names in (_COUNTS, _CHOSEN)
     )
     if not isinstance(count, int) or not isinstance(chosen, int) or not 0 < chosen <= count:
         return None
     return ModelWeights((total - experts * (1 - chosen / count)) / _GB, mixture=chosen < count)
 
 
-def _is_apart(name: str, layers: object) -> bool:
+def _is_side_part(name: str, layers: object) -> bool:
     """Return whether a tensor is of images or sounds, or of the layers behind the last that draft tokens."""
     layer = _LAYER.search(name)
     drafts = layer is not None and isinstance(layers, int) and int(layer[1]) >= layers
@@ -327,8 +331,8 @@ def _is_apart(name: str, layers: object) -> bool:
 
 def _is_reshaped(config: Mapping[str, object], text: Mapping[str, object], flags: tuple[str, ...]) -> bool:
     """Return whether the server makes smaller weights of those in the files."""
-    wanted = next((one.partition(" ")[2] for one in flags if one.startswith("--quantization ")), None)
+    wanted = next((flag.partition(" ")[2] for flag in flags if flag.startswith("--quantization ")), None)
     stored = config.get("quantization_config") or text.get("quantization_config")
     method = str(stored.get("quant_method", "")) if isinstance(stored, dict) else ""
     other = wanted is not None and (not method or method.split("-")[0] not in wanted)
-    return other or any(one.startswith(_RESHAPING) for one in flags)
+    return other or any(flag.startswith(_RESHAPING) for flag in flags)

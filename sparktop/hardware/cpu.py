@@ -1,4 +1,4 @@
-"""CPU use and load average, and which cores a machine has."""
+"""CPU use and load average, and which cores a machine has: a GB10 has two core designs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_te
 from sparktop.model.node import CoreGroup, CpuReading
 from sparktop.model.text import clean
 
-# The CPU cores of a machine: core designs (a GB10 has two), and a one-line description of the processors.
-#
-# All of this is static and read once: /proc/cpuinfo of a large x86 machine takes milliseconds.
-
 _CPUS = "sys/devices/system/cpu"
 _KHZ_PER_MHZ = 1000
-_DIFFERENT = 1.2
+_LEAST_RATIO = 1.2
 """Cores count as different designs when one has at least this multiple of the other's clock or capacity: the
 best cores of a single design are only a few percent faster than its other cores."""
 _MOST_DESIGNS = 8
 """Upper limit of designs distinguished."""
-_LONGEST = 64
+_LONGEST_NAME = 64
+"""Most characters of a design's name."""
 _HYBRID = {"cpu_core": "P-cores", "cpu_atom": "E-cores", "cpu_lowpower": "LP E-cores"}
 """Folders in /sys/devices of the performance counters of hybrid x86 processors, and the vendor's name for the
 cores."""
@@ -75,16 +72,22 @@ def read_cores(root: Path = Path("/")) -> tuple[tuple[Design, ...], str | None]:
     """Read the core designs from /proc and /sys below `root`, and describe the processors in one line.
 
     The fastest design is first; there is none if all cores have the same design or the designs are unknown.
+    All of this is static: it is read when a core comes online, as /proc/cpuinfo of a large x86 machine takes
+    milliseconds.
     """
     cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
     numbers = frozenset(cores) or _core_numbers(root)
     capacities, clocks = _read_core_files(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
-    by_midr = _by_midr(cores)
-    named = by_midr or _by_hybrid(root, numbers) or _by_size(capacities, "capacity {}")
-    named = named or _by_size(clocks, "{} MHz")
+    by_midr = _group_by_midr(cores)
+    groups = (
+        by_midr
+        or _group_by_type(root, numbers)
+        or _group_by_size(capacities, "capacity {}")
+        or _group_by_size(clocks, "{} MHz")
+    )
     designs = [
-        Design(clean(name, _LONGEST), members, max(clocks.get(core, 0) for core in members) or None)
-        for name, members in named.items()
+        Design(clean(name, _LONGEST_NAME), members, max(clocks.get(core, 0) for core in members) or None)
+        for name, members in groups.items()
     ]
     designs.sort(key=lambda design: _speed_rank(design, capacities), reverse=True)
     return tuple(designs[:_MOST_DESIGNS]), _processors_line(cores, designs if by_midr else [])
@@ -129,17 +132,17 @@ def _parse_number(digits: bytes | None) -> int | None:
         return None
 
 
-def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
+def _group_by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
     """Return core numbers by design name, from the implementer and part numbers of the cores.
 
     Empty if all cores have the same design, or if a core does not have these numbers.
     """
-    found: dict[str, set[int]] = {}
+    groups: dict[str, set[int]] = {}
     for number, (midr, _) in cores.items():
         if midr is None:
             return {}
-        found.setdefault(_design_name(midr), set()).add(number)
-    return {name: frozenset(members) for name, members in found.items()} if len(found) > 1 else {}
+        groups.setdefault(_design_name(midr), set()).add(number)
+    return {name: frozenset(members) for name, members in groups.items()} if len(groups) > 1 else {}
 
 
 def _design_name(midr: tuple[int, int]) -> str:
@@ -152,35 +155,35 @@ def _design_name(midr: tuple[int, int]) -> str:
     return name or f"{maker} part {midr[1]:#x}"
 
 
-def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
+def _group_by_type(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
     """Return the core numbers of a hybrid x86 processor by type, "P-cores" and "E-cores".
 
     Return {} for other processors.
     """
-    found = {
-        word: _parse_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers
+    groups = {
+        word: members
         for folder, word in _HYBRID.items()
+        if (members := _parse_core_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers)
     }
-    filled = {word: members for word, members in found.items() if members}
-    return filled if len(filled) > 1 else {}
+    return groups if len(groups) > 1 else {}
 
 
-def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
+def _group_by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
     """Group cores by size, which is a capacity or a clock; return core numbers by group name.
 
     `sizes` has the size of each core; `name` is a format string for group names, such as "{} MHz". Cores are
     sorted by size, largest first, and a new group begins where the next size is smaller by the factor
-    `_DIFFERENT` or more. Return {} if all cores belong to one group.
+    `_LEAST_RATIO` or more. Return {} if all cores belong to one group.
     """
-    found: dict[str, set[int]] = {}
+    groups: dict[str, set[int]] = {}
     last: int | None = None
     title = ""
     for core, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
-        if last is None or size * _DIFFERENT <= last:
+        if last is None or size * _LEAST_RATIO <= last:
             title = name.format(size)
-        found.setdefault(title, set()).add(core)
+        groups.setdefault(title, set()).add(core)
         last = size
-    return {one: frozenset(members) for one, members in found.items()} if len(found) > 1 else {}
+    return {name: frozenset(members) for name, members in groups.items()} if len(groups) > 1 else {}
 
 
 def _read_core_files(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
@@ -188,8 +191,8 @@ def _read_core_files(root: Path, numbers: frozenset[int], entry: str) -> dict[in
 
     Cores without the file, or with a number that is not positive, are left out.
     """
-    found = {core: read_int(f"{root}/{_CPUS}/cpu{core}/{entry}") for core in numbers}
-    return {core: size for core, size in found.items() if size is not None and size > 0}
+    sizes = {core: read_int(f"{root}/{_CPUS}/cpu{core}/{entry}") for core in numbers}
+    return {core: size for core, size in sizes.items() if size is not None and size > 0}
 
 
 def _max_mhz(root: Path, numbers: frozenset[int]) -> dict[int, int]:
@@ -207,9 +210,9 @@ def _core_numbers(root: Path) -> frozenset[int]:
     return frozenset(int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal())
 
 
-def _parse_list(text: str | None) -> frozenset[int]:
+def _parse_core_list(text: str | None) -> frozenset[int]:
     """Parse a list of core numbers such as `0-3,8`; invalid parts are skipped."""
-    found: set[int] = set()
+    cores: set[int] = set()
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
         try:
@@ -218,8 +221,8 @@ def _parse_list(text: str | None) -> frozenset[int]:
         except ValueError:
             continue
         if 0 <= low <= high <= low + 65_536:  # no machine has more cores; bounds the cost of a malformed list
-            found.update(range(low, high + 1))
-    return frozenset(found)
+            cores.update(range(low, high + 1))
+    return frozenset(cores)
 
 
 def _processors_line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
@@ -235,11 +238,10 @@ def _processors_line(cores: dict[int, _Core], designs: list[Design]) -> str | No
     return clean(" + ".join(f"{count} x {name}" for name, count in counted[:_MOST_DESIGNS]), 200) or None
 
 
-# CPU use and load average, from /proc/stat and /proc/loadavg.
-
 _FIELDS = 8
 """user nice system idle iowait irq softirq steal; the guest fields after them are part of user and nice."""
 _IDLE, _IOWAIT = 3, 4
+"""Places in these fields."""
 _ALL = -1
 """Key in the parsed ticks for the line `cpu`, which sums all cores."""
 
@@ -248,7 +250,7 @@ _Ticks = tuple[int, int]
 
 
 class CpuReader:
-    """Reads how busy the CPU cores were since the previous reading."""
+    """Reads how busy the CPU cores were since the previous reading, from /proc/stat and /proc/loadavg."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -305,18 +307,18 @@ def _group_reading(
     `places` has the index of each core in `CpuReading.core_percent`; `before` and `after` have the ticks at
     two readings. All three are by core number.
     """
-    here = sorted(design.cores & places.keys())
-    both = [core for core in here if core in before]
+    online = sorted(design.cores & places.keys())
+    both = [core for core in online if core in before]
     percent = _busy_percent(
         _sum_ticks(before[core] for core in both), _sum_ticks(after[core] for core in both)
     )
-    return CoreGroup(design.name, tuple(places[core] for core in here), percent, design.max_mhz)
+    return CoreGroup(design.name, tuple(places[core] for core in online), percent, design.max_mhz)
 
 
 def _sum_ticks(ticks: Iterable[_Ticks]) -> _Ticks:
     """Return the sum of the (total, idle) ticks of several cores."""
     listed = list(ticks)
-    return sum(pair[0] for pair in listed), sum(pair[1] for pair in listed)
+    return sum(total for total, _ in listed), sum(idle for _, idle in listed)
 
 
 def _parse_stat(content: bytes) -> dict[int, _Ticks]:
@@ -345,8 +347,8 @@ def _busy_percent(before: _Ticks | None, after: _Ticks) -> float | None:
     """
     if before is None:
         return None
-    total = after[0] - before[0]
+    total, idle = (new - old for new, old in zip(after, before, strict=True))
     if total <= 0:
         return None
     # A core's iowait can decrease now and then, so the share can leave its range by a little.
-    return min(100.0, max(0.0, 100.0 * (total - (after[1] - before[1])) / total))
+    return min(100.0, max(0.0, 100.0 * (total - idle) / total))

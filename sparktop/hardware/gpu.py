@@ -1,7 +1,7 @@
 """The GPUs of a machine, read through NVML; values that the driver does not report are None.
 
-`Nvml` is the opened library, `GpuReader` reads all GPUs with readers of their memory, MIG instances,
-processes and throttling. Only the thread that reads the samples uses NVML: there are no locks here.
+`Nvml` is the opened library, `Gpu` one device of it; `GpuReader` reads all GPUs with readers of their memory,
+MIG instances, processes and throttling. Only the thread that reads the samples uses NVML: there are no locks.
 """
 
 from __future__ import annotations
@@ -77,8 +77,6 @@ _NOTES: dict[int | None, str] = {
     NvmlReturn.NO_PERMISSION: "no permission to ask the NVIDIA driver",
     NvmlReturn.LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated: reload it or restart the machine",
 }
-_VBIOS = "nvmlDeviceGetVbiosVersion"
-_NO_DEVICE = "no NVIDIA GPU on this machine"
 
 
 def has_library() -> bool:
@@ -159,6 +157,8 @@ class Nvml:
         """The NVIDIA driver's version; None while the library is not open."""
         self.firmware: str | None = None
         """VBIOS version of the first GPU; None where it is not reported."""
+        self.now = 0.0
+        """Time of the present reading, in seconds."""
         self.generation = 0
         """How often the library was opened: GPU handles and cached values are valid until it is opened
         again."""
@@ -167,80 +167,79 @@ class Nvml:
         self._handles: dict[int, object] | None = None
         self._open_again_at: float | None = None
         self._unknown: dict[tuple[int | None, Hashable], tuple[float, int | None]] = {}
-        self._kept: dict[tuple[int | None, Hashable], tuple[float, Any]] = {}
+        """By field that the driver does not support: when it is queried again, and the return code."""
+        self._cache: dict[tuple[int | None, Hashable], tuple[float, Any]] = {}
+        """By field: until when its value holds, and the value."""
 
     def handles(self, now: float) -> dict[int, object]:
         """Return the NVML handles of the GPUs that answer, by GPU index.
 
-        Opens the library if it is not open, or again if an attempt is due after a failure or a lost GPU.
+        Opens the library if it is not open, or again if an attempt is due after a failure or a lost GPU. All
+        queries that follow are made at the time `now` (seconds).
         """
+        self.now = now
         due = self._open_again_at is not None and now >= self._open_again_at
         if due or (self._handles is None and self._open_again_at is None):
             self.close()
-            self._open_library(now)
+            self._open_library()
         return dict(self._handles or {})
 
-    def ask(self, now: float, index: int | None, function: str, *args: object, key: Hashable = None) -> Any:  # noqa: ANN401 - as many types as fields
+    def ask(self, index: int | None, function: str, *args: object, key: Hashable = None) -> Any:  # noqa: ANN401 - as many types as fields
         """Call the NVML function named `function` with `args`, for the GPU `index` (None: the driver itself).
 
         Return its result, or None on an error. A field that the driver does not support is not queried again
-        for `_ASK_AGAIN_S`; `key` distinguishes fields that are read with the same function. Raises
-        GpuLostError when the GPU is lost.
+        for `_ASK_AGAIN_S`; `key` distinguishes fields that are read with the same function.
+
+        Raises:
+            GpuLostError: the GPU, or the driver, is lost.
         """
         field = (index, key or function)
-        unknown = self._unknown.get(field)
-        if unknown is not None and now < unknown[0]:
+        if self.is_unknown(*field):
             return None
         call = getattr(self._module, function, None)
         if call is None:
-            self._unknown[field] = (now + _ASK_AGAIN_S, NvmlReturn.FUNCTION_NOT_FOUND)
+            self._unknown[field] = (self.now + _ASK_AGAIN_S, NvmlReturn.FUNCTION_NOT_FOUND)
             return None
         try:
             return call(*args)
         except self._errors as error:
-            self._handle_error(now, index, field, error)
+            self._handle_error(index, field, error)
         except UnicodeDecodeError:
             pass  # nvidia-ml-py decodes names itself, and a name can be any bytes
         return None
 
     def ask_seldom(
-        self,
-        now: float,
-        index: int | None,
-        function: str,
-        *args: object,
-        every_s: float = math.inf,
-        key: Hashable = None,
+        self, index: int | None, function: str, *args: object, every_s: float, key: Hashable = None
     ) -> Any:  # noqa: ANN401 - as ask
         """Call `ask` for a field that changes seldom; the result is cached for `every_s` seconds.
 
         The cache is emptied when the library is opened again. None (no result) is not cached.
         """
         field = (index, key or function)
-        kept = self._kept.get(field)
-        if kept is not None and now < kept[0]:
-            return kept[1]
-        answer = self.ask(now, index, function, *args, key=key)
+        until, answer = self._cache.get(field, (-math.inf, None))
+        if self.now < until:
+            return answer
+        answer = self.ask(index, function, *args, key=key)
         if answer is not None:
-            self._kept[field] = (now + every_s, answer)
+            self._cache[field] = (self.now + every_s, answer)
         return answer
 
     def says_unsupported(self, index: int, key: Hashable) -> bool:
         """Return whether the last query of a field (function name or key) had the result NOT_SUPPORTED."""
         return self._unknown.get((index, key), (0.0, None))[1] == NvmlReturn.NOT_SUPPORTED
 
-    def is_unknown(self, now: float, index: int, key: Hashable) -> bool:
-        """Return whether queries of a GPU's field are suspended now because the driver does not support it.
+    def is_unknown(self, index: int | None, key: Hashable) -> bool:
+        """Return whether queries of a field are suspended now because the driver does not support it.
 
         `key` is the field's function name, or the key that distinguishes it (see `ask`).
         """
-        return now < self._unknown.get((index, key), (now, None))[0]
+        return self.now < self._unknown.get((index, key), (-math.inf, None))[0]
 
     def constant(self, name: str) -> int | None:
         """Return the value of the constant `name` of nvidia-ml-py; None if the installed version lacks it."""
         return getattr(self._module, name, None)
 
-    def drop_gpu(self, now: float, index: int, code: int | None = None) -> None:
+    def drop_gpu(self, index: int, code: int | None = None) -> None:
         """Stop querying the GPU `index`, because a query raised GpuLostError with NVML's return code `code`.
 
         Set `note`; if only the GPU is lost, and not the driver, also add the GPU to `lost`. The library is
@@ -253,7 +252,7 @@ class Nvml:
         else:
             self.lost[index] = _LOST_WORDS.get(code, _LOST_WORDS[NvmlReturn.GPU_IS_LOST])
             self.note = f"GPU {index} does not answer any more: the driver lost it"
-        self._open_again_at = now + _OPEN_AGAIN_S
+        self._open_again_at = self.now + _OPEN_AGAIN_S
 
     def close(self) -> None:
         """Close the library; a later reading opens it again."""
@@ -265,42 +264,39 @@ class Nvml:
         self._handles = None
         self._open_again_at = None
 
-    def _open_library(self, now: float) -> None:
+    def _open_library(self) -> None:
         """Open the library and get the handles of its GPUs.
 
         On failure set `note` and the time of the next attempt.
         """
-        self.note, self.driver, self._unknown, self._kept, self.lost = None, None, {}, {}, {}
-        self.firmware = None
+        self.note, self.driver, self.firmware, self.lost = None, None, None, {}
+        self._unknown, self._cache = {}, {}
         self.generation += 1
         if self._module is None and not has_library():
             self.note = _NOTES[NvmlReturn.LIBRARY_NOT_FOUND]
-            self._open_again_at = now + _OPEN_AGAIN_S
-            return
-        try:
-            module = self._load_module()
-            module.nvmlInit()
-            self._handles = {}
-            count = module.nvmlDeviceGetCount()
-        except ImportError:
-            self.note = "nvidia-ml-py is not installed: GPUs cannot be read"
-            self._open_again_at = now + _OPEN_AGAIN_S
-            return
-        except self._errors as error:
-            self.note = _reason_closed(error)
-            self._open_again_at = now + _OPEN_AGAIN_S
-            return
-        self._find_gpus(module, min(count, _MOST_DEVICES), now)
+        else:
+            try:
+                module = self._load_module()
+                module.nvmlInit()
+                self._handles = {}
+                self._find_gpus(module, self._handles)
+            except ImportError:
+                self.note = "nvidia-ml-py is not installed: GPUs cannot be read"
+            except self._errors as error:
+                self.note = _reason_closed(error)
+        if self.note is not None:
+            self._open_again_at = self.now + _OPEN_AGAIN_S
 
-    def _find_gpus(self, module: NvmlModule, count: int, now: float) -> None:
-        """Store the handle of each GPU and the driver's version.
+    def _find_gpus(self, module: NvmlModule, handles: dict[int, object]) -> None:
+        """Add the handle of each GPU to `handles`, and store the versions of driver and VBIOS.
 
         If a GPU has no handle, set `note`; also add the GPU to `lost`, unless this process lacks the
         permission to use it.
         """
+        count = min(module.nvmlDeviceGetCount(), _MOST_DEVICES)
         for index in range(count):
             try:
-                self._handles = {**(self._handles or {}), index: module.nvmlDeviceGetHandleByIndex(index)}
+                handles[index] = module.nvmlDeviceGetHandleByIndex(index)
             except self._errors as error:
                 self.note = clean(f"GPU {index} does not answer: {error}")
                 code = getattr(error, "value", None)
@@ -308,16 +304,14 @@ class Nvml:
                 if code != NvmlReturn.NO_PERMISSION:
                     self.lost[index] = _LOST_WORDS.get(code) or clean(f"it does not answer: {error}")
         if not count:
-            self.note = _NO_DEVICE
-        if self.note is not None:
-            self._open_again_at = now + _OPEN_AGAIN_S
-        self.driver = self._ask_version(now, None, "nvmlSystemGetDriverVersion")
-        first = next(iter((self._handles or {}).items()), None)
-        self.firmware = None if first is None else self._ask_version(now, first[0], _VBIOS, first[1])
+            self.note = "no NVIDIA GPU on this machine"
+        self.driver = self._ask_version(None, "nvmlSystemGetDriverVersion")
+        for index, handle in list(handles.items())[:1]:
+            self.firmware = self._ask_version(index, "nvmlDeviceGetVbiosVersion", handle)
 
-    def _ask_version(self, now: float, index: int | None, function: str, *args: object) -> str | None:
+    def _ask_version(self, index: int | None, function: str, *args: object) -> str | None:
         try:
-            version = self.ask(now, index, function, *args)
+            version = self.ask(index, function, *args)
         except GpuLostError:
             return None
         return clean(version, 40) or None if isinstance(version, str) else None
@@ -333,9 +327,7 @@ class Nvml:
         self._errors = (self._module.NVMLError, mismatch)
         return self._module
 
-    def _handle_error(
-        self, now: float, index: int | None, field: tuple[int | None, Hashable], error: Exception
-    ) -> None:
+    def _handle_error(self, index: int | None, field: tuple[int | None, Hashable], error: Exception) -> None:
         """Handle the exception that a query raised: record a field that is not supported, and log the error.
 
         A field with any other error is queried again next time.
@@ -348,7 +340,7 @@ class Nvml:
         if code in _LOST:
             raise GpuLostError(clean(error), code) from error
         if code in _UNKNOWN_FIELD:
-            self._unknown[field] = (now + _ASK_AGAIN_S, code)
+            self._unknown[field] = (self.now + _ASK_AGAIN_S, code)
         elif field in self._unknown:
             del self._unknown[field]
         _log.debug("NVML, GPU %s, %s: %s", index, field[1], error)
@@ -359,9 +351,41 @@ def _reason_closed(error: Exception) -> str:
     return _NOTES.get(getattr(error, "value", None)) or clean(f"the NVIDIA driver does not answer: {error}")
 
 
-# Why a GPU's clock is reduced (throttled): the active reasons, and the share of time of each reason.
+class Gpu:
+    """A GPU, or one of its MIG instances, whose fields are read with its NVML handle."""
+
+    def __init__(self, nvml: Nvml, index: int, handle: object, place: int | None = None) -> None:
+        """Read the GPU `index`; with `place`, `handle` belongs to its MIG instance of this number."""
+        self.nvml = nvml
+        self.index = index
+        self.handle = handle
+        self._place = place
+
+    @property
+    def now(self) -> float:
+        """Time of the present reading, in seconds."""
+        return self.nvml.now
+
+    def ask(self, function: str, *args: object, key: str = "") -> Any:  # noqa: ANN401 - as Nvml.ask
+        """Call an NVML function; return its result, or None on an error. `key` is as of `Nvml.ask`."""
+        return self.nvml.ask(self.index, function, self.handle, *args, key=(key or function, self._place))
+
+    def ask_seldom(self, function: str, *args: object, every_s: float = math.inf, key: str = "") -> Any:  # noqa: ANN401 - as above
+        """Call an NVML function whose result changes seldom; the result is cached for `every_s` seconds."""
+        name = (key or function, self._place)
+        return self.nvml.ask_seldom(self.index, function, self.handle, *args, every_s=every_s, key=name)
+
+    def is_unknown(self, key: str) -> bool:
+        """Return whether queries of a field are suspended now because the driver does not support it."""
+        return self.nvml.is_unknown(self.index, (key, self._place))
+
+    def says_unsupported(self, key: str) -> bool:
+        """Return whether the last query of a field had the result NOT_SUPPORTED."""
+        return self.nvml.says_unsupported(self.index, (key, self._place))
+
 
 _IDLE = 0x1
+"""Bit of a throttle mask for an idle GPU, which is no throttling."""
 _REASONS = {
     0x2: "application clocks",
     0x4: "software power cap",
@@ -399,9 +423,9 @@ def reason_words(bits: int) -> tuple[str, ...]:
 
     `bits` is a mask of NVML's clocks event reasons; all bits without a name become one "reason 0x…".
     """
-    known = [word for bit, word in _REASONS.items() if bits & bit]
-    unknown = bits & ~(_IDLE | sum(_REASONS))
-    return (*known, f"reason 0x{unknown:x}") if unknown else tuple(known)
+    names = [word for bit, word in _REASONS.items() if bits & bit]
+    unnamed = bits & ~(_IDLE | sum(_REASONS))
+    return (*names, f"reason 0x{unnamed:x}") if unnamed else tuple(names)
 
 
 def throttle_fields(driver: str | None) -> dict[int, str]:
@@ -437,19 +461,19 @@ class ThrottleShares:
         """By reason: time and value of the counter's first reading, to check the counter's unit against
         elapsed time."""
 
-    def read(self, nvml: Nvml, index: int, handle: object, now: float) -> dict[str, float | None]:
+    def read(self, gpu: Gpu) -> dict[str, float | None]:
         """Return the throttled percentage of the time since the previous reading, by throttle reason.
 
         Percentages are 0 to 100, and None if unknown, as in the first reading. Return {} if this driver has
         no such counters.
         """
-        answers = nvml.ask(now, index, "nvmlDeviceGetFieldValues", handle, list(self._fields))
+        answers = gpu.ask("nvmlDeviceGetFieldValues", list(self._fields))
         if answers is None:
             return {}
         counters = self._counters(answers)
-        rates = self._rates.step(counters, now)
+        rates = self._rates.step(counters, gpu.now)
         return {
-            reason: self._percent_of_time(reason, count, rates[reason], now)
+            reason: self._percent_of_time(reason, count, rates[reason], gpu.now)
             for reason, count in counters.items()
         }
 
@@ -485,8 +509,6 @@ def _percent(ns_per_s: float) -> float:
     return ns_per_s * 1e-7
 
 
-# A GPU's memory: its size and use, and whether it is the machine's memory.
-
 _ATS = 2
 """NVML_DEVICE_ADDRESSING_MODE_ATS: CPU and GPU share page tables."""
 _CLOCK_MEMORY = 2
@@ -519,41 +541,30 @@ class GpuMemory(Struct, frozen=True):
     """What contradicts itself in the driver's answers; None if nothing does."""
 
 
-def ask_memory(nvml: Nvml, now: float, index: int, handle: object, *, place: Hashable = None) -> Any:  # noqa: ANN401 - the library's own structure
-    """Return NVML's structure with `total` and `used` bytes of a GPU; None on an error.
-
-    With `place`, `handle` belongs to the GPU's MIG instance number `place`.
-    """
-    version, keys = nvml.constant("nvmlMemory_v2"), ((_VERSION_2, place), (_VERSION_1, place))
+def ask_memory(gpu: Gpu) -> Any:  # noqa: ANN401 - the library's own structure
+    """Return NVML's structure with `total` and `used` bytes of a GPU or MIG instance; None on an error."""
+    version = gpu.nvml.constant("nvmlMemory_v2")
     answer = None
     if version is not None:
-        answer = nvml.ask(now, index, "nvmlDeviceGetMemoryInfo", handle, version, key=keys[0])
+        answer = gpu.ask("nvmlDeviceGetMemoryInfo", version, key=_VERSION_2)
     # Version 1 counts what the driver reserves as used: only for drivers without version 2.
-    if answer is None and (version is None or nvml.is_unknown(now, index, keys[0])):
-        answer = nvml.ask(now, index, "nvmlDeviceGetMemoryInfo", handle, key=keys[1])
+    if answer is None and (version is None or gpu.is_unknown(_VERSION_2)):
+        answer = gpu.ask("nvmlDeviceGetMemoryInfo", key=_VERSION_1)
     return answer
 
 
 class GpuMemoryReader:
     """Reads the memory of one GPU, and detects whether the GPU uses the machine's memory."""
 
-    def __init__(self, index: int, handle: object) -> None:
-        """Create a reader for the GPU with the index `index` and the NVML handle `handle`."""
-        self._index = index
-        self._handle = handle
+    def __init__(self, gpu: Gpu) -> None:
+        """Read the memory of `gpu`."""
+        self._gpu = gpu
         self._unified: bool | None = None
-        self._again_at: float | None = None
+        self._again_at = -math.inf
+        """Time of the next query to a GPU that uses the machine's memory."""
         self._note: str | None = None
 
-    def read(
-        self,
-        nvml: Nvml,
-        now: float,
-        name: str | None,
-        machine_bytes: int | None,
-        *,
-        has_own_node: bool = False,
-    ) -> GpuMemory:
+    def read(self, name: str | None, machine_bytes: int | None, *, has_own_node: bool = False) -> GpuMemory:
         """Return the memory of the GPU called `name`, in a machine with `machine_bytes` of memory.
 
         A coherent GPU (addressing mode ATS) without a NUMA node of its own (`has_own_node`) and without a
@@ -567,18 +578,18 @@ class GpuMemoryReader:
         if _UNIFIED_NAME.search(name or ""):
             self._unified = True
             return GpuMemory(unified=True)
-        if self._again_at is not None and now < self._again_at:
+        if self._gpu.now < self._again_at:
             return GpuMemory(self._unified, note=self._note)
-        self._again_at = None
-        answer = ask_memory(nvml, now, self._index, self._handle)
+        answer = ask_memory(self._gpu)
         if answer is None:
             # A transient error does not reveal the kind of memory; a memory clock does.
-            if self._unified is None or nvml.says_unsupported(self._index, (_VERSION_1, None)):
-                self._decide_unified(nvml, now, hinted=nvml.says_unsupported(self._index, (_VERSION_1, None)))
+            unsupported = self._gpu.says_unsupported(_VERSION_1)
+            if self._unified is None or unsupported:
+                self._decide_unified(fits_unified=unsupported)
             return GpuMemory(self._unified)
         total = int(answer.total)
-        if total and not has_own_node and self._is_coherent(nvml, now):
-            self._decide_unified(nvml, now, hinted=True)
+        if total and not has_own_node and self._is_coherent():
+            self._decide_unified(fits_unified=True)
             if self._unified and machine_bytes and abs(total - machine_bytes) > _NEAR * machine_bytes:
                 self._note = (
                     f"the driver reports {_gib_text(total)} of its own, but it uses the machine's memory"
@@ -586,15 +597,15 @@ class GpuMemoryReader:
         elif total and (machine_bytes is None or abs(total - machine_bytes) > _NEAR * machine_bytes):
             self._unified = False
         else:
-            self._decide_unified(nvml, now, hinted=True)
+            self._decide_unified(fits_unified=True)
         if self._unified:
-            self._again_at = now + _UNIFIED_AGAIN_S
+            self._again_at = self._gpu.now + _UNIFIED_AGAIN_S
         if self._unified or not total:
             return GpuMemory(self._unified, note=self._note)
         # Where the memory clock could not be read this time, a reported total is still used.
         return GpuMemory(unified=False, total_bytes=total, used_bytes=int(answer.used))
 
-    def corrected(self, memory: GpuMemory, held_bytes: int, machine_bytes: int | None) -> GpuMemory:
+    def correct(self, memory: GpuMemory, held_bytes: int, machine_bytes: int | None) -> GpuMemory:
         """Return `memory`, corrected where processes hold more than the driver says that there is.
 
         What does not fit into the GPU's memory is in the machine's, if that is large enough.
@@ -602,35 +613,32 @@ class GpuMemoryReader:
         total = memory.total_bytes
         if total is None or held_bytes <= (1 + _NEAR) * total:
             return memory
-        said, held = _gib_text(total), _gib_text(held_bytes)
-        note = f"contradictory: the driver reports {said}, but processes hold {held}"
+        held = _gib_text(held_bytes)
+        note = f"contradictory: the driver reports {_gib_text(total)}, but processes hold {held}"
         if machine_bytes is None or held_bytes > machine_bytes:
             return GpuMemory(memory.unified, total, memory.used_bytes, note)
         self._unified, self._note = True, f"{note}; taken as the machine's memory"
         self._again_at = math.inf
         return GpuMemory(unified=True, note=self._note)
 
-    def _is_coherent(self, nvml: Nvml, now: float) -> bool:
+    def _is_coherent(self) -> bool:
         """Return whether CPU and GPU share page tables (addressing mode ATS)."""
-        mode: int | None = nvml.ask_seldom(now, self._index, "nvmlDeviceGetAddressingMode", self._handle)
+        mode: int | None = self._gpu.ask_seldom("nvmlDeviceGetAddressingMode")
         return mode == _ATS
 
-    def _decide_unified(self, nvml: Nvml, now: float, *, hinted: bool) -> None:
+    def _decide_unified(self, *, fits_unified: bool) -> None:
         """Set `_unified` to False if the GPU has a memory clock, and to True if its memory clock is 0.
 
         Only a GPU with its own memory has a memory clock. If the driver does not support the query for the
-        clock, set `_unified` to True if `hinted`, and leave it unchanged otherwise. `hinted` is true if the
-        driver's answer about memory fits a GPU without its own memory.
+        clock, set `_unified` to True if the driver's answer about memory fits a GPU without its own memory
+        (`fits_unified`), and leave it unchanged otherwise.
         """
-        args = (self._handle, _CLOCK_MEMORY)
-        clock = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxClockInfo", *args, key=_MEMORY_CLOCK)
+        clock = self._gpu.ask_seldom("nvmlDeviceGetMaxClockInfo", _CLOCK_MEMORY, key=_MEMORY_CLOCK)
         if clock is not None:
             self._unified = not clock
-        elif hinted and nvml.is_unknown(now, self._index, _MEMORY_CLOCK):
+        elif fits_unified and self._gpu.is_unknown(_MEMORY_CLOCK):
             self._unified = True
 
-
-# The instances of a GPU in MIG mode: their profile names and their memory.
 
 _LAYOUT_AGAIN_S = 30.0
 """Seconds between two reads of the list of instances, which only an administrator changes."""
@@ -649,10 +657,10 @@ _MEMORY_EIGHTHS = 8
 
 
 class MigSlice(Struct, frozen=True):
-    """A MIG instance with its NVML handle and its ids."""
+    """A MIG instance, how it is read, and its ids."""
 
     reading: MigInstance
-    handle: object
+    gpu: Gpu
     ids: tuple[int, int] | None = None
     """(GPU instance id, compute instance id), as NVML's process lists name the instance."""
 
@@ -660,94 +668,90 @@ class MigSlice(Struct, frozen=True):
 class MigReader:
     """Reads the MIG instances of one GPU."""
 
-    def __init__(self, index: int, handle: object) -> None:
-        """Create a reader for the GPU with the index `index` and the NVML handle `handle`."""
-        self._index = index
-        self._handle = handle
+    def __init__(self, gpu: Gpu) -> None:
+        """Read the instances of `gpu`."""
+        self._gpu = gpu
         self._slices: tuple[MigSlice, ...] = ()
-        self._layout_again_at: float | None = None
-        self._memory_again_at: float | None = None
+        self._layout_again_at = self._memory_again_at = -math.inf
+        """Times of the next reads of the list of instances, and of their memory."""
 
-    def read(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[bool | None, tuple[MigSlice, ...]]:
+    def read(self, gpu_bytes: int | None) -> tuple[bool | None, tuple[MigSlice, ...]]:
         """Return whether MIG mode is on (None: the GPU does not support it), and the GPU's MIG instances.
 
-        `gpu_bytes` is the GPU's memory. Raises GpuLostError when the GPU itself is lost.
+        `gpu_bytes` is the GPU's memory.
+
+        Raises:
+            GpuLostError: the GPU itself is lost.
         """
-        mode = nvml.ask_seldom(
-            now, self._index, "nvmlDeviceGetMigMode", self._handle, every_s=_LAYOUT_AGAIN_S
-        )
+        now = self._gpu.now
+        mode = self._gpu.ask_seldom("nvmlDeviceGetMigMode", every_s=_LAYOUT_AGAIN_S)
         if mode is None or int(mode[0]) != _ENABLED:
-            self._slices, self._layout_again_at = (), None
+            self._slices, self._layout_again_at = (), -math.inf
             return (None if mode is None else False), ()
-        if self._layout_again_at is None or now >= self._layout_again_at:
-            self._layout_again_at, self._memory_again_at = now + _LAYOUT_AGAIN_S, None
-            self._slices = self._list_instances(nvml, now, gpu_bytes)
-        if self._memory_again_at is None or now >= self._memory_again_at:
+        if now >= self._layout_again_at:
+            self._layout_again_at, self._memory_again_at = now + _LAYOUT_AGAIN_S, -math.inf
+            self._slices = self._list_instances(gpu_bytes)
+        if now >= self._memory_again_at:
             self._memory_again_at = now + _MEMORY_AGAIN_S
-            self._slices = tuple(self._with_memory(nvml, now, instance) for instance in self._slices)
+            self._slices = tuple(map(self._with_memory, self._slices))
         return True, self._slices
 
-    def _list_instances(self, nvml: Nvml, now: float, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
+    def _list_instances(self, gpu_bytes: int | None) -> tuple[MigSlice, ...]:
         """Return the GPU's current MIG instances.
 
         An instance that was known before keeps its name and ids. NVML asks for instances by numbers from 0 up
         to a maximum; numbers in between may be without an instance.
         """
-        count = nvml.ask_seldom(now, self._index, "nvmlDeviceGetMaxMigDeviceCount", self._handle)
-        known = {instance.reading.index: instance for instance in self._slices}
-        found = []
+        count = self._gpu.ask_seldom("nvmlDeviceGetMaxMigDeviceCount")
+        before = {instance.reading.index: instance for instance in self._slices}
+        instances = []
         for place in range(_MOST_SLICES if count is None else int(count)):
-            handle = self._ask(nvml, now, place, "nvmlDeviceGetMigDeviceHandleByIndex", self._handle, place)
+            function = "nvmlDeviceGetMigDeviceHandleByIndex"
+            handle = self._ask(self._gpu, function, place, key=f"{function} {place}")
             if handle is None:
                 continue
-            uuid = clean(self._ask(nvml, now, place, "nvmlDeviceGetUUID", handle) or "", 96) or None
-            old = known.get(place)
+            gpu = Gpu(self._gpu.nvml, self._gpu.index, handle, place)
+            uuid = clean(self._ask(gpu, "nvmlDeviceGetUUID") or "", 96) or None
+            old = before.get(place)
             if old is not None and uuid is not None and old.reading.uuid == uuid:
-                found.append(replace(old, handle=handle))
+                instances.append(replace(old, gpu=gpu))
             else:
-                found.append(self._meet(nvml, now, place, handle, uuid, gpu_bytes))
-        return tuple(found)
+                instances.append(self._describe_instance(gpu, place, uuid, gpu_bytes))
+        return tuple(instances)
 
-    def _meet(
-        self, nvml: Nvml, now: float, place: int, handle: object, uuid: str | None, gpu_bytes: int | None
-    ) -> MigSlice:
-        """Return a MIG instance that was not known before, with its profile name and ids."""
-        name = clean(self._ask(nvml, now, place, "nvmlDeviceGetName", handle) or "") or None
+    def _describe_instance(self, gpu: Gpu, place: int, uuid: str | None, gpu_bytes: int | None) -> MigSlice:
+        """Return the MIG instance at `place` with its profile name and ids."""
+        name = clean(self._ask(gpu, "nvmlDeviceGetName") or "") or None
         if name is None or _MARK not in name:
-            attributes = self._ask(nvml, now, place, "nvmlDeviceGetAttributes", handle)
-            name = profile_name(attributes, gpu_bytes) or name
+            name = profile_name(self._ask(gpu, "nvmlDeviceGetAttributes"), gpu_bytes) or name
         else:
             name = name.rpartition(_MARK)[2]
-        ids = [
-            self._ask(nvml, now, place, f"nvmlDeviceGet{kind}InstanceId", handle)
-            for kind in ("Gpu", "Compute")
-        ]
-        known = None if None in ids else (int(ids[0]), int(ids[1]))
-        return MigSlice(MigInstance(place, name, uuid), handle, known)
+        ids = [self._ask(gpu, f"nvmlDeviceGet{kind}InstanceId") for kind in ("Gpu", "Compute")]
+        both = None if None in ids else (int(ids[0]), int(ids[1]))
+        return MigSlice(MigInstance(place, name, uuid), gpu, both)
 
-    def _with_memory(self, nvml: Nvml, now: float, instance: MigSlice) -> MigSlice:
+    def _with_memory(self, instance: MigSlice) -> MigSlice:
         """Return a copy of a MIG instance with its current memory sizes; None for an unreadable size."""
-        place = instance.reading.index
         try:
-            answer = ask_memory(nvml, now, self._index, instance.handle, place=place)
+            answer = ask_memory(instance.gpu)
         except GpuLostError:
-            self._layout_again_at = now
+            self._layout_again_at = self._gpu.now
             answer = None
         total, used = (None, None) if answer is None else (int(answer.total) or None, int(answer.used))
         return replace(
             instance, reading=replace(instance.reading, memory_total_bytes=total, memory_used_bytes=used)
         )
 
-    def _ask(self, nvml: Nvml, now: float, place: int, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """Call an NVML function for the MIG instance at `place`; return its result, or None on an error.
+    def _ask(self, gpu: Gpu, function: str, *args: object, key: str = "") -> Any:  # noqa: ANN401 - as Nvml.ask
+        """Call an NVML function about a MIG instance; return its result, or None on an error.
 
         If NVML reports the GPU as lost, only this instance has been removed: return None, and read the list
         of instances again at the next reading.
         """
         try:
-            return nvml.ask(now, self._index, function, *args, key=(function, place))
+            return gpu.ask(function, *args, key=key)
         except GpuLostError:
-            self._layout_again_at = now
+            self._layout_again_at = self._gpu.now
             return None
 
 
@@ -769,8 +773,6 @@ def profile_name(attributes: Any, gpu_bytes: int | None) -> str | None:  # noqa:
     return f"{part}{slices}g.{gigabytes}gb"
 
 
-# Processes that hold GPU memory, as the driver lists them.
-
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 _GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
 _GRAPHICS_AGAIN_S = 5.0
@@ -781,58 +783,46 @@ _NOT_KNOWN = 2**64 - 1
 """NVML_VALUE_NOT_AVAILABLE: the driver does not report the memory of this process."""
 
 
-class _Held(Struct):
-    """GPU memory and type of one process, merged from all NVML lists that contain the process."""
-
-    memory_bytes: int | None
-    kind: str
-    mig_index: int | None
-
-
 class GpuProcessReader:
     """Reads the processes of GPUs; caches the name of each process while the process holds GPU memory."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._proc = root / "proc"
-        self._names: dict[tuple[int, int], str] = {}
+        self._names: dict[int, dict[int, str]] = {}
+        """By GPU index: the name of each process by its id."""
 
-    def read(
-        self, nvml: Nvml, index: int, handle: object, now: float, slices: Sequence[MigSlice] = ()
-    ) -> tuple[GpuProcess, ...] | None:
-        """Return the processes of the GPU `index`, sorted by memory, largest first.
+    def read(self, gpu: Gpu, slices: Sequence[MigSlice] = ()) -> tuple[GpuProcess, ...] | None:
+        """Return the processes of a GPU, sorted by memory, largest first.
 
         None if the driver lists neither compute nor graphics processes. On a GPU in MIG mode, the driver
         lists all processes only to privileged programs. For other programs, the process lists of the GPU's
         MIG instances (`slices`) are joined.
         """
-        computing = nvml.ask(now, index, _COMPUTE, handle)
+        computing = gpu.ask(_COMPUTE)
         if computing is None and slices:
-            computing = _processes_of_slices(nvml, index, now, slices)
-        drawing = nvml.ask_seldom(now, index, _GRAPHICS, handle, every_s=_GRAPHICS_AGAIN_S)
+            computing = _processes_of_slices(slices)
+        drawing = gpu.ask_seldom(_GRAPHICS, every_s=_GRAPHICS_AGAIN_S)
         if computing is None and drawing is None:
             return None
-        places = {one.ids: one.reading.index for one in slices if one.ids is not None}
-        held: dict[int, _Held] = {}
+        instances = {part.ids: part.reading.index for part in slices if part.ids is not None}
+        merged: dict[int, GpuProcess] = {}
         for kind, listed in (("compute", computing), ("graphics", drawing)):
             for process in (listed or ())[:_MOST]:
-                _add_process(held, process, kind, places)
-        names = {
-            (index, pid): self._names.get((index, pid)) or self._process_name(nvml, pid, now) for pid in held
+                _add_process(merged, process, kind, instances)
+        names = self._names.get(gpu.index, {})
+        self._names[gpu.index] = names = {
+            pid: names.get(pid) or self._process_name(gpu.nvml, pid) for pid in merged
         }
-        self._names = {key: name for key, name in self._names.items() if key[0] != index} | names
-        found = [
-            GpuProcess(pid, names[index, pid], one.memory_bytes, one.kind, one.mig_index)
-            for pid, one in held.items()
-        ]
+        found = [replace(process, name=names[process.pid]) for process in merged.values()]
         return tuple(sorted(found, key=lambda process: (-(process.memory_bytes or 0), process.pid)))
 
-    def _process_name(self, nvml: Nvml, pid: int, now: float) -> str:
+    def _process_name(self, nvml: Nvml, pid: int) -> str:
         """Return the name of a process, from the driver or else from /proc.
 
         The driver also knows the names of processes in other containers.
         """
         try:
-            name = nvml.ask(now, None, "nvmlSystemGetProcessName", pid)
+            name = nvml.ask(None, "nvmlSystemGetProcessName", pid)
         except GpuLostError:
             name = None
         if not name:
@@ -842,36 +832,37 @@ class GpuProcessReader:
         return clean(name) or f"pid {pid}"
 
 
-def _processes_of_slices(nvml: Nvml, index: int, now: float, slices: Sequence[MigSlice]) -> list[Any] | None:
+def _processes_of_slices(slices: Sequence[MigSlice]) -> list[Any] | None:
     """Return the joined process lists of all MIG instances; None when no instance's list can be read."""
     lists = []
-    for one in slices:
-        try:
-            lists.append(nvml.ask(now, index, _COMPUTE, one.handle, key=(_COMPUTE, one.reading.index)))
-        except GpuLostError:
-            continue  # an instance that was removed just now
+    for part in slices:
+        with suppress(GpuLostError):  # an instance that was removed just now
+            lists.append(part.gpu.ask(_COMPUTE))
     if all(listed is None for listed in lists):
         return None
     return [process for listed in lists for process in listed or ()]
 
 
-def _add_process(held: dict[int, _Held], process: Any, kind: str, places: dict[tuple[int, int], int]) -> None:  # noqa: ANN401 - the library's own structure
-    """Add the NVML process entry `process` to `held`, which has one entry for each process id.
+def _add_process(
+    merged: dict[int, GpuProcess],
+    process: Any,  # noqa: ANN401 - the library's own structure
+    kind: str,
+    instances: dict[tuple[int, int], int],
+) -> None:
+    """Add the NVML process entry `process` to `merged`, which has a nameless entry for each process.
 
     `kind` is the NVML list that has the entry, "compute" or "graphics". A process in both lists gets the kind
-    "both", and its memory is counted once. `places` has the number of each MIG instance by its two ids.
+    "both", and its memory is counted once. `instances` has the number of each MIG instance by its two ids.
     """
     pid, memory = int(process.pid), _memory_bytes(process)
-    known = held.get(pid)
-    if known is None:
+    entry = merged.get(pid)
+    if entry is None:
         ids = (getattr(process, "gpuInstanceId", -1), getattr(process, "computeInstanceId", -1))
-        held[pid] = _Held(memory, kind, places.get(ids))
+        merged[pid] = GpuProcess(pid, "", memory, kind, instances.get(ids))
         return
-    if known.kind != kind:
-        known.kind = "both"
-    known.memory_bytes = max(
-        (size for size in (known.memory_bytes, memory) if size is not None), default=None
-    )
+    sizes = [size for size in (entry.memory_bytes, memory) if size is not None]
+    both = kind if entry.kind == kind else "both"
+    merged[pid] = replace(entry, kind=both, memory_bytes=max(sizes, default=None))
 
 
 def _memory_bytes(process: Any) -> int | None:  # noqa: ANN401 - the library's own structure
@@ -914,14 +905,14 @@ class GpuReadings(Struct, frozen=True):
     """Bytes that processes hold on the GPUs that use the machine's memory."""
 
 
-class _Device(Struct, frozen=True):
-    """The NVML handle and the readers of one GPU, valid until NVML is opened again."""
+class _Device:
+    """A GPU with its readers, valid until NVML is opened again."""
 
-    index: int
-    handle: object
-    shares: ThrottleShares
-    memory: GpuMemoryReader
-    mig: MigReader
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.shares = ThrottleShares(throttle_fields(gpu.nvml.driver))
+        self.memory = GpuMemoryReader(gpu)
+        self.mig = MigReader(gpu)
 
 
 class GpuReader:
@@ -965,21 +956,22 @@ class GpuReader:
             self._generation, self._devices = self._nvml.generation, {}
         readings: list[GpuReading] = []
         unified: list[bool] = []
-        held: list[int] = []
+        held_bytes: list[int] = []
         for index, handle in handles.items():
             try:
-                device = self._devices.get(index) or self._meet(index, handle)
-                reading, shares_memory = self._read_one(now, device, machine_bytes)
+                device = self._devices.get(index) or _Device(Gpu(self._nvml, index, handle))
+                self._devices[index] = device
+                reading, shares_memory = self._read_device(device, machine_bytes)
             except GpuLostError as error:
                 self._devices.pop(index, None)
-                self._nvml.drop_gpu(now, index, error.code)
+                self._nvml.drop_gpu(index, error.code)
                 continue
             readings.append(reading)
             self._named[index] = (reading.name, reading.uuid)
             if shares_memory is not None:
                 unified.append(shares_memory)
             if shares_memory and reading.processes is not None:
-                held.append(_sum_bytes(reading.processes))
+                held_bytes.append(_sum_bytes(reading.processes))
         if unified:
             self._unified = any(unified)
         return GpuReadings(
@@ -990,104 +982,81 @@ class GpuReader:
                 for index, reason in sorted(self._nvml.lost.items())
             ),
             unified=self._unified,
-            processes_bytes=sum(held) if held else None,
+            processes_bytes=sum(held_bytes) if held_bytes else None,
         )
 
     def close(self) -> None:
         """Close NVML, the driver's library."""
         self._nvml.close()
 
-    def _meet(self, index: int, handle: object) -> _Device:
-        """Create and store the readers of the GPU `index`, which has just been found; return them."""
-        shares = ThrottleShares(throttle_fields(self._nvml.driver))
-        device = _Device(index, handle, shares, GpuMemoryReader(index, handle), MigReader(index, handle))
-        return self._devices.setdefault(index, device)
-
-    def _read_one(
-        self, now: float, device: _Device, machine_bytes: int | None
-    ) -> tuple[GpuReading, bool | None]:
+    def _read_device(self, device: _Device, machine_bytes: int | None) -> tuple[GpuReading, bool | None]:
         """Return a GPU's reading, and whether the GPU uses the machine's memory (None: unknown).
 
-        Raises GpuLostError when the GPU does not answer any more.
+        Raises:
+            GpuLostError: the GPU does not answer any more.
         """
-        nvml, index, handle = self._nvml, device.index, device.handle
-        name = clean(self._ask_seldom(now, device, "nvmlDeviceGetName") or "") or None
-        memory = device.memory.read(nvml, now, name, machine_bytes, has_own_node=self._has_own_node)
-        mig, slices = device.mig.read(nvml, now, memory.total_bytes)
-        processes = self._processes.read(nvml, index, handle, now, slices)
+        gpu = device.gpu
+        name = clean(gpu.ask_seldom("nvmlDeviceGetName") or "") or None
+        memory = device.memory.read(name, machine_bytes, has_own_node=self._has_own_node)
+        mig, slices = device.mig.read(memory.total_bytes)
+        processes = self._processes.read(gpu, slices)
         if not slices and processes is not None:
-            memory = device.memory.corrected(memory, _sum_bytes(processes), machine_bytes)
-        rates = self._ask(now, device, "nvmlDeviceGetUtilizationRates")
-        clock = self._ask(now, device, "nvmlDeviceGetClockInfo", _CLOCK_SM)
-        clock_max = self._ask_seldom(now, device, "nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
-        heat = self._ask(now, device, "nvmlDeviceGetTemperature", _TEMPERATURE_GPU)
+            memory = device.memory.correct(memory, _sum_bytes(processes), machine_bytes)
+        rates = gpu.ask("nvmlDeviceGetUtilizationRates")
+        clock = gpu.ask("nvmlDeviceGetClockInfo", _CLOCK_SM)
+        clock_max = gpu.ask_seldom("nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
+        heat = gpu.ask("nvmlDeviceGetTemperature", _TEMPERATURE_GPU)
         reading = GpuReading(
-            index=index,
+            index=gpu.index,
             name=name,
-            uuid=clean(self._ask_seldom(now, device, "nvmlDeviceGetUUID") or "", 96) or None,
+            uuid=clean(gpu.ask_seldom("nvmlDeviceGetUUID") or "", 96) or None,
             utilization_percent=_in_range("utilization", getattr(rates, "gpu", None)),
             temperature_c=_in_range("temperature", heat),
-            limit_margin_c=_in_range("margin", self._ask(now, device, _MARGIN)),
-            slowdown_c=self._slowdown_c(now, device),
-            power_w=_from_milli("power", self._ask(now, device, "nvmlDeviceGetPowerUsage")),
-            power_limit_w=self._power_limit_w(now, device),
-            energy_j=_energy_j(self._ask(now, device, "nvmlDeviceGetTotalEnergyConsumption")),
+            limit_margin_c=_in_range("margin", gpu.ask(_MARGIN)),
+            slowdown_c=_slowdown_c(gpu),
+            power_w=_from_milli("power", gpu.ask("nvmlDeviceGetPowerUsage")),
+            power_limit_w=_power_limit_w(gpu),
+            energy_j=_energy_j(gpu.ask("nvmlDeviceGetTotalEnergyConsumption")),
             sm_clock_mhz=_as_int(_in_range("clock", clock)),
             sm_clock_max_mhz=_as_int(_in_range("clock", clock_max)),
             memory_total_bytes=memory.total_bytes,
             memory_used_bytes=memory.used_bytes,
             memory_note=memory.note,
-            throttle_reasons=self._throttle_reasons(now, device),
-            throttled_percent=self._throttled_percent(now, device),
+            throttle_reasons=_throttle_reasons(gpu),
+            throttled_percent=device.shares.read(gpu),
             processes=processes,
             mig=mig,
-            mig_instances=tuple(each.reading for each in slices),
+            mig_instances=tuple(part.reading for part in slices),
         )
         return reading, memory.unified
 
-    def _ask(self, now: float, device: _Device, function: str, *args: object) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """Call an NVML function for a GPU; return its result, or None on an error."""
-        return self._nvml.ask(now, device.index, function, device.handle, *args)
 
-    def _ask_seldom(
-        self, now: float, device: _Device, function: str, *args: object, every_s: float = math.inf
-    ) -> Any:  # noqa: ANN401 - as Nvml.ask
-        """Call an NVML function whose result changes seldom; the result is cached for `every_s` seconds."""
-        return self._nvml.ask_seldom(now, device.index, function, device.handle, *args, every_s=every_s)
+def _power_limit_w(gpu: Gpu) -> float | None:
+    """Return the enforced power limit in watts, else the configured limit, else None."""
+    functions = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit")
+    limits = (_from_milli("power limit", gpu.ask_seldom(one, every_s=_LIMIT_AGAIN_S)) for one in functions)
+    return next((watts for watts in limits if watts is not None), None)
 
-    def _power_limit_w(self, now: float, device: _Device) -> float | None:
-        """Return the enforced power limit in watts, else the configured limit, else None."""
-        for function in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
-            answer = self._ask_seldom(now, device, function, every_s=_LIMIT_AGAIN_S)
-            watts = _from_milli("power limit", answer)
-            if watts is not None:
-                return watts
+
+def _slowdown_c(gpu: Gpu) -> float | None:
+    """Return the temperature (°C) at which the GPU slows down; None if it is unknown.
+
+    Some drivers report instead by how much the GPU is cooler than this temperature. For them, return None.
+    """
+    if not gpu.is_unknown(_MARGIN):
         return None
+    return _in_range("threshold", gpu.ask_seldom("nvmlDeviceGetTemperatureThreshold", _THRESHOLD_SLOWDOWN))
 
-    def _slowdown_c(self, now: float, device: _Device) -> float | None:
-        """Return the temperature (°C) at which the GPU slows down; None if it is unknown.
 
-        Some drivers report instead by how much the GPU is cooler than this temperature. For them, return
-        None.
-        """
-        if not self._nvml.is_unknown(now, device.index, _MARGIN):
-            return None
-        threshold = self._ask_seldom(now, device, "nvmlDeviceGetTemperatureThreshold", _THRESHOLD_SLOWDOWN)
-        return _in_range("threshold", threshold)
+def _throttle_reasons(gpu: Gpu) -> tuple[str, ...] | None:
+    """Return the names of the active throttle reasons; None when the driver does not report them.
 
-    def _throttle_reasons(self, now: float, device: _Device) -> tuple[str, ...] | None:
-        """Return the names of the active throttle reasons; None when the driver does not report them.
-
-        Drivers before 535 have NVML's function under an older name.
-        """
-        bits = self._ask(now, device, "nvmlDeviceGetCurrentClocksEventReasons")
-        if bits is None:
-            bits = self._ask(now, device, "nvmlDeviceGetCurrentClocksThrottleReasons")
-        return None if bits is None else reason_words(int(bits))
-
-    def _throttled_percent(self, now: float, device: _Device) -> Mapping[str, float | None]:
-        """Return the percentage of throttled time since the previous reading, by throttle reason."""
-        return device.shares.read(self._nvml, device.index, device.handle, now)
+    Drivers before 535 have NVML's function under an older name.
+    """
+    bits = gpu.ask("nvmlDeviceGetCurrentClocksEventReasons")
+    if bits is None:
+        bits = gpu.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+    return None if bits is None else reason_words(int(bits))
 
 
 def _in_range(quantity: str, value: float | None) -> float | None:

@@ -17,8 +17,6 @@ from sparktop.hardware.kernel_file import parse_int, read_bytes, read_int, read_
 from sparktop.model.node import LastBoot, MachineSetup, NodeIdentity
 from sparktop.model.text import clean
 
-# Reads the IP addresses of a machine from /proc/net; they show on which node a backend runs.
-
 _MOST_ADDRESSES = 64
 """Upper limit of addresses returned."""
 _LOCAL = b"/32 host LOCAL"
@@ -28,15 +26,16 @@ _LOCAL = b"/32 host LOCAL"
 def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
     """Return the machine's IP addresses, IPv4 first, without loopback and link-local addresses.
 
-    /proc is read below `root`; at most `_MOST_ADDRESSES` addresses are returned.
+    They show on which node a backend runs. /proc/net is read below `root`; at most `_MOST_ADDRESSES` are
+    returned.
     """
     # Of the namespace that `root` belongs to; psutil would ask the program's own kernel, whatever the root.
     trie = read_bytes(str(root / "proc/net/fib_trie")) or b""
     interfaces = read_bytes(str(root / "proc/net/if_inet6")) or b""
-    found: list[IPv4Address | IPv6Address] = [*_parse_trie(trie), *_parse_if_inet6(interfaces)]
+    every: list[IPv4Address | IPv6Address] = [*_parse_trie(trie), *_parse_if_inet6(interfaces)]
     useful = (
         address
-        for address in found
+        for address in every
         if not (address.is_loopback or address.is_link_local or address.is_unspecified)
     )
     return tuple(dict.fromkeys(map(str, useful)))[:_MOST_ADDRESSES]
@@ -47,83 +46,84 @@ def _parse_trie(content: bytes) -> list[IPv4Address]:
 
     The file lists each address twice, in the tables `Main:` and `Local:`.
     """
-    found: list[IPv4Address] = []
+    addresses: list[IPv4Address] = []
     above = b""
     for line in content.splitlines():
         text = line.strip()
         if text == _LOCAL and above.startswith(b"|-- "):
             with contextlib.suppress(ValueError):
-                found.append(IPv4Address(above[4:].decode("ascii", "replace")))
+                addresses.append(IPv4Address(above[4:].decode("ascii", "replace")))
         above = text
-    return sorted(set(found))
+    return sorted(set(addresses))
 
 
 def _parse_if_inet6(content: bytes) -> list[IPv6Address]:
     """Return the addresses in /proc/net/if_inet6, sorted: one per line, as 32 hexadecimal digits."""
-    found: list[IPv6Address] = []
+    addresses: list[IPv6Address] = []
     for line in content.splitlines():
-        digits = line.split()[:1]
-        try:
-            found += [IPv6Address(bytes.fromhex(address.decode("ascii"))) for address in digits]
-        except ValueError:
-            continue
-    return sorted(set(found))
+        with contextlib.suppress(ValueError, IndexError):
+            addresses.append(IPv6Address(bytes.fromhex(line.split()[0].decode("ascii"))))
+    return sorted(set(addresses))
 
-
-# How the boot before this one ended: from wtmp, the journal and the hardware's watchdog, read once.
-#
-# The journal of the last boot is readable for the groups adm and systemd-journal only; wtmp and the
-# watchdog's status for everybody. Reading runs in a thread, because journalctl can take seconds.
 
 _JOURNAL_S = 5.0
-_MOST_WTMP = 384 * 4000
+"""Longest time that journalctl may take."""
 _RECORD = struct.Struct("hi32s4s32s256shhiii4i20x")
 """A record of wtmp (struct utmp of glibc on 64 bits)."""
+_MOST_WTMP_BYTES = 4000 * _RECORD.size
+"""Bytes read of the end of wtmp."""
 _RUN_LEVEL, _BOOT_TIME = 1, 2
+"""Types of records (man 5 utmp)."""
 _WATCHDOG_RESET = 0x20
+"""WDIOF_CARDRESET of include/uapi/linux/watchdog.h."""
 _WATCHDOG = "sys/class/watchdog/watchdog0/bootstatus"
 _DENIED = "the journal of the last boot is not readable: the group adm or systemd-journal would allow it"
 
 
 class LastBootReader:
-    """Reads how the last boot ended, once; the journal in the background."""
+    """Reads once how the boot before this one ended: from wtmp, the journal and the hardware's watchdog.
+
+    The journal of the last boot is readable for the groups adm and systemd-journal only; wtmp and the
+    watchdog's status for everybody. A thread asks journalctl, which can take seconds.
+    """
 
     def __init__(self, root: Path = Path("/"), *, journal: bool = False) -> None:
         """Read below `root`; `journal` is whether to ask this machine's journal, too."""
         self._root = root
         self._journal = journal
-        self._asked = False
-        self._found: LastBoot | None = None
+        self._has_begun = False
+        self._ending: LastBoot | None = None
 
     def read(self) -> LastBoot | None:
         """Return how the last boot ended; None until it is read, and where nothing says so."""
-        if self._asked:
-            return self._found
-        self._asked = True
+        if self._has_begun:
+            return self._ending
+        self._has_begun = True
         if not self._journal:
-            self._found = self._read_files(None, None)
+            self._ending = self._read_files(None, None)
         else:
             threading.Thread(target=self._read_in_background, name="sparktop-last-boot", daemon=True).start()
-        return self._found
+        return self._ending
 
     def _read_in_background(self) -> None:
-        self._found = self._read_files(*last_journal_line())
+        self._ending = self._read_files(*last_journal_line())
 
     def _read_files(self, line: str | None, unreadable: str | None) -> LastBoot | None:
+        """Return what files say, with the journal's last `line` or why it is `unreadable`; None: nothing."""
         status = read_int(str(self._root / _WATCHDOG))
         watchdog = None if status is None else bool(status & _WATCHDOG_RESET)
-        found = LastBoot(was_clean(self._root), line, watchdog, unreadable)
-        return None if found == LastBoot() else found
+        ending = LastBoot(was_shut_down(self._root), line, watchdog, unreadable)
+        return None if ending == LastBoot() else ending
 
 
-def was_clean(root: Path) -> bool | None:
+def was_shut_down(root: Path) -> bool | None:
     """Return whether the boot before this one was shut down in order, by wtmp; None if that is not known."""
     try:
         path = root / "var/log/wtmp"
         size = path.stat().st_size
         with path.open("rb") as file:
-            file.seek(max(0, size - _MOST_WTMP) // _RECORD.size * _RECORD.size)
-            content = file.read(_MOST_WTMP)
+            file.seek(max(0, size - _MOST_WTMP_BYTES) // _RECORD.size * _RECORD.size)
+            content = file.read(_MOST_WTMP_BYTES)
     except OSError:
         return None
     kinds: list[str] = []
@@ -136,8 +136,8 @@ def was_clean(root: Path) -> bool | None:
             kinds.append("shutdown")
     if kinds.count("boot") < 2:  # noqa: PLR2004 - this boot and the one before
         return None
-    last = len(kinds) - 1 - kinds[::-1].index("boot")
-    return kinds[last - 1] == "shutdown"
+    this_boot = len(kinds) - 1 - kinds[::-1].index("boot")
+    return kinds[this_boot - 1] == "shutdown"
 
 
 def last_journal_line() -> tuple[str | None, str | None]:
@@ -156,11 +156,10 @@ def last_journal_line() -> tuple[str | None, str | None]:
     return None, _DENIED if b"ermission" in done.stderr or b"insufficient" in done.stderr else None
 
 
-# The identity of a machine: operating system, product, host name, IP addresses and boot id.
-
 _LONGEST = 120
+"""Most characters of a name."""
 _DMI = "sys/devices/virtual/dmi/id"
-_LOOK_AGAIN_S = 60.0
+_READ_AGAIN_S = 60.0
 """Seconds between two reads of addresses and host name, which seldom change while a machine runs."""
 _PLACEHOLDERS = frozenset(
     {
@@ -185,7 +184,7 @@ class IdentityReader:
     def __init__(self, root: Path = Path("/"), *, journal: bool = False) -> None:
         self._root = root
         self._last_boot = LastBootReader(root, journal=journal)
-        self._looked_at: float | None = None
+        self._read_at: float | None = None
         self._identity: NodeIdentity | None = None
 
     @property
@@ -209,40 +208,35 @@ class IdentityReader:
         `now` is in seconds, `driver` the NVIDIA driver's version, `cpu` the one-line description of the
         processors, `setup` what has its own reader.
         """
-        known = self._identity
-        if known is None:
-            self._looked_at = now
-            found = read_identity(self._root, driver=driver, cpu=cpu)
-            self._identity = replace(found, last_boot=self._last_boot.read(), setup=setup)
-            return self._identity
+        before = self._identity
+        after = before or read_identity(self._root)
         # When the driver goes away, its last known version is kept.
-        seen = replace(known, driver=driver or known.driver, cpu=cpu or known.cpu, setup=setup or known.setup)
-        if seen.last_boot is None and (last := self._last_boot.read()) is not None:
-            seen = replace(seen, last_boot=last)
-        if self._looked_at is None or not 0 <= now - self._looked_at < _LOOK_AGAIN_S:
-            self._looked_at = now
-            seen = replace(seen, hostname=_hostname(self._root), addresses=read_addresses(self._root))
-        if seen != known:
-            self._identity = seen
-        return self._identity or seen
+        after = replace(
+            after,
+            driver=driver or after.driver,
+            cpu=cpu or after.cpu,
+            setup=setup or after.setup,
+            last_boot=after.last_boot or self._last_boot.read(),
+        )
+        if before is None or self._read_at is None:
+            self._read_at = now
+        elif not 0 <= now - self._read_at < _READ_AGAIN_S:
+            self._read_at = now
+            after = replace(after, hostname=_hostname(self._root), addresses=read_addresses(self._root))
+        if before is None or after != before:
+            self._identity = before = after
+        return before
 
 
-def read_identity(
-    root: Path = Path("/"), *, driver: str | None = None, cpu: str | None = None
-) -> NodeIdentity:
-    """Read the identity of the machine from /proc, /sys and /etc below `root`.
-
-    `driver` (the NVIDIA driver's version) and `cpu` (the processors in one line) are stored as they are.
-    """
+def read_identity(root: Path = Path("/")) -> NodeIdentity:
+    """Read the identity of the machine from /proc, /sys and /etc below `root`; not driver, CPU and setup."""
     boot_id = read_text(str(root / "proc/sys/kernel/random/boot_id"))
     maker = _read_dmi(root / _DMI / "sys_vendor")
     return NodeIdentity(
         os=_os_line(root),
-        driver=driver,
         product=_product_name(root),
         boot_id=clean(boot_id, 64) if boot_id else None,
         maker=clean(maker, _LONGEST) or None if maker else None,
-        cpu=cpu,
         addresses=read_addresses(root),
         hostname=_hostname(root),
         booted_at=_booted_at(root),
@@ -253,8 +247,8 @@ def _booted_at(root: Path) -> float | None:
     """Return when the machine booted, as Unix time, from the line btime of /proc/stat."""
     for line in (read_bytes(str(root / "proc/stat")) or b"").splitlines():
         if line.startswith(b"btime "):
-            found = parse_int(line.partition(b" ")[2])
-            return None if found is None else float(found)
+            seconds = parse_int(line.partition(b" ")[2])
+            return None if seconds is None else float(seconds)
     return None
 
 
@@ -297,8 +291,8 @@ def _product_name(root: Path) -> str | None:
     if product is None:
         model = (read_text(str(root / "sys/firmware/devicetree/base/model")) or "").strip("\0")
         return clean(model, _LONGEST) or None
-    known = vendor is None or product.lower().startswith(vendor.lower())
-    return clean(product if known else f"{vendor} {product}", _LONGEST)
+    names_vendor = vendor is None or product.lower().startswith(vendor.lower())
+    return clean(product if names_vendor else f"{vendor} {product}", _LONGEST)
 
 
 def _read_dmi(path: Path) -> str | None:

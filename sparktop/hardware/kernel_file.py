@@ -10,11 +10,11 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
 
-# Functions that read small files of the kernel (/proc, /sys), completely; None if a file cannot be read.
-
-_CHUNK = 65536
-_SMALL = 4096
-ENOUGH = 4 * 1024 * 1024
+_CHUNK_BYTES = 65536
+"""Bytes of a read: most files need one."""
+_SMALL_BYTES = 4096
+"""A page of memory, which a file of /sys and a process' stat do not exceed."""
+MOST_BYTES = 4 * 1024 * 1024
 """Most bytes read of one file; /proc/stat of a machine with hundreds of cores is far smaller."""
 
 
@@ -28,7 +28,7 @@ def read_bytes(path: str) -> bytes | None:
     try:
         parts: list[bytes] = []
         size = 0
-        while size < ENOUGH and (part := os.read(handle, _CHUNK)):
+        while size < MOST_BYTES and (part := os.read(handle, _CHUNK_BYTES)):
             parts.append(part)
             size += len(part)
     except OSError:
@@ -49,7 +49,7 @@ def read_small(path: str) -> bytes | None:
     except (OSError, ValueError):
         return None
     try:
-        return os.read(handle, _SMALL)
+        return os.read(handle, _SMALL_BYTES)
     except OSError:
         return None
     finally:
@@ -107,8 +107,6 @@ def by_number(name: str) -> tuple[int, str]:
     return int(digits or 0), name
 
 
-# Rates of counters that only grow, apart from resets and wrap-arounds.
-
 Key = TypeVar("Key", bound=Hashable)
 
 _WIDTHS = (32, 64)
@@ -116,7 +114,10 @@ _WIDTHS = (32, 64)
 
 
 class CounterRates(Generic[Key]):
-    """Computes the increase per second of each counter since the previous call of `step`."""
+    """The increase per second of each counter since the previous call of `step`.
+
+    Counters only grow, but for resets and wrap-arounds.
+    """
 
     def __init__(self) -> None:
         self._at: float | None = None
@@ -137,18 +138,14 @@ class CounterRates(Generic[Key]):
         before, self._values, self._at = self._values, dict(values), now
         if elapsed_s is None or elapsed_s < 0:
             return dict.fromkeys(values)
-        rates: dict[Key, float | None] = {}
+        rates: dict[Key, float | None] = dict.fromkeys(values)
         for key, value in values.items():
-            grown: int | None = value - before.get(key, value + 1)
-            if grown is not None and grown < 0:
+            increase = value - before[key] if key in before else None
+            if increase is not None and increase < 0:
                 most = (most_per_s or {}).get(key)
-                known = most is not None and key in before
-                grown = (
-                    wrapped_increase(before[key], value, most * elapsed_s)
-                    if known and most is not None
-                    else None
-                )
-            rates[key] = None if grown is None else grown / elapsed_s
+                increase = None if most is None else wrapped_increase(before[key], value, most * elapsed_s)
+            if increase is not None:
+                rates[key] = increase / elapsed_s
         return rates
 
 
@@ -161,15 +158,14 @@ def wrapped_increase(before: int, after: int, most: float) -> int | None:
     """
     for bits in _WIDTHS:
         if before < 1 << bits:
-            grown = after - before + (1 << bits)
-            return grown if 0 <= grown <= most < 1 << (bits - 1) else None
+            increase = after - before + (1 << bits)
+            return increase if 0 <= increase <= most < 1 << (bits - 1) else None
     return None
 
 
-# The data rate of a device's PCIe link, from its folder in /sys.
-
-_GIGA = 1e9
+GIGA = 1e9
 _OLD_SPEED_MAX_GT = 5.0
+"""Speed of a lane of PCIe Gen2, in GT/s."""
 _OLD_ENCODING, _ENCODING = 8 / 10, 128 / 130
 """Data bits per bit on the wire: of PCIe Gen1 and Gen2, and of Gen3 to Gen5."""
 _FLIT_SPEED_GT, _FLIT_ENCODING = 64.0, 242 / 256
@@ -189,7 +185,7 @@ def link_bits_per_s(folder: str) -> float | None:
 
     None when speed or width of the link cannot be read.
     """
-    speed = giga_transfers(read_text(f"{folder}/current_link_speed"))
+    speed = lane_speed_gt(folder)
     lanes = read_int(f"{folder}/current_link_width")
     if speed is None or lanes is None or not 0 < lanes <= _WIDTH_MAX:
         return None
@@ -197,16 +193,19 @@ def link_bits_per_s(folder: str) -> float | None:
         encoding = _OLD_ENCODING
     else:
         encoding = _FLIT_ENCODING if speed >= _FLIT_SPEED_GT else _ENCODING
-    return speed * _GIGA * lanes * encoding * _PACKETS_SHARE
+    return speed * GIGA * lanes * encoding * _PACKETS_SHARE
 
 
-def giga_transfers(speed: str | None) -> float | None:
-    """Parse a link speed such as `32.0 GT/s PCIe` into GT/s; None for other text, such as `Unknown`."""
-    fields = (speed or "").split()
-    if len(fields) < len(("32.0", "GT/s")) or fields[1] != "GT/s":
-        return None
+def lane_speed_gt(folder: str) -> float | None:
+    """Return the speed of each PCIe lane of the device with this folder, in GT/s; None where unknown."""
+    return read_quantity(f"{folder}/current_link_speed", "GT/s")
+
+
+def read_quantity(path: str, unit: str) -> float | None:
+    """Return the number before `unit` in a file: 32.0 of "32.0 GT/s PCIe"; None for other text."""
+    number, *others = (read_text(path) or "").split() or [""]
     try:
-        found = float(fields[0])
+        value = float(number)
     except ValueError:
         return None
-    return found if math.isfinite(found) and found > 0 else None
+    return value if others[:1] == [unit] and 0 < value < math.inf else None

@@ -20,7 +20,8 @@ from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeS
 
 _MILLI = 1000.0
 _SEARCH_AGAIN_S = 60.0
-_ON_GPU = frozenset({"engine core", "worker", "scheduler"})
+"""Seconds between two searches for NUMA nodes without CPUs."""
+_COMPUTING_ROLES = frozenset({"engine core", "worker", "scheduler"})
 """Roles of an engine's processes that compute, where the driver does not list processes."""
 
 
@@ -86,34 +87,36 @@ class Machine:
         machine_bytes = meminfo.get("MemTotal")
         if machine_bytes is not None:
             machine_bytes -= sum(node["MemTotal"] for node in nodes)
-        picture = self._gpu.read(now, machine_bytes, has_own_node=bool(nodes))
-        self._gpu_bytes = [gpu.memory_total_bytes for gpu in picture.gpus if gpu.memory_total_bytes]
-        meminfo, gone = without_gpus(meminfo, nodes, self._gpu_bytes)
+        driver = self._gpu.read(now, machine_bytes, has_own_node=bool(nodes))
+        self._gpu_bytes = [gpu.memory_total_bytes for gpu in driver.gpus if gpu.memory_total_bytes]
+        meminfo, gpu_nodes_bytes = without_gpus(meminfo, nodes, self._gpu_bytes)
         memory = self._memory.read(
             now,
             meminfo,
-            unified=picture.unified,
-            gpu_processes_bytes=picture.processes_bytes,
-            gpu_nodes_bytes=gone,
+            unified=driver.unified,
+            gpu_processes_bytes=driver.processes_bytes,
+            gpu_nodes_bytes=gpu_nodes_bytes,
         )
-        sensors = self._sensors.read(now)
-        rails = self._rails.read(now)
         table = self._processes.read(now) if processes else None
-        on_gpu = {process.pid for gpu in picture.gpus for process in gpu.processes or ()}
+        on_gpu = {process.pid for gpu in driver.gpus for process in gpu.processes or ()}
         workloads = self._workloads.read(now, on_gpu)
-        ranks = [one.pid for one in workloads.processes if one.pid in on_gpu or one.role in _ON_GPU]
+        ranks = [
+            process.pid
+            for process in workloads.processes
+            if process.pid in on_gpu or process.role in _COMPUTING_ROLES
+        ]
         setup = self._setup.read(now, ranks, gpu_firmware=self._gpu.firmware)
         self._identity.read(now, driver=self._gpu.driver, cpu=self._cpu.line, setup=setup)
         return NodeSample(
             at=now,
             cpu=cpu,
             memory=memory,
-            gpus=picture.gpus,
-            gpu_note=picture.note,
-            gpus_lost=picture.lost,
+            gpus=driver.gpus,
+            gpu_note=driver.note,
+            gpus_lost=driver.lost,
             network=network,
-            sensors=sensors,
-            rails=rails,
+            sensors=self._sensors.read(now),
+            rails=self._rails.read(now),
             processes=table,
             workloads=workloads,
             kernel=self._kernel.read(now),
@@ -127,13 +130,13 @@ class Machine:
         """
         now = self._clock()
         nodes = read_cpuless_nodes(self._root) if last.gpu_nodes_bytes else ()
-        meminfo, gone = without_gpus(read_meminfo(self._root), nodes, self._gpu_bytes)
+        meminfo, gpu_nodes_bytes = without_gpus(read_meminfo(self._root), nodes, self._gpu_bytes)
         memory = self._quick_memory.read(
             now,
             meminfo,
             unified=last.unified,
             gpu_processes_bytes=last.gpu_processes_bytes,
-            gpu_nodes_bytes=gone,
+            gpu_nodes_bytes=gpu_nodes_bytes,
         )
         return MemorySample(now, memory)
 

@@ -1,4 +1,9 @@
-"""A machine's memory, from /proc/meminfo and beside it."""
+"""A machine's memory, which a GPU may share, from /proc/meminfo, /proc/vmstat and PSI (memory pressure).
+
+On a machine whose GPU uses the same memory, MemAvailable counts free CMA pages that ordinary allocations
+cannot use: processes were killed with 10.4 GiB "available", 8.8 GiB of them CmaFree. So a reading also has
+the headroom: the available memory without these pages.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +25,6 @@ from sparktop.model.node import (
     MemoryPart,
     MemoryReading,
 )
-
-# The bar of a machine's memory: parts whose sizes always add up to the total.
-#
-# The lines of /proc/meminfo do not add up: on a GB10 no line includes what the GPU holds, and two lines can
-# count the same page. Memory that no line explains is the part `unattributed`. Bytes that are counted twice
-# are subtracted from a part and reported as overlap.
 
 NAMED_USE = (
     "AnonPages",
@@ -61,7 +60,9 @@ def _memory_parts(
     add up to the total exactly. The overlap has the bytes that were counted in two parts and subtracted from
     one of them, the unattributed bytes are those that no line explains.
 
-    `gpu_processes_bytes` is what processes hold on GPUs that use the machine's memory, from NVML.
+    The lines of /proc/meminfo do not add up: on a GB10 no line includes what the GPU holds, and two lines can
+    count the same page. `gpu_processes_bytes` is what processes hold on GPUs that use the machine's memory,
+    from NVML.
     """
     total, free, cache = meminfo.get("MemTotal"), meminfo.get("MemFree"), page_cache_bytes(meminfo)
     if total is None or free is None or cache is None:
@@ -83,11 +84,11 @@ def _memory_parts(
     }
     unexplained = total - sum(sizes.values())
     sizes[OTHER_PART] = max(0, unexplained)
-    overlap = left = max(0, -unexplained)
+    overlap = uncut = max(0, -unexplained)
     for name in _CUT_ORDER:
-        cut = min(sizes[name], left)
+        cut = min(sizes[name], uncut)
         sizes[name] -= cut
-        left -= cut
+        uncut -= cut
     parts = tuple(MemoryPart(name, sizes[name]) for name in _ORDER if sizes[name])
     return parts, overlap, sizes[OTHER_PART]
 
@@ -113,12 +114,6 @@ def _huge_bytes(meminfo: Meminfo) -> tuple[int, int]:
     all_bytes = max(meminfo.get("Hugetlb", 0), meminfo.get("HugePages_Total", 0) * size)
     return all_bytes, min(all_bytes, meminfo.get("HugePages_Free", 0) * size)
 
-
-# The machine's memory, which a GPU may share, from /proc/meminfo, /proc/vmstat and PSI (memory pressure).
-#
-# On a machine whose GPU uses the same memory, MemAvailable counts free CMA pages that ordinary allocations
-# cannot use: processes were killed with 10.4 GiB "available", 8.8 GiB of them CmaFree. So a reading also
-# has the headroom: the available memory without these pages.
 
 _KIB = 1024
 
@@ -155,14 +150,14 @@ def read_cpuless_nodes(root: Path = Path("/")) -> tuple[Meminfo, ...]:
 
     Such a node is the memory of a coherent GPU (GH200, GB200), or an expansion card (CXL).
     """
-    found: list[Meminfo] = []
+    nodes: list[Meminfo] = []
     for node in sorted((root / "sys/devices/system/node").glob("node[0-9]*")):
         cpus = read_bytes(str(node / "cpulist"))
         if cpus is not None and not cpus.strip():
             meminfo = _parse_meminfo(_NODE_LINE.sub(b"", read_bytes(str(node / "meminfo")) or b""))
             if meminfo.get("MemTotal"):
-                found.append(meminfo)
-    return tuple(found)
+                nodes.append(meminfo)
+    return tuple(nodes)
 
 
 def without_gpus(
@@ -172,22 +167,23 @@ def without_gpus(
 
     `gpu_bytes` are the sizes of the memory of GPUs that have their own: each is one node at most.
     """
-    left, gone = dict(meminfo), 0
-    sizes = list(gpu_bytes)
+    rest, left_out_bytes = dict(meminfo), 0
+    unmatched = list(gpu_bytes)
     for node in nodes:
         size = node["MemTotal"]
-        like = next((one for one in sizes if abs(one - size) <= _LIKE_A_GPU * one), None)
-        if like is None:
+        match = next((gpu for gpu in unmatched if abs(gpu - size) <= _LIKE_A_GPU * gpu), None)
+        if match is None:
             continue
-        sizes.remove(like)
-        gone += size
+        unmatched.remove(match)
+        left_out_bytes += size
         files = node.get("Active(file)", 0) + node.get("Inactive(file)", 0)
         parts = {name: node.get(name, 0) for name in _OF_NODE}
+        # A node's own file has no MemAvailable.
         parts |= {"MemAvailable": node.get("MemFree", 0) + files, "Cached": node.get("FilePages", 0)}
         for name, part in parts.items():
-            if name in left:
-                left[name] = max(0, left[name] - part)
-    return left, gone or None
+            if name in rest:
+                rest[name] = max(0, rest[name] - part)
+    return rest, left_out_bytes or None
 
 
 class MemoryReader:

@@ -1,8 +1,10 @@
-"""Network interfaces and RDMA ports of a machine."""
+"""Network interfaces (/proc/net/dev, /sys/class/net) and RDMA ports (/sys/class/infiniband) of a machine.
+
+RDMA traffic does not pass through the counters of the interface: these showed 5.6 MB while 325 GB moved.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,20 +12,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import (
+    GIGA,
     CounterRates,
     entries,
     link_bits_per_s,
     parse_int,
     read_bytes,
     read_int,
+    read_quantity,
     read_text,
 )
 from sparktop.model.node import NetworkReading
 from sparktop.model.text import clean
-
-# Network interfaces, from /proc/net/dev and /sys/class/net.
-#
-# RDMA traffic does not pass through these counters: `RdmaReader` reads RDMA ports.
 
 _LEFT_OUT = ("docker", "veth", "br-")
 """Prefixes of interfaces that container engines create; their traffic is also counted on other interfaces."""
@@ -31,11 +31,12 @@ _MOST_INTERFACES = 64
 """Upper limit of interfaces shown."""
 _STATE_AGAIN_S = 5.0
 """Seconds between two reads of whether an interface is up."""
-_LOOK_AGAIN_S = 60.0
+_SPEED_AGAIN_S = 60.0
 """Seconds between two reads of a link's speed, which can be a query to the card's firmware."""
 _ETHERNET_TYPE = 1
 """ARPHRD_ETHER in /sys/class/net/*/type."""
 _SPEED_MAX_MBPS = 100_000_000
+"""Faster than any link, in Mb/s: drivers write impossible numbers for an unknown speed."""
 _BITS_PER_MEGABIT = 1_000_000
 _MARGIN = 1.25
 """Tolerance for counters that are read a little late: an increase per second of up to this multiple of the
@@ -55,7 +56,8 @@ class _Link(Struct, frozen=True):
     bits_per_s: float | None
     bus_bits_per_s: float | None
     state_at: float
-    looked_at: float
+    speed_at: float
+    """When type and rates were read, in seconds; before it when the state was."""
 
 
 class NetworkReader:
@@ -98,11 +100,10 @@ class NetworkReader:
         up = {"up": True, "down": False, "lowerlayerdown": False, "notpresent": False}.get(
             read_text(f"{folder}/operstate") or ""
         )
-        if known is not None and known.up == up and 0 <= now - known.looked_at < _LOOK_AGAIN_S:
+        if known is not None and known.up == up and 0 <= now - known.speed_at < _SPEED_AGAIN_S:
             return replace(known, state_at=now)
-        megabits = read_int(f"{folder}/speed") if up is not False else None
-        fast = megabits is not None and 0 < megabits < _SPEED_MAX_MBPS
-        bits_per_s = float(megabits * _BITS_PER_MEGABIT) if megabits is not None and fast else None
+        megabits = (read_int(f"{folder}/speed") if up is not False else None) or 0
+        bits_per_s = float(megabits * _BITS_PER_MEGABIT) if 0 < megabits < _SPEED_MAX_MBPS else None
         return _Link(
             up, _interface_kind(name, folder), bits_per_s, link_bits_per_s(f"{folder}/device"), now, now
         )
@@ -155,20 +156,14 @@ def _parse_dev(content: bytes) -> dict[str, dict[str, int]]:
     for line in content.splitlines()[2:]:
         name_bytes, _, rest = line.rpartition(b":")
         name = name_bytes.strip().decode("utf-8", "replace")
-        columns = [parse_int(field) for field in rest.split()]
-        known = [column for column in columns if column is not None]
         if not name or name == "lo" or name.startswith(_LEFT_OUT) or "/" in name:
             continue
-        if len(known) == len(columns) >= _COLUMNS and len(found) < _MOST_INTERFACES:
-            found[name] = {part: known[column] for part, column in (_RATES | _ERRORS).items()}
+        columns = rest.split()
+        counts = [count for column in columns if (count := parse_int(column)) is not None]
+        if len(counts) == len(columns) >= _COLUMNS and len(found) < _MOST_INTERFACES:
+            found[name] = {part: counts[column] for part, column in (_RATES | _ERRORS).items()}
     return found
 
-
-# RDMA ports (InfiniBand, RoCE), from /sys/class/infiniband.
-#
-# RDMA traffic does not appear in the counters of the network interface: these showed 5.6 MB while 325 GB
-# moved. Reading a counter queries the card's firmware (0.4 ms). So only counters that are shown are read,
-# each as seldom as its use allows, and no counters of a port that is down.
 
 _WORD_BYTES = 4
 """`port_rcv_data` and `port_xmit_data` count words of 32 bits."""
@@ -196,7 +191,6 @@ _FULL_32_BITS = 2**32 - 1
 more."""
 _LINK_MAX_BITS_PER_S = 1.6e12
 """An upper limit for ports that do not report their link rate; faster than any port."""
-_GIGA = 1e9
 
 
 class _Port(Struct, frozen=True):
@@ -211,7 +205,11 @@ class _Port(Struct, frozen=True):
 
 
 class RdmaReader:
-    """Reads the traffic of every RDMA port since the previous reading."""
+    """Reads the traffic of every RDMA port (InfiniBand, RoCE) since the previous reading.
+
+    Reading a counter queries the card's firmware (0.4 ms). So only counters that are shown are read, each as
+    seldom as its use allows, and no counters of a port that is down.
+    """
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._class = root / "sys/class/infiniband"
@@ -287,7 +285,9 @@ class RdmaReader:
             else:
                 place, place_at = place_of_port(device, number), now
             up = _is_active(read_text(f"{folder}/state"))
-            found[name] = _Port(folder, place, place_at, up, _rate_bits_per_s(read_text(f"{folder}/rate")))
+            gigabits = read_quantity(f"{folder}/rate", "Gb/sec")  # "200 Gb/sec (4X HDR)"
+            rate = None if gigabits is None else gigabits * GIGA
+            found[name] = _Port(folder, place, place_at, up, rate)
         self._ports = found
         names = (("rx", "port_rcv_packets"), ("tx", "port_xmit_packets"))
         counted = {
@@ -370,15 +370,3 @@ def _most_words_per_s(port: _Port) -> float:
 def _is_active(state: str | None) -> bool | None:
     """Return whether a port state such as `4: ACTIVE` is active; None when `state` is None."""
     return None if state is None else state.endswith("ACTIVE")
-
-
-def _rate_bits_per_s(rate: str | None) -> float | None:
-    """Parse a rate such as `200 Gb/sec (4X HDR)` into bits per second; None for anything else."""
-    fields = (rate or "").split()
-    if len(fields) < len(("200", "Gb/sec")) or fields[1] != "Gb/sec":
-        return None
-    try:
-        gigabits = float(fields[0])
-    except ValueError:
-        return None
-    return gigabits * _GIGA if math.isfinite(gigabits) and gigabits > 0 else None

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.hardware.checkpoint import CheckpointReader
-from sparktop.hardware.kernel_file import ENOUGH, entries, parse_int, read_bytes, read_small
+from sparktop.hardware.kernel_file import MOST_BYTES, entries, parse_int, read_bytes, read_small
 from sparktop.model.node import (
     COMPILERS,
     MOST_CLIENTS,
@@ -36,8 +37,6 @@ from sparktop.model.node import (
 )
 from sparktop.model.text import clean
 
-# The file /proc/PID/stat of a process: name, parent, processor time, start and memory.
-
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of include/linux/sched.h."""
 _PARENT, _FLAGS, _UTIME, _STIME, _START, _RSS = 1, 6, 11, 12, 19, 21
@@ -45,7 +44,7 @@ _PARENT, _FLAGS, _UTIME, _STIME, _START, _RSS = 1, 6, 11, 12, 19, 21
 
 
 class Process(NamedTuple):
-    """One process, as its stat file describes it.
+    """One process, as its file /proc/PID/stat describes it.
 
     It is a named tuple because creating one takes 0.23 µs; a frozen dataclass takes 0.58 µs.
     """
@@ -79,21 +78,18 @@ def parse_stat(pid: int, content: bytes) -> Process | None:
         return None
 
 
-# Containers of processes: IDs from /proc/PID/cgroup, names from Docker or Podman where that is allowed.
-#
-# A name is read only if this user may use the socket already. Whoever may use Docker's socket can become
-# root, so this program never asks for that right.
-
 _log = logging.getLogger(__name__)
 
 ID_DIGITS = 12
 """Digits of a container's ID that are shown, as Docker does."""
 _ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _ASK_AGAIN_S = 30.0
+"""Least seconds between two requests for names."""
 _ANSWER_S = 2.0
 """Longest time of one request; it runs in a thread of its own, so that no sample waits."""
-_MOST_BYTES = 1 << 20
+_MOST_ANSWER_BYTES = 1 << 20
 _MOST_NAMES = 512
+"""Containers whose names are kept, and files of oomd's settings."""
 _MOST_CACHED = 4096
 """Processes whose containers are remembered."""
 _REQUEST = b"GET /containers/json HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
@@ -112,7 +108,11 @@ def container_id(cgroup: bytes | None) -> str | None:
 
 
 class ContainerReader:
-    """Finds the container of a process and its name; IDs are cached while the process lives."""
+    """Finds the container of a process and its name; IDs are cached while the process lives.
+
+    IDs are from /proc/PID/cgroup, names from Docker or Podman, if this user may use the socket already:
+    whoever may use Docker's socket can become root, so this program never asks for that right.
+    """
 
     def __init__(self, root: Path = Path("/")) -> None:
         """Read /proc below `root`, and the sockets of Docker and Podman there."""
@@ -133,11 +133,11 @@ class ContainerReader:
         if key not in self._ids:
             if len(self._ids) >= _MOST_CACHED:
                 self._ids.clear()
-            found = self._ids[key] = container_id(read_small(f"{self._root}/proc/{pid}/cgroup"))
-            if found is not None and found not in self._names:
-                self._unknown.add(found)
-        found = self._ids[key]
-        return (None, None) if found is None else (found[:ID_DIGITS], self._names.get(found))
+            new_id = self._ids[key] = container_id(read_small(f"{self._root}/proc/{pid}/cgroup"))
+            if new_id is not None and new_id not in self._names:
+                self._unknown.add(new_id)
+        full_id = self._ids[key]
+        return (None, None) if full_id is None else (full_id[:ID_DIGITS], self._names.get(full_id))
 
     def oom_kills(self, pid: int, start: int) -> int | None:
         """Return how many processes of a process' container the kernel has killed for lack of memory.
@@ -153,8 +153,8 @@ class ContainerReader:
         events = (
             read_small(f"{self._root}/sys/fs/cgroup{path.decode('utf-8', 'replace')}/memory.events") or b""
         )
-        found = [line.partition(b" ")[2] for line in events.splitlines() if line.startswith(b"oom_kill ")]
-        return parse_int(found[0]) if found else None
+        counts = [line.partition(b" ")[2] for line in events.splitlines() if line.startswith(b"oom_kill ")]
+        return parse_int(counts[0]) if counts else None
 
     def learn_names(self, now: float) -> None:
         """Request the names of new containers in the background, at most every 30 s."""
@@ -166,16 +166,16 @@ class ContainerReader:
         sockets = [path for path in self._sockets() if _is_usable(path)]
         if sockets:
             self._thread = threading.Thread(
-                target=self._ask, args=(sockets,), name="sparktop-containers", daemon=True
+                target=self._ask_names, args=(sockets,), name="sparktop-containers", daemon=True
             )
             self._thread.start()
 
     def _sockets(self) -> list[str]:
-        own = os.environ.get("XDG_RUNTIME_DIR", "")
-        paths = [str(self._root / one) for one in _SOCKETS]
-        return [*paths, f"{own}/podman/podman.sock"] if own.startswith("/") else paths
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        paths = [str(self._root / path) for path in _SOCKETS]
+        return [*paths, f"{runtime}/podman/podman.sock"] if runtime.startswith("/") else paths
 
-    def _ask(self, sockets: list[str]) -> None:
+    def _ask_names(self, sockets: list[str]) -> None:
         names: dict[str, str] = {}
         for path in sockets:
             names |= ask_names(path)
@@ -199,7 +199,7 @@ def ask_names(path: str) -> dict[str, str]:
             line.settimeout(_ANSWER_S)
             line.connect(path)
             line.sendall(_REQUEST)
-            while len(answer) <= _MOST_BYTES and (left_s := end - time.monotonic()) > 0:
+            while len(answer) <= _MOST_ANSWER_BYTES and (left_s := end - time.monotonic()) > 0:
                 line.settimeout(left_s)
                 if not (part := line.recv(1 << 16)):
                     return read_names(answer)
@@ -218,21 +218,14 @@ def read_names(answer: bytes) -> dict[str, str]:
         listed = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    found: dict[str, str] = {}
-    for one in listed[:_MOST_NAMES] if isinstance(listed, list) else ():
-        if isinstance(one, dict) and isinstance(one.get("Id"), str) and isinstance(one.get("Names"), list):
-            words = [name for name in one["Names"] if isinstance(name, str)]
+    names: dict[str, str] = {}
+    for item in listed[:_MOST_NAMES] if isinstance(listed, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("Id"), str) and isinstance(item.get("Names"), list):
+            words = [name for name in item["Names"] if isinstance(name, str)]
             if words and (name := clean(words[0].lstrip("/"), 64)):
-                found[one["Id"]] = name
-    return found
+                names[item["Id"]] = name
+    return names
 
-
-# The processes of a machine, sorted by memory, from /proc/*/stat.
-#
-# A stat file holds a process' name, state, processor time, start and memory. Reading it for 329 processes
-# takes 2.8 ms. Reading only statm, which has just the memory, takes 1.9 ms; reading statm, comm and stat
-# takes 6.5 ms. psutil takes 14 ms for name and memory (2-core AMD EPYC, Linux 6.18, medians of thread
-# time).
 
 _READ_AGAIN_S = 5.0
 """Seconds after which the table is read again: it costs more than the rest of a sample."""
@@ -248,7 +241,11 @@ _Life = tuple[int, int]
 
 
 class ProcessTableReader:
-    """Reads the process table; returns the previous table while it is less than a few seconds old."""
+    """Reads the process table; returns the previous table while it is less than a few seconds old.
+
+    Reading the stat files of 329 processes takes 2.8 ms; psutil takes 14 ms for name and memory (2-core AMD
+    EPYC, Linux 6.18, medians of thread time).
+    """
 
     def __init__(
         self,
@@ -315,13 +312,9 @@ class ProcessTableReader:
     def _list_processes(self) -> list[Process]:
         """Return every process whose stat file can be read, without kernel threads."""
         proc = str(self._proc)
-        found: list[Process] = []
-        for name in entries(self._proc):
-            if name.isdecimal() and (content := read_small(f"{proc}/{name}/stat")) is not None:
-                process = parse_stat(int(name), content)
-                if process is not None:
-                    found.append(process)
-        return found
+        pids = [int(name) for name in entries(self._proc) if name.isdecimal()]
+        processes = (parse_stat(pid, read_small(f"{proc}/{pid}/stat") or b"") for pid in pids)
+        return [process for process in processes if process is not None]
 
     def _cpu_percent(self, process: Process, before: int | None, elapsed_s: float | None) -> float | None:
         """Return the CPU use of a process since the previous table, in percent of one core.
@@ -347,16 +340,12 @@ class ProcessTableReader:
         return clean(name.decode("utf-8", "replace"), 64) or f"pid {process.pid}"
 
 
-# The processes of inference engines.
+# Processes of inference engines are recognised by their command lines: engines change their titles with
+# setproctitle, and the kernel's short name (comm) is cut to 15 characters. A command line can hold keys, so
+# that no more of it is kept than model, port and the options below.
 
-
-# Recognises processes of inference engines by their command lines.
-#
-# Engines change their titles with setproctitle; the kernel's short name (comm) is cut to 15 characters, so
-# that ranks are only in the command line. Nothing else than model and port is kept of a command line,
-# because it can hold keys.
-
-_LONGEST = 80
+_LONGEST_NAME = 80
+"""Most characters of a model's name."""
 _MOST_ARGUMENTS = 200
 _RANKS = re.compile(r"_((?:ATTN_|MOE_)?(?:DP|EP|PP|TP|CP|PCP|DCP))(\d{1,4})(?![0-9])")
 _VLLM = re.compile(r"[\w.-]{1,32}::(APIServer|DPCoordinator|EngineCore|Worker)(?![a-z])")
@@ -462,36 +451,36 @@ def read_title(arguments: Sequence[str]) -> Title | None:
         return None
     title = arguments[0]
     if found := _VLLM.match(title):
-        return Title("vllm", _VLLM_ROLES[found[1]], _ranks(title))
+        return Title("vllm", _VLLM_ROLES[found[1]], _rank_words(title))
     if found := _RAY.match(title):
         return Title("vllm", "worker, loading" if found[2] else "worker")
     if title.startswith("sglang::"):
         name = _SGLANG.match(title)
         word = name[1] if name else ""
-        return Title("sglang", _SGLANG_ROLES.get(word) or clean(word, 32) or "worker", _ranks(title))
-    return _server(arguments)
+        return Title("sglang", _SGLANG_ROLES.get(word) or clean(word, 32) or "worker", _rank_words(title))
+    return _server_title(arguments)
 
 
-def _ranks(title: str) -> str | None:
+def _rank_words(title: str) -> str | None:
     found = _RANKS.findall(title)
     return " ".join(f"{kind.rpartition('_')[2]}{number}" for kind, number in found) or None
 
 
-def _server(arguments: Sequence[str]) -> Title | None:
+def _server_title(arguments: Sequence[str]) -> Title | None:
     """Return the title of a server by its program, its script or its module."""
     program, rest = program_of(arguments), list(arguments[1:])
     if program.startswith("python"):
-        program, rest = _script(rest)
+        program, rest = _python_command(rest)
     if program.startswith("mgmn_worker_node"):
         return Title("trtllm", "worker")
     if program == "ollama" and rest[:1] == ["runner"]:
-        return Title("ollama", "runner", model=_model(rest))
+        return Title("ollama", "runner", model=_model_name(rest))
     if program in {"vllm", "sglang", "ollama"}:
-        return _with_options(program, rest[1:]) if rest[:1] == ["serve"] else None
-    return _with_options(program, rest) if program in _SERVERS else None
+        return _title_of_options(program, rest[1:]) if rest[:1] == ["serve"] else None
+    return _title_of_options(program, rest) if program in _SERVERS else None
 
 
-def _script(arguments: list[str]) -> tuple[str, list[str]]:
+def _python_command(arguments: list[str]) -> tuple[str, list[str]]:
     """Return (program, its arguments) that a Python interpreter runs; a module of a server as its program."""
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] != "-m":
@@ -504,7 +493,7 @@ def _script(arguments: list[str]) -> tuple[str, list[str]]:
     return (rest[0].rpartition("/")[2], rest[1:]) if rest else ("", [])
 
 
-def _with_options(program: str, words: Sequence[str]) -> Title:
+def _title_of_options(program: str, words: Sequence[str]) -> Title:
     """Return the title of a server by the words behind its program."""
     engine, port = _SERVERS[program]
     pairs = options_of(words)
@@ -514,11 +503,11 @@ def _with_options(program: str, words: Sequence[str]) -> Title:
     return Title(
         engine,
         "server",
-        model=_model(words),
+        model=_model_name(words),
         port=number if 0 < number < 1 << 16 else None,
-        path=_path(words),
-        flags=tuple(sorted(_kept(name, value) for name, value in pairs if name in _KEPT_OPTIONS)),
-        asks=_asks(given),
+        path=_model_path(words),
+        flags=tuple(sorted(_flag_text(name, value) for name, value in pairs if name in _KEPT_OPTIONS)),
+        asks=_memory_ask(given),
     )
 
 
@@ -539,14 +528,14 @@ def option(words: Sequence[str], names: Sequence[str]) -> str | None:
     return next((given[name] for name in names if given.get(name)), None)
 
 
-def _kept(name: str, value: str) -> str:
+def _flag_text(name: str, value: str) -> str:
     """Return an option as it is kept: of a value that is no plain word its digest."""
     if value and not _PLAIN_VALUE.fullmatch(value):
         value = f"#{hashlib.sha256(value.encode()).hexdigest()[:8]}"
     return f"{name} {value}".rstrip()
 
 
-def _asks(given: Mapping[str, str]) -> MemoryAsk:
+def _memory_ask(given: Mapping[str, str]) -> MemoryAsk:
     """Return what a server's options ask of memory; an option that makes no sense counts as not given."""
 
     def number(names: Sequence[str]) -> float | None:
@@ -562,19 +551,21 @@ def _asks(given: Mapping[str, str]) -> MemoryAsk:
     )
 
 
-def _path(words: Sequence[str]) -> str | None:
+def _model_path(words: Sequence[str]) -> str | None:
     """Return a model's path or name by an option, else the first word if that is no option."""
     named = option(words, _PATH)
     return words[0] if named is None and words and not words[0].startswith("-") else named
 
 
-def _model(words: Sequence[str]) -> str | None:
-    named = option(words, _NAME) or _path(words)
+def _model_name(words: Sequence[str]) -> str | None:
+    """Return the name under which a model is served, else the short one of its path."""
+    named = option(words, _NAME) or _model_path(words)
     return short_model(named) if named else None
 
 
 _EARLYOOM, _OOMD = "earlyoom", "systemd-oomd"
 _EARLYOOM_PERCENT, _OOMD_PERCENT = 10.0, 90.0
+"""Their usual limits: of memory and swap that are free, and that are used."""
 _OOMD_FILES = (
     "etc/systemd/oomd.conf",
     "usr/lib/systemd/oomd.conf.d/*.conf",
@@ -592,15 +583,15 @@ def read_guard(program: str, arguments: Sequence[str], root: Path) -> MemoryGuar
     """
     if program == _OOMD:
         files = [path for name in _OOMD_FILES for path in sorted(root.glob(name))[:_MOST_NAMES]]
-        found = [one for path in files for one in _OOMD_LIMIT.findall(read_small(str(path)) or b"")]
-        used = min(100.0, float(found[-1])) if found else _OOMD_PERCENT
+        limits = [limit for path in files for limit in _OOMD_LIMIT.findall(read_small(str(path)) or b"")]
+        used = min(100.0, float(limits[-1])) if limits else _OOMD_PERCENT
         return MemoryGuard(_OOMD, 100.0 - used, None, 100.0 - used)
     if program != _EARLYOOM:
         return None
 
     def number(letter: str) -> float | None:
         value = option(arguments, (f"-{letter}",)) or next(
-            (one[2:] for one in arguments if one.startswith(f"-{letter}") and one[2:]), ""
+            (word[2:] for word in arguments if word.startswith(f"-{letter}") and word[2:]), ""
         )
         found = _SIZE.match(value.partition(",")[0])
         return None if found is None else float(found[1])
@@ -616,14 +607,11 @@ def short_model(name: str) -> str | None:
     """Return a model's name without the folders of a path; that of a download keeps its owner."""
     hub = _HUB.search(name)
     if hub is not None:
-        return clean(f"{hub[1]}/{hub[2]}", _LONGEST)
+        return clean(f"{hub[1]}/{hub[2]}", _LONGEST_NAME)
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         name = name.rstrip("/").rpartition("/")[2]
-    return clean(name.removesuffix(".gguf"), _LONGEST) or None
+    return clean(name.removesuffix(".gguf"), _LONGEST_NAME) or None
 
-
-# The TCP connections of a server, as the kernel lists them for its network namespace: /proc/PID/net/tcp and
-# tcp6, which any user may read of any process that it can see.
 
 _ESTABLISHED, _CLOSE_WAIT, _LISTEN = b"01", b"08", b"0A"
 """States of include/net/tcp_states.h."""
@@ -635,38 +623,39 @@ def read_sockets(proc: str, pid: int, port: int, *, contained: bool) -> Sockets 
     """Return the connections at the port `port` of the server `pid`; None if they cannot be seen.
 
     That is also so where nothing listens there: the server is reached by another port, or by a Unix socket.
-    `contained` says whether it runs in a container, which may have a network namespace of its own.
+    The kernel lists them for the server's network namespace in /proc/PID/net/tcp and tcp6, which any user may
+    read. `contained` says whether it runs in a container, which may have a namespace of its own.
     """
-    found = _at_port(f"{proc}/{pid}/net", port)
-    listening = {inode for state, _, _, inode in found or () if state == _LISTEN}
-    if found is None or not listening:
+    sockets = _sockets_at_port(f"{proc}/{pid}/net", port)
+    listening = {inode for state, _, _, inode in sockets or () if state == _LISTEN}
+    if sockets is None or not listening:
         return None
-    here = _at_port(f"{proc}/net", port) if contained else None
-    clients = [end_marks(host, number) for state, host, number, _ in found if state == _ESTABLISHED]
+    outside = _sockets_at_port(f"{proc}/net", port) if contained else None
+    clients = [end_marks(host, number) for state, host, number, _ in sockets if state == _ESTABLISHED]
     return Sockets(
         tuple(clients[:MOST_CLIENTS]),
-        sum(state == _CLOSE_WAIT for state, *_ in found),
-        contained and listening.isdisjoint(inode for *_, inode in here or ()),
+        sum(state == _CLOSE_WAIT for state, *_ in sockets),
+        contained and listening.isdisjoint(inode for *_, inode in outside or ()),
     )
 
 
-def _at_port(folder: str, port: int) -> list[tuple[bytes, str, int, bytes]] | None:
+def _sockets_at_port(folder: str, port: int) -> list[tuple[bytes, str, int, bytes]] | None:
     """Return (state, other end's host and port, inode) of each TCP socket at a local port; None: unknown."""
-    wanted = re.compile(
+    line = re.compile(
         rb"^ *\d+: [0-9A-F]+:%04X ([0-9A-F]+):([0-9A-F]{4}) ([0-9A-F]{2}) (.*)$" % port, re.MULTILINE
     )
-    found: list[tuple[bytes, str, int, bytes]] = []
+    sockets: list[tuple[bytes, str, int, bytes]] = []
     for name in ("tcp", "tcp6"):
         content = read_bytes(f"{folder}/{name}")
         if content is None and name == "tcp6":  # without IPv6
             continue
-        if content is None or len(content) >= ENOUGH:
+        if content is None or len(content) >= MOST_BYTES:
             return None
-        for host, number, state, rest in wanted.findall(content):
+        for host, number, state, rest in line.findall(content):
             fields = rest.split(None, _INODE + 1)
             if len(host) in {8, 32} and len(fields) > _INODE:
-                found.append((state, _host_of(host), int(number, 16), fields[_INODE]))
-    return found
+                sockets.append((state, _host_of(host), int(number, 16), fields[_INODE]))
+    return sockets
 
 
 def _host_of(digits: bytes) -> str:
@@ -677,12 +666,6 @@ def _host_of(digits: bytes) -> str:
     packed = b"".join(words)
     return socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)
 
-
-# Finds the processes of inference engines at little cost: only new processes are read.
-#
-# The list of process IDs takes 0.1 ms; a command line takes 8 µs. So every few seconds the IDs are listed,
-# and only command lines that are new, or that may still change (a Python process gets its title seconds
-# after its start), are read.
 
 _WORKLOADS_READ_AGAIN_S, _SETTLED_AGAIN_S = 5.0, 10.0
 """Seconds between two readings; the second where no process of an engine is young, and none ended lately."""
@@ -698,6 +681,8 @@ _YOUNG_S, _UNSETTLED_S = 12.0, 180.0
 started meanwhile, and of one that may become an engine's."""
 _WORKLOADS_MOST = 64
 """Upper limit of workloads in a sample."""
+_MOST_GUARDS, _MOST_ANCESTORS = 8, 8
+"""Guards of a machine that are kept; ancestors of a process among which its server is searched."""
 _NOT_ENGINE = Title("", "")
 _PARTS = frozenset({"engine core", "worker", "worker, loading", "scheduler", "detokenizer", "runner"})
 """Roles of processes that serve nobody by themselves."""
@@ -757,7 +742,12 @@ def _boot_s() -> float:
 
 
 class WorkloadReader:
-    """Reads the workloads of a machine every few seconds; returns the previous ones in between."""
+    """Reads the workloads of a machine every few seconds; returns the previous ones in between.
+
+    The list of process IDs takes 0.1 ms; a command line takes 8 µs. So every few seconds the IDs are listed,
+    and only command lines that are new, or that may still change (a Python process gets its title seconds
+    after its start), are read.
+    """
 
     def __init__(
         self,
@@ -791,30 +781,29 @@ class WorkloadReader:
         """Return the workloads at `now` (seconds); `on_gpu` are the IDs of processes that hold GPU memory."""
         age_s = None if self._read_at is None else now - self._read_at
         if age_s is not None and 0 <= age_s < self._wait_s:
-            known = self._workloads
-            return replace(known, age_s=age_s)
+            return replace(self._workloads, age_s=age_s)
         self._read_at = now
         before = self._workloads.processes
-        found = [] if self._is_list_due(now, on_gpu) else self._known(on_gpu)
-        if len(found) < len(before) or self._is_list_due(now, on_gpu):
+        processes = [] if self._is_list_due(now, on_gpu) else self._engine_processes(on_gpu)
+        if len(processes) < len(before) or self._is_list_due(now, on_gpu):
             first, self._listed_at = self._listed_at is None, now
             pids = [int(name) for name in _names(self._proc) if name.isdecimal()]
-            self._look(pids, now, first=first)
-            found = self._known(on_gpu)
-        if len(found) < len(before):
+            self._update_commands(pids, now, first=first)
+            processes = self._engine_processes(on_gpu)
+        if len(processes) < len(before):
             self._ended_at = now
-        self._used = {one.pid: self._used[one.pid] for one in found if one.pid in self._used}
-        by_pid = {process.pid: process for process in found}
-        workloads = tuple(self._workload(process, now, by_pid) for process in found)
+        by_pid = {process.pid: process for process in processes}
+        self._used = {pid: use for pid, use in self._used.items() if pid in by_pid}
+        workloads = tuple(self._workload(process, now, by_pid) for process in processes)
         self._workloads = Workloads(
-            _with_servers(workloads, {process.pid: process.parent for process in found}),
+            _with_servers(workloads, {process.pid: process.parent for process in processes}),
             self._compilers,
             0.0,
             self._guards,
             self._sees_all,
         )
         starting = (self._ended_at is not None and now - self._ended_at < _AFTER_END_S) or any(
-            one.age_s is not None and one.age_s < _STARTING_S for one in workloads
+            workload.age_s is not None and workload.age_s < _STARTING_S for workload in workloads
         )
         settled_s = _SETTLED_AGAIN_S if workloads else _LIST_IDLE_S
         self._wait_s = _WORKLOADS_READ_AGAIN_S if starting else settled_s
@@ -827,30 +816,26 @@ class WorkloadReader:
         wait_s = _LIST_AGAIN_S if self._workloads.processes else _LIST_IDLE_S
         return fast or new or not 0 <= now - (self._listed_at or 0.0) < wait_s
 
-    def _known(self, on_gpu: Collection[int]) -> list[Process]:
-        wanted = self._titled | set(on_gpu)
-        return [
-            process for pid in sorted(wanted)[:_WORKLOADS_MOST] if (process := self._stat(pid)) is not None
-        ]
+    def _engine_processes(self, on_gpu: Collection[int]) -> list[Process]:
+        """Return the processes of engines that are known, and those on a GPU."""
+        pids = sorted(self._titled | set(on_gpu))[:_WORKLOADS_MOST]
+        return [process for pid in pids if (process := self._read_process(pid)) is not None]
 
-    def _look(self, pids: Iterable[int], now: float, *, first: bool) -> None:
+    def _update_commands(self, pids: Iterable[int], now: float, *, first: bool) -> None:
         """Read the command lines that are new or may have changed; forget processes that ended."""
-        seen, kept = self._seen, {}
+        before, self._seen = self._seen, {}
         for pid in pids:
-            known = seen.get(pid)
-            if known is None:
-                kept[pid] = self._meet(pid, now, first=first)
-            else:
-                kept[pid] = known
-                if now < known.until:
-                    known.command = self._command(pid)
-        self._seen = kept
-        self._titled = {pid for pid, one in kept.items() if one.command.title is not None}
-        self._compilers = sum(one.command.program in COMPILERS for one in kept.values())
-        self._guards = tuple(one.command.guard for one in kept.values() if one.command.guard is not None)[:8]
+            seen = self._seen[pid] = before.get(pid) or self._read_new(pid, now, first=first)
+            if pid in before and now < seen.until:
+                seen.command = self._command(pid)
+        commands = {pid: seen.command for pid, seen in self._seen.items()}
+        self._titled = {pid for pid, command in commands.items() if command.title is not None}
+        self._compilers = sum(command.program in COMPILERS for command in commands.values())
+        guards = (command.guard for command in commands.values() if command.guard is not None)
+        self._guards = tuple(islice(guards, _MOST_GUARDS))
         self._sees_all = _is_kernel_thread(read_small(f"{self._proc}/{_KTHREADD}/stat"))
 
-    def _meet(self, pid: int, now: float, *, first: bool) -> _Seen:
+    def _read_new(self, pid: int, now: float, *, first: bool) -> _Seen:
         """Read the command line of a new process; `first` is true in the first reading of all."""
         command = self._command(pid)
         wait_s = _UNSETTLED_S if command.program.startswith(UNSETTLED) else 0.0 if first else _YOUNG_S
@@ -862,9 +847,8 @@ class WorkloadReader:
         program = program_of(arguments)
         return _Command(program, read_title(arguments), read_guard(program, arguments, self._root))
 
-    def _stat(self, pid: int) -> Process | None:
-        content = read_small(f"{self._proc}/{pid}/stat")
-        return None if content is None else parse_stat(pid, content)
+    def _read_process(self, pid: int) -> Process | None:
+        return parse_stat(pid, read_small(f"{self._proc}/{pid}/stat") or b"")
 
     def _is_adopted(self, process: Process, by_pid: Mapping[int, Process]) -> bool | None:
         """Return whether an init process is the parent of an engine's process, or of the engine's first.
@@ -872,14 +856,14 @@ class WorkloadReader:
         None if one of its ancestors can be a server.
         """
         first = process
-        for _ in range(8):
+        for _ in range(_MOST_ANCESTORS):
             parent, seen = by_pid.get(first.parent), self._seen.get(first.parent)
             if parent is None or seen is None or seen.command.title is None:
                 break
             if seen.command.title.role not in _PARTS:
                 return None
             first = parent
-        parent = self._stat(first.parent) if first.parent else None
+        parent = self._read_process(first.parent) if first.parent else None
         return None if parent is None else parent.comm in _REAPERS
 
     def _workload(self, process: Process, now: float, by_pid: Mapping[int, Process]) -> Workload:
@@ -893,8 +877,8 @@ class WorkloadReader:
             ticks = process.ticks - used.ticks
             percent = max(0.0, 100.0 * ticks / self._ticks_per_s / (now - used.at))
         may_read_io = used is None or used.start != process.start or used.may_read_io
-        read_bytes = self._read_bytes(pid) if may_read_io else None
-        self._used[pid] = _Use(process.start, process.ticks, now, read_bytes is not None)
+        disk_bytes = self._read_bytes(pid) if may_read_io else None
+        self._used[pid] = _Use(process.start, process.ticks, now, disk_bytes is not None)
         sockets = None
         if title.role == "server" and title.port is not None:
             sockets = read_sockets(self._proc, pid, title.port, contained=container is not None)
@@ -912,7 +896,7 @@ class WorkloadReader:
             max(0.0, self._since_boot() - process.start / self._ticks_per_s),
             process.rss_pages * self._page_bytes,
             percent,
-            read_bytes,
+            disk_bytes,
             self._checkpoints.find(pid, process.start, title.path, title.flags),
             self._containers.oom_kills(pid, process.start) if title.engine else None,
             sockets,
@@ -924,6 +908,7 @@ class WorkloadReader:
         )
 
     def _read_bytes(self, pid: int) -> int | None:
+        """Return the bytes that a process has read from disks; None where this user may not see that."""
         content = read_small(f"{self._proc}/{pid}/io") or b""
         for line in content.splitlines():
             if line.startswith(b"read_bytes:"):
@@ -936,29 +921,24 @@ def _with_servers(workloads: tuple[Workload, ...], parents: dict[int, int]) -> t
 
     The server is the first ancestor that is a server; else the only server in the same container.
     """
-    by_pid = {one.pid: one for one in workloads}
+    by_pid = {workload.pid: workload for workload in workloads}
 
-    def server_of(one: Workload) -> Workload | None:
-        place: Workload | None = one
-        for _ in range(8):
-            if place is None or place.role == "server":
-                return place
-            place = by_pid.get(parents.get(place.pid, 0))
+    def server_of(workload: Workload) -> Workload | None:
+        ancestor: Workload | None = workload
+        for _ in range(_MOST_ANCESTORS):
+            if ancestor is None or ancestor.role == "server":
+                return ancestor
+            ancestor = by_pid.get(parents.get(ancestor.pid, 0))
         return None
 
-    def in_container(one: Workload) -> Workload | None:
-        if one.container is None:
-            return None
-        servers = [
-            each
-            for each in workloads
-            if (each.role, each.engine, each.container) == ("server", one.engine, one.container)
-        ]
-        return servers[0] if len(servers) == 1 else None
+    def in_container(workload: Workload) -> Workload | None:
+        key = ("server", workload.engine, workload.container)
+        servers = [other for other in workloads if (other.role, other.engine, other.container) == key]
+        return servers[0] if len(servers) == 1 and workload.container is not None else None
 
-    found: list[Workload] = []
-    for one in workloads:
-        server = None if one.engine is None else server_of(one) or in_container(one)
-        known = None if server is None else server.pid
-        found.append(replace(one, server=known, model=one.model or (server.model if server else None)))
-    return tuple(found)
+    return tuple(
+        replace(workload, server=server.pid, model=workload.model or server.model)
+        if workload.engine is not None and (server := server_of(workload) or in_container(workload))
+        else workload
+        for workload in workloads
+    )

@@ -1,4 +1,4 @@
-"""Temperatures and power rails, from /sys/class/hwmon."""
+"""Temperatures other than the GPU's, and power rails of a DGX Spark, from /sys/class/hwmon."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from sparktop.hardware.kernel_file import by_number, entries, read_int, read_tex
 from sparktop.model.node import PowerRail, SensorReading
 from sparktop.model.text import clean
 
-# Temperature sensors other than the GPU's, from /sys/class/hwmon, with each chip's critical value.
-
 _READ_AGAIN_S = 5.0
 """Seconds between two reads: temperatures change slowly, and reading a temperature can send a command to a
 disk or to a network card's firmware."""
 _SEARCH_AGAIN_S = 60.0
+"""Seconds between two searches for chips."""
 _MOST_SENSORS = 64
 """Upper limit of sensors shown."""
 _MILLI = 1000.0
@@ -110,18 +109,16 @@ def _number_names(sensors: list[_Sensor]) -> tuple[_Sensor, ...]:
     return tuple(named)
 
 
-# Power rails of a DGX Spark, if the third-party hwmon driver `spbm` is loaded.
-
 _DRIVER = "spbm"
+"""The third-party hwmon driver that reports the power rails of a DGX Spark."""
 _RAILS_AGAIN_S = 0.9
 """Shortest time between two reads. With ten polls per second most polls skip the read; with one poll per
 second every poll reads, even if the poll comes a little early."""
-_SEARCH_RAILS_S = 60.0
 _MOST_RAILS = 32
 """Upper limit of rails shown."""
 _MICRO = 1e-6
-_POWER_MAX_UW = 20_000_000_000
-"""20 kW: values above it, and below 0, are discarded."""
+_POWER_MAX_W = 20_000.0
+"""Values above it are discarded."""
 
 
 _Rail = tuple[str, str | None, str | None]
@@ -144,12 +141,12 @@ class PowerRailReader:
         If the previous readings are less than `_RAILS_AGAIN_S` seconds old, they are returned again. Values
         that cannot be read are None.
         """
-        if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_RAILS_S:
+        if self._searched_at is None or not 0 <= now - self._searched_at < _SEARCH_AGAIN_S:
             self._searched_at, self._rails, self._read_at = now, _find_rails(self._class), None
         if self._read_at is None or not 0 <= now - self._read_at < _RAILS_AGAIN_S:
             self._read_at = now
             self._readings = tuple(
-                PowerRail(name, _read_watts(power), _read_joules(energy))
+                PowerRail(name, _read_watts(power), _read_millionths(energy))
                 for name, power, energy in self._rails
             )
         return self._readings
@@ -157,15 +154,14 @@ class PowerRailReader:
 
 def _read_watts(path: str | None) -> float | None:
     """Read a power*_input file, which holds microwatts, in watts; None if missing or implausible."""
-    microwatts = None if path is None else read_int(path)
-    sane = microwatts is not None and 0 <= microwatts <= _POWER_MAX_UW
-    return microwatts * _MICRO if microwatts is not None and sane else None
+    watts = _read_millionths(path)
+    return watts if watts is not None and watts <= _POWER_MAX_W else None
 
 
-def _read_joules(path: str | None) -> float | None:
-    """Read an energy*_input file, which holds microjoules, in joules; None if missing or negative."""
-    microjoules = None if path is None else read_int(path)
-    return microjoules * _MICRO if microjoules is not None and microjoules >= 0 else None
+def _read_millionths(path: str | None) -> float | None:
+    """Read a file that holds a number of millionths, as of joules; None if missing or negative."""
+    millionths = None if path is None else read_int(path)
+    return millionths * _MICRO if millionths is not None and millionths >= 0 else None
 
 
 def _find_rails(folder: Path) -> tuple[_Rail, ...]:
@@ -180,10 +176,11 @@ def _find_rails(folder: Path) -> tuple[_Rail, ...]:
             continue
         inputs = [name for name in entries(folder / chip) if name.endswith("_input")]
         for name in sorted(inputs, key=by_number):
-            for kind, found in (("power", powers), ("energy", energies)):
+            for kind, paths in (("power", powers), ("energy", energies)):
                 if name.startswith(kind):
                     stem = f"{folder}/{chip}/{name.removesuffix('_input')}"
-                    label = clean(read_text(f"{stem}_label") or "", 64) or f"rail {name[len(kind) : -6]}"
-                    found.setdefault(label, f"{stem}_input")
+                    number = name.removeprefix(kind).removesuffix("_input")
+                    label = clean(read_text(f"{stem}_label") or "", 64) or f"rail {number}"
+                    paths.setdefault(label, f"{stem}_input")
     names = dict.fromkeys((*powers, *energies))
     return tuple((name, powers.get(name), energies.get(name)) for name in names)[:_MOST_RAILS]

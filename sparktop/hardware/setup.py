@@ -10,13 +10,12 @@ from pathlib import Path
 
 from sparktop.hardware.kernel_file import (
     entries,
-    giga_transfers,
+    lane_speed_gt,
     open_regular,
     parse_int,
     read_bytes,
     read_int,
     read_small,
-    read_text,
 )
 from sparktop.hardware.network import find_ports, place_of_port
 from sparktop.hardware.processes import parse_stat
@@ -25,11 +24,14 @@ from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, Rail
 from sparktop.model.text import clean
 
 _READ_AGAIN_S = 60.0
+"""Seconds between two readings."""
 _MOST_RAILS = 16
 _MOST_GIDS = 64
 """Indexes of a GID table that are read; cards have up to 256, of which the first few are used."""
 _MOST_SUBNETS = 8
+"""Networks of an interface."""
 _MOST_ENGINES = 16
+"""Processes of engines that are read."""
 _TRIES = 10
 """Readings after which a process without the library is taken not to load it any more."""
 _ENVIRON_BYTES = 1 << 18
@@ -39,7 +41,8 @@ _IPC_LOCK = 1 << 14
 """CAP_IPC_LOCK of include/uapi/linux/capability.h."""
 _ALL_USERS = [b"0", b"0", b"4294967295"]
 """The content of /proc/PID/uid_map in the machine's own user namespace."""
-_WORD = 200
+_LONGEST_VALUE, _LONGEST_WORD = 200, 64
+"""Most characters of a path or of a variable's value, and of a file's only word."""
 _NAMES = """
     ALGO BUFFSIZE CROSS_NIC CUMEM_ENABLE DEBUG IB_ADAPTIVE_ROUTING IB_ADDR_FAMILY IB_ADDR_RANGE IB_DISABLE
     IB_GID_INDEX IB_HCA IB_MERGE_NICS IB_PCI_RELAXED_ORDERING IB_QPS_PER_CONNECTION IB_RETRY_CNT
@@ -59,7 +62,7 @@ class SetupReader:
         self._root = root
         self._read_at: float | None = None
         self._setup: MachineSetup | None = None
-        self._known: dict[tuple[int, int], tuple[EngineSetup, int]] = {}
+        self._setups: dict[tuple[int, int], tuple[EngineSetup, int]] = {}
         """By (pid, start): what a process has loaded, and how often it was read."""
 
     def read(self, now: float, pids: Iterable[int] = (), *, gpu_firmware: str | None = None) -> MachineSetup:
@@ -70,7 +73,7 @@ class SetupReader:
         if self._setup is not None and self._read_at is not None and 0 <= now - self._read_at < _READ_AGAIN_S:
             return self._setup
         self._read_at = now
-        found = MachineSetup(
+        setup = MachineSetup(
             _word(f"{self._root}/sys/devices/virtual/dmi/id/bios_version"),
             gpu_firmware or (self._setup.gpu_firmware if self._setup is not None else None),
             self._kho(),
@@ -78,11 +81,12 @@ class SetupReader:
             self._rails(),
             self._engines(sorted(set(pids))[:_MOST_ENGINES]),
         )
-        if found != self._setup:
-            self._setup = found
-        return self._setup or found
+        if setup != self._setup:
+            self._setup = setup
+        return self._setup or setup
 
     def _kho(self) -> str | None:
+        """Return the value of `kho=` on the kernel's command line, "" without it; None: unreadable."""
         line = read_bytes(f"{self._root}/proc/cmdline")
         if not line:
             return None
@@ -110,7 +114,7 @@ class SetupReader:
             None if interface is None else read_int(f"{interface}/carrier_changes"),
             read_int(f"{device}/device/current_link_width"),
             read_int(f"{device}/device/max_link_width"),
-            giga_transfers(read_text(f"{device}/device/current_link_speed")),
+            lane_speed_gt(f"{device}/device"),
             tuple(subnets.get(netdev or "", ())[:_MOST_SUBNETS]),
             _gids(port),
         )
@@ -121,11 +125,11 @@ class SetupReader:
             process = parse_stat(pid, read_small(f"{self._root}/proc/{pid}/stat") or b"")
             if process is None:
                 continue
-            known, tries = self._known.get((pid, process.start), (None, 0))
-            if known is None or (known.nccl is None and tries < _TRIES):
-                known = read_engine(self._root / "proc" / str(pid), self._root)
-            kept[pid, process.start] = known, tries + 1
-        self._known = kept
+            setup, tries = self._setups.get((pid, process.start), (None, 0))
+            if setup is None or (setup.nccl is None and tries < _TRIES):
+                setup = read_engine(self._root / "proc" / str(pid), self._root)
+            kept[pid, process.start] = setup, tries + 1
+        self._setups = kept
         return tuple(setup for setup, _ in kept.values())
 
 
@@ -141,14 +145,14 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         size, build = _size_and_build(str(file))
     return EngineSetup(
         int(process.name),
-        None if path is None else clean(path, _WORD),
+        None if path is None else clean(path, _LONGEST_VALUE),
         version,
         size,
         build,
         read_variables(f"{process}/environ"),
         UNLIMITED
         if _may_lock_all(read_small(f"{process}/status") or b"", read_small(f"{process}/uid_map") or b"")
-        else _memlock(read_small(f"{process}/limits") or b""),
+        else _memlock_limit(read_small(f"{process}/limits") or b""),
         _memory_max(root, read_small(f"{process}/cgroup") or b""),
     )
 
@@ -158,17 +162,18 @@ def read_variables(path: str) -> dict[str, str] | None:
     content = read_bytes(path)
     if content is None:
         return None
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for line in content[:_ENVIRON_BYTES].split(b"\0"):
-        name, equals, value = line[: _WORD * 8].partition(b"=")
+        name, equals, value = line[: _LONGEST_VALUE * 8].partition(b"=")
         if equals and name.startswith(b"NCCL_") and (word := name.decode("ascii", "replace")) in VARIABLES:
-            found.setdefault(word, clean(value.decode("utf-8", "replace"), _WORD))
-    return dict(sorted(found.items()))
+            variables.setdefault(word, clean(value.decode("utf-8", "replace"), _LONGEST_VALUE))
+    return dict(sorted(variables.items()))
 
 
 def _word(path: str) -> str | None:
+    """Return the text of a file, cleaned; None if it is missing or empty."""
     text = read_small(path)
-    return None if text is None else clean(text.decode("utf-8", "replace"), 64) or None
+    return None if text is None else clean(text.decode("utf-8", "replace"), _LONGEST_WORD) or None
 
 
 def _subnets(routes: bytes) -> dict[str, list[str]]:
@@ -176,28 +181,28 @@ def _subnets(routes: bytes) -> dict[str, list[str]]:
 
     Addresses are hexadecimal numbers in the processor's order, which is little-endian on all Sparks.
     """
-    found: dict[str, list[str]] = {}
+    subnets: dict[str, list[str]] = {}
     for line in routes.splitlines()[1:]:
         fields = line.split()
         try:
-            name, place, gateway, mask = fields[0], *(int(fields[at], 16) for at in (1, 2, 7))
+            name, goal, gateway, mask = fields[0], *(int(fields[at], 16) for at in (1, 2, 7))
             width = mask.bit_count()
             if gateway or not width:
                 continue
-            network = IPv4Network((struct.pack("<I", place), width), strict=False)
+            network = IPv4Network((struct.pack("<I", goal), width), strict=False)
         except (ValueError, IndexError, struct.error):
             continue
-        if not network.is_multicast and len(found) < _MOST_SUBNETS * _MOST_RAILS:
-            known = found.setdefault(name.decode("utf-8", "replace"), [])
-            if str(network) not in known:
-                known.append(str(network))
-    return found
+        if not network.is_multicast and len(subnets) < _MOST_SUBNETS * _MOST_RAILS:
+            of_interface = subnets.setdefault(name.decode("utf-8", "replace"), [])
+            if str(network) not in of_interface:
+                of_interface.append(str(network))
+    return subnets
 
 
 def _gids(port: str) -> tuple[Gid, ...] | None:
     """Return the entries in use of a port's GID table; None where it cannot be read."""
     numbers = sorted(int(name) for name in entries(Path(port) / "gids") if name.isdecimal())[:_MOST_GIDS]
-    found: list[Gid] = []
+    gids: list[Gid] = []
     readable = False
     for index in numbers:
         text = read_small(f"{port}/gids/{index}")
@@ -209,17 +214,17 @@ def _gids(port: str) -> tuple[Gid, ...] | None:
         except ValueError:
             continue
         if int(address) and not (address.is_link_local and not int(address) & 0xFFFF_FFFF_FFFF_FFFF):
-            shown = str(address.ipv4_mapped or address)
-            found.append(Gid(index, shown, _word(f"{port}/gid_attrs/types/{index}")))
-    return tuple(found) if readable else None
+            text_form = str(address.ipv4_mapped or address)
+            gids.append(Gid(index, text_form, _word(f"{port}/gid_attrs/types/{index}")))
+    return tuple(gids) if readable else None
 
 
-def _memlock(limits: bytes) -> int | None:
+def _memlock_limit(limits: bytes) -> int | None:
     """Return the soft limit of locked memory in /proc/PID/limits, in bytes."""
     for line in limits.splitlines():
         if line.startswith(b"Max locked memory"):
             words = line[len(b"Max locked memory") :].split()
-            return _limit(words[0]) if words else None
+            return _parse_limit(words[0]) if words else None
     return None
 
 
@@ -243,21 +248,22 @@ def _memory_max(root: Path, cgroup: bytes) -> int | None:
     if path is None or b".." in path:
         return None
     text = read_small(f"{root}/sys/fs/cgroup{path.decode('utf-8', 'replace')}/memory.max")
-    return None if text is None else _limit(text.strip())
+    return None if text is None else _parse_limit(text.strip())
 
 
-def _limit(word: bytes) -> int | None:
+def _parse_limit(word: bytes) -> int | None:
     if word in {b"unlimited", b"max"}:
         return UNLIMITED
     number = parse_int(word)
     return None if number is None or number < 0 else min(number, UNLIMITED)
 
 
-# The build ID of a library, from the notes of its ELF file (man 5 elf).
-
 _ELF, _SEGMENT, _NOTE = "<16sHHIQQQIHHHHHH", "<IIQQQQQQ", "<III"
+"""Formats of the head of a 64-bit ELF file, of a program header and of a note's head (man 5 elf)."""
 _PT_NOTE, _NT_GNU_BUILD_ID = 4, 3
+"""Types of segment and note that hold the build ID."""
 _MOST_SEGMENTS, _NOTE_BYTES = 64, 4096
+"""Segments that are searched, and bytes read of each that has notes."""
 
 
 def _size_and_build(path: str) -> tuple[int | None, str | None]:
@@ -273,6 +279,7 @@ def _size_and_build(path: str) -> tuple[int | None, str | None]:
 
 
 def _build_id(handle: int) -> str | None:
+    """Return the build ID in the notes of an ELF file, in hexadecimal digits; None if it has none."""
     fields = struct.unpack(_ELF, os.pread(handle, struct.calcsize(_ELF), 0))
     start, each, count = fields[5], fields[9], fields[10]
     if not fields[0].startswith(b"\x7fELF\x02\x01") or each != struct.calcsize(_SEGMENT):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.hardware.checkpoint import in_hub, read_checkpoint, weights_bytes
+from sparktop.hardware.checkpoint import hub_folder, read_checkpoint, weights_bytes
 
 
 def safetensors(path: Path, tensors: dict[str, tuple[str, int]], *, header: bytes | None = None) -> Path:
@@ -114,7 +114,7 @@ def test_a_device_or_pipe_for_an_index_or_a_revision_is_ignored(tmp_path: Path, 
     safetensors(folder / "model-1.safetensors", {"a": ("BF16", 10)})
     for place in (folder / "model.safetensors.index.json", home / "refs/main"):
         os.mkfifo(place) if device is None else place.symlink_to(device)
-    assert in_hub(tmp_path, "o/m") == folder
+    assert hub_folder(tmp_path, "o/m") == folder
     found = read_checkpoint(folder)
     assert found is not None
     assert (found.weights_bytes, found.problem) == (10, None)
@@ -158,10 +158,10 @@ def test_the_cache_of_hugging_face(tmp_path: Path) -> None:
     for revision in ("aaa", "bbb"):
         (home / "snapshots" / revision).mkdir(parents=True)
     os.utime(home / "snapshots/aaa", (1, 1))
-    assert in_hub(tmp_path, "o/m") == home / "snapshots/bbb"
+    assert hub_folder(tmp_path, "o/m") == home / "snapshots/bbb"
     (home / "refs").mkdir()
     (home / "refs/main").write_text("aaa\n")
-    assert in_hub(tmp_path, "o/m") == home / "snapshots/aaa"
+    assert hub_folder(tmp_path, "o/m") == home / "snapshots/aaa"
     (home / "refs/main").write_text("../../../etc")
-    assert in_hub(tmp_path, "o/m") == home / "snapshots/bbb"
-    assert in_hub(tmp_path, "o/other") is None
+    assert hub_folder(tmp_path, "o/m") == home / "snapshots/bbb"
+    assert hub_folder(tmp_path, "o/other") is None
