@@ -321,7 +321,7 @@ def level_line(target: str, level: LevelResult) -> str:
     if level.agents is not None:
         tps = f"output {_number(level.output_tps.mean if level.output_tps else None)} tok/s"
         name = f"{clean(target, 40)}: {level.point.label}"
-        return " · ".join((name, conversation_words(level), tps, *_doubt_parts(level)))
+        return " · ".join((name, conversation_words(level.agents), tps, *_doubt_parts(level)))
     depth = f" @ {level.depth:,}" if level.depth else ""
     decode = level.decode_tps or level.sustained_tps
     output = level.output_tps if decode is None else None

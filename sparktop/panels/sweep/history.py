@@ -49,7 +49,7 @@ _COLUMNS = (
     Column("targets", 20, lambda row: _cell(", ".join(row.targets)), "left"),
     Column("levels", 6, lambda row: _cell(str(row.levels))),
     Column("best TTFT", 9, lambda row: _cell(milliseconds(row.ttft_ms))),
-    Column("warned", 6, lambda row: _cell(f"!{row.doubtful}" if row.doubtful else "")),
+    Column("warned", 6, lambda row: (f"!{row.doubtful}", "warn") if row.doubtful else _cell("")),
     Column("model", 22, lambda row: _cell(row.model or numbers.UNKNOWN), "left"),
     Column("up to", 8, lambda row: _cell(numbers.UNKNOWN if row.most is None else row.most.short)),
 )

@@ -144,7 +144,7 @@ def _row_with_edges(row: Row, edges: Sequence[int]) -> Row:
     return [run for run in result if run[0]]
 
 
-def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+def join_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
     """Join each row of a graph with a row of `gutter`, the column at its left with name, value and scale."""
     return [
         [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
@@ -423,7 +423,7 @@ _FILLED, _MOST_SLOTS = 0.75, 4
 """Least share of the width that is filled once there is enough to show, and most time slots per cell."""
 _MOST_CELLS = 4
 """Most cells per time slot."""
-_AROUND, _LEAST_BODY = 2, 2
+_LEGEND_AND_AXIS, _LEAST_BODY = 2, 2
 """Rows above and below the picture, the legend and the time axis, and its least height with both."""
 _NAMED = 9
 _COUNTED = "how many do what"
@@ -432,7 +432,7 @@ _COUNTED = "how many do what"
 
 def conversations_height(activities: Activities, most: int) -> int:
     """Return the number of rows, `most` at most, that the picture of `activities` needs."""
-    return min(most, _AROUND + len(activities.each)) if activities.each else most
+    return min(most, _LEGEND_AND_AXIS + len(activities.each)) if activities.each else most
 
 
 def conversations_rows(activities: Activities, width: int, height: int) -> list[Row]:
@@ -449,7 +449,9 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
         _activities_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)
     ]
     each = len(activities.each)
-    has_axis = height >= (_AROUND + each if 0 < each < _LEAST_BODY else _AROUND + _LEAST_BODY)
+    has_axis = height >= (
+        _LEGEND_AND_AXIS + each if 0 < each < _LEAST_BODY else _LEGEND_AND_AXIS + _LEAST_BODY
+    )
     body = height - 1 - has_axis
     if 0 < each <= body:
         rows += [_agent_row(activities, number, cells, slots, wide) for number in range(each)]
@@ -626,7 +628,7 @@ def _token_graph(axis: SweepAxis, height: int) -> list[Row]:
     left = gutter(("tok/s", "accent"), words, numbers.tick(top), "0", height)
     for row, words in enumerate(key, 2):
         left[row] = gutter_row(words, "0" if row == height - 1 else "")
-    return beside_gutter(left, with_edges(rows, axis.edges))
+    return join_gutter(left, with_edges(rows, axis.edges))
 
 
 def _token_legend(lines: Sequence[BackendLine], height: int) -> list[Row]:
@@ -667,7 +669,7 @@ def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     if height >= _FLIGHT and any(_PAUSE in text for row in rows for text, _ in row):
         key: Row = [(" ", "text"), (_PAUSE, "muted"), label(" no request")]
         left[2] = gutter_row(key, "0" if height == _FLIGHT else "")
-    return beside_gutter(left, with_edges(rows, axis.edges))
+    return join_gutter(left, with_edges(rows, axis.edges))
 
 
 def _row_with_pauses(row: Row, reached: Sequence[float], above: int) -> Row:
@@ -699,7 +701,7 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
     """Draw each time to first token as a dot on a logarithmic scale, and the median over time as a line."""
     live = axis.live
     known = [value for points in live.ttft_ms for value in points if value > 0]
-    low, high = _decades(known)
+    low, high = _log_scale_ends(known)
     grid = DotGrid(axis.width, height)
     scale = (grid.levels - 1) / math.log(high / low)
     zero = 0.5 - scale * math.log(low)
@@ -724,10 +726,10 @@ def _ttft_graph(axis: SweepAxis, height: int) -> list[Row]:
     left = gutter(("TTFT", "accent"), words, ends[0], ends[1], height, beside=line)
     if height > _LEGEND_FROM:
         left[_LEGEND_FROM - 1] = [(" ", "text"), ("⠂", roles[0]), label(" each request")]
-    return beside_gutter(left, with_edges(rows, axis.edges))
+    return join_gutter(left, with_edges(rows, axis.edges))
 
 
-def _decades(values: Sequence[float]) -> tuple[float, float]:
+def _log_scale_ends(values: Sequence[float]) -> tuple[float, float]:
     """Return (lower end, upper end) of a logarithmic scale around all values.
 
     Each end is 1, 2 or 5 times a power of ten; the upper end is at least ten times the lower.

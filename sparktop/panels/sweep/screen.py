@@ -26,12 +26,12 @@ from sparktop.panels.sweep.table import (
     capacity_rows,
     framed_sweep,
     level_row,
-    levels_beside,
     marks_key,
     milliseconds,
     newest_levels,
     page_title,
     shown_levels,
+    side_by_side_tables,
     table_heading,
     table_rows,
 )
@@ -153,7 +153,7 @@ def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[
     """
     if not view.status.over or view.headline is None:
         return []
-    lead, rest = _answer_and_rest(view, view.headline)
+    lead, rest = _split_headline(view, view.headline)
     first = [[(line, "title")] for line in wrapped(lead, width)]
     clauses = rest.split("; ")
     lines = wrapped(rest, width)
@@ -165,7 +165,7 @@ def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[
     return [[(line, "title")] for line in lines or wrapped(rest.split("; ")[0], width)]
 
 
-def _answer_and_rest(view: SweepView, headline: str) -> tuple[str, str]:
+def _split_headline(view: SweepView, headline: str) -> tuple[str, str]:
     """Return (the first part of a capacity search's answer, the rest); ("", headline) for other sweeps."""
     if len(view.searches) > 1:
         lead, _, rest = headline.partition("; ")
@@ -183,7 +183,7 @@ def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
 
     Sentences are left out whole, except that the first one is cut if it does not fit.
     """
-    guard, sentences = guard_rows(view, width), found_sentences(view, width)
+    guard, sentences = guard_rows(view, width), finding_rows(view, width)
     # The guard of a finished sweep no longer matters: its answer comes first, then its findings.
     over = [headline_rows(view, width), now_rows(view, width), *sentences, guard]
     parts = [
@@ -208,7 +208,7 @@ def _first_sentences(parts: Sequence[list[Row]], most: int) -> list[Row]:
     return [*rows[: most - 1], [label(f"… {hidden} more: n shows all")]]
 
 
-def found_sentences(view: SweepView, width: int) -> list[list[Row]]:
+def finding_rows(view: SweepView, width: int) -> list[list[Row]]:
     """Return the findings and doubts of a finished sweep, or the newest notice of a running one.
 
     Each is a list of rows.
@@ -365,8 +365,8 @@ def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
         rows, end = [*rows, *end][: max(room, len(rows))], []
     room = height - len(rows)
     if view.rows and room > 1:
-        rows += levels_beside(view, width, room)
-    rows += [*end, *_sentences_that_fit(found_sentences(view, width), height - len(rows) - len(end))]
+        rows += side_by_side_tables(view, width, room)
+    rows += [*end, *_sentences_that_fit(finding_rows(view, width), height - len(rows) - len(end))]
     return fit_rows(rows, width, height)
 
 
@@ -391,7 +391,7 @@ def _words_rows(view: SweepView, width: int, height: int) -> list[Row]:
         made = {row.key: row for row in view.rows}
         rows.append(table_heading(view, width))
         rows += [level_row(view, level, made.get(level.key), width) for level in newest_levels(view, room)]
-    rows += _sentences_that_fit([guard_rows(view, width), *found_sentences(view, width)], height - len(rows))
+    rows += _sentences_that_fit([guard_rows(view, width), *finding_rows(view, width)], height - len(rows))
     return fit_rows(rows, width, height)
 
 

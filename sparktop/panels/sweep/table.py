@@ -45,7 +45,7 @@ from sparktop.panels.parts.text import (
 from sparktop.panels.sweep.live import letters
 
 _FULL, _EMPTY, _LIMIT = "█", "·", "┃"
-_SHOWN = 1.5
+_BAR_END_IN_LIMITS = 1.5
 """Right end of a bar, in limits."""
 _NEAR = 0.8
 """Share of its limit from which on a value is near it."""
@@ -82,7 +82,7 @@ def _tried_row(view: SearchView, width: int, *, named: bool) -> Row:
     head: Row = [label("tried   ")]
     if named:
         head = [(f"{view.target} ", "title"), label("tried ")]
-    parts = [_tried_runs(load) for load in view.tried]
+    parts = [_tried_load_runs(load) for load in view.tried]
     room, cut = width - row_width(head), False
     while len(parts) > 1 and sum(map(row_width, parts)) + (len(_CUT) if cut else 0) > room:
         parts.pop(0)
@@ -92,7 +92,7 @@ def _tried_row(view: SearchView, width: int, *, named: bool) -> Row:
     return [*head, *([label(_CUT)] if cut else []), *(run for part in parts for run in part)]
 
 
-def _tried_runs(load: TriedLoad) -> Row:
+def _tried_load_runs(load: TriedLoad) -> Row:
     now: Row = [("▸", "accent"), (load.label, "title")] if load.now else [(load.label, "text")]
     return [*now, verdict_sign(load), (" " * _APART, "text")]
 
@@ -110,7 +110,7 @@ def _condition_rows(view: SearchView, width: int) -> list[Row]:
         return []
     names = max(len(bar.name) for bar in view.bars) + 1
     words = [f" {bar.value} of {bar.limit}" for bar in view.bars]
-    met = [_met_words(bar) for bar in view.bars]
+    met = [_met_share_text(bar) for bar in view.bars]
     texts = max(map(len, words))
     bar = width - names - texts
     if bar - max(map(len, met)) >= _LEAST_BAR:
@@ -120,12 +120,12 @@ def _condition_rows(view: SearchView, width: int) -> list[Row]:
     bar = max(_LEAST_BAR, min(_MOST_BAR, bar))
     rows: list[Row] = []
     for bar_, text, share in zip(view.bars, words, met, strict=True):
-        row = [*fit_row([label(bar_.name)], names), *_condition_bar(bar_, bar)]
+        row = [*fit_row([label(bar_.name)], names), *_limit_bar(bar_, bar)]
         rows.append([*row, *fit_row([(text, "text")], texts), label(share)])
     return [[label(f"{view.at}:")], *rows] if view.at else rows
 
 
-def _met_words(bar: ConditionBar) -> str:
+def _met_share_text(bar: ConditionBar) -> str:
     if bar.met_percent is None:
         return ""
     return f"  met by {bar.met_percent:.0f} %" + (
@@ -133,9 +133,9 @@ def _met_words(bar: ConditionBar) -> str:
     )
 
 
-def _condition_bar(bar: ConditionBar, width: int) -> Row:
+def _limit_bar(bar: ConditionBar, width: int) -> Row:
     """Draw a value beside its limit, which is at two thirds of the bar; the colour says how near it is."""
-    at, ratio = round((width - 1) / _SHOWN), bar.ratio
+    at, ratio = round((width - 1) / _BAR_END_IN_LIMITS), bar.ratio
     size = 0.0 if ratio is None else 1 / ratio if bar.at_least and ratio else ratio
     filled = 0 if ratio is None else max(1, min(width, round(size * at)))
     role = "muted" if ratio is None else "good" if ratio < _NEAR else "warn" if ratio <= 1 else "bad"
@@ -337,9 +337,7 @@ def search_columns(view: SweepView) -> tuple[Column, ...]:
         def text(row: ResultRow) -> str:
             one = tried.get((row.key.target, row.key.point))
             return (
-                numbers.UNKNOWN
-                if one is None or len(one.bars) <= index
-                else _value_without_unit(one.bars[index])
+                numbers.UNKNOWN if one is None or len(one.bars) <= index else _bar_value_text(one.bars[index])
             )
 
         return text
@@ -356,7 +354,7 @@ def _chance_text(percent: float) -> str:
     return "< 1 %" if percent < 1 else "> 99 %" if percent > 99 else f"{percent:.0f} %"
 
 
-def _value_without_unit(bar: ConditionBar) -> str:
+def _bar_value_text(bar: ConditionBar) -> str:
     """Return the value of a condition without its rate's unit; "> 2 s" where hardly any request has one."""
     value = bar.value.removesuffix(" tok/s")
     return value if len(value) <= _MOST_CONDITION else f"> {bar.limit}"
@@ -433,7 +431,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
 
     Columns in which no value is known are left out.
     """
-    room = width - _name_width(view) - _marks_width(view, width)
+    room = width - _name_width(view) - _marks_column_width(view, width)
     chosen: list[Column] = []
     for column in (*search_columns(view), *columns_of(view, _load_kind(view))):
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
@@ -451,7 +449,7 @@ def _table_place(column: Column) -> int:
     return SHOWN.index(column.heading) if column.heading in SHOWN else -1
 
 
-def _marks_width(view: SweepView, width: int) -> int:
+def _marks_column_width(view: SweepView, width: int) -> int:
     """Return the width in cells of the column of marks: the first mark of each level is whole.
 
     It has only their signs where words would leave no room for the two most important values.
@@ -495,10 +493,10 @@ def table_heading(view: SweepView, width: int) -> Row:
     columns = columns_for(view, width)
     row: Row = [(fit("   level", name), "muted")]
     row += [label(" " + fit(column.heading, column.width, "right")) for column in columns]
-    return fit_row([*row, label("  warnings" if _marks_width(view, width) > _SIGNS else "")], width)
+    return fit_row([*row, label("  warnings" if _marks_column_width(view, width) > _SIGNS else "")], width)
 
 
-def levels_beside(view: SweepView, width: int, height: int) -> list[Row]:
+def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
     """Return the levels of a sweep as at most `height` rows: a table with heading, without legend.
 
     If the rows are too few for all levels, several tables with fewer columns stand beside one another. Of

@@ -92,7 +92,7 @@ def engines_sentence(found: Sequence[IndependentEngines]) -> str:
     levels = ", ".join(f"{metric.text(level.bound)} at c{level.concurrency}" for level in first.levels)
     routers = names_in_words([f"{one.routed} reached {_share_words(one)}" for one in found])
     return (
-        f"{len(first.alone)} independent engines at best = {made_of(first)}: {metric.title.lower()} in "
+        f"{len(first.alone)} independent engines at best = {bound_words(first)}: {metric.title.lower()} in "
         f"{metric.unit} {levels}; of this best, {routers}"
     )
 
@@ -106,7 +106,7 @@ def _share_words(found: IndependentEngines) -> str:
     return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
 
 
-def made_of(found: IndependentEngines) -> str:
+def bound_words(found: IndependentEngines) -> str:
     """Return as text how the upper bound is computed from the engines' rates, such as "2 × solo at c/2"."""
     names = dict.fromkeys(found.alone)
     count = len(found.alone)
@@ -154,7 +154,7 @@ def _engines_levels(
         if not concurrency:
             continue  # its load is not divided into numbers of requests
         each, left = divmod(concurrency, count)
-        parts = [_level_like(one, each, level) for one in alone]
+        parts = [_level_at(one, each, level) for one in alone]
         known = [part for part in parts if part is not None and metric in part.figures]
         if left or not each or len(known) < count:
             continue
@@ -173,7 +173,7 @@ def _engines_levels(
             beyond=tuple(
                 one.name
                 for one in others
-                if (beside := _level_like(one, concurrency, level)) is not None
+                if (beside := _level_at(one, concurrency, level)) is not None
                 and metric in beside.figures
                 and _clearly_exceeds(
                     beside.figures[metric],
@@ -185,7 +185,7 @@ def _engines_levels(
         )
 
 
-def _level_like(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel | None:
+def _level_at(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel | None:
     """Return the level of a series at a concurrency and with the prompt and output lengths of level `like`.
 
     Return None if the series has no such level.
@@ -262,7 +262,7 @@ def compare(
     floors = {name: _noise_floor_percent(levels, name, pair) for name in METRICS}
     published = {one.name: one.source for one in series if one.published}
     judged = _Table(levels, floors, baseline, table, published)
-    rows = [row for metric in METRICS.values() for row in _compare_metric(judged, metric)]
+    rows = [row for metric in METRICS.values() for row in _metric_rows(judged, metric)]
     metrics = {row.metric for row in rows}
     return ComparisonResult(
         baseline=baseline,
@@ -332,7 +332,7 @@ class _Table(Struct):
         return Change() if untested is None else Change(percent=untested.percent)
 
 
-def _compare_metric(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
+def _metric_rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
     """Yield the rows of a metric, one for each load that two targets or more have."""
     crossed, first_ahead = False, None
     for load in sorted({load for one in table.levels.values() for load in one}, key=lambda load: load.order):
@@ -344,7 +344,7 @@ def _compare_metric(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
         )
         first_ahead = first_ahead or ranked[0]
         crossed = crossed or ranked[0] != first_ahead
-        yield _compare_level(table, metric, load, ranked, crossed=crossed)
+        yield _row_at_load(table, metric, load, ranked, crossed=crossed)
 
 
 def _ranking_value(figure: Value, metric: Metric) -> float:
@@ -354,7 +354,7 @@ def _ranking_value(figure: Value, metric: Metric) -> float:
     return min(figure.span) if metric.more_is_better else max(figure.span)
 
 
-def _compare_level(
+def _row_at_load(
     table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, crossed: bool
 ) -> ComparisonRow:
     """Return the row of a metric under one load; `ranked` has the targets, the best first."""
@@ -469,7 +469,7 @@ def _crossovers_by_source(table: _Table, rows: Sequence[ComparisonRow]) -> Itera
         elif len(names) > 1:
             own = replace(table, levels={name: table.levels[name] for name in names})
             yield from _find_crossovers(
-                [row for metric in METRICS.values() for row in _compare_metric(own, metric)]
+                [row for metric in METRICS.values() for row in _metric_rows(own, metric)]
             )
 
 

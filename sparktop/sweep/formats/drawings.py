@@ -63,9 +63,8 @@ def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
     lengths = {level.load.pp for level in levels if level.load.pp is not None}
     if len(lengths) > 1 and len({level.load.point for level in levels}) == 1:
         return [_over_lengths(a_series) for a_series in series], LENGTH
-    return [part for a_series in series for text in by_text(a_series) for part in _parts(text)], axis_title(
-        level.load.point.kind for level in levels
-    )
+    parts = [part for a_series in series for text in by_text(a_series) for part in _by_length(text)]
+    return parts, axis_title(level.load.point.kind for level in levels)
 
 
 def axis_title(kinds: Iterable[LoadKind]) -> str:
@@ -79,25 +78,24 @@ def _over_depths(series: Series) -> Iterator[Series]:
     for level in series.levels:
         groups.setdefault((level.load.point, level.load.pp, level.load.tg), []).append(level)
     several = len({pp for _, pp, _ in groups}) > 1
-    for (point, pp, tg), levels in groups.items():
+    for (point, pp, _), levels in groups.items():
         name = f"{series.name} {point.short}" + (f", {pp or 0:,} in" if several else "")
-        placed = (
-            replace(level, load=Load(concurrency_point(level.load.depth + (pp or 0)), pp, tg))
-            for level in levels
-        )
-        yield replace(series, name=name, levels=tuple(placed))
+        moved = (_moved_to(level, level.load.depth + (pp or 0)) for level in levels)
+        yield replace(series, name=name, levels=tuple(moved))
 
 
 def _over_lengths(series: Series) -> Series:
-    levels = (
-        replace(level, load=Load(concurrency_point(level.load.pp), level.load.pp, level.load.tg))
-        for level in series.levels
-        if level.load.pp
-    )
-    return replace(series, levels=tuple(levels))
+    """Return a series whose levels lie at their prompt lengths; those of unknown length are left out."""
+    moved = (_moved_to(level, level.load.pp) for level in series.levels if level.load.pp)
+    return replace(series, levels=tuple(moved))
 
 
-def _parts(series: Series) -> Iterator[Series]:
+def _moved_to(level: SeriesLevel, tokens: int) -> SeriesLevel:
+    """Return a level whose point on the axis is a number of tokens, as a plot over tokens needs it."""
+    return replace(level, load=Load(concurrency_point(tokens), level.load.pp, level.load.tg))
+
+
+def _by_length(series: Series) -> Iterator[Series]:
     """Yield the series itself or, if it has several prompt lengths, one series for each of these."""
     if not series.has_lengths:
         yield series
@@ -137,11 +135,11 @@ def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -
         margin=label_width([line.name for line in plot.lines]),
         notes=[("limit", limit.words) for limit in plot.limits] + [_HOLLOW] * hollow,
     )
-    parts = [*frame.drawn(), *_limits(plot, frame)]
-    parts += [_line(frame, line, number, METRICS[plot.metric]) for number, line in enumerate(plot.lines)]
+    parts = [*frame.drawn(), *_limit_lines(plot, frame)]
+    parts += [_curve_svg(frame, line, number, METRICS[plot.metric]) for number, line in enumerate(plot.lines)]
     ends = [(line.name, line.points[-1]) for line in plot.lines]
     parts += frame.names([(name, end.point.value, end.value.mean) for name, end in ends])
-    words = ". ".join(_in_words(line, METRICS[plot.metric]) for line in plot.lines)
+    words = ". ".join(_line_words(line, METRICS[plot.metric]) for line in plot.lines)
     against = "prompt length" if x_title == LENGTH else _against(x_title)
     return Drawing(f"{plot.title} in {plot.unit} against {against}", words, "".join(parts), frame.height)
 
@@ -157,7 +155,7 @@ def _subtitle(plot: CurvePlot, *, logarithmic: bool) -> Iterator[str]:
         yield "bars: 95 % interval over runs"
 
 
-def _limits(plot: CurvePlot, frame: Frame) -> Iterator[str]:
+def _limit_lines(plot: CurvePlot, frame: Frame) -> Iterator[str]:
     for limit in plot.limits:
         if limit.upright:
             x = frame.x(limit.value)
@@ -171,7 +169,7 @@ def _limits(plot: CurvePlot, frame: Frame) -> Iterator[str]:
             yield svg.line(first, y, last, y, class_="limit")
 
 
-def _line(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:
+def _curve_svg(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:
     """Return the SVG of one curve, with its confidence intervals and a marker at each point.
 
     `number` is the index of the curve, which determines its colour.
@@ -179,14 +177,14 @@ def _line(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:
     kind = "curve" if line.reference is None else "curve reference"
     places = [(frame.x(point.point.value), frame.y(point.value.mean)) for point in line.points]
     parts = [svg.polyline(places, class_=kind)] if len(places) > 1 else []
-    parts += [_interval(frame, point) for point in line.points if point.value.low is not None]
+    parts += [_interval_svg(frame, point) for point in line.points if point.value.low is not None]
     for point, (x, y) in zip(line.points, places, strict=True):
         words = svg.titled(f"{clean(line.name)}: {_point_words(point, metric)} {metric.unit}")
         parts.append(svg.marker(number, x, y, words, class_="doubt" if point.doubtful else "mark"))
     return svg.element("g", *parts, class_=series_class(number))
 
 
-def _interval(frame: Frame, point: CurvePoint) -> str:
+def _interval_svg(frame: Frame, point: CurvePoint) -> str:
     x, low, high = frame.x(point.point.value), point.value.low or 0.0, point.value.high or 0.0
     top, bottom = frame.y(high), frame.y(low)
     caps = f"M{svg.short(x - _CAP)} {{}}h{svg.short(2 * _CAP)}"
@@ -203,7 +201,7 @@ def _point_words(point: CurvePoint, metric: Metric) -> str:
     return f"{words} ({metric.text(value.low)} to {metric.text(value.high)})"
 
 
-def _in_words(line: CurveLine, metric: Metric) -> str:
+def _line_words(line: CurveLine, metric: Metric) -> str:
     return f"{clean(line.name)}: {', '.join(_point_words(point, metric) for point in line.points)}"
 
 
@@ -211,7 +209,7 @@ _MOST_DOTS = 400
 """Maximum dots of one level; of more requests every second, third and so on is drawn."""
 _LEAST_DOTS = 10
 """Requests that one level at least must have for a plot of single requests to show more than the curves."""
-_TURN = 0.6180339887
+_GOLDEN_RATIO = 0.6180339887
 """Golden ratio: multiples of it spread dots evenly whatever their number."""
 _MOST_RUNS = 8
 _BAR, _BETWEEN, _LEVELS_APART = 9, 3, 8
@@ -230,22 +228,24 @@ def request_drawings(result: SweepResult) -> Iterator[Drawing]:
     levels = [level for target in result.targets for level in target.levels]
     lengths = {level.pp for level in levels}
     axis = LENGTH if len(lengths) > 1 else axis_title(level.load for level in levels)
-    dots = {target.name: of_target for target in result.targets if (of_target := _dots(target, axis))}
+    dots = {
+        target.name: of_target for target in result.targets if (of_target := _ttft_by_place(target, axis))
+    }
     # Requests of several lengths at several concurrencies would be one cloud.
     is_clear = len(lengths) == 1 or len({level.point for level in levels}) == 1
     if is_clear and any(
         len(times) >= _LEAST_DOTS for of_target in dots.values() for times in of_target.values()
     ):
-        yield _scatter(dots, axis)
+        yield _requests_drawing(dots, axis)
     colors = {target.name: number for number, target in enumerate(result.targets)}
     for name in sorted({name for level in levels for name in level.known_servers}):
         colors.setdefault(name, len(colors))
     for target in result.targets:
         if target.kind is TargetKind.ROUTER:
-            yield from _split(target, colors)
+            yield from _split_drawing(target, colors)
 
 
-def _dots(target: TargetResult, axis: str) -> _Dots:
+def _ttft_by_place(target: TargetResult, axis: str) -> _Dots:
     dots: _Dots = {}
     for level in target.in_order():
         times = level.each.ttft_ms if level.each is not None else ()
@@ -256,7 +256,7 @@ def _dots(target: TargetResult, axis: str) -> _Dots:
     return dots
 
 
-def _scatter(dots: dict[str, _Dots], axis: str) -> Drawing:
+def _requests_drawing(dots: dict[str, _Dots], axis: str) -> Drawing:
     """Draw the time to first token of every request as a dot, by target and by `axis`.
 
     `axis` is the title of the horizontal axis, concurrency or prompt length.
@@ -276,7 +276,7 @@ def _scatter(dots: dict[str, _Dots], axis: str) -> Drawing:
     )
     width = frame.inset * 1.7 / len(dots)
     groups = [
-        svg.element("g", _path(frame, places, number, width, len(dots)), class_=series_class(number))
+        svg.element("g", _dots_path(frame, places, number, width, len(dots)), class_=series_class(number))
         for number, places in enumerate(dots.values())
     ]
     ends = [(name, max(of_target), median(of_target[max(of_target)])) for name, of_target in dots.items()]
@@ -285,7 +285,7 @@ def _scatter(dots: dict[str, _Dots], axis: str) -> Drawing:
     return Drawing("Time to first token of each request", words, body, frame.height)
 
 
-def _path(frame: Frame, places: _Dots, number: int, width: float, count: int) -> str:
+def _dots_path(frame: Frame, places: _Dots, number: int, width: float, count: int) -> str:
     """Return an SVG path with the dots of the target `number` of `count` targets.
 
     At each place of the axis, dots are spread over `width` beside the dots of the other targets.
@@ -295,7 +295,7 @@ def _path(frame: Frame, places: _Dots, number: int, width: float, count: int) ->
     for place, times in sorted(places.items()):
         step = math.ceil(len(times) / _MOST_DOTS)
         for index, time in enumerate(times[::step]):
-            x = frame.x(place) + begin + width * (0.1 + 0.8 * (index * _TURN % 1))
+            x = frame.x(place) + begin + width * (0.1 + 0.8 * (index * _GOLDEN_RATIO % 1))
             parts.append(f"M{svg.short(x)} {svg.short(frame.y(time))}h0")
     return svg.element("path", d="".join(parts), class_="dots")
 
@@ -306,7 +306,7 @@ def _round_below(value: float) -> float:
     return max(step * power for step in (1, 2, 5) if step * power <= value)
 
 
-def _split(target: TargetResult, colors: Mapping[str, int]) -> Iterator[Drawing]:
+def _split_drawing(target: TargetResult, colors: Mapping[str, int]) -> Iterator[Drawing]:
     """Yield a plot of which servers answered the requests of each run; nothing for fewer than two servers.
 
     `colors` has the number of each server's colour, so that it is the same in all plots.
@@ -319,15 +319,15 @@ def _split(target: TargetResult, colors: Mapping[str, int]) -> Iterator[Drawing]
     y, parts = TOP + 8.0, list(_split_head(target, servers))
     longest = max(len(level_words(level, target)) for level, _ in rows)
     left = 8 + longest * CHARACTER * 1.1
-    right = WIDTH - 8 - 6 * max(len(_counts(counts, names)) for _, split in rows for counts in split)
+    right = WIDTH - 8 - 6 * max(len(_counts_text(counts, names)) for _, split in rows for counts in split)
     for level, split in rows:
         parts.append(svg.text(level_words(level, target), 2, y + _BAR))
         for run, counts in enumerate(split[:_MOST_RUNS], start=1):
-            parts += _bar(counts, servers, run, (left, right, y))
+            parts += _run_bar(counts, servers, run, (left, right, y))
             y += _BAR + _BETWEEN
         y += _LEVELS_APART
     words = "; ".join(
-        f"{level_words(level, target)}: {', '.join(_counts(counts, names) for counts in split)}"
+        f"{level_words(level, target)}: {', '.join(_counts_text(counts, names) for counts in split)}"
         for level, split in rows
     )
     yield Drawing(f"Who answered the requests to {clean(target.name)}", words, "".join(parts), y + 4)
@@ -345,7 +345,7 @@ def _split_head(target: TargetResult, servers: Mapping[str, int]) -> Iterator[st
         x += 24 + len(shown) * CHARACTER * 1.1
 
 
-def _bar(
+def _run_bar(
     counts: Split, servers: Mapping[str, int], run: int, place: tuple[float, float, float]
 ) -> Iterator[str]:
     """Yield the SVG of one run: a bar divided by the share of requests of each server, and the counts.
@@ -361,10 +361,10 @@ def _bar(
             box = {"x": x, "y": y, "width": width, "height": float(_BAR)}
             yield svg.element("rect", title, class_=f"bar {series_class(number)}", **box)
             x += width
-    yield svg.text(_counts(counts, list(servers)), WIDTH - 2, y + _BAR, class_="end small")
+    yield svg.text(_counts_text(counts, list(servers)), WIDTH - 2, y + _BAR, class_="end small")
 
 
-def _counts(counts: Split, names: Sequence[str]) -> str:
+def _counts_text(counts: Split, names: Sequence[str]) -> str:
     return ":".join(str(counts.get(name, 0)) for name in names)
 
 
@@ -404,7 +404,7 @@ def plot(
     colour: bool = False,
 ) -> str:
     """Return a plot of the metric `name` as text; "" if it has values at fewer than two points."""
-    curves = [(a_series.name, _points(a_series, name)) for a_series in by_depth(series)]
+    curves = [(a_series.name, _means_by_point(a_series, name)) for a_series in by_depth(series)]
     curves = [(label, points) for label, points in curves if points]
     places = sorted({point for _, points in curves for point in points})
     if len(places) < _LEAST_POINTS:
@@ -418,13 +418,13 @@ def plot(
     legend: list[str] = []
     for number, (label, points) in enumerate(curves):
         mark = _MARKS[number % len(_MARKS)]
-        xs, ys = [_place(point) for point in points], list(points.values())
+        xs, ys = [_axis_position(point) for point in points], list(points.values())
         line = figure.signal(xs, ys, marker="braille")
         line.lines()
         figure.draw(line)
         figure.draw(figure.signal(xs, ys, marker=mark))
         legend.append(f"{mark} {clean(label, _LABEL_CELLS)}")
-    figure.ruler("x").ticks([_place(place) for place in places], [place.words for place in places])
+    figure.ruler("x").ticks([_axis_position(place) for place in places], [place.words for place in places])
     highest = max(value for _, points in curves for value in points.values())
     top = nice_ceiling(highest)
     steps = [top * share / _STEPS for share in range(_STEPS + 1)]
@@ -433,11 +433,11 @@ def plot(
     text = str(figure.build().string(colorless=not colour))
     figure.clear()
     # plotext's own legend would cover the beginnings of the curves.
-    lines = [*text.splitlines(), *_wrapped(legend, width)]
+    lines = [*text.splitlines(), *_legend_lines(legend, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _wrapped(legend: Sequence[str], width: int) -> list[str]:
+def _legend_lines(legend: Sequence[str], width: int) -> list[str]:
     lines = [""]
     for entry in legend:
         longer = f"{lines[-1]}   {entry}" if lines[-1] else f"  {entry}"
@@ -448,7 +448,7 @@ def _wrapped(legend: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _points(series: Series, metric: str) -> dict[LoadPoint, float]:
+def _means_by_point(series: Series, metric: str) -> dict[LoadPoint, float]:
     """Return {point on the axis: mean of a metric}, in ascending order.
 
     If several levels have the same point, the first of them is used.
@@ -461,6 +461,6 @@ def _points(series: Series, metric: str) -> dict[LoadPoint, float]:
     return dict(sorted(points.items()))
 
 
-def _place(point: LoadPoint) -> float:
+def _axis_position(point: LoadPoint) -> float:
     """Return where a point stands on its axis, which is logarithmic."""
     return math.log2(point.value)

@@ -35,8 +35,8 @@ def to_csv(result: SweepResult) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     levels = [(target, level) for target in result.targets for level in target.in_order()]
-    rows = [dict(_fields(result, target, level)) for target, level in levels]
-    heads = list(dict(_fields(result, _NO_TARGET, _NO_LEVEL)))
+    rows = [dict(_level_fields(result, target, level)) for target, level in levels]
+    heads = list(dict(_level_fields(result, _NO_TARGET, _NO_LEVEL)))
     writer.writerow(heads)
     writer.writerows([row[head] for head in heads] for row in rows)
     return out.getvalue()
@@ -99,7 +99,7 @@ _AGENTS = (
 _REPLAY = ("cached_percent", "repeated_percent", "beyond_context", "not_due")
 
 
-def _fields(
+def _level_fields(
     result: SweepResult, target: TargetResult, level: LevelResult
 ) -> Iterator[tuple[str, str | float | None]]:
     plan = result.plan
@@ -113,7 +113,7 @@ def _fields(
     yield "pp", level.pp if level.pp is not None else plan.pp
     yield "tg", level.tg if level.tg is not None else plan.tg
     yield "depth", level.depth
-    yield from _context(level)
+    yield from _context_fields(level)
     yield "runs", level.runs
     yield "duration_s", level.duration_s
     yield "ok", level.requests.ok
@@ -133,7 +133,7 @@ def _fields(
         latency = level.latency(name)
         for part in _LATENCY_PARTS:
             yield f"{name}_{part}", getattr(latency, part) if latency else None
-    yield from _of_axis(level)
+    yield from _axis_fields(level)
     yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
     yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
     yield "largest_run_share_percent", largest_run_share(level)
@@ -162,7 +162,7 @@ def _fields(
     yield "why_slow", spreadsheet_text(" ".join(words))
 
 
-def _of_axis(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
+def _axis_fields(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
     """Yield the columns of levels on other axes than concurrency."""
     for name in _OPEN_LOOP:
         yield name, getattr(level.open_loop, name) if level.open_loop else None
@@ -174,7 +174,7 @@ def _of_axis(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
         yield name, getattr(level.replay, name) if level.replay else None
 
 
-def _context(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
+def _context_fields(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
     """Yield the columns of the runs that sent the context of a level with depth."""
     part = level.context
     for name in ("prefill_tps", "decode_tps"):
@@ -212,7 +212,7 @@ def llama_benchy_json(result: SweepResult, target: str | None = None) -> dict[st
     time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` is "none"). `target` and
     errors are as for `to_llama_benchy`.
     """
-    chosen = _chosen(result, target)
+    chosen = _target_to_write(result, target)
     levels = chosen.in_order()
     return {
         "version": f"sparktop {result.sparktop}",
@@ -237,7 +237,7 @@ def check_axis(kind: LoadKind) -> None:
         raise UsageError(f"llama-benchy's JSON holds requests at once, not {levels}: choose json, csv or md")
 
 
-def _chosen(result: SweepResult, name: str | None) -> TargetResult:
+def _target_to_write(result: SweepResult, name: str | None) -> TargetResult:
     if name is not None:
         found = result.target(name)
         if found is None:
@@ -260,23 +260,23 @@ def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:
     each = level.each or RequestColumns()
     counts = [None if count is None else max(0, count - level.depth) for count in each.prompt_tokens]
     refused = {} if level.error is None else {"error": level.error}
-    figures = _figures(level, counts, each.ttfr_ms, each.ttft_ms, each.stream_tps)
-    yield _sizes(level, plan) | figures | refused
+    figures = _entry_figures(level, counts, each.ttfr_ms, each.ttft_ms, each.stream_tps)
+    yield _entry_sizes(level, plan) | figures | refused
 
 
 def _context_entry(level: LevelResult, context: ContextPart, plan: PlanResult) -> dict[str, Any]:
     """Return the entry of the runs that sent the context of a level with depth."""
-    figures = _figures(
+    figures = _entry_figures(
         context,
         context.each_prompt_tokens,
         context.each_ttfr_ms,
         context.each_ttft_ms,
         context.each_stream_tps,
     )
-    return _sizes(level, plan) | {"is_context_prefill_phase": True} | figures
+    return _entry_sizes(level, plan) | {"is_context_prefill_phase": True} | figures
 
 
-def _figures(
+def _entry_figures(
     measured: LevelResult | ContextPart,
     prompt_tokens: Sequence[int | None],
     ttfr_ms: Sequence[float | None],
@@ -285,21 +285,21 @@ def _figures(
 ) -> dict[str, Any]:
     """Return an entry's figures from those of a level or context, and from those of each of its requests."""
     return {
-        "pp_throughput": _rate(measured.prefill_tps),
-        "pp_req_throughput": _mean_and_std(_speeds(prompt_tokens, ttfr_ms)),
-        "tg_throughput": _rate(measured.decode_tps),
-        "tg_req_throughput": _mean_and_std(_known(stream_tps)),
-        "peak_throughput": _rate(measured.peak_tps),
+        "pp_throughput": _rate_json(measured.prefill_tps),
+        "pp_req_throughput": _mean_and_std(_tokens_per_s(prompt_tokens, ttfr_ms)),
+        "tg_throughput": _rate_json(measured.decode_tps),
+        "tg_req_throughput": _mean_and_std(_without_none(stream_tps)),
+        "peak_throughput": _rate_json(measured.peak_tps),
         "peak_req_throughput": None,
-        "ttfr": _mean_and_std(_known(ttfr_ms)),
-        "est_ppt": _mean_and_std(_known(ttfr_ms)),
-        "e2e_ttft": _mean_and_std(_known(ttft_ms)),
+        "ttfr": _mean_and_std(_without_none(ttfr_ms)),
+        "est_ppt": _mean_and_std(_without_none(ttfr_ms)),
+        "e2e_ttft": _mean_and_std(_without_none(ttft_ms)),
         "throughput_over_time": None,
         "requests_throughput_over_time": None,
     }
 
 
-def _sizes(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
+def _entry_sizes(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
     """Return the keys that identify an entry; of a whole prompt the context is named apart."""
     prompt = (level.pp if level.pp is not None else plan.pp) or round(level.counted_prompt_tokens or 0)
     inside = plan.context_of(prompt)
@@ -312,17 +312,17 @@ def _sizes(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
     }
 
 
-def _speeds(counts: Sequence[int | None], times_ms: Sequence[float | None]) -> list[float]:
+def _tokens_per_s(counts: Sequence[int | None], times_ms: Sequence[float | None]) -> list[float]:
     """Return the prompt tokens per second of each request whose tokens and time are known."""
     pairs = zip(counts, times_ms, strict=False)
     return [1000 * tokens / ms for tokens, ms in pairs if tokens is not None and ms]
 
 
-def _rate(rate: Rate | None) -> dict[str, Any] | None:
+def _rate_json(rate: Rate | None) -> dict[str, Any] | None:
     return None if rate is None else _mean_and_std(rate.values or (rate.mean,))
 
 
-def _known(values: Sequence[float | None]) -> list[float]:
+def _without_none(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 

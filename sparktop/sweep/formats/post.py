@@ -34,11 +34,11 @@ from sparktop.sweep.formats.report import (
     machine_facts,
     mode_words,
     router_costs,
-    rules,
     server_facts,
     version_facts,
+    winner_rules,
 )
-from sparktop.sweep.formats.tables import load_words, points_head, winners_and_refused
+from sparktop.sweep.formats.tables import known_columns, load_words, points_head, winners
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
@@ -70,24 +70,28 @@ def render(
     series = series_of(result)
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     metrics = _metrics(result)
-    changes, left_out = _published(series, beside, metrics)
+    changes, left_out = _published_cells(series, beside, metrics)
     sources = list(dict.fromkeys(a_series.source for a_series in beside))
     against = f"Against {code(sources[0]) if len(sources) == 1 else 'published'}"
-    grids = list(_matrices(comparison, series, metrics, changes, against))
+    grids = list(_matrix_tables(comparison, series, metrics, changes, against))
     is_matrix = bool(grids)
     if not grids and metrics:
         grids = [_level_table(result, metrics[0], changes, against)]
     first, *others = answer(result, result_view(result)) or ["Nothing was measured"]
     costs = router_costs(result, comparison)
-    lead = " ".join([f"**{first}.**", *_full_stops([*([] if is_matrix else others), *costs])])
-    about = [_setup(result), _load(result, series), " ".join([_warnings(result), *left_out])]
-    notes = [*_repeat(commands), _data(files)]
+    lead = " ".join([f"**{first}.**", *_with_full_stops([*([] if is_matrix else others), *costs])])
+    about = [
+        _machines_item(result),
+        _load_item(result, series),
+        " ".join([_warnings_item(result), *left_out]),
+    ]
+    notes = [*_repeat_item(commands), _files_item(files)]
     used = _FRAME_LINES + len(about) + len(notes) + len(grids) * (_HEAD_LINES + 1)
     most = max(_LEAST_LEVELS, (MOST_LINES - used) // max(1, len(grids)))
-    thin = [replace(grid, rows=tuple(_thinned(grid.rows, most))) for grid in grids]
+    thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, most))) for grid in grids]
     lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
     if grids:
-        about[-1] = f"{about[-1]} {_reading(comparison, lost, is_matrix=is_matrix)}".rstrip()
+        about[-1] = f"{about[-1]} {_how_to_read(comparison, lost, is_matrix=is_matrix)}".rstrip()
     blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
     return "\n\n".join(blocks) + "\n"
 
@@ -99,7 +103,7 @@ def _title(result: SweepResult) -> str:
     return f"{title} on {names}{' (simulated)' if result.simulated else ''}"
 
 
-def _full_stops(parts: Iterable[str]) -> Iterator[str]:
+def _with_full_stops(parts: Iterable[str]) -> Iterator[str]:
     return (f"{part.removesuffix('.')}." for part in parts)
 
 
@@ -112,7 +116,7 @@ def _metrics(result: SweepResult) -> list[Metric]:
     return [METRICS[name] for name in (decode, prefill, latency) if name is not None]
 
 
-def _setup(result: SweepResult) -> str:
+def _machines_item(result: SweepResult) -> str:
     """Return the item on machines and servers: versions, slots, launch options."""
     hottest = max(
         (side.gpu_c_max for level in _levels(result) for side in level.hardware.values() if side.gpu_c_max),
@@ -120,14 +124,14 @@ def _setup(result: SweepResult) -> str:
     )
     parts = [*machine_facts(result), *([] if hottest is None else [f"hottest GPU {hottest:.0f} °C"])]
     machines = f"Machines: {'; '.join(parts) or 'not known'}"
-    return " ".join(_full_stops([machines, *version_facts(result), *server_facts(result)]))
+    return " ".join(_with_full_stops([machines, *version_facts(result), *server_facts(result)]))
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
     return (level for target in result.targets for level in target.levels)
 
 
-def _load(result: SweepResult, series: Sequence[Series]) -> str:
+def _load_item(result: SweepResult, series: Sequence[Series]) -> str:
     """Return the item on the load: lengths, runs and their spread, seed, date, tool."""
     plan = result.plan
     sizes = f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out"
@@ -157,16 +161,16 @@ def _spread_words(series: Sequence[Series]) -> str:
     return f" (decode: std {low if low == high else f'{low} to {high}'} % of the mean)"
 
 
-def _warnings(result: SweepResult) -> str:
+def _warnings_item(result: SweepResult) -> str:
     """Return the one item with all that limits the result."""
-    return " ".join(_full_stops(caveats(result, why_slow=False))) or "No level has a warning."
+    return " ".join(_with_full_stops(caveats(result, why_slow=False))) or "No level has a warning."
 
 
 _Changes = Mapping[tuple[str, Load], str]
 """How far targets are from published values, as a cell, by metric and load."""
 
 
-def _published(
+def _published_cells(
     series: Sequence[Series], beside: Sequence[Series], metrics: Sequence[Metric]
 ) -> tuple[_Changes, list[str]]:
     """Return (cells of the column with published values, items on published series that have none).
@@ -184,7 +188,7 @@ def _published(
             has_like_lengths(mine.load, level.load) for mine in own.levels for level in a_series.levels
         ):
             left_out.append(
-                f"{code(a_series.name)} of {_titled(a_series)} left out: other load, "
+                f"{code(a_series.name)} of {_source_words(a_series)} left out: other load, "
                 f"{_length_words(a_series)}."
             )
             continue
@@ -217,14 +221,14 @@ def _length_words(a_series: Series) -> str:
     return names_in_words([f"{pp} tokens in, {tg} out" for pp, tg in known])
 
 
-def _titled(a_series: Series) -> str:
+def _source_words(a_series: Series) -> str:
     """Return the source of a series, with the title of a published table."""
     if not a_series.source.startswith(PREFIX):
         return code(a_series.source)
     return f"{code(a_series.source)} ({plain(load_reference(a_series.source).title)})"
 
 
-def _matrices(
+def _matrix_tables(
     comparison: ComparisonResult | None,
     series: Sequence[Series],
     metrics: Sequence[Metric],
@@ -238,7 +242,7 @@ def _matrices(
     for metric in metrics if comparison is not None else ():
         assert comparison is not None  # noqa: S101 - else there are no metrics here
         loads = [load_of(row) for row in comparison.rows if row.metric == metric.name]
-        grid = winners_and_refused(comparison, metric.name, series)
+        grid = winners(comparison, metric.name, series)
         if not grid.rows:
             continue
         axis, *heads = grid.heads
@@ -276,16 +280,8 @@ def _level_table(result: SweepResult, main: Metric, changes: _Changes, against: 
         "TTFT p95 ms",
         against,
     )
-    kept = [
-        number
-        for number, _ in enumerate(heads)
-        if number == 0
-        or (number == 1 and len(result.targets) > 1)
-        or (number > 1 and any(row[number] != UNKNOWN for row in rows))
-    ]
-    body = tuple(tuple(row[number] for number in kept) for row in rows)
-    left = frozenset(place for place, number in enumerate(kept) if number in {0, 1, len(heads) - 1})
-    return Grid("", tuple(heads[number] for number in kept), body, left)
+    grid = Grid("", heads, tuple(rows), frozenset({0, 1, len(heads) - 1}))
+    return known_columns(grid, without={1} if len(result.targets) == 1 else ())
 
 
 def _level_row(target: TargetResult, level: LevelResult, main: Metric, changes: _Changes) -> tuple[Cell, ...]:
@@ -320,16 +316,16 @@ def _rate_text(level: LevelResult, name: str) -> str:
     return METRICS[name].text(None if rate is None else rate.mean)
 
 
-def _thinned(rows: Sequence[tuple[Cell, ...]], most: int) -> Sequence[tuple[Cell, ...]]:
+def _evenly_spaced(rows: Sequence[tuple[Cell, ...]], most: int) -> Sequence[tuple[Cell, ...]]:
     """Return at most `most` of `rows`, evenly spaced, the first and the last among them."""
     last = len(rows) - 1
     return rows if len(rows) <= most else [rows[round(step * last / (most - 1))] for step in range(most)]
 
 
-def _reading(comparison: ComparisonResult | None, lost: int, *, is_matrix: bool) -> str:
+def _how_to_read(comparison: ComparisonResult | None, lost: int, *, is_matrix: bool) -> str:
     """Return how the tables are read: who wins, which levels are left out."""
     parts = []
-    if is_matrix and comparison is not None and any(True for _ in rules(comparison)):
+    if is_matrix and comparison is not None and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
             f"a winner is better than every other by over {floor:.1f} %, and surely ({rate:.0f} % error)"
@@ -340,14 +336,14 @@ def _reading(comparison: ComparisonResult | None, lost: int, *, is_matrix: bool)
     return f"In the tables, {'; '.join(parts)}." if parts else ""
 
 
-def _repeat(commands: Sequence[str]) -> Iterator[str]:
+def _repeat_item(commands: Sequence[str]) -> Iterator[str]:
     if commands:
         shown = [code(command) for command in commands[:_MOST_COMMANDS]]
         more = f" ({len(commands) - len(shown)} more in the report)" if len(commands) > len(shown) else ""
         yield f"The same again (or `NAME=URL` for each name): {'; '.join(shown)}{more}"
 
 
-def _data(files: Sequence[str]) -> str:
+def _files_item(files: Sequence[str]) -> str:
     """Return the item with the data to attach, and where everything else is."""
     if not files:
         return "The report has everything else: each level with its limit, warnings and definitions."

@@ -40,15 +40,16 @@ from sparktop.sweep.formats.tables import (
     all_versus,
     at_best,
     batch_scaling,
+    by_concurrency,
     contexts,
     interactive,
+    known_columns,
     level_words,
     phases_grid,
-    rates_and_refused,
     split_grid,
     spread,
     versus,
-    winners_and_refused,
+    winners,
 )
 from sparktop.sweep.plan.plan import ENOUGH_S, TargetKind
 from sparktop.sweep.result.level import split_words
@@ -94,7 +95,7 @@ def comparison_json(
     """
     values = without_winners(comparison).model_dump(mode="json", by_alias=True)
     if series:
-        values["series"] = [_series(a_series) for a_series in series]
+        values["series"] = [_series_json(a_series) for a_series in series]
         values["facts"] = dict(facts or {})
     return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -117,7 +118,7 @@ def comparison_sections(
     unlike = unlike_notes(comparison)
     comparison = without_winners(comparison)
     metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparison.rows)]
-    parts = [Section(items=tuple(_sources(series)))]
+    parts = [Section(items=tuple(_source_lines(series)))]
     if comparison.capacity is not None:
         parts.insert(0, Section(paragraphs=(compared_words(comparison.capacity, code),)))
     parts[:0] = [
@@ -131,8 +132,8 @@ def comparison_sections(
         )
         for note in unlike
     ]
-    parts += _tables(comparison, metrics, series)
-    parts += _versus(comparison, series)
+    parts += _metric_tables(comparison, metrics, series)
+    parts += _versus_tables(comparison, series)
     if not metrics and len(series) > 1:
         words = "No two of them have a figure under the same concurrency: each has its own table."
         parts.append(Section(paragraphs=(words,)))
@@ -145,19 +146,19 @@ def comparison_sections(
     parts += _lone_notes(series) if not comparison.notes else []
     parts += fact_sections(facts or {})
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
-    parts += _definitions(comparison, shown, series)
+    parts += _definition_sections(comparison, shown, series)
     if not unlike and (answers := main_sentences(topologies(comparison, series).metrics, code)):
         parts.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
     return parts
 
 
-def _tables(
+def _metric_tables(
     comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
 ) -> Iterator[Section]:
     """Yield the table of each of `metrics`, or a line in its place if one before has the same cells."""
     seen: dict[tuple[object, ...], str] = {}
     for metric in metrics:
-        grid, meaning = winners_and_refused(comparison, metric, series), METRICS[metric]
+        grid, meaning = winners(comparison, metric, series), METRICS[metric]
         same = seen.setdefault((grid.heads, grid.rows, meaning.unit, meaning.more_is_better), meaning.title)
         if same == meaning.title:
             yield Section(table=grid)
@@ -182,7 +183,7 @@ def _lone_tables(series: Series, metrics: Sequence[str]) -> Iterator[Section]:
     for better, title in ((True, "rates"), (False, "latencies")):
         names = [name for name in metrics if METRICS[name].more_is_better is better]
         if names:
-            yield Section(table=rates_and_refused(series, names, f"{code(series.name)}: {title}"))
+            yield Section(table=by_concurrency(series, names, f"{code(series.name)}: {title}"))
 
 
 def engine_sections(comparison: ComparisonResult) -> Iterator[Section]:
@@ -208,12 +209,12 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
     )
     # All notes except `NO_TEST` contain untrusted names.
     notes = [note if note == NO_TEST else code(note) for note in comparison.notes]
-    for title, items in (("Crossovers", crossovers), ("Notes", (*notes, *rules(comparison)))):
+    for title, items in (("Crossovers", crossovers), ("Notes", (*notes, *winner_rules(comparison)))):
         if items:
             yield Section(title, items=tuple(items))
 
 
-def rules(comparison: ComparisonResult) -> Iterator[str]:
+def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
     """Yield a sentence on when a target counts as winner, if there was a test."""
     floor = max(comparison.noise_floor_percent.values(), default=None)
     rate = comparison.error_rate_percent
@@ -225,7 +226,7 @@ def rules(comparison: ComparisonResult) -> Iterator[str]:
         )
 
 
-def _versus(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:
+def _versus_tables(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:
     """Yield a table for each metric that compares one series ("ours") with others ("theirs").
 
     "Ours" is the baseline, and "theirs" are all other series. Without a baseline, "ours" is each measured
@@ -265,7 +266,7 @@ def beside_sections(own: Sequence[Series], others: Sequence[Series]) -> Iterator
     yield Section(f"Beside {sources}", paragraphs=none, rank=2)
     yield from (Section(table=grid) for grid in grids)
     if comparison.definitions:
-        yield Section("Defined differently", items=tuple(_different(comparison)))
+        yield Section("Defined differently", items=tuple(_definitions_by_source(comparison)))
 
 
 def fact_sections(facts: Facts) -> Iterator[Section]:
@@ -281,7 +282,7 @@ def _lone_notes(series: Sequence[Series]) -> Iterator[Section]:
         yield Section("Notes", items=notes)
 
 
-def _series(series: Series) -> dict[str, Any]:
+def _series_json(series: Series) -> dict[str, Any]:
     """Return a series as a JSON object."""
     return {
         "name": series.name,
@@ -293,18 +294,18 @@ def _series(series: Series) -> dict[str, Any]:
         "notes": list(series.notes),
         "levels": [
             {
-                **_load(level.load),
+                **_load_json(level.load),
                 "runs": level.runs,
                 "validity": list(level.validity),
-                "figures": {name: _figure(figure) for name, figure in level.figures.items()},
+                "figures": {name: _value_json(figure) for name, figure in level.figures.items()},
             }
             for level in series.levels
         ],
-        "refused": [{**_load(load), "error": words} for load, words in series.refused.items()],
+        "refused": [{**_load_json(load), "error": words} for load, words in series.refused.items()],
     }
 
 
-def _load(load: Load) -> dict[str, Any]:
+def _load_json(load: Load) -> dict[str, Any]:
     point = load.point
     return {
         "concurrency": point.concurrency or None,
@@ -316,7 +317,7 @@ def _load(load: Load) -> dict[str, Any]:
     }
 
 
-def _figure(figure: Value) -> dict[str, Any]:
+def _value_json(figure: Value) -> dict[str, Any]:
     return {
         "mean": figure.mean,
         "std": figure.std,
@@ -325,7 +326,7 @@ def _figure(figure: Value) -> dict[str, Any]:
     }
 
 
-def _sources(series: Sequence[Series]) -> Iterator[str]:
+def _source_lines(series: Sequence[Series]) -> Iterator[str]:
     by_source: dict[tuple[str, ...], list[str]] = {}
     for a_series in series:
         parts = (
@@ -340,7 +341,7 @@ def _sources(series: Sequence[Series]) -> Iterator[str]:
         yield f"{who}: {' · '.join(code(part) for part in about if part)}"
 
 
-def _definitions(
+def _definition_sections(
     comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
 ) -> Iterator[Section]:
     if not metrics:
@@ -356,11 +357,11 @@ def _definitions(
     items += [
         f"{METRICS[name].title} ({METRICS[name].unit}): {own[name]}." for name in metrics if name in apart
     ]
-    items += _different(comparison)
+    items += _definitions_by_source(comparison)
     yield Section(MEANINGS, items=tuple(items), folded=True)
 
 
-def _different(comparison: ComparisonResult) -> Iterator[str]:
+def _definitions_by_source(comparison: ComparisonResult) -> Iterator[str]:
     """Yield one line per definition, for each metric that a source defines differently from sparktop.
 
     The line names the series that use the definition.
@@ -406,8 +407,8 @@ def sections(
     view = result_view(result)
     first, *others = answer(result, view) or ("",)
     parts = [Section(paragraphs=(f"**{first}**",) if first else (), items=tuple(others))]
-    parts += [Section(paragraphs=tuple(_about(result))), Section(plots=tuple(plots))]
-    grids = _several(result, series) if len(series) > 1 else _single(result, series)
+    parts += [Section(paragraphs=tuple(_paragraphs(result))), Section(plots=tuple(plots))]
+    grids = _comparison_grids(result, series) if len(series) > 1 else _single_target_grids(result, series)
     tables = [*(Section(table=grid) for grid in grids), *_target_tables(result)]
     tables = [section for section in tables if section.table is None or section.table.rows]
     parts += tables
@@ -437,11 +438,13 @@ def sections(
     return [
         *parts,
         *more,
-        _meanings(result, series, [section.table for section in tables if section.table is not None]),
+        _definitions_section(
+            result, series, [section.table for section in tables if section.table is not None]
+        ),
     ]
 
 
-def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Grid]) -> Section:
+def _definitions_section(result: SweepResult, series: Sequence[Series], grids: Sequence[Grid]) -> Section:
     """Return a section with the definitions of all metrics and terms that occur in the tables."""
     targets = [target for target in result.targets if target.levels]
     shown = set().union(*(table.metrics(targets) for table in TABLES))
@@ -451,10 +454,10 @@ def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Gri
     load = f"{result.plan.load.example}{lengths}."
     if any(level.depth for target in targets for level in target.levels):
         load += f" {_DEPTH}"
-    return Section(MEANINGS, items=(load, *lines(shown), *term_lines(_terms(grids))), folded=True)
+    return Section(MEANINGS, items=(load, *lines(shown), *term_lines(_words_of_tables(grids))), folded=True)
 
 
-def _terms(grids: Sequence[Grid]) -> set[str]:
+def _words_of_tables(grids: Sequence[Grid]) -> set[str]:
     """Return all column headings and all words in the tables' cells.
 
     The report uses them to decide which terms need a definition.
@@ -464,7 +467,7 @@ def _terms(grids: Sequence[Grid]) -> set[str]:
     return heads | {sign.strip("()") for cell in cells if isinstance(cell, str) for sign in cell.split()}
 
 
-def _about(result: SweepResult) -> Iterator[str]:
+def _paragraphs(result: SweepResult) -> Iterator[str]:
     """Yield paragraphs about the plan, about errors, and about reasons to doubt the results."""
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
@@ -481,7 +484,7 @@ def _about(result: SweepResult) -> Iterator[str]:
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
         f"order {plan.order.value}",
-        _prompts(result),
+        _seed_words(result),
         f"{result.started_at:%Y-%m-%d %H:%M} UTC",
         f"sparktop {result.sparktop}",
         f"from {names_in_words([code(name) for name in result.joined_from])}" if result.joined_from else "",
@@ -546,7 +549,7 @@ def effort_words(plan: PlanResult) -> str:
     return f"{'?' if plan.runs is None else plan.runs} run{'' if plan.runs == 1 else 's'}{more} a level"
 
 
-def _prompts(result: SweepResult) -> str:
+def _seed_words(result: SweepResult) -> str:
     """Return a text with the seed that prompts were generated from, to reproduce them; "" if unknown."""
     ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
     if result.plan.seed is not None and result.plan.prompts is not None:
@@ -557,15 +560,15 @@ def _prompts(result: SweepResult) -> str:
     return f"prompts from seed {result.plan.seed}{word}"
 
 
-def _several(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
+def _comparison_grids(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
     comparison = comparison_of(result.comparison, series)
     for metric in _FIRST:
-        yield winners_and_refused(comparison, metric, series)
+        yield winners(comparison, metric, series)
     if len(series) == _PAIR:
         yield spread(series[0], series[1])
 
 
-def _single(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
+def _single_target_grids(result: SweepResult, series: Sequence[Series]) -> Iterator[Grid]:
     """Yield the tables of a sweep with one target, in the layout of published tables that fits the levels."""
     for a_series in series:
         if result.plan.preset == "batch-scaling":
@@ -604,16 +607,16 @@ def answer(result: SweepResult, view: SweepView) -> list[str]:
         first = headline(result, view.topologies, code)
         sentences = [first] if first is not None else []
         sentences += judgements(result, view.rows, view.topologies, code)
-    first, *others = map(_capital, sentences) if sentences else ("",)
+    first, *others = map(_with_capital, sentences) if sentences else ("",)
     # The headline may say the same with fewer words.
     return [
         *filter(None, [first]),
         *(other for other in others if not first.startswith(other)),
-        *_refusals(result),
+        *_refusal_sentences(result),
     ]
 
 
-def _refusals(result: SweepResult) -> Iterator[str]:
+def _refusal_sentences(result: SweepResult) -> Iterator[str]:
     """Yield one sentence per target with the prompt lengths that the server refused."""
     for target in result.targets:
         refused = [level for level in target.levels if level.error is not None]
@@ -624,11 +627,11 @@ def _refusals(result: SweepResult) -> Iterator[str]:
             yield f"{code(target.name)} refused {', '.join(f'{pp:,}' for pp in lengths)} tokens in"
 
 
-def _capital(sentence: str) -> str:
+def _with_capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-_Placed = tuple[str, LoadPoint, Mark]
+_MarkOfLevel = tuple[str, LoadPoint, Mark]
 """(Name of the target, "" for the only one; point on the axis; mark) of a mark of a level."""
 _P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
 
@@ -663,7 +666,7 @@ def _mark_kind(mark: Mark) -> str:
     return PADDING if mark.code == PADDING else mark.word
 
 
-def _mark_part(word: str, marks: Sequence[_Placed], count: int) -> str:
+def _mark_part(word: str, marks: Sequence[_MarkOfLevel], count: int) -> str:
     """Return which levels have the mark `word`, as text: "NAME (3 of 8 levels: `a` c4, c8; `b` c8)".
 
     A mark is a reason to doubt a level, or why it is slow. `marks` are all marks of all levels, `count` is
@@ -674,11 +677,11 @@ def _mark_part(word: str, marks: Sequence[_Placed], count: int) -> str:
     if count == 1:
         where = "the only level"
     elif having[0][2].doubt and len(having) <= count / 2:
-        where += f": {_places(having)}"
+        where += f": {_levels_by_target(having)}"
     return f"{plain(word)} ({where}{_worst_lag(having)})"
 
 
-def _places(having: Sequence[_Placed]) -> str:
+def _levels_by_target(having: Sequence[_MarkOfLevel]) -> str:
     """Return the levels of marks by target: "`a` c4, c8; `b` c8", with one target "c4, c8"."""
     points: dict[str, list[str]] = {}
     for name, point, _ in having:
@@ -690,7 +693,7 @@ def _places(having: Sequence[_Placed]) -> str:
     return "; ".join(parts)
 
 
-def _worst_lag(having: Sequence[_Placed]) -> str:
+def _worst_lag(having: Sequence[_MarkOfLevel]) -> str:
     """Return the largest lag of the load generator as text, ", worst p99 120 ms at c64"; "" for none."""
     lags = [
         (float(match[1]), point)
@@ -838,21 +841,29 @@ def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> It
         levels = [level for level in target.in_order() if level.error is None]
         if target.kind is TargetKind.ROUTER and levels:
             found = known.get(target.name)
-            words = _unknown(target, levels) if found is None else _of_engines(target, levels, found)
-            yield f"{words}{_latency(levels)}."
+            words = (
+                _uneven_load_words(target, levels)
+                if found is None
+                else _share_of_engines_words(target, levels, found)
+            )
+            yield f"{words}{_added_latency_words(levels)}."
 
 
-def _of_engines(target: TargetResult, levels: Sequence[LevelResult], engines: IndependentEngines) -> str:
+def _share_of_engines_words(
+    target: TargetResult, levels: Sequence[LevelResult], engines: IndependentEngines
+) -> str:
     """Return how much a router makes of what its engines make alone, and why it is less."""
     reached = [(level.percent, level) for level in engines.levels if level.percent is not None]
-    alone, rate = _independent(engines), f"{in_sentence(METRICS[engines.metric].title)} rate"
+    alone, rate = _engines_alone_words(engines), f"{in_sentence(METRICS[engines.metric].title)} rate"
     if not reached:
         return f"What {router_words(target)} costs in speed is not known: no level has its {rate}"
     percents = sorted(round(percent) for percent, _ in reached)
     share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
     places = [f"c{level.concurrency}" for _, level in reached]
     where = places[0] if len(places) == 1 else f"{places[0]} to {places[-1]}"
-    words = f"At {where}, {router_words(target)} reaches {share} of the {rate} of {alone}: {_sure(reached)}"
+    words = (
+        f"At {where}, {router_words(target)} reaches {share} of the {rate} of {alone}: {_loss_words(reached)}"
+    )
     lossy = [
         (percent, level) for percent, level in reached if level.significant is not False and percent < _WHOLE
     ]
@@ -860,26 +871,26 @@ def _of_engines(target: TargetResult, levels: Sequence[LevelResult], engines: In
         return words
     _, worst = min(lossy, key=lambda level: level[0])
     level = next((level for level in levels if level.concurrency == worst.concurrency), None)
-    causes = [] if level is None else list(_causes(level))
+    causes = [] if level is None else list(_cause_words(level))
     why = ", ".join(causes) or "the cause is not known"
     return f"{words}. Where most is lost, at c{worst.concurrency}: {why}"
 
 
-def _independent(engines: IndependentEngines) -> str:
+def _engines_alone_words(engines: IndependentEngines) -> str:
     """Return in words which servers without a router a router is compared with, and their load."""
     names, count = list(dict.fromkeys(engines.alone)), len(engines.alone)
     servers = names_in_words([code(name) for name in names])
     if len(names) < count:
         servers = f"{count} independent servers like {servers}"
-    return f"{servers}, each with {_part(count)} of the requests"
+    return f"{servers}, each with {_fraction_words(count)} of the requests"
 
 
-def _part(count: int) -> str:
+def _fraction_words(count: int) -> str:
     """Return the share of one of several servers in words."""
     return {2: "half", 3: "a third", 4: "a quarter"}.get(count, f"1/{count}")
 
 
-def _sure(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
+def _loss_words(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
     """Return where a router loses tokens beyond chance, such as "it loses 12 % at c4 and 24 % at c8"."""
     lost = [(percent, level) for percent, level in reached if level.significant and percent < _WHOLE]
     if lost:
@@ -891,7 +902,7 @@ def _sure(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
     return "no loss is shown"
 
 
-def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
+def _uneven_load_words(target: TargetResult, levels: Sequence[LevelResult]) -> str:
     """Return what the balance of its servers says of a router whose engines were not measured alone."""
     losses = [
         (lost, level)
@@ -900,18 +911,18 @@ def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
     ]
     if not losses:
         count = len({name for level in levels for name in level.known_servers})
-        share = f"with {_part(count)} of the requests" if count > 1 else "under the same load"
+        share = f"with {_fraction_words(count)} of the requests" if count > 1 else "under the same load"
         alone = f"measure one of its servers alone {share}, too"
         return f"What {router_words(target)} costs in speed is not known: {alone}"
     lost, level = max(losses, key=lambda pair: pair[0])
     words = (
         f"{router_words(target)} loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
     )
-    causes = ", ".join(_causes(level))
+    causes = ", ".join(_cause_words(level))
     return f"{words}: {causes}" if causes else words
 
 
-def _causes(level: LevelResult) -> Iterator[str]:
+def _cause_words(level: LevelResult) -> Iterator[str]:
     """Yield what a level shows: uneven load, idle backends, the split of requests, a slow load generator."""
     kept = level.balance or {}
     marks = {mark.code: mark.word for mark in marks_of(level)}
@@ -930,7 +941,7 @@ def _causes(level: LevelResult) -> Iterator[str]:
         yield "the load generator was late (warning)"
 
 
-def _latency(levels: Sequence[LevelResult]) -> str:
+def _added_latency_words(levels: Sequence[LevelResult]) -> str:
     """Return the latency that a router itself adds to a request, as the end of a sentence; "" if unknown."""
     added = next((level.own_overhead_ms for level in levels if level.own_overhead_ms is not None), None)
     if added is None:
@@ -958,13 +969,8 @@ def hardware_grid(result: SweepResult) -> Grid:
             (Outside(target.name), Outside(name), *_machine_cells(sides))
             for name, sides in sorted(machines.items())
         ]
-    known = [
-        (head, column)
-        for head, column in zip(_MACHINE, zip(*rows, strict=True), strict=False)
-        if any(cell != UNKNOWN for cell in column)
-    ][int(len(result.targets) == 1) :]
-    body = tuple(zip(*(column for _, column in known), strict=True))
-    return Grid("Machines", tuple(head for head, _ in known), body, frozenset({0, len(result.targets) > 1}))
+    grid = Grid("Machines", _MACHINE, tuple(rows), frozenset({0, 1}))
+    return known_columns(grid, without={0} if len(result.targets) == 1 else ())
 
 
 def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
@@ -979,12 +985,12 @@ def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
     )
     return (
         UNKNOWN if hottest is None else f"{hottest:.0f} °C",
-        *(_range([getattr(side, name) for side in sides], unit) for name, unit in _UNITS.items()),
+        *(_range_words([getattr(side, name) for side in sides], unit) for name, unit in _UNITS.items()),
         numbers.data(least, 9).strip(),
     )
 
 
-def _range(values: Sequence[float | None], unit: str) -> str:
+def _range_words(values: Sequence[float | None], unit: str) -> str:
     known = [f"{value:.0f}" for value in sorted(value for value in values if value is not None)]
     if not known:
         return UNKNOWN

@@ -21,7 +21,7 @@ from sparktop.model.sweep import Value
 from sparktop.model.yardsticks import BEST, LIMIT, PUBLISHED, YARDSTICK_WORDS
 from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.compare import made_of
+from sparktop.sweep.compare.compare import bound_words
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_of, loads, same_row
 from sparktop.sweep.plan.plan import TargetKind
@@ -73,11 +73,6 @@ def load_words(load: Load, *, lengths: bool = True) -> str:
     return words
 
 
-def axis_head(series: Series) -> str:
-    """Return the heading of the column with the points of a series on its axis."""
-    return points_head(level.load.point for level in series.levels)
-
-
 def points_head(points: Iterable[LoadPoint]) -> str:
     """Return the heading of a column with points on an axis: "Rate", "Agents"; "Load" for several axes."""
     kinds = {point.kind for point in points} or {LoadKind.CONCURRENCY}
@@ -85,47 +80,51 @@ def points_head(points: Iterable[LoadPoint]) -> str:
 
 
 def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Return a table of one series: its points, and each of `metrics` with values; one row per level."""
+    """Return a table of one series: a row per level or refused load, a column per metric with values."""
     shown_metrics = [METRICS[name] for name in metrics if name in series.metrics()]
-    rows = tuple(
-        (
-            load_words(level.load, lengths=series.has_lengths),
-            *(figure(level.figures.get(metric.name), metric) for metric in shown_metrics),
-        )
-        for level in series.levels
-    )
+    rows: list[tuple[Load, tuple[Cell, ...]]] = []
+    for level in series.levels:
+        figures = (figure(level.figures.get(metric.name), metric) for metric in shown_metrics)
+        rows.append((level.load, (load_words(level.load, lengths=series.has_lengths), *figures)))
+    unknown = [UNKNOWN] * len(shown_metrics)
+    rows += [(load, (f"{REFUSED_SIGN} {load_words(load)}", *unknown)) for load in series.refused]
     heads = tuple(f"{metric.title} ({metric.unit})" for metric in shown_metrics)
-    return Grid(title, (axis_head(series), *heads), rows)
+    axis = points_head(level.load.point for level in series.levels)
+    return Grid(title, (axis, *heads), _in_order_of_load(rows))
 
 
-def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> Grid:
+def winners(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
     """Return a table that compares series in one metric: point | each series | Winner (percent).
 
-    There is one row per compared load. `names` are the series in the order of columns; series without a
-    value are left out.
+    There is one row per compared load, and one per load that a target refused. `series` are in the order of
+    columns; those without a value are left out.
     """
     rows = [row for row in comparison.rows if row.metric == metric]
-    shown = [name for name in names if any(name in row.values for row in rows)]
+    columns = [a_series for a_series in series if any(a_series.name in row.values for row in rows)]
     meaning = METRICS[metric]
-    some = any(row.significant is not None for row in comparison.rows)
+    mark_untested = any(row.significant is not None for row in comparison.rows)
     kinds = [row.winner_vs for row in rows if row.percent is not None and row.significant is not False]
     vs = next((kind for kind in ("table", "baseline") if kind in kinds), "runner-up" if kinds else None)
-    body = tuple(
-        (
-            load_words(load_of(row)),
-            *(_value(row, name, meaning) for name in shown),
-            _winner(row, vs, mark_untested=some),
-        )
-        for row in rows
-    )
+    body: list[tuple[Load, tuple[Cell, ...]]] = []
+    for row in rows:
+        load = load_of(row)
+        values = [_value_text(row, column.name, meaning) for column in columns]
+        cells = [
+            REFUSED_SIGN if value == UNKNOWN and _is_refused(column, load) else value
+            for column, value in zip(columns, values, strict=True)
+        ]
+        body.append((load, (load_words(load), *cells, _winner_cell(row, vs, mark_untested=mark_untested))))
+    for load in dict.fromkeys(load for column in columns for load in column.refused):
+        if not any(same_row(load, compared) for compared, _ in body):
+            body.append((load, _refused_row(load, metric, columns)))
     better = "higher" if meaning.more_is_better else "lower"
     heads: tuple[Cell, ...] = (
         points_head(row.point for row in rows),
-        *(Outside(name) for name in shown),
+        *(Outside(column.name) for column in columns),
         _winner_head(comparison, vs),
     )
-    left = frozenset({0, len(heads) - 1})
-    return Grid(f"{meaning.title} ({meaning.unit}, {better} is better)", heads, body, left)
+    title = f"{meaning.title} ({meaning.unit}, {better} is better)"
+    return Grid(title, heads, _in_order_of_load(body), frozenset({0, len(heads) - 1}))
 
 
 def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
@@ -151,9 +150,9 @@ def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collect
         (
             Outside(name),
             load_words(load_of(row)),
-            _value(row, name, meaning),
-            _value(row, ours, meaning),
-            _delta(row, ours, name),
+            _value_text(row, name, meaning),
+            _value_text(row, ours, meaning),
+            _difference_text(row, ours, name),
         )
         for name in dict.fromkeys(name for row in comparison.rows for name in row.values)
         for row in comparison.rows
@@ -162,10 +161,10 @@ def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collect
     )
     axis = points_head(row.point for row in comparison.rows)
     heads = ("Source", axis, f"Theirs ({meaning.unit})", f"Ours ({meaning.unit})", "Delta")
-    return Grid(f"{meaning.title}: theirs and ours", heads, _named_once(rows))
+    return Grid(f"{meaning.title}: theirs and ours", heads, _without_repeated_names(rows))
 
 
-def _named_once(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
+def _without_repeated_names(rows: Sequence[tuple[Cell, ...]]) -> tuple[tuple[Cell, ...], ...]:
     """Return the rows without a first cell that is also that of the row before."""
     before = [None, *(row[0] for row in rows)]
     return tuple(
@@ -187,14 +186,16 @@ def all_versus(
             known = [own for own in ours if row.values.get(own) is not None]
             if row.metric == metric and row.values.get(name) is not None and known:
                 own = {
-                    target: f"{_value(row, target, meaning)} ({_delta(row, target, name)})"
+                    target: f"{_value_text(row, target, meaning)} ({_difference_text(row, target, name)})"
                     for target in known
                 }
                 cells = (own.get(target, UNKNOWN) for target in ours)
-                rows.append((Outside(name), load_words(load_of(row)), _value(row, name, meaning), *cells))
+                rows.append(
+                    (Outside(name), load_words(load_of(row)), _value_text(row, name, meaning), *cells)
+                )
     axis = points_head(row.point for row in comparison.rows)
     heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
-    return Grid(f"{meaning.title}: theirs and ours", tuple(heads), _named_once(rows))
+    return Grid(f"{meaning.title}: theirs and ours", tuple(heads), _without_repeated_names(rows))
 
 
 def at_best(engines: Sequence[IndependentEngines]) -> Grid:
@@ -210,15 +211,15 @@ def at_best(engines: Sequence[IndependentEngines]) -> Grid:
     for concurrency, level in sorted(by_concurrency.items()):
         reached = [next((of for of in one.levels if of.concurrency == concurrency), None) for one in engines]
         beyond: Cell = Outside(", ".join(level.beyond)) if level.beyond else UNKNOWN
-        cells = (_of_bound(level, metric) for level in reached)
+        cells = (_share_of_bound(level, metric) for level in reached)
         rows.append((f"c{concurrency}", metric.text(level.bound), *cells, beyond))
     routed = [Outside(one.routed, " (of it)") for one in engines]
-    heads: tuple[Cell, ...] = ("Concurrency", Outside(made_of(engines[0])), *routed, "Beyond any routing")
+    heads: tuple[Cell, ...] = ("Concurrency", Outside(bound_words(engines[0])), *routed, "Beyond any routing")
     title = f"{metric.title} ({metric.unit}): {len(engines[0].alone)} independent engines at best"
     return Grid(title, heads, tuple(rows), frozenset({0, len(heads) - 1}))
 
 
-def _of_bound(level: EnginesLevel | None, metric: Metric) -> str:
+def _share_of_bound(level: EnginesLevel | None, metric: Metric) -> str:
     if level is None or level.percent is None:
         return UNKNOWN
     return f"{metric.text(level.routed)} ({level.percent:.0f} %)"
@@ -230,7 +231,7 @@ def interactive(series: Series) -> Grid:
     It has no rows if the series has no such level.
     """
     rows: list[tuple[Cell, ...]] = []
-    for level in _alone(series):
+    for level in _levels_alone(series):
         rows += [
             ("Latency", with_unit(level.figures.get("e2e_ms"), METRICS["e2e_ms"])),
             ("Throughput", with_unit(level.figures.get("output_tps"), METRICS["output_tps"])),
@@ -263,7 +264,7 @@ def contexts(series: Series) -> Grid:
             figure(level.figures.get("e2e_ms"), latency),
             figure(level.figures.get("decode_tps"), decode),
         )
-        for number, level in enumerate(_alone(series), start=1)
+        for number, level in enumerate(_levels_alone(series), start=1)
     )
     refused = (load for load in series.refused if load.point.concurrency == 1)
     rows += tuple(
@@ -281,17 +282,18 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
     meaning = METRICS[metric]
     rows: list[tuple[Cell, ...]] = []
     for load in loads([first, second]):
-        stds = [found.std if (found := _find([one], load, metric)) else None for one in (first, second)]
+        stds = [found.std if (found := _value_at([one], load, metric)) else None for one in (first, second)]
         if stds[0] is not None and stds[1] is not None:
             ratio = f"{stds[1] / stds[0]:.1f}×" if stds[0] > 0 else UNKNOWN
             rows.append(
                 (load_words(load, lengths=first.has_lengths), f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio)
             )
-    heads = (axis_head(first), Outside(first.name, " std"), Outside(second.name, " std"), "Ratio")
+    axis = points_head(level.load.point for level in first.levels)
+    heads = (axis, Outside(first.name, " std"), Outside(second.name, " std"), "Ratio")
     return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
 
 
-def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
+def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     """Return the table cell with the best series of a row and its lead in percent.
 
     If no series is clearly the best, the cell says so. `vs` is the reference of percentages that the column's
@@ -303,19 +305,21 @@ def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     if row.ahead is None or row.percent is None:
         return UNKNOWN if row.significant is None else NO_DIFFERENCE
     if verdict is Outcome.OPEN:
-        lead = f"{code(row.ahead)} {signed(row.percent)}{_over(row)}" if round(row.percent) else "±0 %"
+        lead = (
+            f"{code(row.ahead)} {signed(row.percent)}{_against_words(row)}" if round(row.percent) else "±0 %"
+        )
         return f"{open_words([row])} ({lead})"
     mark = "*" if verdict is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
     ahead = " ahead" if verdict is Outcome.AHEAD else ""
-    over = _over(row) if row.winner_vs != vs else ""
+    over = _against_words(row) if row.winner_vs != vs else ""
     return Outside(row.ahead, f"{ahead} ({signed(row.percent)}{over}){mark}")
 
 
-def _over(row: ComparisonRow) -> str:
+def _against_words(row: ComparisonRow) -> str:
     return f" against {code(row.against)}" if row.against else ""
 
 
-def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
+def _value_text(row: ComparisonRow, name: str, metric: Metric) -> str:
     """Return the value of the series `name` in a row as text; a range as "low to high", "–" if unknown."""
     span = row.ranges.get(name)
     return (
@@ -323,7 +327,7 @@ def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
     )
 
 
-def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
+def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
     """Return by how many percent the value of target `ours` differs from that of `theirs`: "+4.2 %".
 
     Both are targets in `row`. Return "within" for a value in their range, and "–" if a value is unknown.
@@ -333,59 +337,23 @@ def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
         return UNKNOWN
     ratio = ratio_of(ranged(mine, row.ranges.get(ours)), ranged(other, row.ranges.get(theirs)))
     known = "within" if row.ranges.get(theirs) else UNKNOWN
-    return known if ratio is None else _signed(ratio.percent, 1)
+    return known if ratio is None else _percent_text(ratio.percent, 1)
 
 
-def _signed(percent: float, digits: int) -> str:
+def _percent_text(percent: float, digits: int) -> str:
     return f"{percent:+.{digits}f} %".replace("-", MINUS)
 
 
-def _alone(series: Series) -> list[SeriesLevel]:
+def _levels_alone(series: Series) -> list[SeriesLevel]:
     return [level for level in series.levels if level.load.point.concurrency == 1]
 
 
-def _find(series: Sequence[Series], load: Load, metric: str) -> Value | None:
+def _value_at(series: Sequence[Series], load: Load, metric: str) -> Value | None:
     values = (level.figures.get(metric) for a_series in series if (level := a_series.at(load)) is not None)
     return next((figure for figure in values if figure is not None), None)
 
 
 REFUSED_SIGN = "❌"
-
-
-def winners_and_refused(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
-    """Return the table of `winners`, with a row added for each load that a target refused."""
-    grid = winners(comparison, metric, [a_series.name for a_series in series])
-    names = {cell.name for cell in grid.heads if isinstance(cell, Outside)}
-    columns = [a_series for a_series in series if a_series.name in names]
-    if not columns:
-        return grid
-    measured = [load_of(row) for row in comparison.rows if row.metric == metric]
-    rows = [(load, _with_signs(row, load, columns)) for load, row in zip(measured, grid.rows, strict=True)]
-    for load in dict.fromkeys(load for column in columns for load in column.refused):
-        if not any(same_row(load, known) for known, _ in rows):
-            rows.append((load, _refused_row(load, metric, columns)))
-    return replace(grid, rows=_sorted(rows))
-
-
-def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Grid:
-    """Return the table of `by_concurrency`, with a row added for each load that the server refused."""
-    grid = by_concurrency(series, metrics, title)
-    rows = [(level.load, row) for level, row in zip(series.levels, grid.rows, strict=True)]
-    bare = [UNKNOWN] * (len(grid.heads) - 1)
-    rows += [(load, (f"{REFUSED_SIGN} {load_words(load)}", *bare)) for load in series.refused]
-    return replace(grid, rows=_sorted(rows))
-
-
-def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) -> tuple[Cell, ...]:
-    """Return a copy of a table row in which the cells of targets that refused `load` say so.
-
-    `REFUSED_SIGN` replaces only cells without a value. `columns` are the targets in the order of the cells.
-    """
-    cells = [
-        REFUSED_SIGN if cell == UNKNOWN and _is_refused(target, load) else cell
-        for target, cell in zip(columns, row[1:], strict=False)
-    ]
-    return (row[0], *cells, *row[len(cells) + 1 :])
 
 
 def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
@@ -398,8 +366,8 @@ def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Ce
         REFUSED_SIGN if _is_refused(target, load) else figure(known, METRICS[metric])
         for target, known in zip(columns, figures, strict=True)
     ]
-    able = [target.name for target, known in zip(columns, figures, strict=True) if known is not None]
-    only: Cell = Outside(able[0], " alone") if len(able) == 1 else UNKNOWN
+    measured = [target.name for target, known in zip(columns, figures, strict=True) if known is not None]
+    only: Cell = Outside(measured[0], " alone") if len(measured) == 1 else UNKNOWN
     return (load_words(load), *cells, only)
 
 
@@ -407,7 +375,7 @@ def _is_refused(series: Series, load: Load) -> bool:
     return any(same_row(load, refused) for refused in series.refused)
 
 
-def _sorted(rows: Sequence[tuple[Load, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
+def _in_order_of_load(rows: Sequence[tuple[Load, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
     return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0].order))
 
 
@@ -452,9 +420,13 @@ class Columns(Struct, frozen=True):
         shown = self._shown(target)
         levels = target.in_order() if shown else ()
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (_load(level, target), *(column.cell(level) for column in shown)) for level in levels
+            (_load_cell(level, target), *(column.cell(level) for column in shown)) for level in levels
         )
-        notes = (*_refusals(levels), *_rooflines(levels), *_sources(levels)) if self.notes else ()
+        notes = (
+            (*_refusal_lines(levels), *_roofline_line(levels), *_yardstick_lines(levels))
+            if self.notes
+            else ()
+        )
         left = {number for number, column in enumerate(shown, start=1) if column.head == "Warnings"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
@@ -470,19 +442,34 @@ class Columns(Struct, frozen=True):
         ]
 
 
+def known_columns(grid: Grid, without: Collection[int] = ()) -> Grid:
+    """Return a table without the columns in which no cell is known, and without those numbered `without`."""
+    kept = [
+        number
+        for number in range(len(grid.heads))
+        if number not in without and any(row[number] != UNKNOWN for row in grid.rows)
+    ]
+    return replace(
+        grid,
+        heads=tuple(grid.heads[number] for number in kept),
+        rows=tuple(tuple(row[number] for number in kept) for row in grid.rows),
+        left=frozenset(place for place, number in enumerate(kept) if number in grid.left),
+    )
+
+
 def level_words(level: LevelResult, target: TargetResult) -> str:
     """Return a level's load as text such as "c16"; with its lengths if the concurrency alone is ambiguous."""
     several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
     return load_words(load_of(level), lengths=several)
 
 
-def _load(level: LevelResult, target: TargetResult) -> str:
+def _load_cell(level: LevelResult, target: TargetResult) -> str:
     """Return a level's load as text, after "❌" if the server refused this load."""
     words = level_words(level, target)
     return words if level.error is None else f"❌ {words}"
 
 
-def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
+def _refusal_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield one line of Markdown per refused prompt length, with the server's error message."""
     refused = {(level.pp, level.error) for level in levels if level.error is not None}
     for pp, words in sorted(refused, key=str):
@@ -490,7 +477,7 @@ def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
         yield f"❌{length} {code(words or '')}"
 
 
-def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
+def _roofline_line(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield a line on the roofline: the tokens/s that the memory bandwidth allows a single request.
 
     Yield nothing if the roofline is unknown.
@@ -505,12 +492,12 @@ def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
         yield f"Roofline: {100 * decode / percent:.0f} tok/s for one request alone"
 
 
-def _share_of(level: LevelResult, name: str) -> float | None:
+def _yardstick_percent(level: LevelResult, name: str) -> float | None:
     """Return a level's decode rate in percent of the yardstick `name`."""
     return next((yardstick.percent for yardstick in level.yardsticks if yardstick.name == name), None)
 
 
-def _sources(levels: Sequence[LevelResult]) -> Iterator[str]:
+def _yardstick_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield a line for each source of published rates and limits, as far as it is the same for levels."""
     for name in (PUBLISHED, LIMIT):
         known = [
@@ -589,7 +576,7 @@ def _context(head: str, name: str) -> Column:
     return Column(head, cell, name)
 
 
-def _marks(level: LevelResult) -> str:
+def _marks_text(level: LevelResult) -> str:
     """Return the names of a level's most serious marks, and how many others there are; "–" without marks.
 
     A mark is a reason to doubt the level's metrics, or a reason why it is slow. At most `_MOST_MARKS` are
@@ -604,12 +591,12 @@ def _marks(level: LevelResult) -> str:
     return ", ".join(mark.word for mark in named) + more or UNKNOWN
 
 
-def _energy(level: LevelResult) -> str:
+def _energy_text(level: LevelResult) -> str:
     joules = level.joules_per_token
     return UNKNOWN if joules is None else f"{joules:.3f}" if joules < 1 else f"{joules:,.2f}"
 
 
-def _of_measured(level: LevelResult, count: int) -> int | None:
+def _unless_refused(level: LevelResult, count: int) -> int | None:
     return count if level.error is None else None
 
 
@@ -687,16 +674,16 @@ CONTEXT = Columns(
 LEVELS = Columns(
     "Levels",
     (
-        _column("Runs", lambda level: _of_measured(level, level.runs)),
-        _column("Requests", lambda level: _of_measured(level, level.requests.ok)),
+        _column("Runs", lambda level: _unless_refused(level, level.runs)),
+        _column("Requests", lambda level: _unless_refused(level, level.requests.ok)),
         _column("Failed", lambda level: level.requests.failed or None, "{}"),
         _column("Padding", lambda level: level.padding_percent, "{:.0f} %"),
         _column("Roofline", lambda level: level.roofline_percent, "{:.0f} %"),
-        _column("Of own best", lambda level: _share_of(level, BEST), "{:.0f} %"),
-        _column("Of published", lambda level: _share_of(level, PUBLISHED), "{:.0f} %"),
-        _column("Of limit", lambda level: _share_of(level, LIMIT), "{:.0f} %"),
-        Column("J/token", _energy),
-        Column("Warnings", _marks),
+        _column("Of own best", lambda level: _yardstick_percent(level, BEST), "{:.0f} %"),
+        _column("Of published", lambda level: _yardstick_percent(level, PUBLISHED), "{:.0f} %"),
+        _column("Of limit", lambda level: _yardstick_percent(level, LIMIT), "{:.0f} %"),
+        Column("J/token", _energy_text),
+        Column("Warnings", _marks_text),
     ),
     notes=True,
 )
@@ -764,22 +751,22 @@ def phases_grid(target: TargetResult, *, several: bool) -> Grid:
     for level in target.in_order():
         where = level_words(level, target)
         for phase in level.replay.phases if level.replay is not None else ():
-            rows.append((where, *_cells(phase)))
+            rows.append((where, *_phase_cells(phase)))
             where = ""
     return Grid(title, _REPLAY_HEADS, tuple(rows), frozenset({0, 1}), (_REPLAY_NOTE,) if rows else ())
 
 
-def _cells(phase: ReplayPhase) -> tuple[str, ...]:
+def _phase_cells(phase: ReplayPhase) -> tuple[str, ...]:
     ttft = METRICS["ttft_due_ms"]
     return (
         phase.words,
         f"{phase.requests:,}",
-        _per_s(phase.arrived_per_s),
-        _per_s(phase.completed_per_s),
+        _per_s_text(phase.arrived_per_s),
+        _per_s_text(phase.completed_per_s),
         ttft.text(phase.ttft_due_p50_ms),
         ttft.text(phase.ttft_due_p90_ms),
     )
 
 
-def _per_s(value: float | None) -> str:
+def _per_s_text(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}"

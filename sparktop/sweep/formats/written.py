@@ -94,7 +94,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         options |= _agent_options(plan)
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
-    words += [*_headers(plan), *(["--leave"] if plan.leave else [])]
+    words += [*_header_options(plan), *(["--leave"] if plan.leave else [])]
     return shlex.join([*words, *([] if plan.warmup or agents else ["--no-warm-up"])])
 
 
@@ -121,7 +121,7 @@ def _capacity_command(result: SweepResult, search: CapacityResult, *, addresses:
     }
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
-    return shlex.join([*words, *_headers(plan), f"--{search.load.value}"])
+    return shlex.join([*words, *_header_options(plan), f"--{search.load.value}"])
 
 
 def _request_options(result: SweepResult) -> dict[str, str | None]:
@@ -139,7 +139,7 @@ def _request_options(result: SweepResult) -> dict[str, str | None]:
     }
 
 
-def _headers(plan: PlanResult) -> list[str]:
+def _header_options(plan: PlanResult) -> list[str]:
     """Return the options for headers, whose values are not kept."""
     return [word for name in plan.headers for word in ("--header", f"{name}=…")]
 
@@ -165,10 +165,10 @@ def _trace_options(trace: TracePlan) -> dict[str, str | None]:
 
 def capacity_text(result: SweepResult) -> str:
     """Return the answers and the levels behind them as text."""
-    return "\n".join([*_lines(result), ""])
+    return "\n".join([*_capacity_lines(result), ""])
 
 
-def _lines(result: SweepResult) -> Iterator[str]:
+def _capacity_lines(result: SweepResult) -> Iterator[str]:
     search = result.capacity
     if search is None:
         yield "nothing was measured"
@@ -190,12 +190,12 @@ def _lines(result: SweepResult) -> Iterator[str]:
         reason = target.error or (None if answer.complete else result.stop_reason)
         if reason is not None:
             yield f"  {reason}"
-        yield from _levels(search, answer)
+        yield from _tried_lines(search, answer)
 
 
-def _levels(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+def _tried_lines(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     for tried in sorted(answer.probes, key=lambda probe: probe.value):
-        yield f"  {sign(tried)} {amount(search.load, tried.value)}: {_figures(tried)}"
+        yield f"  {sign(tried)} {amount(search.load, tried.value)}: {_tried_words(tried)}"
 
 
 def sign(probe: ProbeResult) -> str:
@@ -203,7 +203,7 @@ def sign(probe: ProbeResult) -> str:
     return ("✓" if probe.holds else "✗") if probe.certain else "?"
 
 
-def _figures(probe: ProbeResult) -> str:
+def _tried_words(probe: ProbeResult) -> str:
     parts = [] if probe.trouble is None else [probe.trouble]
     parts += [condition_words(part) for part in probe.conditions if part.figure is not None]
     together = next((part for part in probe.conditions if part.figure is None), None)
@@ -272,21 +272,21 @@ class SweepPrivacy(Privacy):
         if isinstance(value, dict):
             by_name = by_name or _BY_NAME.fullmatch(key) is not None
             return {
-                self._key(name, key, by_name=by_name): self._tree(item, name, by_name=by_name)
+                self._shown_key(name, key, by_name=by_name): self._tree(item, name, by_name=by_name)
                 for name, item in value.items()
             }
         if isinstance(value, list):
             if key == "joined_from" and self.anonymous:
                 return [f"file-{number}" for number in range(1, len(value) + 1)]
             return [self._tree(item, key, by_name=by_name) for item in value]
-        return self._value(value, key) if isinstance(value, str) else value
+        return self._shown_text(value, key) if isinstance(value, str) else value
 
-    def _key(self, name: str, of: str, *, by_name: bool) -> str:
+    def _shown_key(self, name: str, of: str, *, by_name: bool) -> str:
         if of in _MACHINES:
             return self._machines.get(name, name)
         return self._names.get(name, self._machines.get(name, name)) if by_name else name
 
-    def _value(self, text: str, key: str) -> str:
+    def _shown_text(self, text: str, key: str) -> str:
         if _FIXED.fullmatch(key):
             return text
         if key == "url":
@@ -341,20 +341,20 @@ def sweep_report(
         ]
         return post.render(result, others, list(filter(None, commands)), list(parts))
     if form == "md":
-        return report.sweep_markdown(result, others, _more(result, shown))
+        return report.sweep_markdown(result, others, _last_sections(result, shown))
     own = {target.name for target in result.targets}
     named = [replace(other, name=f"{other.name} (ref)") if other.name in own else other for other in others]
     drawings = [*curve_drawings(series_of(result), named, sweep_plots(result)), *request_drawings(result)]
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
     if form == "svg":
-        return _drawn(drawings, f"{report.TITLE}, {about}")
+        return _svg_sheet(drawings, f"{report.TITLE}, {about}")
     plots = [drawing.element() for drawing in drawings]
-    sections = report.sections(result, others, plots, _more(result, shown))
+    sections = report.sections(result, others, plots, _last_sections(result, shown))
     return to_page(report.TITLE, about, sections, simulated=result.simulated)
 
 
-def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
+def _last_sections(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
     """Return the last sections of a report: addresses that may be shown, and the command to repeat the sweep.
 
     An anonymous report has no command, and neither has a report on several sweeps.
@@ -390,13 +390,13 @@ def comparison_report(
     drawings = list(curve_drawings(own or published, published if own else (), ()))
     names = ", ".join(dict.fromkeys(a_series.source for a_series in series))
     if form == "svg":
-        return _drawn(drawings, f"sparktop report, {names}")
+        return _svg_sheet(drawings, f"sparktop report, {names}")
     first, *others = report.comparison_sections(comparison, series, facts)
     parts = [first, Section(plots=tuple(drawing.element() for drawing in drawings)), *others]
     return to_page("sparktop report", names, parts, simulated=any(a_series.simulated for a_series in series))
 
 
-def _drawn(drawings: Sequence[Drawing], title: str) -> str:
+def _svg_sheet(drawings: Sequence[Drawing], title: str) -> str:
     if not drawings:
         raise UsageError("--format svg: no level was measured, there is nothing to draw")
     return sheet(drawings, title)

@@ -51,7 +51,7 @@ MOST_EACH = 5000
 """Maximum requests of a level that are stored individually; that many take half a megabyte."""
 _PERCENT = 100.0
 """Percent of a whole."""
-_ONE_VALUE: dict[str, Callable[[RequestTrace], float | None]] = {
+_VALUE_OF_REQUEST: dict[str, Callable[[RequestTrace], float | None]] = {
     "ttfr_ms": lambda trace: trace.ttfr_s,
     "ttft_ms": lambda trace: trace.ttft_s,
     "first_answer_ms": lambda trace: trace.first_answer_s,
@@ -129,14 +129,16 @@ def _closed_result(
         served_by=Counter(end.served_by for end in ends if end.served_by is not None),
         runs_split=split_by_run(counted),
         each=RequestColumns(
-            **_columns(finished, starts),
+            **_request_columns(finished, starts),
             stream_tps=tuple(trace.stream_tps for trace in finished),
             prompt_tokens=tuple(trace.prompt_tokens for trace in finished),
             generated_tokens=tuple(trace.tokens for trace in finished),
         )
         if len(finished) <= MOST_EACH
         else None,
-        uncounted=uncounted(_others(traces, counted), starts, {trace.request_id for trace in counted}),
+        uncounted=uncounted(
+            _uncounted_requests(traces, counted), starts, {trace.request_id for trace in counted}
+        ),
     )
     latencies = {name: _latency(_values_s(name, finished)) for name in LATENCIES if name not in DUE_LATENCIES}
     return result.model_copy(update={**_rates(level, runs), **latencies})
@@ -165,7 +167,9 @@ def _has_unlike_prompts(level: Level) -> bool:
     return level.point.trace is not None or level.point.kind is LoadKind.AGENTS
 
 
-def _others(traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]) -> list[RequestTrace]:
+def _uncounted_requests(
+    traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]
+) -> list[RequestTrace]:
     """Return the requests that do not count for latencies: they failed, or are not measured."""
     names = {trace.request_id for trace in counted}
     return [trace for trace in traces if not trace.ok or trace.request_id not in names]
@@ -224,7 +228,7 @@ def _values_s(name: str, finished: Sequence[RequestTrace]) -> Iterator[tuple[int
     for trace in requests_for_gaps(finished) if name in {"itl_ms", "tpot_ms"} else finished:
         if name == "itl_ms":
             yield from ((trace.run, gap_s) for gap_s in gaps_s([trace]))
-        elif (value := _ONE_VALUE[name](trace)) is not None:
+        elif (value := _VALUE_OF_REQUEST[name](trace)) is not None:
             yield trace.run, value
 
 
@@ -254,12 +258,14 @@ def agents_result(traces: Sequence[RequestTrace], windows: Mapping[int, Span]) -
         calls=len(counted),
         unanswered=sum(is_unanswered(trace) for trace, _ in counted),
         conversations=len({(trace.run, call.lane, call.conversation) for trace, call in counted}),
-        after_tool_ms=_ttft(answered, lambda call: not call.compacted and call.start is CallStart.TOOL),
-        after_human_ms=_ttft(
+        after_tool_ms=_ttft_of_calls(
+            answered, lambda call: not call.compacted and call.start is CallStart.TOOL
+        ),
+        after_human_ms=_ttft_of_calls(
             answered, lambda call: not call.compacted and call.start is CallStart.HUMAN and call.turn > 0
         ),
-        first_ms=_ttft(answered, lambda call: not call.compacted and call.turn == 0),
-        compacted_ms=_ttft(answered, lambda call: call.compacted),
+        first_ms=_ttft_of_calls(answered, lambda call: not call.compacted and call.turn == 0),
+        compacted_ms=_ttft_of_calls(answered, lambda call: call.compacted),
         turns=_groups_by_turn(answered),
         request_ms=Latency.of_values([1000 * sum(times) for times in requests]),
         calls_per_request=fmean(map(len, requests)) if requests else None,
@@ -291,7 +297,7 @@ def _seconds(windows: Mapping[int, Span]) -> float:
     return sum(end - begin for begin, end in windows.values())
 
 
-def _ttft(calls: Iterable[CallTrace], which: Callable[[ConversationCall], bool]) -> Latency | None:
+def _ttft_of_calls(calls: Iterable[CallTrace], which: Callable[[ConversationCall], bool]) -> Latency | None:
     """Return the time to first token of the calls for which `which` is true."""
     values = (trace.ttft_s for trace, call in calls if which(call))
     return Latency.of_values([1000 * value for value in values if value is not None])
@@ -304,7 +310,7 @@ def _groups_by_turn(calls: Sequence[CallTrace]) -> tuple[CallGroup, ...]:
         group = [(trace, call) for trace, call in calls if first <= call.turn + 1 < beyond]
         if group:
             last = "+" if beyond == _BEYOND else "" if beyond == first + 1 else f"-{beyond - 1}"
-            ttft = _ttft(group, lambda _: True)
+            ttft = _ttft_of_calls(group, lambda _: True)
             groups.append(CallGroup(name=f"{first}{last}", calls=len(group), ttft_ms=ttft))
     return tuple(groups)
 
@@ -488,13 +494,13 @@ def uncounted(
     if not 0 < len(traces) <= MOST_EACH:
         return None
     return RequestColumns(
-        **_columns(traces, starts),
+        **_request_columns(traces, starts),
         ok=tuple(trace.ok for trace in traces),
-        missed=tuple(_missed(trace) if trace.request_id in counted else None for trace in traces),
+        missed=tuple(_reason_missed(trace) if trace.request_id in counted else None for trace in traces),
     )
 
 
-def _columns(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> dict[str, Any]:
+def _request_columns(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> dict[str, Any]:
     """Return the columns that completed and other requests have."""
     backends = tuple(sorted({name for trace in traces if (name := trace.served_by) is not None}))
     place: dict[str | None, int] = {name: index for index, name in enumerate(backends)}
@@ -512,7 +518,7 @@ def _columns(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> dic
     }
 
 
-def _missed(trace: RequestTrace) -> Literal["error", "unanswered"]:
+def _reason_missed(trace: RequestTrace) -> Literal["error", "unanswered"]:
     """Return how a measured request ended that has no latency."""
     is_error = trace.ended is not None and trace.ended.reason is EndReason.ERROR
     return "error" if is_error else "unanswered"

@@ -252,10 +252,10 @@ def collect_into(traces: dict[str, RequestTrace], event: LoadEvent) -> None:
     elif isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded):
         trace = traces.get(event.request_id)
         if trace is not None:
-            _add(trace, event)
+            _add_event(trace, event)
 
 
-def _add(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | RequestEnded) -> None:
+def _add_event(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | RequestEnded) -> None:
     """Add an event to the trace of its request."""
     if isinstance(event, RequestEnded):
         trace.ended = event
@@ -432,7 +432,9 @@ def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None
     """
     if not _are_timed(run, and_first=True):
         return None
-    spans = _joined(spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency))
+    spans = _join_close_spans(
+        spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency)
+    )
     whole = [(begin, end) for begin, end in spans if end - begin >= SUSTAINED_LEAST_S]
     if sum(end - begin for begin, end in whole) < SUSTAINED_SHARE * run_duration_s(run):
         return None
@@ -504,7 +506,7 @@ def _are_timed(run: Sequence[RequestTrace], *, and_first: bool = False) -> bool:
     return missing <= CERTAIN_SHARE * sum(trace.tokens for trace in run)
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _join_close_spans(spans: Iterable[Span]) -> list[Span]:
     """Return the spans with neighbours merged where the gap between them is at most `REPLACED_WITHIN_S`.
 
     In such a gap an ended request is replaced by the next one. Other streams of the batch receive tokens

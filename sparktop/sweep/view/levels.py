@@ -65,10 +65,10 @@ _STATES = {
     Phase.LEAVING: LevelState.SETTLING,
     Phase.BESIDE: LevelState.SETTLING,
 }
-_GOING_ON = frozenset(_STATES.values())
+_IN_PROGRESS = frozenset(_STATES.values())
 
 
-_OVER = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
+_FINAL = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
 
 
 def key_of(target: str, load: Load) -> LevelKey:
@@ -189,7 +189,7 @@ class LevelProgress:
     def leave_out(self, target: str) -> None:
         """Mark the unfinished levels of `target` as left out: the sweep continues without this target."""
         for key, level in self._levels.items():
-            if key.target == target and level.state not in _OVER:
+            if key.target == target and level.state not in _FINAL:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
 
     def _new_level(self, key: LevelKey) -> PlannedLevel:
@@ -198,7 +198,7 @@ class LevelProgress:
     def _leave_level(self) -> None:
         """Mark the current level as partly done unless it is complete, because another level begins."""
         level = None if self.present is None else self._levels.get(self.present)
-        if level is not None and level.state in _GOING_ON:
+        if level is not None and level.state in _IN_PROGRESS:
             self._levels[level.key] = replace(level, state=LevelState.PART)
 
     def _update_share(self, now: float, ended: int) -> None:
@@ -232,7 +232,7 @@ def _measured_state(level: LevelResult, *, cut: bool) -> LevelState:
 
 
 def _level_at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
-    if level.state in _OVER:
+    if level.state in _FINAL:
         return level
     target = result.target(level.key.target)
     if target is not None and target.error is not None:

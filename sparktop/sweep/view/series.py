@@ -171,7 +171,7 @@ class States:
     def __init__(self) -> None:
         """Start without a value."""
         self._values: list[float | None] = []
-        self._doing_now: float | None = None
+        self._newest: float | None = None
 
     def put(self, slot: int, value: float | None) -> None:
         """Set the value that is valid from the slot with the index `slot` on; None for no value.
@@ -180,14 +180,14 @@ class States:
         """
         values = self._values
         if slot >= len(values):
-            values.extend([self._doing_now] * (slot + 1 - len(values)))
+            values.extend([self._newest] * (slot + 1 - len(values)))
         values[slot] = value
-        self._doing_now = value
+        self._newest = value
 
     def slots(self, count: int) -> Slots:
         """Return the value that is valid in each of the first `count` slots; None where no value is."""
         values = self._values[:count]
-        return (*values, *([self._doing_now] * (count - len(values))))
+        return (*values, *([self._newest] * (count - len(values))))
 
     def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""

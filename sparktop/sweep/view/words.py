@@ -7,7 +7,7 @@ The *verdict* has the sentences below it. All figures are those of the tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from statistics import fmean, linear_regression
 
 from sparktop.model.judgement import (
@@ -65,11 +65,9 @@ def _added_ms(levels: Sequence[LevelResult]) -> float | None:
     It is the slope of the TPOT over depth by least squares; None with fewer than two known values.
     """
     points = [(level.depth, level.tpot_ms.mean) for level in levels if level.tpot_ms is not None]
-    return (
-        None
-        if len({depth for depth, _ in points}) < _PAIR
-        else PER_TOKENS * linear_regression(*zip(*points, strict=True)).slope
-    )
+    if len({depth for depth, _ in points}) < _PAIR:
+        return None
+    return PER_TOKENS * linear_regression(*zip(*points, strict=True)).slope
 
 
 def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
@@ -109,7 +107,7 @@ def _depth_words(levels: Sequence[LevelResult], condition: str) -> str:
     if not holds[0]:
         return f"does not hold even at a depth of {points[0][0]:,} ({points[0][1]:.4g})"
     for (before, good), (after, bad), is_held in zip(points, points[1:], holds[1:], strict=False):
-        if not is_held:
+        if not is_held:  # between the two depths the value is interpolated
             depth = before + (after - before) * (limit - good) / (bad - good)
             about = round(depth, -2) if depth >= PER_TOKENS else round(depth)
             return (
@@ -145,73 +143,43 @@ def conversation_sentence(target: TargetResult) -> str | None:
     For example "4 agents: TTFT p90 0.52 s after a tool, 1.1 s after a person, 92 % of the prompts from the
     cache; 8 agents: TTFT p90 after a tool over 2 s (3.4 s)".
     """
-    levels = [
-        level for level in target.in_order() if level.error is None and level.agents and level.requests.ok
-    ]
-    if not levels:
-        return None
-    waits = [_judged_wait(level) for level in levels]
-    slow = next((at for at, wait in enumerate(waits) if wait is not None and wait[1] > LIMIT_MS), None)
-    kept = levels[:slow]
-    parts = (
-        [f"{kept[-1].point.label}: {conversation_words(kept[-1])}{_warning(kept[-1], but=())}"]
-        if kept
-        else []
-    )
-    if slow is not None and (wait := waits[slow]) is not None:
-        over = f"TTFT after a tool {wait[0]} over {LIMIT_MS / 1000:g} s ({_seconds(wait[1])})"
-        parts.append(f"{levels[slow].point.label}: {over}{_warning(levels[slow], but=())}")
-    elif len(levels) > 1:
-        parts[0] += ", the most measured"
-    return "; ".join(parts)
-
-
-def _judged_wait(level: LevelResult) -> tuple[str, float] | None:
-    """Return (name of the quantile, milliseconds) of the wait by which a level is judged."""
-    agents = level.agents
-    latency = (
-        level.ttft_ms if agents is None else agents.after_tool_ms or agents.after_human_ms or level.ttft_ms
-    )
-    return None if latency is None else _quantile(latency)
+    quick = ""
+    levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
+    measured = [(level, level.agents) for level in levels if level.agents is not None]
+    for level, agents in measured:
+        latency = agents.after_tool_ms or agents.after_human_ms or level.ttft_ms
+        quantile, wait_ms = (latency and _quantile(latency)) or ("", 0.0)
+        if wait_ms > LIMIT_MS:
+            over = f"TTFT after a tool {quantile} over {LIMIT_MS / 1000:g} s ({_seconds(wait_ms)})"
+            slow = f"{level.point.label}: {over}{_warning(level, ())}"
+            return f"{quick}; {slow}" if quick else slow
+        quick = f"{level.point.label}: {conversation_words(agents)}{_warning(level, ())}"
+    return f"{quick}, the most measured" if len(measured) > 1 else quick or None
 
 
 def _quantile(latency: Latency) -> tuple[str, float] | None:
+    """Return ("p90", milliseconds); the median of too few values for that, None if it is unknown, too."""
     if latency.p90 is not None:
         return "p90", latency.p90
     return None if latency.p50 is None else ("p50", latency.p50)
 
 
-def conversation_words(level: LevelResult) -> str:
+def conversation_words(agents: AgentsResult) -> str:
     """Return what a level of agents shows, in a few words: "TTFT p90 0.52 s after a tool, …"."""
-    agents = level.agents
-    if agents is not None:
-        waits = (
-            (agents.after_tool_ms, "after a tool"),
-            (agents.after_human_ms, "after a person"),
-            (None if agents.after_tool_ms or agents.after_human_ms else agents.first_ms, "of first calls"),
-        )
-        parts = [
-            f"TTFT {_latency_words(latency)} {name}"
-            for latency, name in waits
-            if latency is not None and _quantile(latency)
-        ]
-        share = agents.cached_percent
-        share = agents.server_cached_percent if share is None else share
-        parts += [] if share is None else [f"{share:.0f} % of the prompts from the cache"]
-        if agents.ended_early:
-            parts.append(f"{agents.early_words} ended early")
-        return ", ".join(parts) or "no answered call"
-    parts = (
-        []
-        if level.ttft_ms is None or not _quantile(level.ttft_ms)
-        else [f"TTFT {_latency_words(level.ttft_ms)}"]
+    waits = (
+        (agents.after_tool_ms, "after a tool"),
+        (agents.after_human_ms, "after a person"),
+        (None if agents.after_tool_ms or agents.after_human_ms else agents.first_ms, "of first calls"),
     )
-    return ", ".join(parts) or "no answered request"
-
-
-def _latency_words(latency: Latency) -> str:
-    quantile = _quantile(latency)
-    return "" if quantile is None else f"{quantile[0]} {_seconds(quantile[1])}"
+    parts = []
+    for latency, which in waits:
+        if latency is not None and (quantile := _quantile(latency)) is not None:
+            parts.append(f"TTFT {quantile[0]} {_seconds(quantile[1])} {which}")
+    share = _cached_percent(agents)
+    parts += [] if share is None else [f"{share:.0f} % of the prompts from the cache"]
+    if agents.ended_early:
+        parts.append(f"{agents.early_words} ended early")
+    return ", ".join(parts) or "no answered call"
 
 
 def _seconds(value_ms: float) -> str:
@@ -231,14 +199,18 @@ def conversation_figures(level: LevelResult) -> dict[str, float]:
         for name, group in groups:
             figures[f"{name}_p50_ms"] = None if group is None else group.p50
             figures[f"{name}_p90_ms"] = None if group is None else group.p90
-        share = agents.cached_percent
-        figures["cached_percent"] = agents.server_cached_percent if share is None else share
+        figures["cached_percent"] = _cached_percent(agents)
         figures |= {"fit": agents.fit, "calls": agents.calls, "interactivity_tps": agents.interactivity_tps}
     return {name: value for name, value in figures.items() if value is not None}
 
 
+def _cached_percent(agents: AgentsResult) -> float | None:
+    """Return the share of the prompts from the cache in percent, by the answers, else by the counters."""
+    return agents.server_cached_percent if agents.cached_percent is None else agents.cached_percent
+
+
 def conversation_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) for what a level of agents shows, the most important first."""
+    """Yield (name, text) for what a level of agents shows, the most important first; nothing of others."""
     if level.agents is not None:
         yield from _agent_facts(level.agents)
 
@@ -591,27 +563,48 @@ def has_texts(target: TargetResult) -> bool:
     return any(level.text is not None for level in target.levels)
 
 
-def text_sentence(target: TargetResult) -> str | None:
+def texts_sentence(targets: Sequence[TargetResult], name: Callable[[str], str]) -> str | None:
     """Return on which kind of text most and fewest drafts are accepted; None if nothing was measured.
 
-    For example "code 81 % of drafts accepted, 96 tok/s; prose 44 %, 61 tok/s", at the lowest concurrency.
-    Where no level has a share, the token rates are the answer.
+    For example "code 81 % of drafts accepted, 96 tok/s; prose 44 %, 61 tok/s". A warning is said once, with
+    the levels that have it. `name` escapes the names of targets, which are said if there are several.
+    """
+    parts: list[str] = []
+    named: list[tuple[str, LevelResult]] = []
+    for target in targets:
+        who = name(target.name) if len(targets) > 1 else ""
+        words, levels = _text_words(target)
+        parts += [": ".join(filter(None, (who, words + drift_words(target))))] if words else []
+        named += [(f"{who} {level.text}".strip(), level) for level in levels]
+    return "; ".join(parts) + _warnings_by_level(named) if parts else None
+
+
+def _text_words(target: TargetResult) -> tuple[str, list[LevelResult]]:
+    """Return (what a target does with kinds of text at its lowest concurrency, levels that this names).
+
+    Where no level has a share of accepted drafts, the token rates are the answer. ("", []) without a rate.
     """
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
     levels = [level for level in levels if metric is not None and level.rate(metric) is not None]
     if metric is None or not levels:
-        return None
+        return "", []
     levels = [level for level in levels if level.concurrency == levels[0].concurrency]
     shares = [(level.server.spec_accept_percent if level.server else None, level) for level in levels]
-    known = sorted(((share, one) for share, one in shares if share is not None), key=lambda pair: -pair[0])
-    parts = [f"{level.text} {_rate_words(level, metric)}{_warning(level)}" for level in levels if not known]
-    for share, one in known[:1] + known[1:][-1:]:
-        of = " of drafts accepted" if not parts else ""
-        parts.append(f"{one.text} {share:.0f} %{of}, {_rate_words(one, metric)}{_warning(one)}")
-    if known and (unknown := [one.text or "" for share, one in shares if share is None]):
+    ranked = sorted(
+        ((share, level) for share, level in shares if share is not None), key=lambda pair: -pair[0]
+    )
+    if not ranked:
+        return "; ".join(f"{level.text} {_rate_words(level, metric)}" for level in levels), levels
+    ends = [ranked[0], *ranked[1:][-1:]]
+    units = ("% of drafts accepted", "%")
+    parts = [
+        f"{level.text} {share:.0f} {unit}, {_rate_words(level, metric)}"
+        for (share, level), unit in zip(ends, units, strict=False)
+    ]
+    if unknown := [level.text or "" for share, level in shares if share is None]:
         parts.append(f"unknown for {names_in_words(unknown)}")
-    return "; ".join(parts) + drift_words(target)
+    return "; ".join(parts), [level for _, level in ends]
 
 
 def headline(
@@ -621,28 +614,29 @@ def headline(
 
     `compared` is the comparison of several targets; `name` escapes their names for the output format.
     """
-    said = (left_sentence, beside_sentence)
-    left = [(name(target.name), words) for target in result.targets for say in said if (words := say(target))]
-    if left:
-        return "; ".join(
-            words if len(result.targets) == 1 else f"{target}: {words}" for target, words in left
-        )
-    found = "; ".join([*capacity_sentences(result, name), *slo_sentences(result, name)])
-    if found:
-        return found
-    if found := next(depth_sentences(result, name), ""):
-        return found
+    experiments = [
+        words if len(result.targets) == 1 else f"{name(target.name)}: {words}"
+        for target in result.targets
+        for sentence in (left_sentence, beside_sentence)
+        if (words := sentence(target))
+    ]
+    if experiments:
+        return "; ".join(experiments)
+    searched = "; ".join([*capacity_sentences(result, name), *slo_sentences(result, name)])
+    if searched := searched or next(depth_sentences(result, name), ""):
+        return searched
     targets = [target for target in result.targets if any(level.error is None for level in target.levels)]
+    if targets and all(map(has_texts, targets)):
+        return texts_sentence(targets, name)
     if len(targets) == 1:
         return _headline_of_target(result, targets[0], "best: ")
     over_rates = any(map(is_over_rates, targets)) and not is_one_trace(targets)
-    if over_rates or any(map(has_conversations, targets)) or all(map(has_texts, targets)):
+    if over_rates or any(map(has_conversations, targets)):
         compared = None  # how much each one takes is the answer
-    if compared is not None and (found := _comparison_headline(result, compared, name)):
-        return found
+    if compared is not None and (winners := _comparison_headline(result, compared, name)):
+        return winners
     answers = ((target.name, _headline_of_target(result, target, "at most ")) for target in targets)
-    found = "; ".join(f"{name(target)}: {words}" for target, words in answers if words)
-    return found or None
+    return "; ".join(f"{name(target)}: {words}" for target, words in answers if words) or None
 
 
 def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -> str | None:
@@ -654,8 +648,6 @@ def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -
         return rate_sentence(target)
     if has_conversations(target):
         return conversation_sentence(target)
-    if has_texts(target):
-        return text_sentence(target)
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
     known = [level for level in levels if metric is not None and level.rate(metric) is not None]
@@ -691,7 +683,7 @@ def _headline_of_length(
         words = f"{begin}{words}"
     parts = [words + _warning(best), *_ttft_words(best), *_certainty_words(highest)]
     return "; ".join(parts) + (
-        "" if len(levels) == 1 else _beyond_best_words(result, target, levels, highest)
+        "" if len(levels) == 1 else _words_beyond_best(result, target, levels, highest)
     )
 
 
@@ -710,6 +702,28 @@ def _warning(level: LevelResult, but: Collection[str] = (DRIFT,)) -> str:
     return f" (warning: {words[0]})" if words else ""
 
 
+def _warnings_by_level(levels: Sequence[tuple[str, LevelResult]]) -> str:
+    """Return the gravest warning of each of `levels`, which have names, in brackets; "" if there is none."""
+    places: dict[str, list[str]] = {}
+    for level_name, level in levels:
+        for word in _warnings(level, {DRIFT})[:1]:
+            places.setdefault(word, []).append(level_name)
+    return _warning_words(places, len(levels))
+
+
+def _warning_words(places: Mapping[str, Sequence[str]], count: int) -> str:
+    """Return warnings in brackets, with the levels that have them unless all `count` have all of them.
+
+    `places` has names of levels by warning; for none of these return "".
+    """
+    if not places:
+        return ""
+    everywhere = all(len(names) == count for names in places.values())
+    names = dict.fromkeys(name for of_warning in places.values() for name in of_warning)
+    where = "" if everywhere else f" at {names_in_words(list(names))}"
+    return f" (warning{where}: {', '.join(places)})"
+
+
 def _warnings(level: LevelResult, but: Collection[str]) -> list[str]:
     return [mark.word for mark in marks_of(level) if mark.doubt and mark.code not in but]
 
@@ -723,7 +737,7 @@ def _certainty_words(highest: BestLevel) -> Iterator[str]:
         yield NOT_TESTED
 
 
-def _beyond_best_words(
+def _words_beyond_best(
     result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], highest: BestLevel
 ) -> str:
     """Return what is known of loads above the best: ", still rising: try c = 64"; "" if nothing."""
@@ -732,8 +746,10 @@ def _beyond_best_words(
         ratio = None if top in highest.alike else rate_ratio(top, best, metric)
         return "" if ratio is None else f"; {top.point.label} gives {signed(ratio.percent)}{_warning(top)}"
     if target.slots is not None and best.concurrency >= target.slots:
-        many = "as many" if best.concurrency == target.slots else "more"
-        return f"; {many} requests at once {'as' if many == 'as many' else 'than'} slots ({target.slots})"
+        more = (
+            "more requests at once than" if best.concurrency > target.slots else "as many requests at once as"
+        )
+        return f"; {more} slots ({target.slots})"
     ratio = rate_ratio(best, levels[-2], metric)
     if ratio is None or not ratio.beyond(NOISE_FLOOR_PERCENT) or levels[-2] in highest.alike:
         return ""
@@ -790,12 +806,7 @@ def _level_warnings(
             for word in [] if level is None else _warnings(level, {FEW_RUNS})[:1]:
                 whose = "" if target == winner else f" of {name(target or '')}"
                 places.setdefault(f"{word}{whose}", []).append(compared.point.label)
-    if not places:
-        return ""
-    everywhere = all(len(where) == len(won) for where in places.values())
-    points = dict.fromkeys(point for where in places.values() for point in where)
-    where = "" if everywhere else f" at {names_in_words(list(points))}"
-    return f" (warning{where}: {', '.join(places)})"
+    return _warning_words(places, len(won))
 
 
 def _win_words(

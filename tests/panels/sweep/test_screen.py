@@ -394,6 +394,15 @@ def history(count: int) -> Draw:
     return lambda width, height: history_screen(rows, width, height, preview=done())
 
 
+def test_the_history_counts_levels_with_a_warning_in_its_colour() -> None:
+    """The number of levels with a warning has the colour of warnings; a result without one has no number."""
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    rows = [HistoryRow(f"{count}.json", at, "quick", "done", doubtful=count) for count in (2, 0)]
+    first, second = history_screen(rows, 120, 24)[2:4]
+    assert [role for text, role in first if text.strip() == "!2"] == ["warn"]
+    assert "!" not in row_text(second)
+
+
 def topologies(width: int, height: int) -> list[Row]:
     found = done().topologies
     assert found is not None

@@ -31,7 +31,7 @@ def cells(grid: Grid, row: int) -> list[str]:
 def topology_table() -> Grid:
     reference = load_reference("spark-topologies-2026-03")
     found = compare(reference.series, table=reference.winner_vs)
-    return layouts.winners(found, "decode_tps", [one.name for one in reference.series])
+    return layouts.winners(found, "decode_tps", reference.series)
 
 
 def spread_table() -> Grid:
@@ -101,8 +101,8 @@ def test_an_untested_row_beside_tested_ones_is_marked() -> None:
     """A star for a single run, words for no difference, a percentage for a difference."""
     runs, near = (100.0, 101.0, 102.0), (101.0, 102.0, 103.0)
     first = made_series("a", {1: (150.0, 151.0), 2: near, 4: (150.0,)})
-    found = compare([first, made_series("b", {1: runs, 2: runs, 4: runs})])
-    table = layouts.winners(found, "decode_tps", ["a", "b"])
+    both = [first, made_series("b", {1: runs, 2: runs, 4: runs})]
+    table = layouts.winners(compare(both), "decode_tps", both)
     assert [cells(table, number)[-1] for number in range(3)] == [
         "`a` (+49 %)",
         "no clear difference (`a` +1 % against `b`)",

@@ -42,6 +42,7 @@ from sparktop.sweep.result.results import (
     ReplayResult,
     RequestColumns,
     Requests,
+    ServerSide,
     SloResult,
     SweepResult,
     TargetResult,
@@ -125,6 +126,28 @@ def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) ->
     assert words.startswith("best: c = 8, 344.0 tok/s")
     assert ("tok/s (warning: throttled); mean TTFT 100 ms" in words) is (8 in warned)
     assert "c = 16 gives −10 %" in words
+
+
+@pytest.mark.parametrize(
+    ("warned", "said"),
+    [
+        ((), ""),
+        (("prose",), " (warning at a prose and b prose: throttled)"),
+        (("code", "prose"), " (warning: throttled)"),
+    ],
+)
+def test_a_warning_of_kinds_of_text_is_said_once(warned: Sequence[str], said: str) -> None:
+    """Two targets with two kinds of text say a warning once, with the kinds that have it unless all do."""
+
+    def of_text(text: str, rate: float, share: float) -> LevelResult:
+        server = ServerSide(spec_accept_percent=share)
+        made = level(4, rate, rate + 1, rate + 2).model_copy(update={"text": text, "server": server})
+        return throttled(made) if text in warned else made
+
+    levels = [of_text("code", 95, 81), of_text("prose", 60, 44)]
+    headline = result_view(made_sweep(("a", levels), ("b", levels))).headline
+    words = "code 81 % of drafts accepted, 96.0 tok/s; prose 44 %, 61.0 tok/s"
+    assert headline == f"a: {words}; b: {words}{said}"
 
 
 def test_nothing_measured_has_no_headline() -> None:
