@@ -101,8 +101,8 @@ def test_a_lead_that_two_share_is_no_win() -> None:
     (sentence, *_) = topologies(found, []).sentences
     assert sentence == "Decode: no clear winner at c1–c64"
     wild = two | {"wild": (20.0, 60.0, 180.0)}
-    found = compare([made_series(name, {1: runs}) for name, runs in wild.items()])
-    (table,) = [layouts.winners(found, "decode_tps", list(wild))]
+    three = [made_series(name, {1: runs}) for name, runs in wild.items()]
+    table = layouts.winners(compare(three), "decode_tps", three)
     assert "no clear" in str(table.rows[0][-1])
 
 
