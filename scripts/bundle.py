@@ -47,6 +47,7 @@ if here != "{arch}":
 
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 SERVICES = ("agent", "export", "record", "serve")
+UNIT = "sparktop-{}.service"
 LIBRARY = "usr/lib/sparktop"
 PROGRAM = """\
 #!/usr/bin/python{version}
@@ -71,8 +72,23 @@ Description: monitor for LLM servers and the machines they run on
  Shows engines (vLLM and others), routers and NVIDIA GPUs live in a terminal,
  measures them under load, records and reports.
 """
-AFTER_INSTALLATION = "#!/bin/sh\npython{version} -m compileall -q /{library} || true\n"
-BEFORE_REMOVAL = "#!/bin/sh\nfind /{library} -name __pycache__ -prune -exec rm -rf {{}} +\n"
+AFTER_INSTALLATION = """\
+#!/bin/sh
+set -e
+python{version} -m compileall -q /{library} || true
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload || true
+  systemctl try-restart {units} || true
+fi
+"""
+BEFORE_REMOVAL = """\
+#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+  systemctl disable --now --quiet {units} || true
+fi
+find /{library} -name __pycache__ -prune -exec rm -rf {{}} +
+"""
 
 
 def markers(arch: str, version: str) -> dict[str, str]:
@@ -181,14 +197,13 @@ def build_deb(site: Path, number: str, arch: str, version: str, folder: Path) ->
         write(tree / "usr/bin/sparktop", PROGRAM.format(version=version), mode=0o755)
         write(tree / "usr/share/doc/sparktop/copyright", (ROOT / "LICENSE").read_text("utf-8"))
         for service in SERVICES:
-            write(tree / f"usr/lib/systemd/system/sparktop-{service}.service", unit(service))
+            write(tree / "usr/lib/systemd/system" / UNIT.format(service), unit(service))
         kib = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file()) // 1024
         facts = {"number": number, "arch": DEBIAN[arch], "version": version, "kib": kib}
         write(tree / "DEBIAN/control", CONTROL.format(**facts))
-        write(
-            tree / "DEBIAN/postinst", AFTER_INSTALLATION.format(version=version, library=LIBRARY), mode=0o755
-        )
-        write(tree / "DEBIAN/prerm", BEFORE_REMOVAL.format(library=LIBRARY), mode=0o755)
+        names = {"version": version, "library": LIBRARY, "units": " ".join(map(UNIT.format, SERVICES))}
+        write(tree / "DEBIAN/postinst", AFTER_INSTALLATION.format(**names), mode=0o755)
+        write(tree / "DEBIAN/prerm", BEFORE_REMOVAL.format(**names), mode=0o755)
         path = folder / f"sparktop_{number}_{DEBIAN[arch]}.deb"
         run("chmod", "-R", "go+rX,go-w", tree)
         run("dpkg-deb", "-Zgzip", "--root-owner-group", "--build", tree, path)

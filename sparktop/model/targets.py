@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -19,6 +19,9 @@ ROUTER_PORT = 4000
 """The usual port of LiteLLM."""
 SEARCHED_PORTS = (*ENGINE_PORTS, ROUTER_PORT)
 """Ports that are tried on each host where servers are searched."""
+SEARCH_HERE_S, SEARCH_ELSEWHERE_S = 10.0, 30.0
+"""Seconds after which hosts without a server are searched again: this machine alone, where a
+closed port costs nothing, and others."""
 LONGEST_POLL_S = 10.0
 """Default of `Watch.timeout_s`: as long as Prometheus waits for a page."""
 AGENT_PORT = 9750
@@ -28,9 +31,15 @@ _API_PATHS = (
     *("/v1/embeddings", "/v1/models", "/v1", "/chat/completions", "/api/chat", "/api/generate"),
 )
 """Ends of the addresses of single requests, which clients are configured with, beside the page of metrics."""
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _NO_MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+def search_again_s(hosts: Collection[str]) -> float:
+    """Return the seconds after which `hosts`, where no server was found, are searched again."""
+    return SEARCH_HERE_S if _THIS_MACHINE.issuperset(hosts) else SEARCH_ELSEWHERE_S
 
 
 def server_path(path: str) -> str:

@@ -33,6 +33,7 @@ from sparktop.model.targets import (
     RouterTarget,
     Watch,
     poll_groups,
+    search_again_s,
 )
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "DISCOVER_AGAIN_S",
     "SELF_EVERY_S",
+    "TRY_AGAIN_S",
     "Monitor",
     "RealWays",
     "ShowsProcesses",
@@ -59,8 +60,8 @@ __all__ = [
 _log = logging.getLogger(__name__)
 ROUTER_INTERVALS = 5.0
 """The poll interval of routers in backend intervals, because routers change less often."""
-DISCOVER_AGAIN_S = 30.0
-"""Seconds after which hosts without a server are searched again."""
+TRY_AGAIN_S = 30.0
+"""Seconds after which a server that a router lists and that did not answer may be tried again."""
 JUDGE_EVERY_S = 1.0
 """Seconds between two calls of `Store.judge`."""
 QUICKEN_EVERY_S = 1.0
@@ -326,7 +327,7 @@ class Monitor:
             message = f"sends to {target.url}, which is not watched: {failure.message}"
             self._store.note(router, clean(message, 300))
         if failed:
-            await self._sleep(DISCOVER_AGAIN_S)
+            await self._sleep(TRY_AGAIN_S)
             self._tried.difference_update(target.url for target, _ in failed)
 
     async def _discover(self, hosts: list[str]) -> None:
@@ -344,7 +345,7 @@ class Monitor:
             hosts = [host for host in hosts if bare_host(host) not in there]
             self._store.set_searching(tuple(hosts))
             if hosts:
-                await self._sleep(DISCOVER_AGAIN_S)
+                await self._sleep(search_again_s(hosts))
 
     async def _watch_found_nodes(self, found: Iterable[NodeTarget]) -> dict[str, str]:
         """Watch found nodes that are not watched yet.

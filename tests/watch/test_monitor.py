@@ -12,13 +12,21 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, NodeSample
 from sparktop.model.router import LITELLM, Deployment, RouterSample
-from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import (
+    ARGUMENTS,
+    SEARCH_ELSEWHERE_S,
+    SEARCH_HERE_S,
+    BackendTarget,
+    NodeTarget,
+    RouterTarget,
+    Watch,
+)
 from sparktop.sources.source import Reading, Source
 from sparktop.store import SourceKey, Store
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
-    DISCOVER_AGAIN_S,
     REMOTE_S,
+    TRY_AGAIN_S,
     Monitor,
 )
 from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
@@ -51,9 +59,9 @@ async def test_discovery_looks_again_until_something_is_there() -> None:
     store, sleeper = WatchedStore(watch), Sleeper()
     monitor = Monitor(watch, store, ways=ways, sleep=sleeper)
     await monitor.start()
-    await sleeper.wake(DISCOVER_AGAIN_S)
+    await sleeper.wake(SEARCH_ELSEWHERE_S)
     await store.until(lambda: any(view.name == "spark" and view.ok for view in store.snapshot().backends))
-    await sleeper.wake(DISCOVER_AGAIN_S)
+    await sleeper.wake(SEARCH_ELSEWHERE_S)
     await store.until(lambda: any(view.name == "other" and view.ok for view in store.snapshot().backends))
     await monitor.stop()
     assert ways.looked == [["spark", "other"], ["spark", "other"], ["other"]]
@@ -176,7 +184,7 @@ async def test_servers_that_a_router_names_are_watched_where_they_answer() -> No
     monitor._try_behind_router("proxy", ways._listing())
     assert len(monitor._tasks) == running, "what did not answer a moment ago is not asked again yet"
     ways.answering.add("http://10.0.0.2:8000")
-    await sleeper.wake(DISCOVER_AGAIN_S)
+    await sleeper.wake(TRY_AGAIN_S)
     monitor._try_behind_router("proxy", ways._listing())
     await store.until(lambda: len([one for one in store.snapshot().backends if one.ok]) == 2)
     assert store.snapshot().routers[0].backends == ("spark-1", "spark-2")
@@ -216,6 +224,18 @@ async def watched_once(router: RouterTarget) -> tuple[ListingWays, WatchedStore,
     return ways, store, tried
 
 
+async def test_a_server_that_starts_on_this_machine_is_found_without_a_new_start() -> None:
+    """Its ports are tried more often than those of other machines; then nothing is searched any more."""
+    ways = FakeWays([Found(), Found(backends=(BackendTarget("here", "http://127.0.0.1:8080"),))])
+    store, sleeper = WatchedStore(Watch(discover=("127.0.0.1",))), Sleeper()
+    monitor = Monitor(Watch(discover=("127.0.0.1",)), store, ways=ways, sleep=sleeper)
+    await monitor.start()
+    await sleeper.wake(SEARCH_HERE_S)
+    await store.until(lambda: bool(store.snapshot().backends) and store.backend("here").ok)
+    await monitor.stop()
+    assert store.snapshot().searching == ()
+
+
 # The monitor and its nodes: ways to them, those that discovery finds, and their settings.
 
 AGENT = NodeTarget("spark", via="agent", url="http://spark:9750")
@@ -238,7 +258,7 @@ async def test_an_agent_that_discovery_finds_is_watched(monkeypatch: pytest.Monk
     await monitor.start()
     await store.until(lambda: [one.ok for one in store.snapshot().nodes] == [True])
     assert store.snapshot().searching == ("spark",)
-    await sleeper.wake(DISCOVER_AGAIN_S)
+    await sleeper.wake(SEARCH_ELSEWHERE_S)
     await store.until(lambda: bool(store.snapshot().backends) and store.backend("spark").ok)
     await monitor.stop()
     assert [one.name for one in ways.made] == ["spark", "spark"]
@@ -269,7 +289,7 @@ async def test_process_tables_are_read_where_somebody_looks() -> None:
     monitor.show_processes(["n", "spark"])
     await monitor.start()
     assert [one.show_processes for one in ways.made] == [True, False]
-    await sleeper.wake(DISCOVER_AGAIN_S)
+    await sleeper.wake(SEARCH_ELSEWHERE_S)
     await store.until(lambda: len(store.snapshot().nodes) == 3 and store.snapshot().nodes[2].ok)
     assert [one.show_processes for one in ways.made] == [True, False, True]
     monitor.show_processes([])

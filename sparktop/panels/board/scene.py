@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from sparktop.analysis.placement import bare_host
 from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown
 from sparktop.model.router import FleetView, RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.model.targets import SEARCHED_PORTS
+from sparktop.model.targets import SEARCHED_PORTS, search_again_s
 from sparktop.panels.board.events import events_panel, events_screen, self_panel
 from sparktop.panels.board.layout import (
     MIN_HEIGHT,
@@ -112,35 +113,54 @@ def plan(snapshot: Snapshot, width: int, height: int, view: View, *, fleets: int
 
 _USUAL_WIDTH = 64
 """Least width in cells for which the lines are centred."""
+_STARTS = (
+    ("vLLM", "vllm serve MODEL"),
+    ("SGLang", "sglang serve --model-path MODEL --enable-metrics"),
+    ("llama.cpp", "llama-server -m FILE.gguf --metrics"),
+    ("Ollama", "ollama serve"),
+)
+"""By engine: what starts a server whose port is searched."""
 
 
 def empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Draw the panel for a screen without backends: where servers were searched, and what the user can do."""
-    if snapshot.searching:
-        ports = ", ".join(str(port) for port in SEARCHED_PORTS)
-        lines: list[Row] = [
-            [("No inference server found yet", "title"), (f" on {', '.join(snapshot.searching)}", "text")],
-            [(f"tried ports {ports}", "muted")],
-            [("looking again every 30 s", "muted")],
-            [],
-            [("start one:      ", "muted"), ("vllm serve MODEL", "key")],
-            [("or name it:     ", "muted"), ("sparktop http://HOST:8000", "key")],
-            [("or just look:   ", "muted"), ("sparktop demo", "key")],
-        ]
-    else:
-        lines = [
-            [("No backend to watch", "title")],
-            [
-                ("name one: ", "muted"),
-                ("sparktop http://HOST:8000", "key"),
-                (" or in sparktop.toml", "muted"),
-            ],
-        ]
     inside = height - 2
+    lines = _search_lines(snapshot.searching, inside) if snapshot.searching else _nothing_named_lines()
     above = max(0, (inside - len(lines)) // 2)
     margin = max(1, (width - 2 - max(_USUAL_WIDTH, *map(row_width, lines))) // 2)
     rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
     return framed(rows, width, height, title=name_tab("backend", "", "backends"))
+
+
+def _nothing_named_lines() -> list[Row]:
+    name = [("name one: ", "muted"), ("sparktop http://HOST:8000", "key"), (" or in sparktop.toml", "muted")]
+    return [[("No backend to watch", "title")], name]
+
+
+def _search_lines(hosts: Sequence[str], height: int) -> list[Row]:
+    """Return where servers are searched, and what to start: one engine a line, as many as `height` allows."""
+    where = ", ".join("this machine" if bare_host(host) == "localhost" else host for host in hosts)
+    ports = ", ".join(str(port) for port in SEARCHED_PORTS)
+    pause = f"looking again every {search_again_s(hosts):.0f} s"
+    again = f"{pause}: a server appears here once its model is loaded"
+    head: list[Row] = [
+        [("No inference server found yet", "title"), (f" on {where}", "text")],
+        [(f"tried ports {ports}", "muted")],
+        [(again, "muted")],
+    ]
+    starts: list[Row] = [
+        [(f"{'' if number else 'start one:':<15}{engine:<11}", "muted"), (command, "key")]
+        for number, (engine, command) in enumerate(_STARTS)
+    ]
+    others: list[Row] = [
+        [("or name it:    ", "muted"), ("sparktop http://HOST:8000", "key")],
+        [("or just look:  ", "muted"), ("sparktop demo", "key")],
+    ]
+    if height < len(head) + len(starts) + len(others):
+        starts = starts[: max(1, height - len(head) - len(others))]
+        return [*head, *starts, *others]
+    room = height - len(head) - len(starts) - len(others)
+    return [*head, *[[]] * min(1, room), *starts, *[[]] * min(1, max(0, room - 1)), *others]
 
 
 def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:

@@ -184,16 +184,29 @@ def test_what_a_view_leaves_out_is_named_in_the_row_of_keys(
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
-def test_all_ports_and_the_pause_are_named(width: int) -> None:
-    """No row of the panel is cut, and the ports are those of the search, the router's too."""
-    shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("localhost",))
-    rows = empty_rows(shown, width, 12)
-    assert {row_width(row) for row in rows} == {width}
+@pytest.mark.parametrize("height", [8, 11, 20])
+def test_without_a_server_the_panel_says_what_to_start(width: int, height: int) -> None:
+    """No row is cut, the ports are those of the search; a low panel has fewer engines, never none."""
+    shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("127.0.0.1",))
+    rows = empty_rows(shown, width, height)
+    assert ({row_width(row) for row in rows}, len(rows)) == ({width}, height)
     text = "\n".join(map(row_text, rows))
     assert "…" not in text
-    assert "looking again every 30 s " in text
+    assert "found yet on this machine" in text
+    assert "looking again every 10 s" in text
     assert f"tried ports {', '.join(map(str, SEARCHED_PORTS))} " in text
     assert set(SEARCHED_PORTS) == set(USUAL_PORTS.http)
+    commands = ("vllm serve", "sglang serve", "llama-server", "ollama serve")
+    assert sum(command in text for command in commands) == (1 if height == 8 else 4)
+    assert "sparktop demo" in text
+
+
+def test_other_machines_are_searched_less_often() -> None:
+    """Their names stand in the panel."""
+    shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("spark-a", "127.0.0.1"))
+    text = "\n".join(map(row_text, empty_rows(shown, 120, 20)))
+    assert "found yet on spark-a, this machine" in text
+    assert "looking again every 30 s" in text
 
 
 SIZES = [(80, 24), (120, 36), (200, 50)]

@@ -1,0 +1,86 @@
+"""The container: what Containerfile copies exists, it is not root, and its health check follows what runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from scripts.container_health import PORTS, SILENT_S, why_not
+from sparktop.commands.export import LISTENING as EXPORT
+from sparktop.commands.serve import LISTENING as SERVE
+from sparktop.model.targets import AGENT_PORT
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Health(BaseHTTPRequestHandler):
+    """Answers as what serves does."""
+
+    def do_GET(self) -> None:
+        """Say that all is well at /healthz alone."""
+        self.send_response(200 if self.path == "/healthz" else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Yield the port of a server that is well."""
+    with HTTPServer(("127.0.0.1", 0), Health) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("command", ["export", "serve"])
+def test_what_serves_is_asked_where_it_listens(command: str, port: int) -> None:
+    """The port is that of --listen; without an answer the check fails and names the address."""
+    words = ["/opt/sparktop/bin/python", "/opt/sparktop/bin/sparktop", command, "--insecure", "--listen"]
+    assert why_not([*words, f"0.0.0.0:{port}"]) is None
+    assert f"https://127.0.0.1:{port}" in (why_not([*words, f"0.0.0.0:{port}", "--tls-cert", "x"]) or "")
+
+
+def test_the_ports_are_those_of_the_program() -> None:
+    """Where --listen names none, the check asks where the command listens."""
+    assert {"agent": AGENT_PORT, "export": EXPORT.port, "serve": SERVE.port} == PORTS
+
+
+def test_what_records_has_just_written(tmp_path: Path) -> None:
+    """A recording or a part of it is young; none, or an old one, is a failure."""
+    words = ["sparktop", "record", "-o", str(tmp_path / "night.rec.zst"), "http://spark:8000"]
+    assert "does not exist" in (why_not(words) or "")
+    (tmp_path / "night.rec.zst").touch()
+    assert why_not(words) is None
+    before = time.time() - 2 * SILENT_S
+    os.utime(tmp_path / "night.rec.zst", (before, before))
+    assert "120 s ago" in (why_not(words) or "")
+    (tmp_path / "night.2.rec.zst").touch()
+    assert why_not(words) is None
+
+
+def test_what_ends_by_itself_is_not_judged() -> None:
+    """A command that neither serves nor records is well."""
+    assert why_not(["sparktop", "snapshot"]) is None
+
+
+def test_the_image_is_not_root_and_copies_what_exists() -> None:
+    """A user is set after the last command of root, and each copied file is in the tree."""
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    copied = [word for word in re.findall(r"(?m)^COPY (?!--from)(\S+) ", text) if word != "."]
+    assert copied
+    assert all((ROOT / word).exists() for word in copied)
+    assert all((ROOT / word).exists() for word in re.findall(r"-r (\S+)", text))
+    assert re.search(r"(?m)^USER [1-9]\d*$", text.rpartition("RUN useradd")[2])
+    assert "HEALTHCHECK" in text
