@@ -228,7 +228,7 @@ _HOUR_S = 3600.0
 
 
 def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
-    """Return the checks of the flight recorder's folder, and advice about machines that may hang."""
+    """Return the checks of the flight recorder's folder, and what it cannot hold of a machine that hangs."""
     if not watch.flight:
         return [Check(_TITLE, Status.SKIP, "the flight recorder is off ([recorder] flight = false)")]
     folder = flight_folder(env)
@@ -278,12 +278,14 @@ def _size_kept(folder: Path) -> str | None:
 
 
 def _check_own_machine(watch: Watch) -> list[Check]:
-    """Return a check with advice to record from elsewhere too, if this machine is watched; else []."""
+    """Return a check that says what only a recorder elsewhere keeps, if this machine is watched; else []."""
     if not any(node.via == "local" for node in watch.nodes):
         return []
-    message = "this machine records itself: if it hangs, its last seconds are not written"
-    advice = "to keep them, run `sparktop record` on another machine as well (sparktop record --systemd-unit)"
-    return [Check(_TITLE, Status.OK, message, advice)]
+    message = (
+        "this machine records itself: if it hangs, its last seconds are lost, unless another machine runs "
+        "sparktop record, too"
+    )
+    return [Check(_TITLE, Status.OK, message)]
 
 
 _HOOK = "hook"

@@ -81,7 +81,7 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
     if target.engine == "auto" and await visit.meets_router():
         seen = "a router (LiteLLM), not an inference server: its figures need the servers behind it"
         advice = "watch it with [[routers]], where api_key_env adds deployments, strategy and failures"
-        return [reach, Check(f"{target.name} router", Status.OK, seen, advice)]
+        return [reach, Check(f"{target.name} router", Status.WARN, seen, advice)]
     metrics, sample = await visit.read_page()
     checks = [reach, metrics]
     if sample is not None:

@@ -358,6 +358,11 @@ class Balance(Struct, frozen=True):
         return f"{self.lost_estimate_percent:.0f} ± {self.lost_error_points:.0f} %"
 
     @property
+    def polled_words(self) -> str:
+        """How often its backends are polled, oftener than others where that helps; "" if unknown."""
+        return f"judged on polls every {1 / self.sample_hz:.2g} s" if self.sample_hz else ""
+
+    @property
     def is_slow(self) -> bool:
         """Whether its samples are too seldom to see a swing, as those of a Prometheus."""
         return self.sample_hz is not None and self.sample_hz < 1 / SLOW_S

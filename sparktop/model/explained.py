@@ -80,7 +80,8 @@ STATES: Mapping[BackendState, Explained] = {
         "unknown), some wait, or it is limited by bandwidth, compute, CPU, power or network",
     ),
     BackendState.BORED: Explained(
-        "it runs something, but the engine would take more at once", "more requests at once: a finds how many"
+        f"fewer run, or none now but some in {_WINDOW}: it would take more",
+        "more requests at once: a finds how many",
     ),
     BackendState.IDLE: Explained(f"no request ran and no token was computed in {_WINDOW}"),
     BackendState.UNKNOWN: Explained(

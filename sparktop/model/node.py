@@ -228,7 +228,15 @@ GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART, CMA_FREE_P
     "CMA free",
     "free",
 )
-"""Names of the parts of the memory bar, from left to right; a newer agent may send other names."""
+"""Names of the parts of the memory bar in data, from left to right; a newer agent may send other names."""
+_PART_TITLES = {
+    GPU_PART: "GPU",
+    PROGRAMS_PART: "programs",
+    CMA_PART: "CMA used",
+    HUGE_PART: "hugepages",
+    OTHER_PART: "other",
+}
+"""What people read instead, at every width and in every report: 9 cells, the room of a narrow column."""
 
 
 class MemoryPart(Struct, frozen=True):
@@ -236,6 +244,11 @@ class MemoryPart(Struct, frozen=True):
 
     name: str
     size_bytes: int
+
+    @property
+    def title(self) -> str:
+        """What the part is called on screens and in reports."""
+        return _PART_TITLES.get(self.name, self.name)
 
 
 _LEAST_HANDOVER_BYTES = 1 << 28

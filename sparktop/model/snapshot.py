@@ -263,6 +263,10 @@ class Quantile(Struct, frozen=True):
     """The edges of its bucket if the upper one is at least twice the lower: no digit of `seconds` is sure."""
 
 
+_NEAR_MEAN = 0.97
+"""Share of the p95 from which on a mean looks like it: both are shown in two or three digits."""
+
+
 class Latency(Struct, frozen=True):
     """A latency over a time window, from histogram buckets; quantiles are None below 5 observations."""
 
@@ -280,6 +284,14 @@ class Latency(Struct, frozen=True):
     """Why there is no quantile although there are observations: engine cores have different buckets."""
     slow_s: float | None = None
     """Configured duration from which a quantile is slow; None where none is configured."""
+
+    @property
+    def has_long_few(self) -> bool:
+        """Whether the mean reaches the p95: a few observations were so long that they make up the mean."""
+        if self.mean_s is None or self.p95 is None or self.p95.above:
+            return False
+        _, shown_s = self.p95.bucket_s or (0.0, self.p95.seconds)
+        return self.mean_s >= _NEAR_MEAN * shown_s
 
     def slow(self, quantile: Quantile | None) -> bool:
         """Return whether a quantile of this latency is certainly at or above `slow_s`."""
@@ -492,11 +504,13 @@ class BackendView(Struct, frozen=True, eq=False):
     def state_text(self) -> str:
         """Return the state; "queueing lately" for one of the last `state_window_s`, not of this moment.
 
-        A state that a sweep of this program causes is marked instead: "queueing (sweep)".
+        "bored" has nothing to add: it means little or no work now, and some in these seconds. A state that a
+        sweep of this program causes is marked instead: "queueing (sweep)".
         """
         if self.is_full_by_sweep:
             return f"{self.state.value} (sweep)"
-        return self.state.value if self.state_window_s is None else f"{self.state.value} lately"
+        is_past = self.state_window_s is not None and self.state is not BackendState.BORED
+        return f"{self.state.value} lately" if is_past else self.state.value
 
 
 class NodeHistory(Struct, frozen=True):
@@ -536,6 +550,11 @@ class SpeedState(Struct, frozen=True):
     """The most likely cause; None where all is well."""
     fix: str | None = None
     """What the user can do about it."""
+
+    @property
+    def title(self) -> str:
+        """The word where nothing beside it says that it is about the GPU: "GPU idle", "slow clock"."""
+        return f"GPU {self.word}" if self.word in {"idle", "normal", "throttled"} else self.word
 
 
 class Headroom(Struct, frozen=True):

@@ -389,7 +389,7 @@ class LevelState(StrEnum):
     PART = "part"
     """Some of its runs are done; runs of other levels come before the next."""
     DONE = "done"
-    CUT_SHORT = "cut short"
+    CUT_SHORT = "unfinished"
     """The sweep ended during it."""
     NOT_MADE = "not made"
     """The sweep ended before it."""

@@ -352,7 +352,7 @@ def _about_line(moment: Moment) -> str:
     parts = [
         f"{span_words(moment)} ({seconds_words((moment.end - moment.start).total_seconds())})",
         ", ".join(_count_words(number, noun) for number, noun in what if number),
-        f"polled every {shown.interval_s:g} s",
+        tables.poll_words(shown),
         f"recording {code(readings.source)}" if readings.source else "",
         f"recorded by sparktop {readings.version}" if readings.version else "",
         f"sparktop {__version__}",

@@ -446,9 +446,15 @@ def sentences(one: Balance) -> Iterator[str]:
 
 
 def headline(snapshot: Snapshot) -> str:
-    """Return the head line of a report: time in UTC, program version and poll interval."""
+    """Return the head line of a report: time in UTC, program version and poll intervals."""
     time = snapshot.taken_at.astimezone(UTC)
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC · sparktop {__version__} · every {snapshot.interval_s:g} s"
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC · sparktop {__version__} · {poll_words(snapshot)}"
+
+
+def poll_words(snapshot: Snapshot) -> str:
+    """Return how often servers are polled, and machines, whose figures are that much older."""
+    machines = f", machines every {snapshot.node_interval_s:g} s" if snapshot.nodes else ""
+    return f"servers polled every {snapshot.interval_s:g} s{machines}"
 
 
 def unreachable(snapshot: Snapshot) -> int:
@@ -715,7 +721,7 @@ def memory_parts(nodes: Sequence[NodeView]) -> Table:
         if memory is None or not memory.total_bytes:
             continue
         total = memory.total_bytes
-        rows += [(node, (one.name, one.size_bytes, 100 * one.size_bytes / total)) for one in memory.parts]
+        rows += [(node, (one.title, one.size_bytes, 100 * one.size_bytes / total)) for one in memory.parts]
         rows += [(node, ("counted twice, cut", memory.overlap_bytes, None))] if memory.overlap_bytes else []
     return table(
         "Memory",

@@ -75,7 +75,7 @@ def _reader_line(node: NodeView) -> Iterator[str]:
 def _memory_lines(node: NodeView, sample: NodeSample) -> Iterator[str]:
     parts = sample.memory.parts
     if parts:
-        yield f"memory: {', '.join(f'{part.name} {cell.data(part.size_bytes)}' for part in parts)}"
+        yield f"memory: {', '.join(f'{part.title} {cell.data(part.size_bytes)}' for part in parts)}"
     memory = sample.memory
     if memory.gpu_nodes_bytes:
         yield f"left out: {cell.data(memory.gpu_nodes_bytes)} that the kernel counts too, memory of the GPUs"
@@ -182,7 +182,6 @@ def _prometheus_note(view: FleetView) -> str:
 def _head_lines(snapshot: Snapshot, width: int) -> list[str]:
     time = snapshot.taken_at.astimezone(UTC)
     simulated = " · simulated" if snapshot.simulated else ""
-    every = f"every {snapshot.interval_s:g} s"
     totals, failing = snapshot.totals, tables.unreachable(snapshot)
     figures = (
         f"generation {cell.total(totals.generation_tps, cell.rate)} tok/s",
@@ -193,7 +192,9 @@ def _head_lines(snapshot: Snapshot, width: int) -> list[str]:
         *([f"no answer {failing}"] if failing else []),
         f"alerts {len(snapshot.alerts)}",
     )
-    first = f"sparktop {__version__} · {time:%Y-%m-%d %H:%M:%S} UTC · {every}{simulated}"
+    first = (
+        f"sparktop {__version__} · {time:%Y-%m-%d %H:%M:%S} UTC · {tables.poll_words(snapshot)}{simulated}"
+    )
     return [*wrap(first, width), *_flow(figures, width)]
 
 
@@ -343,7 +344,7 @@ def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
             one.unrouted,
             f"since {one.since:%H:%M:%S} UTC" if one.since and one.bad else "",
             f"period {numbers.duration(one.period_s, 7).strip()}" if one.period_s else "",
-            f"polled {one.sample_hz:.0f} times a second" if one.sample_hz and one.sample_hz >= 1.5 else "",  # noqa: PLR2004 - more than once
+            one.polled_words,
             f"strategy {clean(one.strategy)}" if one.strategy else "",
         )
         head = " · ".join(filter(None, figures))

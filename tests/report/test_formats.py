@@ -224,7 +224,7 @@ def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
     """The lines have memory's parts, its trend, the GPU, RDMA errors, and a slow state with cause and fix."""
     text = " ".join(text_snapshot.render(full_snapshot, 100).split())
     for words in (
-        "memory: GPU processes 83.0 GiB, programs and kernel 9.8 GiB, cache 9.2 GiB",
+        "memory: GPU 83.0 GiB, programs 9.8 GiB, cache 9.2 GiB",
         "headroom falls 572.2 MiB a minute: limit in 14 min",
         "GPU: 97 %, 70 W, 85 °C, 9 °C to the limit, 2334 of 3003 MHz, power; MIG 1g.10gb",
         "RDMA rocep1s0f0: 1.9 MB/s in, 1.9 MB/s out; out_of_sequence 2.5/s",

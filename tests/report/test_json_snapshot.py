@@ -301,7 +301,7 @@ def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> Non
     assert max(map(len, text.splitlines())) <= width
     flat = " ".join(text.split())
     assert re.search(r"balance of proxy: oscillating · since 00:00:(4\d|5[0-5]) UTC · period", flat)
-    assert "polled 4 times a second · strategy least-busy" in flat
+    assert "judged on polls every 0.25 s · strategy least-busy" in flat
     assert "spark-a and spark-b swing against each other every" in flat
     assert "hint: try simple-shuffle or round-robin" in flat
 

@@ -62,7 +62,7 @@ def test_idle_never_stands_beside_a_rate(world: World) -> None:
         words.append((view.state_text, bool(view.generation_tps)))
     assert all(not moving for word, moving in words if word.startswith("idle"))
     assert {word for word, _ in words[35:]} == {"idle"}
-    assert (words[24][0], words[30][0], words[40][0]) == ("bored", "bored lately", "idle")
+    assert (words[24][0], words[30][0], words[40][0]) == ("bored", "bored", "idle")
 
 
 def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
@@ -70,7 +70,7 @@ def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
     for second in range(12):
         view = look(world, 1000 + second, 0.0, 0.0, 128.0 * second)
     assert view.generation_tps == pytest.approx(128.0)
-    assert (view.state, view.state_text) == (BackendState.BORED, "bored lately")
+    assert (view.state, view.state_text) == (BackendState.BORED, "bored")
     assert "too short" in view.state_rule
 
 

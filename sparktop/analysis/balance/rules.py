@@ -511,6 +511,8 @@ class Check(Struct, frozen=True):
     """By how much the value may be off, where that is to be shown."""
     is_rare: bool = False
     """Whether `but` is that it was seen too few times: more of them may decide it."""
+    shown: str = ""
+    """What the figure is of, where the screen needs another word than data, which keep `name`."""
 
     @property
     def within(self) -> bool | None:
@@ -759,7 +761,7 @@ def drained_checks(balance: Balance) -> tuple[Check, ...]:
 def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
     shares, z, loaded = balance.starved_percent, balance.dispersion_z, balance.loaded_percent
     names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_NAMED]) or "–"
-    more = f" · and {len(shares) - _NAMED} more" if len(shares) > _NAMED else ""
+    more = f" · and {len(shares) - _NAMED} more" if len(shares) > _NAMED else _newest_words(shares, percent)
     question = "Does starving cost throughput?"
     return (
         Check(
@@ -770,6 +772,7 @@ def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
             100 * STARVED_SHARE,
             f"of the time, while another had more than its share: {names}{more}",
             "%",
+            shown="one or the other" if len(shares) == PAIR else "one or more",
             but=_first_unmet(
                 (z is not None and z >= STARVED_Z, "chance alone leaves one empty now and then"),
                 (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
@@ -787,6 +790,21 @@ def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
             error=balance.lost_error_points if balance.lost_percent is None else None,
         ),
     )
+
+
+def _newest_words(shares: Mapping[str, float], percent: float | None) -> str:
+    """Return why two backends' shares do not add up to the figure, "" where they do.
+
+    More than two can be nearly empty at once.
+    """
+    added = sum(shares.values())
+    if percent is None or len(shares) != PAIR or abs(added - percent) < _ROUNDED_PERCENT:
+        return ""
+    return f"; these count the newest stretch, which may be a drain, the {percent:.0f} % do not"
+
+
+_ROUNDED_PERCENT = 1.0
+"""Percentages of two backends and of both that differ by less differ by rounding."""
 
 
 def ahead_checks(balance: Balance) -> tuple[Check, ...]:

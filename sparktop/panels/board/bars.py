@@ -31,7 +31,7 @@ _WIDE = 90
 """Width in cells from which on the header's pieces stand two cells apart, not one."""
 _SUBJECT = 24
 """Cells to which the name of what fails is cut, if it does not fit otherwise."""
-_RATE_WINDOW = " (10 s)"
+_RATE_WINDOW = " over 10 s"
 _FIVE_DIGITS = 9999.5
 """From this rate on, it is shown with five digits and a comma."""
 HELP = "?"
@@ -77,7 +77,7 @@ def header_row(
     snapshot's. If not all fits, the least important pieces are left out; nothing wraps.
     """
     when = (clock or snapshot.taken_at).astimezone()
-    interval: Row = [("-", "key"), label(f" {snapshot.interval_s:g} s "), ("+", "key"), label("  ")]
+    interval: Row = [("-", "key"), label(f" poll {snapshot.interval_s:g} s "), ("+", "key"), label("  ")]
     now: Row = [figure("" if moment else f"{when:%H:%M:%S} ")]
     modes: list[Row] = [[("SIMULATED", "info")]] if snapshot.simulated else []
     is_bad = sweep is not None and sweep.endswith(" failed")

@@ -23,6 +23,7 @@ from sparktop.panels.parts.graph import (
     area_rows,
     held_slots,
     hold_last,
+    scale_words,
     stacked_rows,
     top_words,
 )
@@ -265,8 +266,8 @@ def scale_end(words: Row, end: str) -> Row:
 
 
 def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
-    """Return the title row above a graph of tokens/s, with `top`, the value of the graph's upper edge."""
-    return heading(title, f"{more}max {numbers.tick(top)} tok/s", width)
+    """Return the title row above a graph of tokens/s, with its scale, which ends at `top`."""
+    return heading(title, f"{more}{scale_words(numbers.tick(top))} tok/s", width)
 
 
 def tps_words(sign: str, tps: float | None) -> Row:

@@ -40,7 +40,15 @@ from sparktop.panels.group.verdict import (
     word_run,
 )
 from sparktop.panels.parts.figures import flowed, heading, label, wrapped
-from sparktop.panels.parts.graph import TimeWindow, area_rows, caption, empty_rows, mirror_role, top_words
+from sparktop.panels.parts.graph import (
+    TimeWindow,
+    area_rows,
+    caption,
+    empty_rows,
+    mirror_role,
+    scale_words,
+    top_words,
+)
 from sparktop.panels.parts.text import (
     Row,
     Run,
@@ -179,7 +187,7 @@ def _two_graphs(
         tokens = with_level(tokens, shown.even_tps / shown.group_top)
     words: Row = [("Σ tok/s", "generation")]
     even = _even_words(shown)
-    top = f"max {numbers.tick(shown.group_top)}"
+    top = scale_words(numbers.tick(shown.group_top))
     left = [caption([*words, *even], top, width, [*words, *even[:1]], words), *tokens]
     right = (
         _pair_graph(balance, shown, width, height)
@@ -316,7 +324,7 @@ def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     check, answer = answered
     left: Row = [_SIGNS[answer], (check.question, "title" if answer else "text")]
     right: Row = [
-        label(f"{check.name} "),
+        label(f"{check.shown or check.name} "),
         (value_text(check), "text" if check.value is not None else "muted"),
         label(f", {_limit_words(check)}"),
     ]

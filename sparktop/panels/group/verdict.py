@@ -209,8 +209,8 @@ def _window_pieces(balance: Balance) -> list[Row]:
         pieces.append([label("watched "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
     elif balance.window_s:
         pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
-    if balance.sample_hz and _covers_needed_time(balance):
-        pieces.append([label("polled every "), figure(f"{1 / balance.sample_hz:.2g} s")])
+    if balance.polled_words and _covers_needed_time(balance):
+        pieces.append([label(balance.polled_words)])
     if apart := samples_apart(balance):
         pieces.append([label(apart)])
     return pieces

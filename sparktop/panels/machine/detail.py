@@ -405,20 +405,12 @@ _PATTERNS = {
 """Pattern and role of each part: all patterns differ, so that parts differ in more than colour."""
 _NEW_PATTERN = ("+", "prompt/8")
 """Pattern and role of a part that this version does not know, reported by a newer agent."""
-_NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages"}
-_SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "other"}
-"""Names of parts in a narrow column; `_NAMES` is for wide ones. Other parts keep their own names."""
 
 
-def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
-    """Return the parts of the memory bar in order; only used and free memory if no parts are reported.
-
-    `short` selects short names, for narrow columns.
-    """
-    names = _SHORT if short else _NAMES
+def memory_parts(memory: MemoryReading) -> list[Part]:
+    """Return the parts of the memory bar in order; only used and free memory if no parts are reported."""
     parts = [
-        Part(names.get(part.name, part.name), part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN))
-        for part in memory.parts
+        Part(part.title, part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN)) for part in memory.parts
     ]
     total, used = memory.total_bytes, memory.used_bytes
     if parts or total is None or used is None:
@@ -446,7 +438,7 @@ def memory_section(
             (f" {numbers.percent(percent)}", share_role(percent, 85, 101)),
         ]
     ]
-    parts = memory_parts(memory, short=width < WIDE_FACTS)
+    parts = memory_parts(memory)
     if total and parts:
         rows += [segmented_bar(parts, total, width), *legend(parts, width)]
         rows += _holder_rows(holders, width) if memory.unified else []

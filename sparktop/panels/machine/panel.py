@@ -28,7 +28,7 @@ from sparktop.panels.parts.figures import (
     share_role,
     wrapped,
 )
-from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption, scale_words
 from sparktop.panels.parts.text import (
     FIGURES_WIDTH,
     WIDE_FIGURES_WIDTH,
@@ -497,7 +497,7 @@ def _graph_rows(
     values = axis.values(series, width)
     upper = top if top is not None else nice_ceiling(max((v for v in values if v), default=1.0))
     return [
-        caption(words, _upper_edge(upper, unit), width),
+        caption(words, scale_words(_upper_edge(upper, unit)), width),
         *area_rows(values, width, height - 1, upper, gradient, end_slot=axis.end_slot),
     ]
 
@@ -567,7 +567,7 @@ def state_run(view: NodeView) -> Run:
         return lost_run(view.gpus_lost)
     if view.sample is None:
         return "connecting", "muted"
-    return view.speed.word if view.sample.gpus else "no GPU", speed_role(view.speed)
+    return view.speed.title if view.sample.gpus else "no GPU", speed_role(view.speed)
 
 
 def about(view: NodeView) -> Row:
@@ -647,7 +647,9 @@ def node_heading(shape: LineShape, width: int) -> Row:
     """Return the heading row of a list of nodes that is `width` cells wide."""
     count, each = graph_columns(width)
     words = f"{fit('node', shape.name)} {fit('GPU', shape.bar + _PERCENT)}{'power':>6}{'°C':>4}{'memory':>9}"
-    captions = [caption([(name, gradient)], "100 %", each) for name, _, gradient in _GRAPHS[:count]]
+    captions = [
+        caption([(name, gradient)], scale_words("100 %"), each) for name, _, gradient in _GRAPHS[:count]
+    ]
     return panel_row([label(words)], captions, width)
 
 
@@ -774,4 +776,4 @@ def _gpu_trouble(view: NodeView) -> Run | None:
     """Return what is wrong with a node's GPUs as a styled text segment; None if nothing is."""
     if view.gpus_lost:
         return lost_run(view.gpus_lost)
-    return None if view.speed.word in _QUIET_SPEEDS else (view.speed.word, speed_role(view.speed))
+    return None if view.speed.word in _QUIET_SPEEDS else (view.speed.title, speed_role(view.speed))

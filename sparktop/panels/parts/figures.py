@@ -60,6 +60,10 @@ def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
     return fit(sign + numbers.duration(edge_s, width - 1).strip(), width, "right")
 
 
+LONG_FEW = "a few were very long"
+"""What a mean at or above the p95 shows, which reads as a mistake without a word."""
+
+
 def latency_row(name: str, latency: Latency, width: int) -> Row:
     """Return a row with the label `name` and a latency's p50 and p95; also its mean if `width` allows it.
 
@@ -77,6 +81,8 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
     row += _quantile("  p95", latency, latency.p95)
     if width >= 6 + 13 + 15 + 16:
         row += _named("  mean", numbers.duration(latency.mean_s, 9), 9)
+        few = f" ({LONG_FEW})"
+        row += [label(few)] if latency.has_long_few and row_width(row) + len(few) <= width else []
     return row
 
 
@@ -510,7 +516,9 @@ def failed_since(view: NodeView) -> str:
 
 
 def read_by(view: NodeView, *more: str | None) -> Row:
-    """Return how a node is read, and `more` words, as far as known; of a Prometheus with the sample's age."""
+    """Return how a node is read and how often, and `more` words; of a Prometheus with the sample's age."""
     if view.scrape is not None:
         return scraped(view.scrape, view.age_s)
-    return [label(f" {' · '.join(part for part in (view.via, *more) if part)} ")]
+    between_s = view.history.cpu_percent.interval_s
+    every = "" if between_s is None else f"every {max(1, round(2 * between_s)) / 2:g} s"
+    return [label(f" {' · '.join(part for part in (view.via, every, *more) if part)} ")]

@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -281,25 +281,29 @@ def stacked_rows(
 
 
 def top_words(top: Top) -> str:
-    """Return the label of the upper end of a graph's scale: "max 40", or "40 ↑ 250" if it clips a spike."""
-    end = numbers.tick(top.end)
-    return f"max {end}" if top.highest is None else f"{end} {CLIPPED} {numbers.tick(top.highest)}"
+    """Return the label of a graph's scale: "0–40", or "0–40 ↑ 250" if it clips a spike."""
+    end = scale_words(numbers.tick(top.end))
+    return end if top.highest is None else f"{end} {CLIPPED} {numbers.tick(top.highest)}"
+
+
+def scale_words(end: str) -> str:
+    """Return the label of a scale from 0 to `end`; `end` alone would read as a value."""
+    return f"0–{end}"
 
 
 def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run]) -> Row:
-    """Return the row above a graph: `label` at the left, and `top`, the scale's upper end, at the right.
+    """Return the row above a graph: `label` at the left, and its scale `top` at the right.
 
-    Where both do not fit, the first of the labels `shorter` that fits replaces `label`, and the word "max" is
-    left out of `top`. If none fits, the last parts of the last label are left out.
+    Where both do not fit, the first of the labels `shorter` that fits replaces `label`. If none fits, the
+    last parts of the last label are left out.
     """
-    ends = (top, top.removeprefix("max "))
-    for words, end in product((label, *shorter), ends):
-        if row_width(words) + 1 + cell_width(end) <= width:
-            return spread_row(words, [(end, "muted")], width)
+    for words in (label, *shorter):
+        if row_width(words) + 1 + cell_width(top) <= width:
+            return spread_row(words, [(top, "muted")], width)
     words = list((shorter or (label,))[-1])
-    while len(words) > 1 and row_width(words) + 1 + cell_width(ends[-1]) > width:
+    while len(words) > 1 and row_width(words) + 1 + cell_width(top) > width:
         words.pop()
-    return spread_row(words, [(ends[-1], "muted")], width)
+    return spread_row(words, [(top, "muted")], width)
 
 
 def with_time_axis(
@@ -374,7 +378,7 @@ class Graph(Struct, frozen=True):
             ]
         top = self._scale_top(values, over)
         known = any(value is not None for value in (*values, *over))
-        head = caption(self.words, self._edge_words(top, width) if known else "", width)
+        head = caption(self.words, scale_words(self.edge(top)) if known else "", width)
         tall = height - 1
         if not known:
             return [head, *empty_rows(self.empty, width, tall)]
@@ -385,15 +389,6 @@ class Graph(Struct, frozen=True):
         if self.over is None:
             return [head, *area_rows(values, width, tall, top, self.gradient, end_slot=axis.end_slot)]
         return [head, *stacked_rows(values, over, width, tall, top, roles, end_slot=axis.end_slot)]
-
-    def _edge_words(self, top: float, width: int) -> str:
-        """Return the text of the scale's upper end, with "max" before it unless the scale is fixed.
-
-        If "max" does not fit into the caption of `width` cells, it is left out.
-        """
-        edge = self.edge(top)
-        full = edge if self.fixed else f"max {edge}"
-        return full if row_width(self.words) + 1 + len(full) <= width else edge
 
     def _scale_top(self, values: Sequence[float | None], over: Sequence[float | None]) -> float:
         if self.fixed:

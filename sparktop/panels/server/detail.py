@@ -26,6 +26,7 @@ from sparktop.model.ranks import (
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
 from sparktop.panels.machine.detail import node_tile
 from sparktop.panels.parts.figures import (
+    LONG_FEW,
     VALUE_WIDTH,
     WIDE_FACTS,
     Section,
@@ -448,7 +449,8 @@ def _latency_rows(view: BackendView, width: int) -> list[Row]:
     rows: list[Row] = [[label(" " * 7 + head + "seen".rjust(6))]]
     for name, field in _LATENCIES:
         rows.append([label(name, 7), *_latency_cells(getattr(view, field), shown)])
-    return rows
+    long = [name for name, field in _LATENCIES if getattr(view, field).has_long_few]
+    return [*rows, *([[label(f"{', '.join(long)}: mean beyond p95, as {LONG_FEW}")]] if long else [])]
 
 
 def _latency_cells(latency: Latency, shown: Sequence[str]) -> Row:

@@ -144,8 +144,6 @@ def limit_note(limit: Limit) -> Row:
     words = limit.words.replace("; ", " · ")
     last = limit.judged
     named = words.replace(_OF_THE_TIME, f" of the {last}", 1) if last else words
-    if limit.kind is LimitKind.UNKNOWN and named == words:
-        return [(f" {words} ({limit.title}) ", "muted")]
     end = f" · {last}" if last and named == words else ""
     return [(f" {limit.title}", _limit_role(limit)), (f": {named}{end} ", "muted")]
 
@@ -467,7 +465,7 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
         return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], noted
     if trouble := _trouble_note(view):
         return trouble, _known_limit(view) if on_board else []
-    poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
+    poll = [] if view.poll_ms is None else [(f" poll {view.poll_ms:.0f} ms ", "muted")]
     if slow := slow_page(view):
         poll = [(f" {slow} ", "warn")]
     if view.page_note is not None:

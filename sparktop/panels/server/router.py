@@ -128,7 +128,7 @@ def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
     if view.failure is not None:
         stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
         return [(f" ✖{stale} {view.failure.message} ", "bad")], []
-    poll: Row = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
+    poll: Row = [] if view.poll_ms is None else [(f" poll {view.poll_ms:.0f} ms ", "muted")]
     if view.stuck:
         listed = "; ".join(f"{name}: {words}" for name, words in view.stuck.items())
         # Red is what is certain, as the backend's own word and alert are.

@@ -107,10 +107,10 @@ def moment_pieces(view: SweepView) -> list[Row]:
     beyond = now.key is None or at_a_rate or now.in_flight > now.key.point.value
     asked = "" if now.key is None or beyond else f" of {now.key.point.words}"
     pieces: list[Row] = [
-        [figure(numbers.rate(now.tps, 6).strip()), label(" tok/s (2 s)")],
+        [figure(numbers.rate(now.tps, 6).strip()), label(" tok/s over 2 s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
         [label("TTFT p50 "), figure(milliseconds(now.ttft_p50_ms))],
-        [figure(f"{now.ended}"), label(" of this level done")],
+        [figure(f"{now.ended}"), label(" requests done")],
     ]
     if now.requests_per_s is not None:
         sent, completed = now.requests_per_s

@@ -627,7 +627,7 @@ def _legend_row(view: SweepView, above: int, below: int, width: int) -> Row:
     signs += [(DOUBT, "warn", "warning")] if True in marks else []
     signs += [(SLOW, "warn", "why slow")] if False in marks else []
     tried = [load for search in view.searches for load in search.tried if load.holds is not None]
-    signs += [("?", "warn", "not certain (97.5 %)")] if any(not load.certain for load in tried) else []
+    signs += [("?", "warn", "not certain: below 97.5 %")] if any(not load.certain for load in tried) else []
     row: Row = [label("  ")]
     for sign, role, word in signs:
         piece: Row = [(f" {sign}", role), label(f" {word} ")]

@@ -216,7 +216,7 @@ WARNINGS = {
             brief="prompt",
         ),
         LevelWarning(
-            CUT_SHORT, "cut short", "the level ended before its time, for the reason named", "repeat it"
+            CUT_SHORT, "unfinished", "the level ended before its time, for the reason named", "repeat it"
         ),
         LevelWarning(
             DRIFT,

@@ -299,7 +299,7 @@ def _rates_sentence(levels: list[LevelResult]) -> str:
     ]
     if cut is not None:
         before = _rates_sentence(levels) if levels else ""
-        words = f"{cut.point.label} was cut short" + (
+        words = f"{cut.point.label} was not finished" + (
             f": {_overload_words(cut)}" if _is_overloaded(cut) else ""
         )
         return f"{before}; {words}" if before else words

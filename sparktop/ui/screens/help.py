@@ -40,6 +40,7 @@ _UNWRAPPED = 10_000
 _STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
     ("… lately", "true of the last 10 s, but not of this moment"),
+    ("GPU …", "is a machine's word: GPU idle, GPU normal, GPU throttled; busy, bored and idle are servers'"),
 )
 FIGURES = (
     (
@@ -51,6 +52,7 @@ FIGURES = (
         "half of the requests of 60 s, and 95 % of them, took at most this long; <, ≤ and >: bounds",
     ),
     ("colour", "a latency has one from the limits slow TTFT, slow ITL and slow queue on (m, page states)"),
+    ("backend", "an inference server; node: a machine, whose figures are up to two polls old"),
     ("KV", "part of the KV cache in use: it keeps the tokens of all requests that run"),
     ("UMA", "memory that CPU and GPU share, as on a GB10; headroom: what programs can still get of it"),
     ("prefix hits", "part of the prompt tokens that were found in the cache, so that they cost nothing"),
@@ -77,7 +79,7 @@ _SWEEP_SIGNS = (
     ("◆", "the best of its column; ◇ no difference to the best is shown"),
     ("!", "a warning on a level; ▾ a reason found why it is slow"),
     ("✓", "done; ● running, ○ warming up or coming to rest, · ahead"),
-    ("◐", "some of its runs are made; ◔ cut short, – not made, ✗ left out"),
+    ("◐", "some of its runs are made; ◔ unfinished, – not made, ✗ left out"),
     ("+1", "one more reason beside the one named: enter shows all"),
     ("A=C", "the curves of A and C end in one cell of the plot"),
 )
@@ -85,7 +87,8 @@ _GRAPHS = (
     ("", "Backends of one group share scale and time axis. A gap is a gap: nothing was read."),
     ("", "Rates are over 10 s, latencies over 60 s. – is unknown, never zero. Dimmed: stale."),
     ("⡪ wait", "a cell shows what has more of its dots, but any waiting request colours its highest dot"),
-    ("↑", "a short spike above the scale: 40 ↑ 250 is a scale to 40 and a highest value of 250"),
+    ("0–40", "the scale of the graph below, not a value"),
+    ("↑", "a short spike above the scale: 0–40 ↑ 250 is a scale to 40 and a highest value of 250"),
 )
 _SWEEP_FIGURES = (
     ("decode", "tokens a second of all requests together"),

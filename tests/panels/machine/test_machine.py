@@ -141,12 +141,15 @@ def test_a_slow_clock_names_cause_and_fix() -> None:
         assert words.startswith(f"slow clock {SLOW.reason} likely {CAUSE} to do {FIX}")
 
 
-@pytest.mark.parametrize(("word", "role"), [("idle", "muted"), ("normal", "good"), ("unknown", "muted")])
-def test_each_speed_stands_beside_the_name(word: str, role: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "shown", "role"),
+    [("idle", "GPU idle", "muted"), ("normal", "GPU normal", "good"), ("unknown", "unknown", "muted")],
+)
+def test_each_speed_stands_beside_the_name(word: str, shown: str, role: str) -> None:
     """The state of a machine is read where its name is, in the colour of the state."""
     view = view_of(GpuReading(0), speed=SpeedState(word, "some rule"))
-    assert state_run(view) == (word, role)
-    assert f"node n┌┐{word}┌" in row_text(node_panel(view, 80, 8, WINDOW, 100.0)[0])
+    assert state_run(view) == (shown, role)
+    assert f"node n┌┐{shown}┌" in row_text(node_panel(view, 80, 8, WINDOW, 100.0)[0])
     assert word in text_of(node_detail(view, (), 118, 34, AXIS))
 
 
@@ -218,7 +221,7 @@ def test_the_bar_is_as_wide_as_its_column_and_names_every_part(sizes: list[int],
         return
     assert row_width(section.rows[1]) == width
     text = " ".join(row_text(row) for row in section.rows)
-    assert all(part.name[:6] in text for part in memory_parts(memory, short=width < 52))
+    assert all(part.name[:8] in text for part in memory_parts(memory))
 
 
 def test_no_trend_is_no_number() -> None:

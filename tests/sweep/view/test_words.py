@@ -499,11 +499,11 @@ def test_a_level_that_was_cut_short_is_no_limit() -> None:
     """A server that died, or a sweep that was stopped, shows no rate that the server cannot take."""
     mark = Validity(code=CUT_SHORT, message="the sweep ended within this level")
     died = level_at_rate(2.0, ok=1, failed=8).model_copy(update={"validity": (mark,)})
-    assert words(level_at_rate(1.0), died) == "keeps up with 1 /s; 2 /s was cut short: 8 of 9 requests failed"
-    assert words(died) == "2 /s was cut short: 8 of 9 requests failed"
+    assert words(level_at_rate(1.0), died) == f"keeps up with 1 /s; {words(died)}"
+    assert words(died) == "2 /s was not finished: 8 of 9 requests failed"
     stopped = level_at_rate(2.0, ok=9).model_copy(update={"validity": (mark,)})
     assert words(level_at_rate(0.5), level_at_rate(1.0), stopped) == (
-        "keeps up with 1 /s, the highest rate measured; 2 /s was cut short"
+        "keeps up with 1 /s, the highest rate measured; 2 /s was not finished"
     )
 
 

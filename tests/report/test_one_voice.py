@@ -1,0 +1,130 @@
+"""No two forms of one moment give a thing two names or two figures: screens and reports."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from sparktop.model.node import MemoryPart
+from sparktop.model.snapshot import Latency, Quantile, Snapshot
+from sparktop.panels.board.bars import header_row
+from sparktop.panels.board.scene import Scene, flatten
+from sparktop.panels.board.view import View
+from sparktop.panels.group.panel import balance_screen, evidence_screen
+from sparktop.panels.machine.detail import node_detail
+from sparktop.panels.parts.figures import latency_row
+from sparktop.panels.parts.graph import TimeWindow
+from sparktop.panels.parts.text import row_text
+from sparktop.panels.server.detail import backend_detail
+from sparktop.report import html, markdown, text_snapshot
+from stage.rehearsal import Rehearsal
+from tests.panels.balance_scenes import herd, traced
+
+_WIDTHS = (80, 120, 200)
+_POLLS = re.compile(r"judged on polls every (\S+) s")
+_EMPTY = re.compile(r"(\S+) (?:nearly empty|starves) (\d+) %")
+
+
+def screens(shown: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield (form, text) of every screen at several widths."""
+    for width in _WIDTHS:
+        height = {80: 22, 120: 34, 200: 48}[width]
+        axis = TimeWindow(shown.at, 120.0).axis(60)
+        scene = Scene(shown, width, height, View())
+        drawn = {"board": flatten(scene.draw(), width, scene.layout.height)}
+        drawn |= {"top line": [header_row(shown, width)]}
+        for group in shown.balance:
+            drawn[f"balance {group.group}"] = balance_screen(group, shown, width, height)
+            drawn[f"why {group.group}"] = evidence_screen(group, shown, width, height)
+        for view in shown.backends:
+            drawn[f"server {view.name}"] = backend_detail(view, {}, width, height, axis)
+        for node in shown.nodes:
+            drawn[f"machine {node.name}"] = node_detail(node, shown.backends, width, height, axis)
+        yield from ((f"{form} {width}", "\n".join(map(row_text, rows))) for form, rows in drawn.items())
+
+
+def reports(shown: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield (form, text) of every report that is written of a moment."""
+    yield "text", " ".join(text_snapshot.render(shown, 100).split())
+    yield "markdown", markdown.render(shown)
+    yield "html", html.render(shown, "")
+
+
+def forms(shown: Snapshot) -> dict[str, str]:
+    return dict((*screens(shown), *reports(shown)))
+
+
+@pytest.fixture(scope="module")
+def queueing() -> Snapshot:
+    """Two servers of which one has a queue, and the machine of the other, after almost three minutes."""
+    return Rehearsal(seed=3).play(170).snapshot()
+
+
+@pytest.mark.parametrize("name", ["cooldown-c64", "leastbusy-c16", "shuffle-c64", "herd"])
+def test_a_group_has_one_poll_interval_and_one_share_of_each_backend(name: str) -> None:
+    """Wherever they are named, polls are equally far apart and a backend is nearly empty for one share."""
+    shown = herd(4) if name == "herd" else traced(name)
+    shares, polls = defaultdict(set), defaultdict(set)
+    for form, text in forms(shown).items():
+        flat = " ".join(text.split())
+        for backend, share in _EMPTY.findall(flat):
+            shares[backend].add(share)
+        polls[next(iter(_POLLS.findall(flat)), None)].add(form)
+        assert not re.search(r"times a second|polled every \S+ s ·", flat), form
+    assert len(polls.keys() - {None}) == 1
+    assert all(len(known) == 1 for backend, known in shares.items() if backend != "figures")
+
+
+def test_shares_of_two_backends_add_up_or_say_why_not() -> None:
+    """Beside "one or the other 88 %" stand shares that add up to it, or what they have beyond it."""
+    for name in ("cooldown-c64", "leastbusy-c16", "leastbusy-c2"):
+        shown = traced(name)
+        (group,) = shown.balance
+        rows = evidence_screen(group, shown, 120, 60)
+        text = " ".join(" ".join(row_text(row).strip("│") for row in rows).split())
+        head = re.search(r"one or the other (\d+) %", text)
+        listed = re.search(r"more than its share: (\S+ (\d+) %)(?: · (\S+) (\d+) %)", text)
+        if head is None or listed is None:
+            continue
+        added = int(listed[2]) + int(listed[4])
+        assert abs(added - int(head[1])) <= 1 or "these count the newest stretch" in text
+
+
+def test_a_part_of_the_memory_has_one_name(queueing: Snapshot) -> None:
+    """The parts of the memory are called the same at every width and in every report."""
+    parts = queueing.nodes[0].sample.memory.parts if queueing.nodes[0].sample else ()
+    assert len(parts) > 5
+    for form, text in forms(queueing).items():
+        if form.startswith("machine") or form in {"text", "html"}:
+            assert [part.title for part in parts if part.title not in text] == [], form
+    assert {part.title for part in parts}.isdisjoint({"unattributed", "programs and kernel"})
+    assert all(len(part.title) <= 9 for part in parts)
+    assert MemoryPart("of tomorrow", 1).title == "of tomorrow"
+
+
+def test_no_scale_of_a_graph_reads_as_a_value(queueing: Snapshot) -> None:
+    """A scale is named from its lower end on: "0–300", never "max 300" or "GPU 100 %" above a graph."""
+    for form, text in screens(queueing):
+        assert not re.search(r"\bmax \d", text.replace("max 3.9 GHz", "").replace("max 2.8 GHz", "")), form
+        assert not re.search(r"(GPU|CPU|memory) 100 % +(GPU|CPU|power|RDMA)", text), form
+
+
+def test_words_of_servers_are_not_those_of_machines(queueing: Snapshot) -> None:
+    """A machine's word names its GPU; a server is busy, bored or idle, and "bored" needs no "lately"."""
+    board = dict(screens(queueing))["board 120"]
+    assert re.search(r"node spark-a\W+GPU (idle|normal)\W", board)
+    assert "bored lately" not in board
+
+
+def test_a_mean_at_its_p95_says_why() -> None:
+    """Mean and p95 that look alike, or the mean above it, are explained: a few were very long."""
+    near = Latency(0.0993, *(Quantile(one) for one in (0.087, 0.09, 0.099, 0.2)), count=200.0)
+    assert "(a few were very long)" in row_text(latency_row("ITL", near, 80))
+    assert "long" not in row_text(latency_row("ITL", Latency(0.09, *near_quantiles(near), count=200.0), 80))
+
+
+def near_quantiles(latency: Latency) -> tuple[Quantile | None, ...]:
+    return latency.p50, latency.p90, latency.p95, latency.p99
