@@ -295,7 +295,7 @@ def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run])
     """Return the row above a graph: `label` at the left, and its scale `top` at the right.
 
     Where both do not fit, the first of the labels `shorter` that fits replaces `label`. If none fits, the
-    last parts of the last label are left out.
+    last parts of the last label are left out, then the scale's lower end.
     """
     for words in (label, *shorter):
         if row_width(words) + 1 + cell_width(top) <= width:
@@ -303,7 +303,8 @@ def caption(label: Sequence[Run], top: str, width: int, *shorter: Sequence[Run])
     words = list((shorter or (label,))[-1])
     while len(words) > 1 and row_width(words) + 1 + cell_width(top) > width:
         words.pop()
-    return spread_row(words, [(top, "muted")], width)
+    end = top if row_width(words) + 1 + cell_width(top) <= width else top.removeprefix(scale_words(""))
+    return spread_row(words, [(end, "muted")], width)
 
 
 def with_time_axis(

@@ -144,6 +144,8 @@ def limit_note(limit: Limit) -> Row:
     words = limit.words.replace("; ", " · ")
     last = limit.judged
     named = words.replace(_OF_THE_TIME, f" of the {last}", 1) if last else words
+    if limit.kind is LimitKind.UNKNOWN and named == words:
+        return [(f" {words} ({limit.title}) ", "muted")]
     end = f" · {last}" if last and named == words else ""
     return [(f" {limit.title}", _limit_role(limit)), (f": {named}{end} ", "muted")]
 
