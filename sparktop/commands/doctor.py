@@ -235,7 +235,9 @@ async def _examine(watch: Watch, *, named: bool) -> tuple[list[Check], list[Chec
     from sparktop.doctor.machine import check_machine, look_at_machine
     from sparktop.doctor.network import open_network
 
+    routers = (*watch.routers, *watch.sweep_routers)
+    urls = [*(target.url for target in watch.backends), *(target.url for target in routers)]
     own = await look_at_machine()
     machine = check_machine(*own)
-    async with open_network() as network:
+    async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
         return machine, await examine_network(watch, network, wanted=named, own=own)

@@ -143,7 +143,7 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
 _TEXTUAL_MAJOR = "8"
 """The major version of Textual that is required: the screen relies on behaviour that may change in a later
 one."""
-_OTHERS = ("aiohttp", "nvidia-ml-py", "pydantic")
+_OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "pydantic")
 """Libraries whose versions are shown."""
 
 

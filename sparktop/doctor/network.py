@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
 
+import httpx
 from msgspec import Struct
 
 from sparktop.doctor.check import Check, Status
-from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.net.client import SEPARATE, Request, SharedSession, open_session
-from sparktop.net.failure import AnswerError, Trust, key_problem, timeout_error, transport_error
+from sparktop.net.failure import Trust, timeout_error, transport_error
+from sparktop.net.once import Reply, get, open_client
 
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""
@@ -37,22 +37,6 @@ class Resolved(Struct, frozen=True):
 
     addresses: tuple[str, ...]
     took_s: float
-
-
-class Reply(Struct, frozen=True):
-    """A complete HTTP response, whatever its status."""
-
-    status: int
-    body: bytes = b""
-    date: str | None = None
-    """The Date header."""
-    location: str = ""
-    asked_at: float = 0.0
-    """Our Unix time just before the request."""
-    answered_at: float = 0.0
-    """Our Unix time when the answer's headers arrived."""
-    took_ms: float = 0.0
-    """Milliseconds from the request to the last byte."""
 
 
 class Place(Struct, frozen=True):
@@ -117,13 +101,13 @@ class RealNetwork:
 
     def __init__(
         self,
-        session: SharedSession,
+        client: httpx.AsyncClient,
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         get_timeout_s: float = GET_TIMEOUT_S,
     ) -> None:
-        """Send GETs through `session`; both time limits are in seconds."""
-        self._session = session
+        """Send GETs through `client`; both time limits are in seconds."""
+        self._client = client
         self._connect_timeout_s = connect_timeout_s
         self._get_timeout_s = get_timeout_s
 
@@ -158,21 +142,20 @@ class RealNetwork:
         """Send a GET and return the response; its time and its size are limited."""
         place = place_of(url)
         where = place.shown if place else clean(url, 80)
-        if (problem := key_problem(api_key)) is not None:
-            raise AnswerError(FailureKind.UNAUTHORIZED, problem)
-        request = Request(url, where, api_key, tls=Trust(tls_ca, where).context(), headers=SEPARATE)
-        began, asked_at = time.monotonic(), time.time()
-        answer = await self._session.get(request, deadline_s=self._get_timeout_s, clock=time.time)
-        date, location = answer.headers.get("Date"), answer.headers.get("Location", "")
-        took_ms = (time.monotonic() - began) * 1000
-        return Reply(answer.status, answer.body, date, location, asked_at, answer.at, took_ms)
+        if tls_ca is not None:
+            async with open_client(secure=True, trust=Trust(tls_ca, where).context()) as client:
+                return await get(client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
+        return await get(self._client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
 
 
 @asynccontextmanager
-async def open_network(*, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[RealNetwork]:
-    """Yield network operations that share connections; `get_timeout_s` limits each GET."""
-    async with open_session() as session:
-        yield RealNetwork(session, get_timeout_s=get_timeout_s)
+async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[RealNetwork]:
+    """Open an HTTP client, and yield network operations that use this client.
+
+    With `secure`, the system's certificates are loaded for https; `get_timeout_s` limits each GET.
+    """
+    async with open_client(secure=secure) as client:
+        yield RealNetwork(client, get_timeout_s=get_timeout_s)
 
 
 _SLOW_S = 0.5

@@ -15,7 +15,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from sparktop.doctor.check import Check, Status
-from sparktop.doctor.network import Network, Place, Reply, place_of
+from sparktop.doctor.network import Network, Place, place_of
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.registry import Engine
 from sparktop.engines.router_pages import LISTS, TITLES, router_kind
@@ -26,6 +26,7 @@ from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.client import Answer
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, server_words, status_error
+from sparktop.net.once import Reply
 from sparktop.sources.engine_http import EnginePages, RouteFinder, ask_facts
 from sparktop.sources.prometheus.client import PrometheusClient, Series
 from sparktop.sources.prometheus.found import (

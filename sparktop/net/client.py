@@ -1,4 +1,4 @@
-"""The HTTP client: polls of servers, routers, agents and a Prometheus, and single requests, over aiohttp.
+"""The HTTP client of all that polls: servers, routers, agents and a Prometheus, on connections of aiohttp.
 
 It bounds the bytes of an answer, packed and unpacked, and its time. It follows no redirect to another host,
 and uses no proxy, no netrc and no cookies. What goes wrong is an `AnswerError`.
@@ -12,11 +12,9 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from weakref import WeakSet
@@ -60,8 +58,6 @@ _LONGEST_FIELD_BYTES = 64 << 10
 _AGE_DIGITS = 9
 _ZONE = re.compile(r"(//[^/]*\[[^/\]%]*)%25")
 """An IPv6 address up to its zone (RFC 6874), which yarl wants without the escape."""
-SEPARATE = MappingProxyType({"Connection": "close"})
-"""Headers of a single request: a server may close a kept connection just as it is used again."""
 _KEPT_IN_QUERIES = "%/:=&?~+!$,;'@()*[]-._"
 """Characters of a query that are sent as they are."""
 _TLS_ALERT, _SHOWN_TLS_ALERT = b"\x15\x03\x03", rb"\x15\x03"
@@ -74,7 +70,7 @@ _sockets: WeakSet[socket.socket] = WeakSet()
 
 
 class Request(Struct, frozen=True):
-    """One GET or POST."""
+    """One GET, or one POST of a form."""
 
     url: str
     where: str
@@ -87,8 +83,8 @@ class Request(Struct, frozen=True):
     """What an https:// server's certificate is checked against; None for the system's certificates."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Further headers."""
-    post: Mapping[str, str] | bytes | None = None
-    """Sent by POST: a form, or a body whose type is in `headers`; None for a GET."""
+    form: Mapping[str, str] | None = None
+    """Sent by POST; None for a GET."""
 
 
 class Response(Struct, frozen=True):
@@ -145,12 +141,7 @@ class SharedSession:
             await asyncio.sleep(0)  # asyncio closes the sockets now
 
     async def get(
-        self,
-        request: Request,
-        *,
-        deadline_s: float,
-        clock: Callable[[], float],
-        cap_bytes: int = BODY_CAP_BYTES,
+        self, request: Request, *, deadline_s: float, clock: Callable[[], float], cap_bytes: int
     ) -> Response:
         """Send a request and return the answer of any status, with a body of at most `cap_bytes` bytes.
 
@@ -187,9 +178,9 @@ class SharedSession:
             async with (
                 asyncio.timeout(deadline_s),
                 self._opened().request(
-                    "GET" if request.post is None else "POST",
+                    "GET" if request.form is None else "POST",
                     url,
-                    data=request.post,
+                    data=request.form,
                     headers=_headers(request),
                     allow_redirects=False,
                     ssl=request.tls or True,
@@ -204,9 +195,6 @@ class SharedSession:
                 async for chunk in response.content.iter_any():
                     collector.feed(chunk)
                 return Response(response.status, collector.finish(), at, response.headers, _end.get())
-        except AnswerError as error:
-            error.accepted = True  # of another status the body is not needed
-            raise
         except aiohttp.ConnectionTimeoutError as error:
             raise timeout_error(where, _CONNECT_S, answering=False, body_bytes=0) from forget_frames(error)
         except TimeoutError as error:
@@ -216,13 +204,9 @@ class SharedSession:
             if response is None and (url.raw_host, url.port) in self._resolver.pending:
                 raise failure.no_name_server(where, deadline_s) from error
             came = 0 if collector is None else collector.raw_bytes
-            late = timeout_error(where, deadline_s, answering=response is not None, body_bytes=came)
-            late.accepted = response is not None
-            raise late from error
+            raise timeout_error(where, deadline_s, answering=response is not None, body_bytes=came) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: a host that cannot be one
-            broken = _transport_error(error, where)
-            broken.accepted = response is not None
-            raise broken from error
+            raise _transport_error(error, where) from error
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -243,17 +227,6 @@ class SharedSession:
         return self._session
 
 
-@asynccontextmanager
-async def open_session() -> AsyncIterator[SharedSession]:
-    """Yield connections that are closed at the end."""
-    session = SharedSession()
-    session.join()
-    try:
-        yield session
-    finally:
-        await session.leave()
-
-
 async def fetch(
     session: SharedSession, request: Request, *, deadline_s: float, clock: Callable[[], float]
 ) -> Answer:
@@ -263,7 +236,7 @@ async def fetch(
         AnswerError: a network error, another status, a missed deadline, or an unusable body.
     """
     began = clock()
-    response = await session.get(request, deadline_s=deadline_s, clock=clock)
+    response = await session.get(request, deadline_s=deadline_s, clock=clock, cap_bytes=BODY_CAP_BYTES)
     if response.status != OK:
         raise status_error(
             response.status,

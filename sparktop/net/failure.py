@@ -59,8 +59,6 @@ class AnswerError(Exception):
         super().__init__(message)
         self.kind = kind
         self.message = clean(message)
-        self.accepted = False
-        """Whether the head of an answer with status 200 arrived, and only its body is missing or unusable."""
 
 
 def status_error(status: int, where: str, *, location: str, words: str, has_key: bool) -> AnswerError:

@@ -6,7 +6,6 @@ import asyncio
 import ipaddress
 import json
 import re
-import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -26,11 +25,11 @@ from sparktop.model.targets import (
     server_path,
 )
 from sparktop.model.text import clean
-from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, look_up
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY, look_up
 from sparktop.sources.source import LIVELINESS, is_litellm
 
 if TYPE_CHECKING:
-    from sparktop.net.client import SharedSession  # at run time only when needed: it loads aiohttp
+    import httpx  # at run time only when needed: its import costs as much as an empty screen
 
 
 _RESOLVE_TIMEOUT_S = 5.0
@@ -209,14 +208,14 @@ async def discover(
     Only GET requests that change nothing are sent: to servers `/props`, `/metrics`, `/health/liveliness`
     (LiteLLM's `/health` would run completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
     """
-    from sparktop.net.client import open_session  # late, see above
+    from sparktop.net.once import open_client  # late, see above
 
     by_label: dict[str, str] = {}
     for host in hosts:
         by_label.setdefault(_label(host).lower(), host)
-    async with open_session() as session:
+    async with open_client(secure=False) as client:
         searches = [
-            _HostSearch(host, session, connect_timeout_s, answer_timeout_s, ports)
+            _HostSearch(host, client, connect_timeout_s, answer_timeout_s, ports)
             for host in by_label.values()
         ]
         founds = await asyncio.gather(*(search.run() for search in searches))
@@ -239,14 +238,14 @@ class _HostSearch:
     def __init__(
         self,
         host: str,
-        session: SharedSession,
+        client: httpx.AsyncClient,
         connect_timeout_s: float,
         answer_timeout_s: float,
         ports: Ports,
     ) -> None:
         self._host = host
         self._label = _label(host)
-        self._session = session
+        self._client = client
         self._connect_timeout_s = connect_timeout_s
         self._answer_timeout_s = answer_timeout_s
         self._ports = ports
@@ -382,14 +381,17 @@ class _HostSearch:
 
         The body is b"" if it cannot be read. The status is 0 if there is no answer.
         """
-        from sparktop.net.client import SEPARATE, Request  # late, see above
+        # Late: httpx is loaded only when a request is sent.
+        from sparktop.net.failure import AnswerError
+        from sparktop.net.once import UnreadReplyError, get
 
-        request = Request(url, self._label, headers=SEPARATE)
         try:
-            answer = await self._session.get(request, deadline_s=self._answer_timeout_s, clock=time.monotonic)
-        except AnswerError as error:
-            return _HTTP_OK if error.accepted else 0, b""
-        return answer.status, answer.body
+            reply = await get(self._client, url, where=self._label, deadline_s=self._answer_timeout_s)
+        except UnreadReplyError as error:
+            return error.status, b""
+        except AnswerError:
+            return 0, b""
+        return reply.status, reply.body
 
     def _name(self, port: int) -> str:
         return f"[{self._label}]:{port}" if ":" in self._label else f"{self._label}:{port}"

@@ -81,7 +81,10 @@ class RealWays:
         self._agents: SharedSession | None = None
 
     def modules(self, watch: Watch) -> Sequence[str]:
-        """Return the names of the modules that `watch` needs, and no others."""
+        """Return the names of the modules that `watch` needs, and no others.
+
+        Loading httpx alone takes as long as drawing an empty screen.
+        """
         names = ["sparktop.sources.engine_http"]
         names += sorted({_NODE_MODULES[node.via] for node in watch.nodes})
         if watch.routers:
@@ -89,7 +92,7 @@ class RealWays:
         if watch.prometheus:
             names.append("sparktop.watch.prometheus")
         if watch.discover:
-            names.append("sparktop.watch.discovery")
+            names += ["sparktop.watch.discovery", "sparktop.net.once"]
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:

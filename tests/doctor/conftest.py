@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
-from sparktop.doctor.network import Network, Place, RealNetwork, Reply, Resolved, open_network
+from sparktop.doctor.network import Network, Place, RealNetwork, Resolved, open_network
 from sparktop.model.failure import FailureKind
 from sparktop.net.failure import AnswerError
+from sparktop.net.once import Reply
 
 VLLM_PAGE = b"""\
 vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
@@ -137,7 +138,7 @@ async def serve() -> AsyncIterator[Serve]:
 @pytest.fixture
 async def network() -> AsyncIterator[RealNetwork]:
     """Yield the real network, with a deadline that a busy machine keeps."""
-    async with open_network(get_timeout_s=100.0) as opened:
+    async with open_network(secure=False, get_timeout_s=100.0) as opened:
         yield opened
 
 

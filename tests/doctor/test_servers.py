@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.examination import read_listed, softened
-from sparktop.doctor.network import Network, RealNetwork, Reply, Resolved, check_names, open_network
+from sparktop.doctor.network import Network, RealNetwork, Resolved, check_names, open_network
 from sparktop.doctor.servers import check_backend, check_clock, check_prometheus, check_router, clock_skew_s
 from sparktop.engines.tables import RUNNING
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
+from sparktop.net.once import Reply
 from sparktop.watch.listed import CACHE_VARIABLE
 from tests.doctor.conftest import VLLM, FakeNetwork, Serve, answer
 from tests.sources.prometheus.api_server import api, scalar, vector
@@ -82,9 +83,9 @@ async def test_a_dead_engine_is_a_failure(serve: Serve, network: RealNetwork) ->
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer in proper HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "closed the connection without an answer"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\nshort", "broke off in the middle"),
-        (b"\x15\x03\x01\x00\x02\x02\x16", "speaks TLS: write https://"),
+        (b"\x15\x03\x01\x00\x02\x02\x16", "does not answer in proper HTTP"),
         (
             b"HTTP/1.1 302 Found\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n",
             "redirects to",
@@ -107,7 +108,7 @@ async def test_hostile_answers_are_one_clean_line(
 async def test_silence_is_one_clean_line(serve: Serve) -> None:
     """A server that accepts the connection and says nothing is waited for until the deadline."""
     server = await serve(b"")
-    async with open_network(get_timeout_s=0.3) as network:
+    async with open_network(secure=False, get_timeout_s=0.3) as network:
         await fails_in_one_line(server.url, network, "no answer from")
 
 

@@ -137,8 +137,7 @@ class Answers:
             self.requests.append(head + await reader.readexactly(length))
             status = self.statuses[0] if len(self.statuses) == 1 else self.statuses.pop(0)
             if status:
-                body = "" if status == 204 else "no"
-                writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nno".encode())
                 await writer.drain()
             else:
                 await reader.read()
@@ -171,7 +170,10 @@ async def send(answers: Answers, token: str | None = None, deadline_s: float = 5
     port = await answers.start()
     url = f"http://127.0.0.1:{port}/secret-path/?wait=true"
     webhook = Webhook(url, token, sleep=answers.pause, deadline_s=deadline_s)
-    problem = await webhook.send(EVENT)
+    try:
+        problem = await webhook.send(EVENT)
+    finally:
+        await webhook.close()
     return None if problem is None else problem.replace(str(port), "PORT")
 
 

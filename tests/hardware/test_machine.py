@@ -62,7 +62,7 @@ def test_reading_a_machine_loads_the_standard_library_only() -> None:
     """Importing it loads the standard library only, neither NVML nor another slow module."""
     code = (
         "import sys, sparktop.sources.local;"
-        "print(*sorted({'pynvml', 'psutil', 'textual', 'aiohttp', 'pydantic'} & set(sys.modules)))"
+        "print(*sorted({'pynvml', 'psutil', 'textual', 'httpx', 'aiohttp', 'pydantic'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603 - fixed

@@ -283,7 +283,7 @@ class PrometheusClient:
             self.where,
             tls=self._certificates(),
             headers={**self._headers(), "Accept-Encoding": "gzip"},
-            post=form,
+            form=form,
         )
         try:
             response = await self._session.get(

@@ -1,0 +1,188 @@
+"""Single HTTP requests over httpx, for the doctor, the webhook, and to find out what listens on a port.
+
+Sources that poll use `client.py` instead: a request on a kept-alive connection costs far less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+
+import httpx
+from msgspec import Struct
+
+from sparktop import __version__
+from sparktop.model.failure import FailureKind
+from sparktop.net import failure
+from sparktop.net.body import BodyCollector
+from sparktop.net.failure import NOT_FOUND, REDIRECTS, AnswerError, key_problem, same_page, timeout_error
+
+
+class Reply(Struct, frozen=True):
+    """A complete HTTP response, whatever its status."""
+
+    status: int
+    body: bytes = b""
+    date: str | None = None
+    """The Date header."""
+    location: str = ""
+    asked_at: float = 0.0
+    """Our Unix time just before the request."""
+    answered_at: float = 0.0
+    """Our Unix time when the answer's headers arrived."""
+    took_ms: float = 0.0
+    """Milliseconds from the request to the last byte."""
+
+
+class UnreadReplyError(AnswerError):
+    """Raised where the headers of an answer arrived, but its body could not be read.
+
+    `status` is the HTTP status.
+    """
+
+    def __init__(self, error: AnswerError, status: int) -> None:
+        super().__init__(error.kind, error.message)
+        self.status = status
+
+
+def open_client(*, secure: bool, trust: ssl.SSLContext | None = None) -> httpx.AsyncClient:
+    """Return a new HTTP client for single GETs, without keep-alive; the caller closes it.
+
+    `secure` loads the certificates of `trust`, or the system's; only https:// URLs need them.
+    """
+    # Loading certificates is slow, and needless if only http:// URLs are requested.
+    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if secure:
+        verify = trust or ssl.create_default_context()
+    return httpx.AsyncClient(
+        trust_env=False,
+        follow_redirects=False,
+        timeout=None,  # noqa: S113 - the deadline of `get` covers the whole exchange
+        verify=verify,
+        # A connection per request: the server may close a kept-alive one just as it is used again.
+        limits=httpx.Limits(max_keepalive_connections=0),
+        headers={"User-Agent": f"sparktop/{__version__}", "Accept-Encoding": "identity"},
+    )
+
+
+async def get(
+    client: httpx.AsyncClient, url: str, *, where: str, deadline_s: float, api_key: str | None = None
+) -> Reply:
+    """Send one GET and return the answer, whatever its HTTP status.
+
+    The exchange must end within `deadline_s` seconds, and the body's size is limited. `where` (host and port)
+    names the server in messages. A redirect that adds or removes the last slash of the path is followed on
+    the same host.
+
+    Raises:
+        UnreadReplyError: the headers of an answer arrived, but no complete, usable body.
+        AnswerError: no headers arrived, or `api_key` cannot be sent.
+    """
+    reply = await _send(_Exchange(client, "GET", url, api_key), where, deadline_s, api_key)
+    if reply.status in REDIRECTS and (goal := same_page(url, reply.location)) is not None:
+        again = await _send(_Exchange(client, "GET", goal, api_key), where, deadline_s, api_key)
+        if again.status != NOT_FOUND and again.status not in REDIRECTS:
+            return again
+    return reply
+
+
+async def post(
+    client: httpx.AsyncClient,
+    url: str,
+    body: bytes,
+    *,
+    where: str,
+    deadline_s: float,
+    token: str | None = None,
+) -> Reply:
+    """Send one POST with the JSON document `body` and return the answer, whatever its HTTP status.
+
+    Deadline, limits and errors are those of `get`; `token` is sent as a bearer token.
+
+    Raises:
+        UnreadReplyError: the headers of an answer arrived, but no complete, usable body.
+        AnswerError: no headers arrived, or `token` cannot be sent.
+    """
+    return await _send(_Exchange(client, "POST", url, token, body), where, deadline_s, token)
+
+
+async def _send(exchange: _Exchange, where: str, deadline_s: float, api_key: str | None) -> Reply:
+    problem = key_problem(api_key)
+    if problem is not None:
+        raise AnswerError(FailureKind.UNAUTHORIZED, problem)
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await exchange.run()
+    except AnswerError as error:  # about the body, so the headers arrived
+        raise UnreadReplyError(error, exchange.status or 0) from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:  # OSError: also TimeoutError
+        found = _answer_error(error, where, deadline_s)
+        if exchange.status is None:
+            raise found from error
+        raise UnreadReplyError(found, exchange.status) from error
+
+
+class _Exchange:
+    """One HTTP request, which keeps the status for the case that the body cannot be read."""
+
+    def __init__(
+        self, client: httpx.AsyncClient, method: str, url: str, api_key: str | None, body: bytes | None = None
+    ) -> None:
+        self.status: int | None = None
+        self._client = client
+        self._method = method
+        self._url = url
+        self._body = body
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        if body is not None:
+            self._headers["Content-Type"] = "application/json"
+
+    async def run(self) -> Reply:
+        began, asked_at = time.monotonic(), time.time()
+        async with self._client.stream(
+            self._method, self._url, headers=self._headers, content=self._body
+        ) as response:
+            answered_at = time.time()
+            self.status = response.status_code
+            collector = BodyCollector(response.headers.get("content-encoding", ""))
+            async for chunk in response.aiter_raw():
+                collector.feed(chunk)
+            return Reply(
+                status=response.status_code,
+                body=collector.finish(),
+                date=response.headers.get("date"),
+                location=response.headers.get("location", ""),
+                asked_at=asked_at,
+                answered_at=answered_at,
+                took_ms=(time.monotonic() - began) * 1000,
+            )
+
+
+def _answer_error(error: Exception, where: str, deadline_s: float) -> AnswerError:
+    """Return the `AnswerError` for an exception of httpx or the operating system.
+
+    If an OSError is in the exception's chain of causes, that OSError decides the kind and message.
+    """
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return timeout_error(where, deadline_s, answering=False, body_bytes=0)
+    cause: BaseException | None = error
+    found: OSError | None = None
+    while cause is not None:
+        # httpx wraps "connection refused" in an OSError without a number.
+        if isinstance(cause, OSError) and (found is None or found.errno is None):  # includes ssl.SSLError
+            found = cause
+        cause = cause.__cause__ or cause.__context__
+    match found or error:
+        case httpx.InvalidURL() | httpx.UnsupportedProtocol():
+            answer = failure.unusable_address(where)
+        # httpx distinguishes the next cases only in its text.
+        case httpx.RemoteProtocolError() if "complete message" in str(error):
+            answer = failure.broken_off(where, is_reset=False)
+        case httpx.RemoteProtocolError() if "without sending" in str(error):
+            answer = failure.no_answer(where)
+        case httpx.RemoteProtocolError():
+            answer = failure.not_http(where, b"")
+        case cause:
+            answer = failure.transport_error(cause, where)
+    return answer
