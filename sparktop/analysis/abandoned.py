@@ -32,19 +32,23 @@ FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
 HOLD_S = 30.0
 """Seconds for which requests must have had no client: an abort takes a second or two."""
 LEAST_LOOKS, LEAST_READINGS = 20, 3
+"""Polls of the server and readings of its connections for which that must hold."""
 _BEFORE_S = 2.0
 """Seconds before a reading of the connections since which requests must run: readings and polls are not
 simultaneous."""
+_SAME_READING_S = 0.5
+"""A reading whose time differs by less is the same one: its age is rounded."""
 _OWN_S = 180.0
 """Seconds for which a connection of this program is remembered, which keeps idle ones for 120 s."""
 _LEAST_COVERED = 20
 _MOST_UNCOVERED = 0.1
 """A router's count is believed once it covered what its servers ran at this many looks, and fell short at
 most at this share of them: of several workers, some count only their own requests."""
+_LEAST_BYTES = 1 << 29
+"""GPU memory from which on an orphaned process is named: less is a mere context."""
 _QUIET = frozenset({BackendState.LOADING, BackendState.ASLEEP, BackendState.STALE, BackendState.ENGINE_DEAD})
 ORPHAN_S = 60.0
 """Seconds for which a process must have been orphaned: an engine that ends outlives its server by some."""
-_LEAST_BYTES = 1 << 29
 _GIB = 1 << 30
 _LOOPBACK = ("127.0.0.1", "::1")
 
@@ -95,7 +99,7 @@ class _Watched(Struct):
     holds: bool = False
     by_router: bool = False
     """Whether the newest reading without clients relies on a router's count."""
-    own: dict[tuple[int, int], float] = {}
+    own_ends: dict[tuple[int, int], float] = {}
     """Until when ends of connections count as this program's."""
 
     def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
@@ -107,31 +111,25 @@ class _Watched(Struct):
         sampled_at = now.at - view.age_s
         if sampled_at > self.looked_at + 1e-3:
             self._note_sample(view, sampled_at)
-        behind = _router_of(view, now, self.routed)
-        has_none = behind is not None and not behind.in_flight
-        if self.by_router and not has_none:
+        router = _router_of(view, now, self.routed)
+        idle_router = router if router is not None and not router.in_flight else None
+        if self.by_router and idle_router is None:
             self._forget()
         reading = _connections(view, now)
-        if reading is None:
-            if behind is not None or self.read_at == -inf:
-                self.by_router = has_none
-                self._note_reading(view, sampled_at, is_free=has_none)
-            elif (
-                sampled_at - self.read_at > HOLD_S
-            ):  # its machine may have missed a poll, but not for so long
-                self._forget()
-        elif reading[0] > self.read_at + 0.5:
-            others = {one for one in reading[1].clients if one not in self.own}
-            hosts = _hosts(behind, view, now) if behind is not None and has_none else frozenset()
-            is_free = all(host in hosts for host, _ in others)
-            self.by_router = is_free and bool(others)
-            self._note_reading(view, reading[0], is_free=is_free)
+        if reading is not None:
+            self._note_connections(view, now, *reading, idle_router)
+        elif router is not None or self.read_at == -inf:
+            # Nothing lists its connections: the router's count alone says whether it has clients.
+            self.by_router = idle_router is not None
+            self._note_reading(view, sampled_at, is_free=self.by_router)
+        elif sampled_at - self.read_at > HOLD_S:  # its machine may have missed a poll, but not for so long
+            self._forget()
         if self.since is None:
             return
         lasted_s = sampled_at - self.since
         self.holds |= lasted_s >= HOLD_S and self.looks >= LEAST_LOOKS and self.readings >= LEAST_READINGS
         if self.holds:
-            yield _finding(self, view, reading, behind, lasted_s)
+            yield _finding(self, view, reading, router, lasted_s)
 
     def _forget(self) -> None:
         """Begin anew: there were clients, or the requests are others."""
@@ -148,8 +146,20 @@ class _Watched(Struct):
         self.looked_at, self.busy_from = at, min(self.busy_from, at)
         self.looks += 1
         if view.client is not None:
-            self.own = {end: until for end, until in self.own.items() if until > at}
-            self.own[view.client] = at + _OWN_S
+            self.own_ends = {end: until for end, until in self.own_ends.items() if until > at}
+            self.own_ends[view.client] = at + _OWN_S
+
+    def _note_connections(
+        self, view: BackendView, now: Situation, at: float, sockets: Sockets, idle_router: RouterView | None
+    ) -> None:
+        """Note connections read at `at`; those of this program and of an idle router carry no request."""
+        if at <= self.read_at + _SAME_READING_S:
+            return
+        others = {client for client in sockets.clients if client not in self.own_ends}
+        hosts = frozenset() if idle_router is None else _hosts(idle_router, view, now)
+        is_free = all(host in hosts for host, _ in others)
+        self.by_router = is_free and bool(others)
+        self._note_reading(view, at, is_free=is_free)
 
     def _note_reading(self, view: BackendView, at: float, *, is_free: bool) -> None:
         """Take a reading of the connections into account; `is_free`: no client has a request."""
@@ -179,25 +189,25 @@ class ForNobody(EachServer):
 
 
 def _tokens(view: BackendView) -> float | None:
-    known = [count for count in (view.prompt_tokens, view.generation_tokens) if count is not None]
-    return sum(known) if known else None
+    counts = [count for count in (view.prompt_tokens, view.generation_tokens) if count is not None]
+    return sum(counts) if counts else None
 
 
 def _connections(view: BackendView, now: Situation) -> tuple[float, Sockets] | None:
     """Return (time, connections) of a server's process, from the one machine on which it is seen."""
-    found: list[tuple[float, Sockets]] = []
+    readings: list[tuple[float, Sockets]] = []
     for name in view.nodes:
         node = now.nodes.get(name)
         if node is None or not node.ok or node.sample is None or node.sample.workloads is None:
             continue
         loads = node.sample.workloads
-        here = sum(name in one.nodes for one in now.backends.values())
+        here = sum(name in backend.nodes for backend in now.backends.values())
         server = server_process(view.url, view.engine, loads, alone=here == 1)
         if server is None or server.sockets is None:
             continue
         if server.sockets.bridged or port_of(view.url) == server.port:
-            found.append((node.sample.at - (loads.age_s or 0.0), server.sockets))
-    return found[0] if len(found) == 1 else None
+            readings.append((node.sample.at - (loads.age_s or 0.0), server.sockets))
+    return readings[0] if len(readings) == 1 else None
 
 
 def _router_of(view: BackendView, now: Situation, routed: Mapping[str, _Routed]) -> RouterView | None:
@@ -214,12 +224,12 @@ def _hosts(router: RouterView, view: BackendView, now: Situation) -> frozenset[i
         host = bare_host(urlsplit(router.url).hostname or "")
     except ValueError:
         return frozenset()
-    known = {host} - {"localhost"}
+    addresses = {host} - {"localhost"}
     for node in now.nodes.values():
-        own = {node.name, node.identity.hostname or "", *node.identity.addresses}
-        if host in own or (host == "localhost" and node.via == "local"):
-            known.update(node.identity.addresses, _LOOPBACK if node.name in view.nodes else ())
-    return frozenset(end_marks(one, 0)[0] for one in known)
+        names = {node.name, node.identity.hostname or "", *node.identity.addresses}
+        if host in names or (host == "localhost" and node.via == "local"):
+            addresses.update(node.identity.addresses, _LOOPBACK if node.name in view.nodes else ())
+    return frozenset(end_marks(address, 0)[0] for address in addresses)
 
 
 def _finding(
@@ -229,10 +239,15 @@ def _finding(
     behind: RouterView | None,
     lasted_s: float,
 ) -> Finding:
+    """Return the finding that a server works for nobody, and how sure that is."""
     running, now_tokens = view.running or 0.0, _tokens(view)
     made = None if seen.tokens is None or now_tokens is None else max(0.0, now_tokens - seen.tokens)
     count = "1 request" if running == 1 else f"{running:.0f} requests"
-    through = behind if reading is None or any(one not in seen.own for one in reading[1].clients) else None
+    through = (
+        behind
+        if reading is None or any(client not in seen.own_ends for client in reading[1].clients)
+        else None
+    )
     nobody = "0 connections" if through is None else f"0 in flight at {through.name}"
     line = f"works for nobody: {count}, {nobody} for {numbers.age(lasted_s)}"
     line += "" if made is None else f", {made:,.0f} tokens"
@@ -280,14 +295,16 @@ class Orphans:
 
     def look(self, now: Situation) -> Iterable[Finding]:
         """Return the processes that have been orphaned for `ORPHAN_S`."""
-        found = {
-            (name, one.pid): (one, held) for name, node in now.nodes.items() for one, held in _orphans(node)
+        orphans = {
+            (name, process.pid): (process, held)
+            for name, node in now.nodes.items()
+            for process, held in _orphans(node)
         }
-        self._since = {key: self._since.get(key, now.at) for key in found}
-        for (name, pid), (one, held) in found.items():
+        self._since = {key: self._since.get(key, now.at) for key in orphans}
+        for (name, pid), (process, held) in orphans.items():
             lasted_s = now.at - self._since[name, pid]
             if lasted_s >= ORPHAN_S:
-                yield _orphan(name, one, held, lasted_s)
+                yield _orphan_finding(name, process, held, lasted_s)
 
 
 def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
@@ -299,26 +316,27 @@ def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
         for process in gpu.processes or ():
             held[process.pid] = held.get(process.pid, 0) + (process.memory_bytes or 0)
     gone = orphaned_pids(node.sample.workloads)
-    for one in node.sample.workloads.processes:
-        size = held.get(one.pid, 0)
-        if one.pid in gone and size >= _LEAST_BYTES:
-            yield one, size
+    for process in node.sample.workloads.processes:
+        size = held.get(process.pid, 0)
+        if process.pid in gone and size >= _LEAST_BYTES:
+            yield process, size
 
 
-def _orphan(node: str, one: Workload, held: int, lasted_s: float) -> Finding:
-    where, lasted = f" (container {one.box})" if one.box else "", numbers.age(lasted_s)
+def _orphan_finding(node: str, process: Workload, held: int, lasted_s: float) -> Finding:
+    """Return the finding about a process whose server has ended."""
+    where, lasted = f" (container {process.box})" if process.box else "", numbers.age(lasted_s)
     return Finding(
         ORPHANED,
         node,
-        f"orphaned {one.about} (process {one.pid}) holds {held / _GIB:.1f} GiB: its server is gone",
+        f"orphaned {process.about} (process {process.pid}) holds {held / _GIB:.1f} GiB: its server is gone",
         of_machine=True,
-        fix=f"kill {one.pid} on {node}{where}; kill -9 if it stays",
+        fix=f"kill {process.pid} on {node}{where}; kill -9 if it stays",
         severity=Severity.WARNING,
         evidence=(
-            ("process", f"{one.pid}, {one.engine} {one.about}{where}"),
+            ("process", f"{process.pid}, {process.engine} {process.about}{where}"),
             ("GPU memory", f"{held / _GIB:.1f} GiB"),
             ("parent", f"an init process, for at least {lasted}: the server that began it ended"),
         ),
-        values={"pid": float(one.pid), "gpu_memory_bytes": float(held), "window_s": lasted_s},
-        key=str(one.pid),
+        values={"pid": float(process.pid), "gpu_memory_bytes": float(held), "window_s": lasted_s},
+        key=str(process.pid),
     )

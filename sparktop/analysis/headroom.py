@@ -85,9 +85,9 @@ def trend(series: Series, end: float, interval_s: float = 1.0) -> Trend | None:
     for scale, slots in WINDOWS:
         slot_s = scale * shortest_s
         stretches = _slot_means(series.since(end - slots * slot_s), slot_s)
-        found = _significant_trend(stretches)
-        if found is not None:
-            return None if _has_come_back(series, stretches) else found
+        result = _significant_trend(stretches)
+        if result is not None:
+            return None if _has_come_back(series, stretches) else result
     return None
 
 
@@ -99,13 +99,13 @@ class Fall:
         self._since: float | None = None
         self._last = -math.inf
 
-    def note(self, at: float, found: Trend | None) -> None:
-        """Note the trend `found` of the time `at` (monotonic seconds), None where there is none."""
-        if found is not None and found.slope < 0:
+    def note(self, at: float, newest: Trend | None) -> None:
+        """Note the trend `newest` of the time `at` (monotonic seconds), None where there is none."""
+        if newest is not None and newest.slope < 0:
             if self._since is None or at - self._last > _PAUSE_S:
-                self._since = at - found.window_s
+                self._since = at - newest.window_s
             self._last = at
-        elif at - self._last > _PAUSE_S or found is not None:
+        elif at - self._last > _PAUSE_S or newest is not None:
             self._since = None
 
     def reaches(self, seconds: float) -> bool:
@@ -129,16 +129,16 @@ def _significant_trend(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
     span_s, change = sum(step[0] for step in steps), sum(step[1] for step in steps)
     pace = change / span_s
     excess = [[step[1] - pace * step[0] for step in run] for run in runs]
-    alone = sum(one * one for run in excess for one in run)
-    together = sum(one * other for run in excess for one, other in pairwise(run))
+    alone = sum(deviation * deviation for run in excess for deviation in run)
+    together = sum(deviation * other for run in excess for deviation, other in pairwise(run))
     error = math.sqrt((alone + max(0.0, 2 * together)) * len(steps) / (len(steps) - 1))
     if not change or abs(change) < CLAIM_T * error:
         return None
     slope = median(
         (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for one in stretches
-        for index, later in enumerate(one)
-        for earlier in one[:index]
+        for stretch in stretches
+        for index, later in enumerate(stretch)
+        for earlier in stretch[:index]
     )
     newest = steps[-max(1, len(steps) // 3) :]
     if (
@@ -198,16 +198,16 @@ def _add_point(stretches: list[list[_Point]], point: _Point, *, new: bool) -> No
         stretches[-1].append(point)
 
 
-def headroom(found: Trend | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:
-    """Return how long free memory will last, from its trend `found` in GiB per second.
+def headroom(current: Trend | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:
+    """Return how long free memory will last, from its trend `current` in GiB per second.
 
     The seconds until the limit are given only for a falling trend, if both the free memory `left_gib` and
-    the critical limit are known. If `found` is None, the result has the limit only.
+    the critical limit are known. If `current` is None, the result has the limit only.
     """
     limit = None if limit_bytes is None else round(limit_bytes)
-    if found is None:
+    if current is None:
         return Headroom(limit_bytes=limit)
     until_limit_s = None
-    if limit_bytes is not None and left_gib is not None and found.slope < 0:
-        until_limit_s = max(0.0, (left_gib - limit_bytes / GIB) / -found.slope)
-    return Headroom(found.slope * GIB, found.window_s, until_limit_s, limit)
+    if limit_bytes is not None and left_gib is not None and current.slope < 0:
+        until_limit_s = max(0.0, (left_gib - limit_bytes / GIB) / -current.slope)
+    return Headroom(current.slope * GIB, current.window_s, until_limit_s, limit)

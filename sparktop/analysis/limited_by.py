@@ -93,30 +93,30 @@ def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
     None if there are fewer than `FEWEST_LOOKS` polls, or if running or waiting requests are not reported.
     """
     recent = newest_looks(looks, window_s)
-    known = [look for look in recent if look.running is not None and look.waiting is not None]
-    if len(known) < FEWEST_LOOKS or len(known) < len(recent) / 2:
+    polls = [look for look in recent if look.running is not None and look.waiting is not None]
+    if len(polls) < FEWEST_LOOKS or len(polls) < len(recent) / 2:
         return None
-    running = [look.running or 0.0 for look in known]
-    queue = [look for look in known if look.waiting]
+    running = [look.running or 0.0 for look in polls]
+    queue = [look for look in polls if look.waiting]
     waiting = sum(look.waiting or 0.0 for look in queue)
     able = sum((look.waiting if look.for_capacity is None else look.for_capacity) or 0.0 for look in queue)
     most = max(running)
-    kv = [look.kv_percent for look in queue or known if look.kv_percent is not None]
-    first, last = known[0], known[-1]
+    kv = [look.kv_percent for look in queue or polls if look.kv_percent is not None]
+    first, last = polls[0], polls[-1]
     span_s = last.at - first.at
     steps, generated = growth(first.steps, last.steps), growth(first.generated, last.generated)
     prompted, finished = growth(first.prompted, last.prompted), growth(first.finished, last.finished)
     return Load(
         span_s=span_s,
-        running=sum(running) / len(known),
+        running=sum(running) / len(polls),
         running_most=most,
         waiting=waiting / len(queue) if queue else 0.0,
-        queued=len(queue) / len(known),
+        queued=len(queue) / len(polls),
         deferred=max(0.0, 1 - able / waiting) if waiting else 0.0,
-        idle=sum(count == 0 for count in running) / len(known),
+        idle=sum(count == 0 for count in running) / len(polls),
         kv_percent=sum(kv) / len(kv) if kv else None,
         usual=median_high([look.running or 0.0 for look in queue] or [0.0]),
-        preempted=_preemptions(known),
+        preempted=_preemptions(polls),
         prompt_tokens=prompted / finished if prompted is not None and finished else None,
         prompt_tps=prompted / span_s if prompted is not None and span_s > 0 else None,
         step_s=span_s / steps if steps else None,
@@ -208,8 +208,8 @@ def gpu_percent(evidence: Evidence) -> float | None:
         known_mean(look.gpu_percent for look in newest_looks(machine.looks, evidence.window_s))
         for machine in evidence.machines
     ]
-    known = [mean for mean in means if mean is not None]
-    return fmean(known) if len(known) == len(means) else None
+    values = [mean for mean in means if mean is not None]
+    return fmean(values) if len(values) == len(means) else None
 
 
 def foreign_gpu_percent(evidence: Evidence) -> float | None:
@@ -350,10 +350,10 @@ def split_limit(evidence: Evidence) -> Limit | None:
         if len(pairs) < len(mine) / 2 or not pairs:
             continue
         apart = [
-            (one, other)
-            for one, other in pairs
-            if _could_take_requests(one, other, slots=peer.slots)
-            or _could_take_requests(other, one, slots=evidence.slots)
+            (look, other)
+            for look, other in pairs
+            if _could_take_requests(look, other, slots=peer.slots)
+            or _could_take_requests(other, look, slots=evidence.slots)
         ]
         if len(apart) >= _OFTEN * len(pairs):
             return _uneven_limit(evidence, peer, apart)
@@ -369,24 +369,24 @@ def _is_about_this_server(evidence: Evidence, split: Balance) -> bool:
         return True
     mine = newest_looks(evidence.looks, evidence.window_s)
     return any(
-        _could_take_requests(one, other, slots=peer.slots)
-        or _could_take_requests(other, one, slots=evidence.slots)
+        _could_take_requests(look, other, slots=peer.slots)
+        or _could_take_requests(other, look, slots=evidence.slots)
         for peer in evidence.peers
-        for one, other in _simultaneous_polls(mine, newest_looks(peer.looks, evidence.window_s))
+        for look, other in _simultaneous_polls(mine, newest_looks(peer.looks, evidence.window_s))
     )
 
 
 def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Look]]) -> Limit:
     """Return the limit of a server that has far more or fewer requests than `peer`, at the times `apart`."""
-    here, there = (sum(_requests_at(pair[side]) for pair in apart) / len(apart) for side in (0, 1))
-    heavier = sum(_requests_at(one) > _requests_at(other) for one, other in apart)
+    here, beside = (sum(_requests_at(pair[side]) for pair in apart) / len(apart) for side in (0, 1))
+    heavier = sum(_requests_at(look) > _requests_at(other) for look, other in apart)
     if min(heavier, len(apart) - heavier) > len(apart) / 5:
         most, least = (fmean([pick(map(_requests_at, pair)) for pair in apart]) for pick in (max, min))
         said = f"now {peer.name}, now this server has more: {most:.0f} requests against {least:.0f}"
     else:
         plural = "" if round(here) == 1 else "s"
-        said = f"{here:.0f} request{plural} here while {peer.name} has {there:.0f}"
-    split, even = evidence.split, (here + there) / 2
+        said = f"{here:.0f} request{plural} here while {peer.name} has {beside:.0f}"
+    split, even = evidence.split, (here + beside) / 2
     if evidence.routed and (split is None or split.word.bad):
         hint = f"even would be {even:.0f} each"
         return Limit(LimitKind.ROUTER, said, hint, here, even, "requests")
@@ -399,9 +399,11 @@ def _simultaneous_polls(mine: Sequence[Look], others: Sequence[Look]) -> list[tu
     pairs = []
     for look in mine:
         place = bisect_left(times, look.at)
-        near = min(others[max(0, place - 1) : place + 1], key=lambda one: abs(one.at - look.at), default=None)
-        known = near is not None and None not in {look.running, near.running}
-        if near is not None and known and abs(near.at - look.at) <= _APART_S:
+        near = min(
+            others[max(0, place - 1) : place + 1], key=lambda other: abs(other.at - look.at), default=None
+        )
+        are_reported = near is not None and None not in {look.running, near.running}
+        if near is not None and are_reported and abs(near.at - look.at) <= _APART_S:
             pairs.append((look, near))
     return pairs
 
@@ -411,11 +413,11 @@ def _could_take_requests(loaded: Look, other: Look, *, slots: int | None) -> boo
 
     It is nearly idle beside it, or `loaded` lets requests wait while half of the `slots` of `other` are free.
     """
-    held, there = _requests_at(loaded), _requests_at(other)
+    held, other_held = _requests_at(loaded), _requests_at(other)
     if held < _FEWEST_HELD or other.waiting:
         return False
-    half_free = slots is not None and there <= slots / 2
-    return there <= _IDLE_BESIDE * held or bool(loaded.waiting and half_free and there <= held / 2)
+    half_free = slots is not None and other_held <= slots / 2
+    return other_held <= _IDLE_BESIDE * held or bool(loaded.waiting and half_free and other_held <= held / 2)
 
 
 def _requests_at(look: Look) -> float:
@@ -565,6 +567,7 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
 
 
 def _is_short_of_requests(evidence: Evidence) -> bool:
+    """Return whether the server lacked requests of late, and has free slots and no queue now."""
     last = evidence.looks[-1]
     if last.waiting or (evidence.slots and (last.running or 0.0) >= evidence.slots):
         return False
@@ -664,6 +667,7 @@ def _requests_text(count: float) -> str:
 
 
 def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepCost, flat: float | None) -> Limit:
+    """Return the limit by the memory bandwidth, with the figures that show it."""
     read, percent = evidence.read_gb_per_s, evidence.read_percent
     parts, value, limit, unit = [], None, None, None
     step_s, batch = load.step_s or cost.step_s, load.batch or cost.batch
@@ -739,8 +743,8 @@ def _limit_outside(evidence: Evidence, load: Load) -> Limit | None:
     if load.idle >= IDLE_SHARE:
         return split_limit(evidence) or _unknown_while_unbalanced(evidence)
     slow_link = None if evidence.slow_link is None else network_limit(evidence)
-    found = power_limit(evidence) or slow_link or split_limit(evidence) or cpu_limit(evidence)
-    return found or network_limit(evidence)
+    limit = power_limit(evidence) or slow_link or split_limit(evidence) or cpu_limit(evidence)
+    return limit or network_limit(evidence)
 
 
 def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
@@ -827,10 +831,8 @@ _RIDGE = 1e-6
 """Share added to the diagonal, so that regressors that never vary apart do not divide by zero."""
 
 
-class Interval(tuple[float, float, float, float]):
-    """(seconds, steps, generated tokens, prompt tokens) between two polls."""
-
-    __slots__ = ()
+Interval = Sequence[float]
+"""(seconds, steps, generated tokens, prompt tokens) between two polls."""
 
 
 class StepCost(Struct, frozen=True):
@@ -881,8 +883,8 @@ def _join_intervals(rows: Sequence[Interval | None]) -> list[Interval]:
 
     A step that ends just after a poll counts in the next interval, which matters less in longer ones.
     """
-    known = [row for row in rows if row is not None]
-    seconds, steps = sum(row[0] for row in known), sum(row[1] for row in known)
+    intervals = [row for row in rows if row is not None]
+    seconds, steps = sum(row[0] for row in intervals), sum(row[1] for row in intervals)
     if not steps:
         return []
     least_s = min(seconds / FEWEST_INTERVALS, _STEPS_EACH * seconds / steps)
@@ -892,7 +894,7 @@ def _join_intervals(rows: Sequence[Interval | None]) -> list[Interval]:
         if row is None:
             open_row = None
             continue
-        open_row = row if open_row is None else Interval(map(add, open_row, row))
+        open_row = row if open_row is None else [*map(add, open_row, row)]
         if open_row[0] >= 0.95 * least_s:
             merged.append(open_row)
             open_row = None
@@ -900,6 +902,7 @@ def _join_intervals(rows: Sequence[Interval | None]) -> list[Interval]:
 
 
 def _interval_between(before: Look, after: Look, *, speculates: bool) -> Interval | None:
+    """Return the interval between two polls; None if it is no use for the regression."""
     span_s = after.at - before.at
     if not _SHORTEST_S <= span_s <= _LONGEST_S or not before.running or not after.running:
         return None
@@ -911,10 +914,11 @@ def _interval_between(before: Look, after: Look, *, speculates: bool) -> Interva
         if speculates:
             return None
         steps = 2 * generated / (before.running + after.running)
-    return Interval((span_s, steps, generated, prompted))
+    return span_s, steps, generated, prompted
 
 
 def _fit_step_cost(rows: Sequence[Interval]) -> StepCost | None:
+    """Return the regression over these intervals; None without steps, or if no coefficients fit."""
     spans, steps, generated, prompted = (sum(column) for column in zip(*rows, strict=True))
     if steps <= 0:
         return None
@@ -947,6 +951,7 @@ def _fit_step_cost(rows: Sequence[Interval]) -> StepCost | None:
 
 
 def _spread(values: Sequence[float]) -> float:
+    """Return the standard deviation as a share of the mean."""
     mean = sum(values) / len(values)
     if mean <= 0:
         return 0.0
@@ -964,13 +969,13 @@ def _least_squares(rows: Sequence[Interval]) -> tuple[float, float, float] | Non
     best: tuple[float, tuple[float, float, float]] | None = None
     for size in (3, 2, 1):
         for chosen in combinations((1, 2, 3), size):
-            if any(products[one][one] <= 0 for one in chosen):
+            if any(products[index][index] <= 0 for index in chosen):
                 continue
-            found = _solve(products, chosen)
-            if found is None or min(found) < 0:
+            coefficients = _solve(products, chosen)
+            if coefficients is None or min(coefficients) < 0:
                 continue
-            gain = sum(value * products[one][0] for one, value in zip(chosen, found, strict=True))
-            values = dict(zip(chosen, found, strict=True))
+            gain = sum(value * products[index][0] for index, value in zip(chosen, coefficients, strict=True))
+            values = dict(zip(chosen, coefficients, strict=True))
             if best is None or gain > best[0]:
                 best = gain, (values.get(1, 0.0), values.get(2, 0.0), values.get(3, 0.0))
     return None if best is None else best[1]
@@ -978,7 +983,7 @@ def _least_squares(rows: Sequence[Interval]) -> tuple[float, float, float] | Non
 
 def _solve(products: Sequence[Sequence[float]], chosen: Sequence[int]) -> list[float] | None:
     """Solve the normal equations of the regressors `chosen` by Gaussian elimination; None if singular."""
-    scale = [math.sqrt(products[one][one]) for one in chosen]
+    scale = [math.sqrt(products[index][index]) for index in chosen]
     size = len(chosen)
     matrix = [
         [products[a][b] / scale[i] / scale[j] + (_RIDGE if i == j else 0.0) for j, b in enumerate(chosen)]
@@ -995,6 +1000,6 @@ def _solve(products: Sequence[Sequence[float]], chosen: Sequence[int]) -> list[f
                 matrix[below][at] -= factor * matrix[column][at]
     result = [0.0] * size
     for row in reversed(range(size)):
-        known = sum(matrix[row][at] * result[at] for at in range(row + 1, size))
-        result[row] = (matrix[row][size] - known) / matrix[row][row]
+        solved = sum(matrix[row][at] * result[at] for at in range(row + 1, size))
+        result[row] = (matrix[row][size] - solved) / matrix[row][row]
     return [value / scale[at] for at, value in enumerate(result)]

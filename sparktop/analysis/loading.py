@@ -46,11 +46,13 @@ _CONTEXT_BYTES = _GIB
 _STILL_BYTES, _STILL_SHARE = 64 * _MIB, 0.005
 """Memory that grew less in the window, in bytes or as a share, stands still."""
 _JUMP_BYTES, _JUMP_SHARE = 512 * _MIB, 0.05
+"""Growth, in bytes and as a share, that is the KV pool: more than weights grow by in the same seconds."""
 _JUMP_S = 6.0
 """Seconds within which the KV pool is allocated."""
 _POOL_S = 4.0
 """Seconds that memory stands still after the jump until the pool counts as allocated."""
 _DOWNLOAD_BYTES_PER_S = 20e6
+"""Received bytes per second from which on a start without growth is a download."""
 _SEEN_FROM_S = 30.0
 """A start is seen from its begin if the first look is at most this many seconds after it."""
 
@@ -100,13 +102,14 @@ class StartClock:
         while self._looks[-1] is not self._looks[0] and self._looks[1][0] <= look.at - _WINDOW_S:
             self._looks.popleft()
         receives = (look.received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
-        self._downloads = receives and self._step <= CONTEXT and self._grown(look.at) < _STILL_BYTES
-        step = self._next(look, memory)
+        self._downloads = receives and self._step <= CONTEXT and self._growth_bytes(look.at) < _STILL_BYTES
+        step = self._next_phase(look, memory)
         if step != self._step:
             self._step = step
             self._began.append((look.at, step))
 
-    def _next(self, look: Look, memory: int) -> int:
+    def _next_phase(self, look: Look, memory: int) -> int:
+        """Return the phase that a look with `memory` bytes shows: the present one or, mostly, the next."""
         step, at = self._step, look.at
         if step <= CONTEXT:
             has_context = memory > 0 if look.on_gpu else look.has_engine
@@ -120,32 +123,38 @@ class StartClock:
             if self._jumps(at, memory) and grown > max(_JUMP_BYTES, _JUMP_SHARE * memory):
                 return POOL
             if grown > max(_STILL_BYTES, _STILL_SHARE * memory) and self._covers(at, _WINDOW_S):
-                slow = memory - self._at(at - _JUMP_S) < max(_JUMP_BYTES, _JUMP_SHARE * memory)
+                slow = memory - self._memory_at(at - _JUMP_S) < max(_JUMP_BYTES, _JUMP_SHARE * memory)
                 return WEIGHTS if slow and not self._is_still(at, memory) else step
-        if step == POOL and memory - self._at(at - _POOL_S) < _STILL_BYTES:
+        if step == POOL and memory - self._memory_at(at - _POOL_S) < _STILL_BYTES:
             return GRAPHS
         return step
 
     def _jumps(self, at: float, memory: int) -> bool:
-        return memory - self._at(at - _JUMP_S) > max(_JUMP_BYTES, _JUMP_SHARE * memory)
+        """Return whether memory grew in the last seconds as when the KV pool is allocated."""
+        return memory - self._memory_at(at - _JUMP_S) > max(_JUMP_BYTES, _JUMP_SHARE * memory)
 
     def _is_still(self, at: float, memory: int) -> bool:
-        return self._covers(at, _WINDOW_S) and self._grown(at) < max(_STILL_BYTES, _STILL_SHARE * memory)
+        """Return whether memory hardly grew over the whole window."""
+        return self._covers(at, _WINDOW_S) and self._growth_bytes(at) < max(
+            _STILL_BYTES, _STILL_SHARE * memory
+        )
 
     def _covers(self, at: float, seconds: float) -> bool:
+        """Return whether the looks reach back for `seconds`."""
         return bool(self._looks) and self._looks[0][0] <= at - 0.9 * seconds
 
-    def _grown(self, at: float) -> int:
-        return self._looks[-1][1] - self._at(at - _WINDOW_S) if self._looks else 0
+    def _growth_bytes(self, at: float) -> int:
+        """Return by how many bytes memory grew in the window."""
+        return self._looks[-1][1] - self._memory_at(at - _WINDOW_S) if self._looks else 0
 
-    def _at(self, at: float) -> int:
+    def _memory_at(self, at: float) -> int:
         """Return the memory at the time `at`: the last known before it, else the first known."""
-        known = self._looks[0][1]
+        newest_bytes = self._looks[0][1]
         for when, memory in self._looks:
             if when > at:
                 break
-            known = memory
-        return known
+            newest_bytes = memory
+        return newest_bytes
 
     def phases(self, at: float) -> Mapping[str, float]:
         """Return the seconds spent in each phase up to `at`; empty unless all were seen."""
@@ -168,7 +177,7 @@ class StartClock:
         if past is not None:
             left_s, basis = self._left_s(elapsed_s, phase_s, past), LAST_TIME
         elif self._step == WEIGHTS and checkpoint_bytes is not None:
-            rate = self._grown(at) / _WINDOW_S
+            rate = self._growth_bytes(at) / _WINDOW_S
             if rate > 0:
                 left_s, basis = max(0.0, checkpoint_bytes - (self.memory_bytes or 0)) / rate, GROWTH
         return Loading(
@@ -200,13 +209,13 @@ def best_past(starts: list[PastStart], boot_id: str | None) -> PastStart | None:
     if not starts:
         return None
     warm = is_warm(starts, boot_id)
-    alike = [one for one in starts if one.warm is warm]
-    return max(alike or starts, key=lambda one: one.ended_at)
+    alike = [start for start in starts if start.warm is warm]
+    return max(alike or starts, key=lambda start: start.ended_at)
 
 
 def is_warm(starts: list[PastStart], boot_id: str | None) -> bool:
     """Return whether one of these earlier starts happened since the boot `boot_id` of the machine."""
-    return boot_id is not None and any(one.boot_id == boot_id for one in starts)
+    return boot_id is not None and any(start.boot_id == boot_id for start in starts)
 
 
 # Whether a start hangs before the server answers: nothing that a start moves has moved for minutes.
@@ -247,7 +256,7 @@ class _Marks(Struct, frozen=True):
     """None where a process of another user hides it: then the cache of files stands for it."""
     cache: int
 
-    def moved(self, now: _Marks) -> str | None:
+    def movement_until(self, now: _Marks) -> str | None:
         """Return what has changed from these marks to later ones; None if nothing has."""
         if abs(now.gpu - self.gpu) >= _MEMORY_BYTES or abs(now.own - self.own) >= _MEMORY_BYTES:
             return "its memory"
@@ -311,7 +320,7 @@ class StartStallRule:
         if loading.phase is None or loading.pid is None:
             seconds = now.at - self._moved_at
             if seconds >= UNSEEN_S:
-                yield _unknown(
+                yield _unknown_finding(
                     view.name, seconds, "it has loaded", "neither its process nor its machine is seen"
                 )
             return
@@ -325,12 +334,12 @@ class StartStallRule:
             return
         machines = [self._machines[name] for name in view.nodes if name in self._machines]
         ranks = 1 if about is None or about.asks is None else about.asks.ranks
-        if not all(one.sample.gpus for one in machines):
+        if not all(machine.sample.gpus for machine in machines):
             why = "a machine whose GPU is not seen"
-            yield _unknown(view.name, seconds, f"{loading.phase}: nothing moved", why)
-        elif ranks > sum(len(one.sample.gpus) for one in machines):
+            yield _unknown_finding(view.name, seconds, f"{loading.phase}: nothing moved", why)
+        elif ranks > sum(len(machine.sample.gpus) for machine in machines):
             why = f"a machine of its {ranks} ranks is not watched"
-            yield _unknown(view.name, seconds, f"{loading.phase}: nothing moved here", why)
+            yield _unknown_finding(view.name, seconds, f"{loading.phase}: nothing moved here", why)
         else:
             yield _finding(view, loading, machines, seconds, past_s)
 
@@ -338,13 +347,13 @@ class StartStallRule:
         """Return whether something moves on a machine, or that cannot be seen; keep what it shows."""
         if node is None or node.sample is None or not node.ok:
             return True
-        known, before = self._machines.get(node.name), self._marks.get(node.name)
-        if known is not None and known.sample.at == node.sample.at:
+        newest, before = self._machines.get(node.name), self._marks.get(node.name)
+        if newest is not None and newest.sample.at == node.sample.at:
             return False
         seen = self._machines[node.name] = _machine_of(view, loading, node, node.sample)
         if before is None or seen.marks.at - before.at >= _WINDOW_S:
             self._marks[node.name] = seen.marks
-        return seen.activity is not None or before is None or before.moved(seen.marks) is not None
+        return seen.activity is not None or before is None or before.movement_until(seen.marks) is not None
 
 
 def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
@@ -353,26 +362,30 @@ def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: 
     engine = None if view.start_memory is None else view.start_memory.engine
     listed = () if loads is None else loads.processes
     # A process ID holds on the server's own machine only; elsewhere its ranks are known by their engine.
-    own = [
-        one
-        for one in listed
+    processes = [
+        process
+        for process in listed
         if (
-            one.server == loading.pid
+            process.server == loading.pid
             if machine.name == loading.node
-            else engine is not None and one.engine == engine
+            else engine is not None and process.engine == engine
         )
     ]
-    pids = {one.pid for one in own}
+    pids = {process.pid for process in processes}
     gpus = [  # one whose processes are not listed may be its own
-        gpu for gpu in sample.gpus if gpu.processes is None or any(one.pid in pids for one in gpu.processes)
+        gpu
+        for gpu in sample.gpus
+        if gpu.processes is None or any(process.pid in pids for process in gpu.processes)
     ]
-    held = sum(one.memory_bytes or 0 for gpu in gpus for one in gpu.processes or () if one.pid in pids)
-    known = [one.read_bytes for one in own if one.read_bytes is not None]
+    held = sum(
+        process.memory_bytes or 0 for gpu in gpus for process in gpu.processes or () if process.pid in pids
+    )
+    reads = [process.read_bytes for process in processes if process.read_bytes is not None]
     marks = _Marks(
         sample.at,
         held,
-        sum(one.memory_bytes or 0 for one in own),
-        sum(known) if len(known) == len(own) else None,
+        sum(process.memory_bytes or 0 for process in processes),
+        sum(reads) if len(reads) == len(processes) else None,
         sample.memory.page_cache_bytes or 0,
     )
     work = tuple(
@@ -385,7 +398,7 @@ def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: 
         for gpu in gpus
     )
     fresh = loads is not None and (loads.age_s or 0.0) <= _TABLE_AGE_S
-    return _Machine(sample, marks, work, _busiest(own) if fresh else None)
+    return _Machine(sample, marks, work, _busiest_cpu_percent(processes) if fresh else None)
 
 
 def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
@@ -398,12 +411,16 @@ def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
     return math.inf if gpu.utilization_percent == 0 else None
 
 
-def _busiest(own: Sequence[Workload]) -> float | None:
-    known = [one.cpu_percent for one in own]
-    return None if not known or None in known else max(one for one in known if one is not None)
+def _busiest_cpu_percent(processes: Sequence[Workload]) -> float | None:
+    percents = [process.cpu_percent for process in processes]
+    return (
+        None
+        if not percents or None in percents
+        else max(percent for percent in percents if percent is not None)
+    )
 
 
-def _unknown(name: str, seconds: float, what: str, why: str) -> Finding:
+def _unknown_finding(name: str, seconds: float, what: str, why: str) -> Finding:
     line = f"{what} for {seconds / 60:.0f} min, unknown if it hangs"
     return Finding(
         STUCK, name, line, sure=Sure.UNKNOWN, evidence=(("unknown", why),), values={"still_s": seconds}
@@ -414,10 +431,10 @@ def _finding(
     view: BackendView, loading: Loading, machines: Sequence[_Machine], seconds: float, past_s: float | None
 ) -> Finding:
     """Return the finding about a start in which nothing has moved for `seconds`."""
-    gpus = [gpu for one in machines for gpu in one.gpus]
-    cpus = [one.cpu_percent for one in machines if one.cpu_percent is not None]
+    gpus = [gpu for machine in machines for gpu in machine.gpus]
+    cpus = [machine.cpu_percent for machine in machines if machine.cpu_percent is not None]
     several = len(machines) > 1
-    rdma = rdma_mb_per_s(one.sample for one in machines) if several else None
+    rdma = rdma_mb_per_s(machine.sample for machine in machines) if several else None
     said = gpu_words([replace(gpu, clock_mhz=None) for gpu in gpus], "") or "its GPU not used yet"
     said += f", CPU {max(cpus):.0f} %" if cpus else ""
     said += f", RDMA {rdma:.1f} MB/s" if rdma is not None else ""

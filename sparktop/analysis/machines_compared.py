@@ -22,6 +22,7 @@ from sparktop.model.snapshot import NodeView, Situation
 DIFFER, SETUP = "machines-differ", "machine-setup"
 """Kinds: machines differ; a fact is wrong on one machine, whatever the others have."""
 LOOK_AGAIN_S = 5.0
+"""Seconds between two comparisons, unless what was read has changed."""
 SETTLED_S = 75.0
 """A difference that appears later than the machines counts once it lasts: each is read once a minute."""
 CLOCKS_APART_S, _CLOCKS_TOGETHER_S = 0.5, 0.4
@@ -33,13 +34,17 @@ SLOWER_SHARE, _AS_FAST_SHARE = 0.9, 0.93
 """A GPU below the first share of its twin's SM clock, at the same load, is slower; it stays so up to the
 second."""
 _LOADED_PERCENT, _SAME_LOAD_PERCENT = 85.0, 10.0
+"""Least use of GPUs whose clocks are compared, and most by which their use may differ."""
 _UNJUDGED_S = 300.0
 """Seconds for which a slower GPU stays named while it is not under load like its twins."""
 _WINDOW_S, _FEWEST, _MOST_PACES = 60.0, 20, 256
+"""Window of the clocks in seconds, samples of each machine that it must have, and samples kept."""
 SMALL_MEMLOCK_BYTES = 1 << 30
 """NCCL locks its buffers in memory: hundreds of MiB for each link."""
 PLAIN_MTU = 1500
+"""MTU of Ethernet that nobody has raised: RoCE carries less with it."""
 _FEW_LANES = 2
+"""PCIe lanes of a card that has not negotiated its width."""
 _MOST_MACHINES = 32
 _OWN = frozenset(
     {"NCCL_DEBUG", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IGNORE_CPU_AFFINITY", "NCCL_SOCKET_IFNAME"}
@@ -69,13 +74,15 @@ class Group(Struct, frozen=True, eq=False):
         """Whether their RDMA ports serve one another: an engine's, or each has a peer in its subnet."""
         if self.engine is not None:
             return True
-        own, lonely = subnets_of(self)
-        return len(own) > 1 and all(len(lonely[name]) < len(subnets) for name, subnets in own.items())
+        by_machine, lonely = subnets_of(self)
+        return len(by_machine) > 1 and all(
+            len(lonely[name]) < len(subnets) for name, subnets in by_machine.items()
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the machines."""
-        return tuple(one.name for one in self.machines)
+        return tuple(view.name for view in self.machines)
 
 
 class _Read(NamedTuple):
@@ -95,7 +102,9 @@ def _setup(view: NodeView) -> MachineSetup:
 
 def live_rails(view: NodeView) -> list[tuple[Rail, NetworkReading]]:
     """Return the RDMA ports of a machine that are up, each with its reading."""
-    readings = {one.name: one for one in (view.sample.network if view.sample else ()) if one.kind == "rdma"}
+    readings = {
+        link.name: link for link in (view.sample.network if view.sample else ()) if link.kind == "rdma"
+    }
     return [
         (rail, reading)
         for rail in _setup(view).rails or ()
@@ -104,7 +113,7 @@ def live_rails(view: NodeView) -> list[tuple[Rail, NetworkReading]]:
 
 
 def _firmware(view: NodeView) -> str | None:
-    return ", ".join(sorted({one.firmware for one in _setup(view).rails or () if one.firmware})) or None
+    return ", ".join(sorted({rail.firmware for rail in _setup(view).rails or () if rail.firmware})) or None
 
 
 def _kernel(view: NodeView) -> str | None:
@@ -117,11 +126,11 @@ def _kho(view: NodeView) -> str | None:
 
 
 def _mtu(view: NodeView) -> str | None:
-    return ", ".join(sorted({str(one.mtu) for one, _ in live_rails(view) if one.mtu is not None})) or None
+    return ", ".join(sorted({str(rail.mtu) for rail, _ in live_rails(view) if rail.mtu is not None})) or None
 
 
 def _rate(view: NodeView) -> str | None:
-    rates = [one.link_bits_per_s for _, one in live_rails(view) if one.link_bits_per_s]
+    rates = [reading.link_bits_per_s for _, reading in live_rails(view) if reading.link_bits_per_s]
     return f"{min(rates) / 1e9:g} Gb/s" if rates else None
 
 
@@ -133,8 +142,8 @@ def _ports(view: NodeView) -> str | None:
 
 
 def _power_cap(view: NodeView) -> str | None:
-    caps = {one.power_limit_w for one in (view.sample.gpus if view.sample else ())} - {None}
-    return ", ".join(f"{cap:g} W" for cap in sorted(one for one in caps if one is not None)) or None
+    caps = {gpu.power_limit_w for gpu in (view.sample.gpus if view.sample else ())} - {None}
+    return ", ".join(f"{cap:g} W" for cap in sorted(value for value in caps if value is not None)) or None
 
 
 def _huge_pages(view: NodeView) -> str | None:
@@ -194,53 +203,56 @@ class MachinesCompared:
 
     def look(self, now: Situation) -> Iterable[Finding]:
         """Return what differs now; it is judged every few seconds."""
-        ranks = {name for one in now.backends.values() if len(one.nodes) > 1 for name in one.nodes}
+        ranks = {
+            name for backend in now.backends.values() if len(backend.nodes) > 1 for name in backend.nodes
+        }
         self._pace = {name: pace for name, pace in self._pace.items() if name in ranks}
         for name in ranks & now.nodes.keys():
             self._note_pace(now.at, now.nodes[name])
         read = (
             *(view.identity for view in now.nodes.values()),
-            *(one.nodes for one in now.backends.values()),
+            *(backend.nodes for backend in now.backends.values()),
         )
         is_read = len(read) == len(self._read) and all(map(is_, read, self._read))
         if is_read and 0 <= now.at - self._found_at < LOOK_AGAIN_S:
             return self._found
         self._found_at, self._read = now.at, read
-        found: list[Finding] = []
+        findings: list[Finding] = []
         named: set[tuple[str, str]] = set()
         since: dict[tuple[str, str], float] = {}
         groups = groups_of(now)
         for group in groups:
             names = group.names
             is_first = now.at - self._known_at.setdefault(names, now.at) < LOOK_AGAIN_S
-            for machines, one in self._of_group(group, now.at):
-                subjects, key = {(one.key, name) for name in machines}, (one.subject, one.key)
+            for machines, finding in self._findings_in(group, now.at):
+                subjects, key = {(finding.key, name) for name in machines}, (finding.subject, finding.key)
                 if subjects <= named:
                     continue
                 named |= subjects
                 hold_s = 0.0 if is_first else SETTLED_S
                 for begin, own_s in _HOLDS.items():
-                    hold_s = own_s if one.key.startswith(begin) else hold_s
+                    hold_s = own_s if finding.key.startswith(begin) else hold_s
                 since[key] = self._since.get(key, now.at - SETTLED_S + hold_s)
                 if now.at - since[key] >= SETTLED_S:
-                    found.append(one)
+                    findings.append(finding)
         self._since = since
-        self._known_at = {one.names: self._known_at[one.names] for one in groups}
-        self._slow = {names: one for names, one in self._slow.items() if names in self._known_at}
-        self._found, self._named = tuple(found), frozenset(one.key for one in found)
+        self._known_at = {group.names: self._known_at[group.names] for group in groups}
+        self._slow = {names: slow for names, slow in self._slow.items() if names in self._known_at}
+        self._found, self._named = tuple(findings), frozenset(finding.key for finding in findings)
         return self._found
 
-    def _of_group(self, group: Group, at: float) -> Iterator[tuple[set[str], Finding]]:
-        alone = [one for view in group.machines for one in alone_facts(view, group)]
-        covered = {(one.key, one.subject) for one in alone}
+    def _findings_in(self, group: Group, at: float) -> Iterator[tuple[set[str], Finding]]:
+        """Yield (machines concerned, finding) for all that is wrong in a group, each thing once."""
+        alone = [finding for view in group.machines for finding in alone_facts(view, group)]
+        covered = {(finding.key, finding.subject) for finding in alone}
         differences = list(differences_of(group))
-        wrong = {(one.key, name) for machines, one in differences for name in machines}
-        for one in alone:
-            if one.key != "mtu" or ("mtu", one.subject) not in wrong:
-                yield {one.subject}, one
-        for machines, one in differences:
-            if one.key != "kho" or not any(("kho", name) in covered for name in machines):
-                yield machines, one
+        wrong = {(finding.key, name) for machines, finding in differences for name in machines}
+        for finding in alone:
+            if finding.key != "mtu" or ("mtu", finding.subject) not in wrong:
+                yield {finding.subject}, finding
+        for machines, finding in differences:
+            if finding.key != "kho" or not any(("kho", name) in covered for name in machines):
+                yield machines, finding
         yield from clocks_apart(group, named=self._named)
         if group.is_linked:
             yield from subnets_apart(group)
@@ -249,37 +261,39 @@ class MachinesCompared:
 
     def _note_pace(self, at: float, view: NodeView) -> None:
         gpus = view.sample.gpus if view.sample and view.ok else ()
-        known = [
-            (float(one.sm_clock_mhz), one.utilization_percent)
-            for one in gpus
-            if one.sm_clock_mhz is not None and one.utilization_percent is not None
+        readings = [
+            (float(gpu.sm_clock_mhz), gpu.utilization_percent)
+            for gpu in gpus
+            if gpu.sm_clock_mhz is not None and gpu.utilization_percent is not None
         ]
-        if known and len(known) == len(gpus):
+        if readings and len(readings) == len(gpus):
             pace = self._pace.setdefault(view.name, deque(maxlen=_MOST_PACES))
-            pace.append((at, min(one[0] for one in known), min(one[1] for one in known)))
+            pace.append(
+                (at, min(reading[0] for reading in readings), min(reading[1] for reading in readings))
+            )
 
     def _slower(self, group: Group, at: float) -> Iterable[tuple[set[str], Finding]]:
         """Return the machines whose GPU is clocked below its twins', all under the same load."""
-        known_at, known = self._slow.get(group.names, (at, ()))
-        found = self._clocked(group, at)
-        if found is None:
-            return known if at - known_at < _UNJUDGED_S else ()
-        self._slow[group.names] = at, found
-        return found
+        known_at, before = self._slow.get(group.names, (at, ()))
+        slower = self._slower_by_clock(group, at)
+        if slower is None:
+            return before if at - known_at < _UNJUDGED_S else ()
+        self._slow[group.names] = at, slower
+        return slower
 
-    def _clocked(self, group: Group, at: float) -> tuple[tuple[set[str], Finding], ...] | None:
+    def _slower_by_clock(self, group: Group, at: float) -> tuple[tuple[set[str], Finding], ...] | None:
         """Return the same by the last minute; None if the load was not such."""
         paces: dict[str, tuple[float, float]] = {}
         for view in group.machines:
-            newest = [one for one in self._pace.get(view.name, ()) if one[0] > at - _WINDOW_S]
+            newest = [sample for sample in self._pace.get(view.name, ()) if sample[0] > at - _WINDOW_S]
             if len(newest) < _FEWEST or newest[-1][0] - newest[0][0] < _WINDOW_S * 2 / 3:
                 return None
-            paces[view.name] = fmean(one[1] for one in newest), fmean(one[2] for one in newest)
+            paces[view.name] = fmean(sample[1] for sample in newest), fmean(sample[2] for sample in newest)
         loads = [load for _, load in paces.values()]
         if min(loads) < _LOADED_PERCENT or max(loads) - min(loads) > _SAME_LOAD_PERCENT:
             return None
-        found: list[tuple[set[str], Finding]] = []
-        best, (most, _) = max(paces.items(), key=lambda one: one[1][0])
+        slower: list[tuple[set[str], Finding]] = []
+        best, (most, _) = max(paces.items(), key=lambda pair: pair[1][0])
         for view in group.machines:
             clock, load = paces[view.name]
             key = f"sm-clock/{view.name}"
@@ -289,8 +303,8 @@ class MachinesCompared:
                 )
                 fix = view.speed.fix or "check power adapter, cooling and clock limits there"
                 fact = Fact(key, "SM clock", fix)
-                found.append(({view.name}, _finding(group, view, fact, line, (("why", view.speed.reason),))))
-        return tuple(found)
+                slower.append(({view.name}, _finding(group, view, fact, line, (("why", view.speed.reason),))))
+        return tuple(slower)
 
 
 def groups_of(now: Situation) -> list[Group]:
@@ -302,15 +316,20 @@ def groups_of(now: Situation) -> list[Group]:
 
     def add(names: Iterable[str], engine: str | None = None) -> None:
         views = (now.nodes[name] for name in dict.fromkeys(names) if name in now.nodes)
-        known = tuple(view for view in views if view.identity.setup is not None)[:_MOST_MACHINES]
-        if known:
-            groups.setdefault(frozenset(view.name for view in known), Group(known, engine))
+        compared = tuple(view for view in views if view.identity.setup is not None)[:_MOST_MACHINES]
+        if compared:
+            groups.setdefault(frozenset(view.name for view in compared), Group(compared, engine))
 
     for backend in now.backends.values():
         if len(backend.nodes) > 1:
             add(backend.nodes, backend.name)
     for router in now.routers:
-        add(name for one in router.backends if one in now.backends for name in now.backends[one].nodes)
+        add(
+            name
+            for backend in router.backends
+            if backend in now.backends
+            for name in now.backends[backend].nodes
+        )
     for product in dict.fromkeys(view.identity.product or view.name for view in now.nodes.values()):
         add(view.name for view in now.nodes.values() if product in {view.identity.product, view.name})
     return list(groups.values())
@@ -336,7 +355,7 @@ def _finding(
         fix=fact.fix,
         sure=fact.sure,
         severity=fact.severity,
-        evidence=tuple(one for one in evidence if one[1]),
+        evidence=tuple(row for row in evidence if row[1]),
         values={"machine": view.name if view else None, "fact": fact.title},
         key=fact.key,
     )
@@ -353,20 +372,26 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
             yield from _difference(group, read.fact, values)
     if group.engine is None:
         return
-    processes = {view.name: one for view in group.machines if (one := process_of(view, group.engine))}
+    processes = {view.name: process for view in group.machines if (process := process_of(view, group.engine))}
     yield from _difference(group, _NCCL, _libraries(processes))
-    variables = {name: one.variables for name, one in processes.items() if one.variables is not None}
-    for name in sorted({name for one in variables.values() for name in one} - _OWN):
-        values = {machine: one.get(name, "not set") for machine, one in variables.items()}
+    variables = {
+        name: process.variables for name, process in processes.items() if process.variables is not None
+    }
+    for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
+        values = {machine: environment.get(name, "not set") for machine, environment in variables.items()}
         yield from _difference(group, Fact(name, name, "set it alike for all ranks"), values)
-    limits = {name: _size(one.memory_max_bytes) for name, one in processes.items() if one.memory_max_bytes}
+    limits = {
+        name: _size(process.memory_max_bytes)
+        for name, process in processes.items()
+        if process.memory_max_bytes
+    }
     yield from _difference(group, _MEMORY_MAX, limits)
     yield from _unread_tables(group, variables)
 
 
 def alike_in(group: Group) -> list[str]:
     """Return what all machines of a group have in common, in words: "driver 580.126.09"."""
-    found: list[str] = []
+    alike: list[str] = []
     for read in _READS:
         values = {read.value(view) for view in group.machines}
         if (
@@ -374,14 +399,14 @@ def alike_in(group: Group) -> list[str]:
             and (value := values.pop()) is not None
             and (group.is_linked or not read.of_links)
         ):
-            found.append(f"{read.fact.title} {value}")
+            alike.append(f"{read.fact.title} {value}")
     if group.engine is not None:
         libraries = _libraries(
-            {view.name: one for view in group.machines if (one := process_of(view, group.engine))}
+            {view.name: process for view in group.machines if (process := process_of(view, group.engine))}
         )
         if len(libraries) == len(group.machines) and len(set(libraries.values())) == 1:
-            found.append(f"NCCL {next(iter(libraries.values()))}")
-    return found
+            alike.append(f"NCCL {next(iter(libraries.values()))}")
+    return alike
 
 
 _NCCL = Fact("nccl", "NCCL", "run the same container image, or install the same NCCL, on all machines")
@@ -394,14 +419,14 @@ def _size(limit: int | None) -> str:
 
 def _libraries(processes: Mapping[str, EngineSetup]) -> dict[str, str]:
     """Return the NCCL of each machine, by what is known of all: build, size or version."""
-    known = {name: one for name, one in processes.items() if one.nccl is not None}
+    loaded = {name: process for name, process in processes.items() if process.nccl is not None}
     for part in ("nccl_build", "nccl_bytes", "nccl_version"):
-        values = {name: getattr(one, part) for name, one in known.items()}
+        values = {name: getattr(process, part) for name, process in loaded.items()}
         if values and None not in values.values():
             unit = {"nccl_build": "build ", "nccl_bytes": "size "}.get(part, "")
             return {
                 name: " ".join(
-                    dict.fromkeys(word for word in (known[name].nccl_version, f"{unit}{value}"[:24]) if word)
+                    dict.fromkeys(word for word in (loaded[name].nccl_version, f"{unit}{value}"[:24]) if word)
                 )
                 for name, value in values.items()
             }
@@ -417,10 +442,10 @@ def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator
     by_name = {view.name: view for view in group.machines}
     if most > second:
         for value in dict.fromkeys(values.values()):
-            odd = [name for name, own in values.items() if own == value]
+            odd = [name for name, other in values.items() if other == value]
             if value != usual:
                 line = f"{fact.title} {value} on {_names(odd)}, {usual} on the other{'s' if most > 1 else ''}"
-                yield set(odd), _finding(group, by_name[odd[0]], _keyed(fact, odd, count), line)
+                yield set(odd), _finding(group, by_name[odd[0]], _with_own_key(fact, odd, count), line)
         return
     shown = "; ".join(f"{value} on {_names([n for n in values if values[n] == value])}" for value in count)
     yield (
@@ -429,7 +454,7 @@ def _difference(group: Group, fact: Fact, values: Mapping[str, str]) -> Iterator
     )
 
 
-def _keyed(fact: Fact, odd: Sequence[str], count: Mapping[str, int]) -> Fact:
+def _with_own_key(fact: Fact, odd: Sequence[str], count: Mapping[str, int]) -> Fact:
     """Return the fact with a key of its own, where several values differ from the usual one."""
     return fact if len(count) == 2 else fact._replace(key=f"{fact.key}/{odd[0]}")  # noqa: PLR2004 - the usual and one more
 
@@ -440,9 +465,9 @@ def _names(names: Sequence[str]) -> str:
 
 def process_of(view: NodeView, backend: str) -> EngineSetup | None:
     """Return the process of a server on a machine: that of a rank which has loaded NCCL, if one has."""
-    others = {one.pid for one in view.engine_processes if one.backend not in {None, backend}}
-    mine = [one for one in _setup(view).engines if one.pid not in others]
-    return next((one for one in mine if one.nccl is not None), mine[0] if mine else None)
+    others = {process.pid for process in view.engine_processes if process.backend not in {None, backend}}
+    mine = [process for process in _setup(view).engines if process.pid not in others]
+    return next((process for process in mine if process.nccl is not None), mine[0] if mine else None)
 
 
 # Facts that are wrong on a machine, whatever the others have.
@@ -471,29 +496,30 @@ def alone_facts(view: NodeView, group: Group) -> Iterator[Finding]:
 
 
 def _rail_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
+    """Yield what is wrong with the RDMA ports of a machine: MTU, PCIe lanes, subnets."""
     rails = live_rails(view)
     plain = [
-        one.name
-        for one, _ in rails
-        if one.mtu is not None and one.mtu <= PLAIN_MTU and one.link_layer in {None, _ETHERNET}
+        rail.name
+        for rail, _ in rails
+        if rail.mtu is not None and rail.mtu <= PLAIN_MTU and rail.link_layer in {None, _ETHERNET}
     ]
     if plain:
         yield _PLAIN, f"MTU {PLAIN_MTU} of RoCE {_names(plain)}"
     narrow: list[str] = []
-    for one, _ in rails:
-        width, speed = _usual_lanes(group, one.lanes_max)
-        if one.lanes and (
-            one.lanes < width or (one.lanes <= _FEW_LANES and one.lanes < (one.lanes_max or 0))
+    for rail, _ in rails:
+        width, speed = _usual_lanes(group, rail.lanes_max)
+        if rail.lanes and (
+            rail.lanes < width or (rail.lanes <= _FEW_LANES and rail.lanes < (rail.lanes_max or 0))
         ):
-            narrow.append(f"x{one.lanes} of x{max(width, one.lanes_max or 0)} for {one.name}")
-        elif one.lane_gt_per_s and one.lane_gt_per_s < speed:
-            narrow.append(f"{one.lane_gt_per_s:g} of {speed:g} GT/s for {one.name}")
+            narrow.append(f"x{rail.lanes} of x{max(width, rail.lanes_max or 0)} for {rail.name}")
+        elif rail.lane_gt_per_s and rail.lane_gt_per_s < speed:
+            narrow.append(f"{rail.lane_gt_per_s:g} of {speed:g} GT/s for {rail.name}")
     if narrow:
         yield _LANES, f"PCIe lanes {_names(narrow)}"
-    shared = Counter(subnet for one, _ in rails for subnet in one.subnets)
+    shared = Counter(subnet for rail, _ in rails for subnet in rail.subnets)
     for subnet, times in shared.items():
         if times > 1:
-            both = _names([one.name for one, _ in rails if subnet in one.subnets])
+            both = _names([rail.name for rail, _ in rails if subnet in rail.subnets])
             yield _SUBNET._replace(key=f"subnet/{subnet}"), f"{both} are both in {subnet}"
 
 
@@ -507,7 +533,7 @@ def _engine_facts(view: NodeView, group: Group) -> Iterator[tuple[Fact, str]]:
     variables, rails = process.variables or {}, _setup(view).rails
     if variables.get("NCCL_IB_DISABLE") == "1" or rails is None:
         return
-    missing = [one for one in _hcas(variables) if not _matches(one, rails, variables)]
+    missing = [hca for hca in _hcas(variables) if not _matches(hca, rails, variables)]
     if missing:
         yield _HCA, f"NCCL_IB_HCA names {_names(missing)}: no such device"
     yield from ((_GID, line) for line in _wrong_gids(view, group, variables))
@@ -519,10 +545,10 @@ def _usual_lanes(group: Group, lanes_max: int | None) -> tuple[int, float]:
     Of two equally common ones it is the higher; 0 where none is known.
     """
     rails = [rail for view in group.machines for rail, _ in live_rails(view) if rail.lanes_max == lanes_max]
-    widths = Counter(one.lanes for one in rails if one.lanes)
-    speeds = Counter(one.lane_gt_per_s for one in rails if one.lane_gt_per_s)
-    width = max(widths, key=lambda one: (widths[one], one), default=0)
-    return width, max(speeds, key=lambda one: (speeds[one], one), default=0.0)
+    widths = Counter(rail.lanes for rail in rails if rail.lanes)
+    speeds = Counter(rail.lane_gt_per_s for rail in rails if rail.lane_gt_per_s)
+    width = max(widths, key=lambda width: (widths[width], width), default=0)
+    return width, max(speeds, key=lambda speed: (speeds[speed], speed), default=0.0)
 
 
 def _hcas(variables: Mapping[str, str]) -> list[str]:
@@ -537,7 +563,7 @@ def _hcas(variables: Mapping[str, str]) -> list[str]:
 def _matches(hca: str, rails: Iterable[Rail], variables: Mapping[str, str]) -> bool:
     """Return whether NCCL takes a device for one that NCCL_IB_HCA names: by its begin, with "=" exactly."""
     exact = variables.get("NCCL_IB_HCA", "").startswith("=")
-    names = (one.name.partition("/")[0] for one in rails)
+    names = (rail.name.partition("/")[0] for rail in rails)
     return any(name == hca or (not exact and name.startswith(hca)) for name in names)
 
 
@@ -549,8 +575,8 @@ def _used_rails(view: NodeView, variables: Mapping[str, str]) -> list[Rail]:
         rail
         for rail, _ in live_rails(view)
         if rail.link_layer == _ETHERNET
-        and (not hcas or any(_matches(one, (rail,), variables) for one in hcas))
-        and not any(one and rail.name.startswith(one) for one in left_out)
+        and (not hcas or any(_matches(hca, (rail,), variables) for hca in hcas))
+        and not any(word and rail.name.startswith(word) for word in left_out)
     ]
 
 
@@ -565,13 +591,13 @@ def _wrong_gids(view: NodeView, group: Group, variables: Mapping[str, str]) -> I
         for rail in _used_rails(other, variables)
         if (version := _version(rail, index)) is not None
     )
-    usual = max(versions, key=lambda one: (versions[one], -one), default=4)
+    usual = max(versions, key=lambda version: (versions[version], -version), default=4)
     for rail in _used_rails(view, variables):
-        if rail.gids is None or any(one.kind is None for one in rail.gids):
+        if rail.gids is None or any(gid.kind is None for gid in rail.gids):
             continue
-        entry = next((one for one in rail.gids if one.index == index), None)
+        entry = next((gid for gid in rail.gids if gid.index == index), None)
         other = next(
-            (f"; {one.index} is {_ROCE2}" for one in rail.gids if _is_ipv4(one.kind, one.address)), ""
+            (f"; {gid.index} is {_ROCE2}" for gid in rail.gids if _is_ipv4(gid.kind, gid.address)), ""
         )
         if entry is None:
             yield f"GID index {index} of {rail.name} is empty{other}"
@@ -590,7 +616,7 @@ def _index(variables: Mapping[str, str]) -> int | None:
 
 
 def _version(rail: Rail, index: int) -> int | None:
-    entry = next((one for one in rail.gids or () if one.index == index and one.kind == _ROCE2), None)
+    entry = next((gid for gid in rail.gids or () if gid.index == index and gid.kind == _ROCE2), None)
     return None if entry is None else _ip_version(entry.address)
 
 
@@ -614,7 +640,7 @@ def _unread_tables(
     first = {
         view.name: sorted(
             {
-                next((one.index for one in rail.gids if _is_ipv4(one.kind, one.address)), -1)
+                next((gid.index for gid in rail.gids if _is_ipv4(gid.kind, gid.address)), -1)
                 for rail, _ in live_rails(view)
                 if rail.gids is not None and rail.link_layer == _ETHERNET
             }
@@ -645,7 +671,7 @@ def _network(text: str) -> IPv4Network | None:
 
 def subnets_of(group: Group) -> tuple[dict[str, list[IPv4Network]], dict[str, list[IPv4Network]]]:
     """Return the subnets of the rails of each machine, and those of them that no other machine shares."""
-    own = {
+    subnets = {
         view.name: [
             network
             for rail, _ in live_rails(view)
@@ -656,25 +682,27 @@ def subnets_of(group: Group) -> tuple[dict[str, list[IPv4Network]], dict[str, li
     }
     lonely = {
         name: [
-            one
-            for one in subnets
-            if not any(one.overlaps(theirs) for peer, nets in own.items() if peer != name for theirs in nets)
+            network
+            for network in subnets
+            if not any(
+                network.overlaps(theirs) for peer, nets in subnets.items() if peer != name for theirs in nets
+            )
         ]
-        for name, subnets in own.items()
+        for name, subnets in subnets.items()
     }
-    return own, lonely
+    return subnets, lonely
 
 
 def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
     """Yield the machines whose rails share no subnet with any other, or that have one without a peer each."""
-    own, lonely = subnets_of(group)
-    if len(own) < 2 or not all(own.values()):  # noqa: PLR2004 - a peer is needed
+    by_machine, lonely = subnets_of(group)
+    if len(by_machine) < 2 or not all(by_machine.values()):  # noqa: PLR2004 - a peer is needed
         return
     odd = {name: subnets for name, subnets in lonely.items() if subnets}
     named = [
         name
         for name, subnets in odd.items()
-        if len(odd) > 1 or len(subnets) == len(own[name]) or _lacks(name, own)
+        if len(odd) > 1 or len(subnets) == len(by_machine[name]) or _lacks_common_subnet(name, by_machine)
     ]
     if named:
         shown = "; ".join(f"{odd[name][0]} on {name}" for name in named[:3])
@@ -682,12 +710,13 @@ def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:
         yield set(named), _finding(group, last, _CABLES, f"subnets without a peer: {shown}")
 
 
-def _lacks(name: str, own: Mapping[str, Sequence[IPv4Network]]) -> bool:
+def _lacks_common_subnet(name: str, by_machine: Mapping[str, Sequence[IPv4Network]]) -> bool:
     """Return whether all other machines, two at least, share a subnet that the machine `name` has not."""
-    others = [subnets for peer, subnets in own.items() if peer != name]
+    others = [subnets for peer, subnets in by_machine.items() if peer != name]
     return len(others) > 1 and any(
-        all(one in subnets for subnets in others) and not any(one.overlaps(mine) for mine in own[name])
-        for one in others[0]
+        all(network in subnets for subnets in others)
+        and not any(network.overlaps(mine) for mine in by_machine[name])
+        for network in others[0]
     )
 
 
@@ -705,7 +734,7 @@ def clocks_apart(group: Group, named: Container[str] = ()) -> Iterator[tuple[set
             gaps[view.name] = 0.0, 0.0
     if len(gaps) < 2:  # noqa: PLR2004 - clocks are apart from one another
         return
-    usual = next(iter(gaps)) if len(gaps) == 2 else _middle(gaps)  # noqa: PLR2004 - as above
+    usual = next(iter(gaps)) if len(gaps) == 2 else _median_clock(gaps)  # noqa: PLR2004 - as above
     for view in group.machines:
         if view.name == usual or view.name not in gaps:
             continue
@@ -718,6 +747,6 @@ def clocks_apart(group: Group, named: Container[str] = ()) -> Iterator[tuple[set
             yield {view.name}, _finding(group, view, _CLOCKS._replace(key=key), line)
 
 
-def _middle(gaps: Mapping[str, tuple[float, float]]) -> str:
+def _median_clock(gaps: Mapping[str, tuple[float, float]]) -> str:
     middle = median_low(gap for gap, _ in gaps.values())
     return next(name for name, (gap, _) in gaps.items() if gap == middle)

@@ -54,7 +54,7 @@ def address_of(url: str, speaker: str = _HERE) -> Address | None:
 
 
 def match_deployments(
-    told: Iterable[Deployment] | None,
+    reported: Iterable[Deployment] | None,
     *,
     router_url: str,
     backend_urls: Mapping[str, str],
@@ -65,40 +65,48 @@ def match_deployments(
     The first argument has the deployments that the router reports. If it is None, return `configured`,
     which also maps ids to backend names, or None if `configured` is empty too.
     """
-    if told is None:
+    if reported is None:
         return {**configured} or None
-    own = address_of(router_url)
-    speaker = own[0] if own else _HERE
+    router_address = address_of(router_url)
+    speaker = router_address[0] if router_address else _HERE
     by_address: dict[Address, str] = {}
     for name, url in backend_urls.items():
         address = address_of(url)
         if address is not None:
             by_address.setdefault(address, name)
     result: dict[str, str | None] = {}
-    for one in told:
-        place = address_of(one.address, speaker) if one.address else None
+    for deployment in reported:
+        place = address_of(deployment.address, speaker) if deployment.address else None
         backend = by_address.get(place) if place else None
-        result[one.id] = backend or configured.get(one.id) or (one.id if one.id in backend_urls else None)
+        result[deployment.id] = (
+            backend
+            or configured.get(deployment.id)
+            or (deployment.id if deployment.id in backend_urls else None)
+        )
     return result
 
 
 # Whether an agent that was found runs on a machine that is watched already.
 
 
-def is_same_machine(known: NodeTarget, target: NodeTarget) -> bool:
-    """Return whether the agent `target` by discovery runs on the watched node `known`.
+def is_same_machine(watched: NodeTarget, target: NodeTarget) -> bool:
+    """Return whether the agent `target` by discovery runs on the watched node `watched`.
 
-    True where both have the same URL, or where `known` is read on this machine and the agent's host is
+    True where both have the same URL, or where `watched` is read on this machine and the agent's host is
     localhost or the node's name.
     """
     if target.ssh is not None:
         host = bare_host(target.ssh.rpartition("@")[2])
-        own = (known.name, (known.ssh or "").rpartition("@")[2], urlsplit(known.url or "").hostname or "")
-        return host in {bare_host(word) for word in own if word}
+        hosts = (
+            watched.name,
+            (watched.ssh or "").rpartition("@")[2],
+            urlsplit(watched.url or "").hostname or "",
+        )
+        return host in {bare_host(word) for word in hosts if word}
     host = bare_host(urlsplit(target.url or "").hostname or "")
-    if known.via == "local":
-        return host in {"localhost", known.name.lower()}
-    return known.url == target.url
+    if watched.via == "local":
+        return host in {"localhost", watched.name.lower()}
+    return watched.url == target.url
 
 
 def bare_host(host: str) -> str:
@@ -154,8 +162,8 @@ def engine_of(process_name: str) -> str | None:
 @lru_cache(maxsize=1024)
 def rank_of(process_name: str) -> Rank | None:
     """Return the rank in the name of an engine's worker process; None where the name contains none."""
-    known = {kind: int(number) for kind, number in _RANK.findall(process_name)}
-    return (known.get("PP", 0), known.get("TP", 0)) if known else None
+    ranks = {kind: int(number) for kind, number in _RANK.findall(process_name)}
+    return (ranks.get("PP", 0), ranks.get("TP", 0)) if ranks else None
 
 
 def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
@@ -177,21 +185,21 @@ def place_backends(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dic
     and the nodes of this backend are not configured.
     """
     by_host = _nodes_by_host(nodes)
-    placed = {target.name: target.nodes or _nodes_by_address(target, by_host) for target, _ in backends}
+    nodes_of = {target.name: target.nodes or _nodes_by_address(target, by_host) for target, _ in backends}
     claims: dict[str, list[_Follower]] = {}
-    for follower in _followers(backends, nodes, placed):
+    for follower in _followers(backends, nodes, nodes_of):
         leaders = [
             target
             for target, engine in backends
-            if engine == follower[1] and _may_lead(placed[target.name], follower, nodes)
+            if engine == follower[1] and _may_lead(nodes_of[target.name], follower, nodes)
         ]
         if len(leaders) == 1 and not leaders[0].nodes:
             claims.setdefault(leaders[0].name, []).append(follower)
     for name, followers in claims.items():
-        ranks = [rank for *_, own in followers for rank in own]
+        ranks = [rank for *_, follower_ranks in followers for rank in follower_ranks]
         if len(ranks) == len(set(ranks)):  # else two nodes claim the same rank
-            placed[name] = (*placed[name], *(node for node, *_ in followers))
-    return placed
+            nodes_of[name] = (*nodes_of[name], *(node for node, *_ in followers))
+    return nodes_of
 
 
 def orphaned_pids(workloads: Workloads | None) -> frozenset[int]:
@@ -212,13 +220,13 @@ def with_backends(
     exactly one of these backends has its engine, and the engines of all of them are known. `orphaned` has
     the PIDs of processes that belong to no backend.
     """
-    known: list[EngineProcess] = []
+    result: list[EngineProcess] = []
     for process in processes:
         mine = [name for name, engine in engines.items() if engine == process.engine]
         # A backend whose engine is not known yet may own the process.
         sure = len(mine) == 1 and None not in engines.values() and process.pid not in orphaned
-        known.append(EngineProcess(process.pid, process.name, process.engine, mine[0] if sure else None))
-    return tuple(known)
+        result.append(EngineProcess(process.pid, process.name, process.engine, mine[0] if sure else None))
+    return tuple(result)
 
 
 def server_process(url: str, engine: str | None, loads: Workloads, *, alone: bool) -> Workload | None:
@@ -226,9 +234,11 @@ def server_process(url: str, engine: str | None, loads: Workloads, *, alone: boo
 
     `engine` is the server's engine, None if unknown; `alone` says whether no other server is watched there.
     """
-    known = engine if engine != "openai" else None
+    wanted_engine = engine if engine != "openai" else None
     servers = [
-        process for process in loads.processes if process.role == "server" and known in {None, process.engine}
+        process
+        for process in loads.processes
+        if process.role == "server" and wanted_engine in {None, process.engine}
     ]
     port = port_of(url)
     exact = [server for server in servers if server.port == port]
@@ -249,8 +259,8 @@ def port_of(url: str) -> int | None:
 def _nodes_by_host(nodes: Iterable[Machine]) -> dict[str, set[str]]:
     hosts: dict[str, set[str]] = {}
     for node, identity, _ in nodes:
-        known = [_url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
-        mine = {host for one in known if (host := _normal_host(one)) is not None}
+        names = [_url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
+        mine = {host for name in names if (host := _normal_host(name)) is not None}
         # Loopback counts only for the node read on this machine.
         if node.via == "local":
             mine.add(_HERE)
@@ -266,20 +276,20 @@ def _nodes_by_address(backend: BackendTarget, by_host: Mapping[str, set[str]]) -
 
 
 def _followers(
-    backends: Sequence[Backend], nodes: Sequence[Machine], placed: Mapping[str, tuple[str, ...]]
+    backends: Sequence[Backend], nodes: Sequence[Machine], nodes_of: Mapping[str, tuple[str, ...]]
 ) -> list[_Follower]:
     """Return the nodes on which an engine has only workers of ranks above 0, and no backend has been placed.
 
     They are in the order of their lowest ranks.
     """
-    taken = {(node, engine) for target, engine in backends for node in placed[target.name]}
+    taken = {(node, engine) for target, engine in backends for node in nodes_of[target.name]}
     result = [
         (node.name, engine, ranks)
         for node, _, processes in nodes
         for engine in dict.fromkeys(process.engine for process in processes)
         if (ranks := _ranks(processes, engine)) and (0, 0) not in ranks and (node.name, engine) not in taken
     ]
-    return sorted(result, key=lambda one: (min(one[2]), one[0]))
+    return sorted(result, key=lambda follower: (min(follower[2]), follower[0]))
 
 
 def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Machine]) -> bool:
@@ -288,14 +298,14 @@ def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Mach
     They can if rank 0 of the engine is on these nodes, and none of the follower's ranks is.
     """
     _, engine, ranks = follower
-    own = [_ranks(processes, engine) for node, _, processes in nodes if node.name in places]
-    here = frozenset().union(*own)
+    own_ranks = [_ranks(processes, engine) for node, _, processes in nodes if node.name in places]
+    here = frozenset().union(*own_ranks)
     return (0, 0) in here and not ranks & here
 
 
 def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[Rank]:
-    known = (rank_of(process.name) for process in processes if process.engine == engine)
-    return frozenset(rank for rank in known if rank is not None)
+    ranks = (rank_of(process.name) for process in processes if process.engine == engine)
+    return frozenset(rank for rank in ranks if rank is not None)
 
 
 def _url_host(url: str | None) -> str | None:

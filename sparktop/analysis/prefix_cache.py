@@ -30,10 +30,13 @@ Of prompts that grow turn by turn, less than the second is too little: three qua
 _STAYS = 1.5
 """Multiple of these up to which a finding stays: the share varies as prompts enter and leave the window."""
 _WINDOW_S, _MOST_STEPS = 3600.0, 256
+"""Seconds of prompts that are judged, and most steps of them."""
 _EVERY_S = 10.0
+"""Seconds between two judgements."""
 _MOSTLY_PERCENT = 95.0
 """Share of the prompts from which on "prompts are shorter than a block" holds."""
 _MOST_TURNS = 64
+"""Newest prompts in whose lengths turns are sought."""
 _LAGS, _LONGEST_TURN, _GROWS = 4, 0.35, 0.5
 """Conversations at once whose turns are recognised; most that a prompt grows by in a turn, as a share of it;
 least share of the prompts that grow."""
@@ -106,10 +109,11 @@ class PrefixCacheRule:
             self._due = at + _EVERY_S
             while self._steps and self._steps[0].at < at - _WINDOW_S:
                 self._steps.popleft()
-            self._found = tuple(self._judged(view, use))
+            self._found = tuple(self._findings(view, use))
         return self._found
 
-    def _judged(self, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
+    def _findings(self, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
+        """Yield that the caches spare nothing, once enough prompts have come to say so."""
         if view.role == "decode" or not view.generation_tokens:  # an embedding server generates nothing
             return
         nothing_percent, little_percent = (
@@ -121,10 +125,10 @@ class PrefixCacheRule:
             and not self._swept
             and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
         )
-        counted = [(one.prompts, one.tokens, one.asked, one.cached) for one in steps]
+        counted = [(step.prompts, step.tokens, step.asked, step.cached) for step in steps]
         if whole:
             counted = [(use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens)]
-        total = [sum(one[place] for one in counted) for place in range(4)]
+        total = [sum(counts[place] for counts in counted) for place in range(4)]
         count, tokens, asked, cached = total
         if count < LEAST_PROMPTS or asked < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
             return
@@ -157,7 +161,7 @@ class _Prompts:
         self._count, tokens, self._asked, self._cached = total
         self._is_counted = use.prompts is not None
         self._mean = tokens / self._count
-        self._singles = [one.tokens for one in self._steps if one.prompts == 1]
+        self._singles = [step.tokens for step in self._steps if step.prompts == 1]
         self._turns = turns(self._singles[-_MOST_TURNS:])
         block = use.cache.block_tokens
         # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
@@ -171,7 +175,7 @@ class _Prompts:
         if needed is None:
             return None
         if len(singles) >= LEAST_PROMPTS:
-            shares.append(sum(one < needed for one in singles) / len(singles))
+            shares.append(sum(tokens < needed for tokens in singles) / len(singles))
         elif lengths is not None and lengths.count:
             within = [
                 at for bound, at in zip(lengths.bounds, lengths.cumulative, strict=True) if bound < needed
@@ -180,6 +184,7 @@ class _Prompts:
         return 100.0 * shares[0] if shares else None
 
     def finding(self, since: str) -> Finding:
+        """Return the finding on the prefix cache, with the explanation that the figures allow."""
         view, cache, block = self._view, self._cache, self._cache.block_tokens
         asked, cached = f"{self._asked:,.0f}", f"{self._cached:,.0f}"
         least = "" if self._is_counted else "at least "
@@ -233,6 +238,7 @@ class _Prompts:
         return self._turns is not None
 
     def lmcache_finding(self, asked: float) -> Finding:
+        """Return the finding that LMCache found nothing of the `asked` tokens."""
         return Finding(
             KIND,
             self._view.name,
@@ -244,6 +250,7 @@ class _Prompts:
         )
 
     def _evidence(self, full: str) -> Iterator[tuple[str, str]]:
+        """Yield what is known of the prompts and the cache; `full` shows that prefixes are evicted."""
         block, states = self._cache.block_tokens, self._cache.states
         if block is not None:
             short = "" if not self._short else f", {self._short:.0f} % cannot fill it"
@@ -267,8 +274,8 @@ class _Prompts:
     @property
     def _is_full(self) -> str:
         """Return what shows that prefixes are evicted, in words; "" where nothing does."""
-        peak = max((one.kv_percent for one in self._steps if one.kv_percent is not None), default=0.0)
-        preempted = sum(max(0.0, one.preempted) for one in self._steps)
+        peak = max((step.kv_percent for step in self._steps if step.kv_percent is not None), default=0.0)
+        preempted = sum(max(0.0, step.preempted) for step in self._steps)
         if peak < _FULL_PERCENT and not preempted:
             return ""
         return f"up to {peak:.0f} % used, {preempted:,.0f} preemptions"
@@ -278,9 +285,9 @@ class _Prompts:
         """Return whether all prompts have one length: the spread of single ones from means of several."""
         if len(self._steps) < LEAST_PROMPTS:
             return False
-        count = sum(one.prompts for one in self._steps)
-        mean = sum(one.tokens for one in self._steps) / count
-        squares = sum(one.prompts * (one.tokens / one.prompts - mean) ** 2 for one in self._steps)
+        count = sum(step.prompts for step in self._steps)
+        mean = sum(step.tokens for step in self._steps) / count
+        squares = sum(step.prompts * (step.tokens / step.prompts - mean) ** 2 for step in self._steps)
         return squares / (len(self._steps) - 1) <= (_EVEN * mean) ** 2
 
     @property

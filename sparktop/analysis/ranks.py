@@ -67,15 +67,15 @@ def judge_ranks(readings: Sequence[RanksReading], still_since: float | None, pla
 
 def _verdict_on_own_job(verdicts: Sequence[RanksVerdict], still_since: float | None) -> RanksVerdict:
     """Return the verdict on the engine's own job, as far as that is known among the jobs that answer."""
-    still = [one for one in verdicts if one.word is not RanksWord.MOVING]
+    still = [verdict for verdict in verdicts if verdict.word is not RanksWord.MOVING]
     if len(verdicts) == 1 or not still:
         return verdicts[-1]
     if len(still) == 1 and still_since is not None:
         return still[0]
-    asking = next((one for one in still if one.word is RanksWord.ASKING), None)
+    asking = next((verdict for verdict in still if verdict.word is RanksWord.ASKING), None)
     if asking is not None:
         return asking
-    words = names_in_words(sorted({one.word.value for one in verdicts}))
+    words = names_in_words(sorted({verdict.word.value for verdict in verdicts}))
     sentence = (
         f"no verdict: {len(verdicts)} jobs answer here, and which is this server's is not known ({words})"
     )
@@ -113,7 +113,7 @@ def _judge_job(answers: Sequence[_TimedAnswer], still_since: float | None, place
     if still_since is None:
         sentence = "no verdict: the server makes progress, or holds no request"
         return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence))
-    same = _newest_alike(evidence, lambda one: _counts_as_key(one.answer))
+    same = _newest_alike(evidence, lambda timed: _counts_as_key(timed.answer))
     if not _is_enough(same):
         return _asking_verdict(same)
     return _with_evidence(same, _judge_frozen(newest, place))
@@ -135,23 +135,26 @@ def _moving_verdict(answers: Sequence[_TimedAnswer]) -> RanksVerdict:
 def _judge_missing(
     answers: Sequence[_TimedAnswer], evidence: Sequence[_TimedAnswer], still_since: float | None, place: Place
 ) -> RanksVerdict:
+    """Return the verdict on a job of which ranks are missing in the newest answer."""
     gone = _missing_ranks(answers[-1].answer)
     words = _missing_text(gone, place)
     if still_since is None:
         sentence = f"no verdict: {words}, but the server makes progress or holds no request"
         return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=gone))
-    numbers = {one.rank for one in gone}
-    same = _newest_alike(evidence, lambda one: {rank.rank for rank in _missing_ranks(one.answer)} == numbers)
+    numbers = {rank.rank for rank in gone}
+    same = _newest_alike(
+        evidence, lambda timed: {rank.rank for rank in _missing_ranks(timed.answer)} == numbers
+    )
     if not _is_enough(same):
         return replace(_asking_verdict(same), missing=gone)
-    where = names_in_words(sorted({place(one.host) for one in gone})[:_NAMED])
+    where = names_in_words(sorted({place(rank.host) for rank in gone})[:_NAMED])
     verdict = RanksVerdict(RanksWord.MISSING, words, f"look at {where} first", missing=gone)
     return _with_evidence(same, verdict)
 
 
 def _missing_text(gone: Sequence[MissingRank], place: Place) -> str:
     """Return "rank 1 on spark-b does not answer", for several ranks accordingly."""
-    shown = [f"{one.rank} on {place(one.host)}" for one in gone[:_NAMED]]
+    shown = [f"{rank.rank} on {place(rank.host)}" for rank in gone[:_NAMED]]
     more = [f"{len(gone) - _NAMED} more"] if len(gone) > _NAMED else []
     dead = ": its process is dead" if len(gone) == 1 and gone[0].dead else ""
     if len(gone) == 1:
@@ -172,7 +175,12 @@ def _changing_verdict(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
 
 def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
     """Return the verdict on counts that stand still."""
-    apart = [found for comm in _communicators(answer) if not comm.missing for found in _unequal_counts(comm)]
+    apart = [
+        difference
+        for comm in _communicators(answer)
+        if not comm.missing
+        for difference in _unequal_counts(comm)
+    ]
     if not apart and answer.form != "json":
         sentence = (
             "no verdict from NCCL: counts are equal on all ranks; its text does not say whether they move"
@@ -182,7 +190,7 @@ def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
         sentence = "no verdict from NCCL: counts stand still and are equal on all ranks"
         hint = "operations in CUDA graphs are not counted; or all GPUs hang in a kernel"
         return RanksVerdict(RanksWord.NO_VERDICT, sentence, hint)
-    name, least, most, behind, ahead = max(apart, key=lambda found: found[4] - found[3])
+    name, least, most, behind, ahead = max(apart, key=lambda difference: difference[4] - difference[3])
     operation = "" if name == ALL_OPERATIONS else f"{name} "
     sentence = f"{_rank_text(least, place)} {_verb(least)} behind at {operation}{behind:,}, "
     sentence += f"{_rank_text(most, place)} {_verb(most)} at {ahead:,}"
@@ -199,9 +207,9 @@ def _unequal_counts(comm: Communicator) -> Iterator[tuple[str, Rank, Rank, int, 
     if any(not sum(rank.counts.values()) for rank in ranks):
         return
     for name in dict.fromkeys(name for rank in ranks for name in rank.counts):
-        known = [rank for rank in ranks if name in rank.counts]
-        least = min(known, key=lambda rank: (rank.counts[name], rank.many))
-        most = max(known, key=lambda rank: (rank.counts[name], -rank.many))
+        counting = [rank for rank in ranks if name in rank.counts]
+        least = min(counting, key=lambda rank: (rank.counts[name], rank.many))
+        most = max(counting, key=lambda rank: (rank.counts[name], -rank.many))
         if least.counts[name] != most.counts[name]:
             yield name, least, most, least.counts[name], most.counts[name]
 
@@ -226,7 +234,7 @@ def _missing_ranks(answer: RanksAnswer) -> tuple[MissingRank, ...]:
     result = {
         (rank.host, rank.pid, rank.rank): rank for comm in _communicators(answer) for rank in comm.missing
     }
-    return tuple(sorted(result.values(), key=lambda one: (one.rank, one.host or "")))
+    return tuple(sorted(result.values(), key=lambda rank: (rank.rank, rank.host or "")))
 
 
 def _counts(answer: RanksAnswer) -> _Counts:

@@ -29,13 +29,17 @@ KIND = "slow-link"
 SLOWER = 1.3
 """Steps count as slow from this multiple of the server's own best at this batch on."""
 _WELL = 1.1
+"""Steps up to this multiple of the best count as the best: power and clock then are the usual ones."""
 BUSY_PERCENT, LOW_POWER_SHARE, CLOCK_SHARE = 85.0, 0.85, 0.9
 """Ranks that wait for the network keep the GPU in use, at its usual clock, with less than its usual power."""
 LINK_SHARE = 0.4
 """Of the negotiated rate: what a link carries beyond this share is not far below it."""
 _LEAST_BYTES_PER_S = 5e7
+"""Traffic below which the ranks do not wait for the link: 0.4 Gb/s."""
 _HELD_S, _FEWEST, _SLOW_PART = 60.0, 15, 0.8
+"""Seconds that are judged, looks that they must have, and share of these with slow steps."""
 _WINDOW_S, _KEPT, _BESTS = 300.0, 400, 120
+"""Seconds over which batches vary, looks kept, and best steps kept."""
 _BINS, _IN_BIN, _SPREAD = 3, 4, 1.5
 """Least number of batch sizes, of looks at each, and least ratio of the most to the least bytes of a step."""
 _JUDGED_AGAIN_S, _STAYS_S = 5.0, 120.0
@@ -108,9 +112,9 @@ class SlowLink:
             return self._found
         self._judged_at = now.at
         newest = tuple(judge_link(view.name, now.at, self._looks, self._well))
-        if any(one.speed.word in {SLOW_CLOCK, THROTTLED} for one in machines):
+        if any(node.speed.word in {SLOW_CLOCK, THROTTLED} for node in machines):
             newest = ()
-        elif any(one.severity is not None for one in newest):
+        elif any(finding.severity is not None for finding in newest):
             self._slow_at = now.at
         elif self._found and now.at - self._slow_at < _STAYS_S:
             newest = self._found
@@ -119,18 +123,19 @@ class SlowLink:
 
     def _note_look(self, at: float, view: BackendView, machines: Sequence[NodeView]) -> None:
         """Add a look if the machines were read since the last one."""
-        times = tuple(one.sample.at for one in machines if one.sample is not None)
+        times = tuple(node.sample.at for node in machines if node.sample is not None)
         if times == self._read_at:
             return
         self._read_at = times
-        if (one := _look(at, view, machines)) is not None:
-            self._looks.append(one)
-            if one.ratio is not None and one.ratio <= _WELL:
-                self._well.append((one.power_w, one.clock_mhz))
+        if (look := _link_look(at, view, machines)) is not None:
+            self._looks.append(look)
+            if look.ratio is not None and look.ratio <= _WELL:
+                self._well.append((look.power_w, look.clock_mhz))
 
 
-def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLook | None:
-    batch, best_ms = _batch(view), _best_ms(view)
+def _link_look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLook | None:
+    """Return the look of now; None where a figure of a machine is missing."""
+    batch, best_ms = _batch_tokens(view), _best_ms(view)
     if not view.ok or not view.step_ms or not batch:
         return None
     rates: list[float] = []
@@ -139,10 +144,10 @@ def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLoo
     for node in machines:
         if node.sample is None or not node.ok:
             return None
-        ports = [one for one in node.sample.network if one.kind == "rdma" and one.up]
-        tx = [one.tx_bytes_per_s for one in ports if one.tx_bytes_per_s is not None]
-        rx = [one.rx_bytes_per_s for one in ports if one.rx_bytes_per_s is not None]
-        negotiated = [one.link_bits_per_s for one in ports if one.link_bits_per_s]
+        ports = [port for port in node.sample.network if port.kind == "rdma" and port.up]
+        tx = [port.tx_bytes_per_s for port in ports if port.tx_bytes_per_s is not None]
+        rx = [port.rx_bytes_per_s for port in ports if port.rx_bytes_per_s is not None]
+        negotiated = [port.link_bits_per_s for port in ports if port.link_bits_per_s]
         if not tx or not rx or not negotiated:
             return None
         rates.append(max(sum(tx), sum(rx)))
@@ -169,7 +174,7 @@ def _look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLoo
     )
 
 
-def _batch(view: BackendView) -> float | None:
+def _batch_tokens(view: BackendView) -> float | None:
     if view.running and view.steps_per_s and view.generation_tps is not None:
         return ((view.prompt_tps or 0.0) + view.generation_tps) / view.steps_per_s
     return view.running
@@ -177,40 +182,42 @@ def _batch(view: BackendView) -> float | None:
 
 def _best_ms(view: BackendView) -> float | None:
     """Return the fastest step of such a batch that is known, of this session or of an earlier one."""
-    bests, batch = [view.best_step_ms], _batch(view)
+    bests, batch = [view.best_step_ms], _batch_tokens(view)
     if view.running and view.step_ms and batch:
         load = SteadyLoad(0.0, view.running, batch, view.step_ms, kv_percent=view.kv_fullest_percent)
         kept = (best for setup in same_setups(view.yard) for best in setup.bests)
         bests += [best.step_ms for best in kept if is_same_batch(load, best)]
-    return min((one for one in bests if one), default=None)
+    return min((ms for ms in bests if ms), default=None)
 
 
 def judge_link(
     name: str, at: float, looks: Sequence[LinkLook], well: Sequence[tuple[float, float]]
 ) -> Iterator[Finding]:
     """Yield that the link of a server is slow, or may be, by its looks and by power and clock at its best."""
-    newest = [one for one in looks if one.at > at - _HELD_S]
-    if len(newest) < _FEWEST or fmean(one.gpu_percent for one in newest) < BUSY_PERCENT:
+    newest = [look for look in looks if look.at > at - _HELD_S]
+    if len(newest) < _FEWEST or fmean(look.gpu_percent for look in newest) < BUSY_PERCENT:
         return
-    power, clock = fmean(one.power_w for one in newest), fmean(one.clock_mhz for one in newest)
-    carried, most = fmean(one.bytes_per_s for one in newest), fmean(one.negotiated for one in newest)
+    power, clock = fmean(look.power_w for look in newest), fmean(look.clock_mhz for look in newest)
+    carried, most = fmean(look.bytes_per_s for look in newest), fmean(look.negotiated for look in newest)
     if not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * most:
         return
-    ratios = [one.ratio for one in newest if one.ratio is not None]
-    is_slower = len(ratios) >= _FEWEST and sum(one >= SLOWER for one in ratios) >= _SLOW_PART * len(ratios)
+    ratios = [look.ratio for look in newest if look.ratio is not None]
+    is_slower = len(ratios) >= _FEWEST and sum(ratio >= SLOWER for ratio in ratios) >= _SLOW_PART * len(
+        ratios
+    )
     usual_w = newest[-1].quiet_w
     ranks = f"{power:.0f} W in all, they compute from {usual_w:.0f} W on"
     if is_slower and len(well) >= _FEWEST:
-        usual_w, usual_mhz = median(one for one, _ in well), median(one for _, one in well)
+        usual_w, usual_mhz = median(watts for watts, _ in well), median(mhz for _, mhz in well)
         ranks = f"{power:.0f} W in all, {usual_w:.0f} W at its best; {clock:.0f} of {usual_mhz:.0f} MHz"
         if power > LOW_POWER_SHARE * usual_w or clock < CLOCK_SHARE * usual_mhz:
             return
     elif power >= usual_w:
         return
-    recent = [one for one in looks if one.at > at - _WINDOW_S]
+    recent = [look for look in looks if look.at > at - _WINDOW_S]
     if is_slower:
         ratio = fmean(ratios)
-        limit, is_gpu = _ceiling([one for one in recent if one.is_slower])
+        limit, is_gpu = _find_ceiling([look for look in recent if look.is_slower])
         short, steps = f"steps take {ratio:.1f} × its best", f"at this batch (limit {SLOWER:g})"
     else:
         ratio, limit = None, _flat_top(recent)
@@ -254,14 +261,14 @@ def judge_link(
 def _by_batch(looks: Sequence[LinkLook]) -> list[list[LinkLook]]:
     """Return the looks by size of the batch, ascending, of those seen often enough."""
 
-    def size(one: LinkLook) -> int:
-        return round(2 * math.log2(max(1.0, one.batch)))
+    def size(look: LinkLook) -> int:
+        return round(2 * math.log2(max(1.0, look.batch)))
 
     bins = [list(group) for _, group in groupby(sorted(looks, key=size), size)]
     return [group for group in bins if len(group) >= _IN_BIN]
 
 
-def _ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
+def _find_ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
     """Return (bytes per second of the link while ranks wait, whether the GPU is slow instead).
 
     The time beyond the best is compared with the bytes of a step, and with the best step itself, over batch
@@ -269,18 +276,18 @@ def _ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
     """
     bins = [
         (
-            fmean(one.step_s - (one.best_s or 0.0) for one in group),
-            fmean(one.step_bytes for one in group),
-            fmean(one.best_s or 0.0 for one in group),
+            fmean(look.step_s - (look.best_s or 0.0) for look in group),
+            fmean(look.step_bytes for look in group),
+            fmean(look.best_s or 0.0 for look in group),
         )
         for group in _by_batch(looks)
     ]
-    moved = [one for _, one, _ in bins]
+    moved = [size for _, size, _ in bins]
     if len(bins) < _BINS or min(moved) <= 0 or min(moved) * _SPREAD > max(moved):
         return None, False
     by_bytes = [beyond / size for beyond, size, _ in bins]
     by_step = [beyond / best for beyond, _, best in bins]
-    uneven_bytes, uneven_step = (pstdev(one) / fmean(one) for one in (by_bytes, by_step))
+    uneven_bytes, uneven_step = (pstdev(ratios) / fmean(ratios) for ratios in (by_bytes, by_step))
     if uneven_bytes <= _EVEN and uneven_step >= 2 * uneven_bytes:
         return 1 / fmean(by_bytes), False
     return None, uneven_step < uneven_bytes
@@ -295,9 +302,9 @@ def _flat_top(looks: Sequence[LinkLook]) -> float | None:
     bins = _by_batch(looks)
     if len(bins) < _BINS:
         return None
-    sizes = [fmean(one.batch for one in group) for group in bins]
-    steps = [fmean(one.step_s for one in group) for group in bins]
-    rates = [fmean(one.bytes_per_s for one in group) for group in bins]
+    sizes = [fmean(look.batch for look in group) for group in bins]
+    steps = [fmean(look.step_s for look in group) for group in bins]
+    rates = [fmean(look.bytes_per_s for look in group) for group in bins]
     if min(rates) <= 0:
         return None
     growth, slower, faster = (math.log(values[-1] / values[0]) for values in (sizes, steps, rates))

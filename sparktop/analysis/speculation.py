@@ -77,13 +77,16 @@ def best_length(percents: Sequence[float], step_ms: float, other_length: int, ot
         )
         for count in range(other_length, length)
     ]
-    best = max(gains, key=lambda one: one.share)
+    best = max(gains, key=lambda gain: gain.share)
     return best if best.share > 0 else None
 
 
 def shown_line(findings: Sequence[Finding]) -> str | None:
     """Return the line of the finding on drafts, if there is one that is not unknown."""
-    return next((one.line for one in findings if one.kind == KIND and one.sure is not Sure.UNKNOWN), None)
+    return next(
+        (finding.line for finding in findings if finding.kind == KIND and finding.sure is not Sure.UNKNOWN),
+        None,
+    )
 
 
 class _Steps:
@@ -132,23 +135,25 @@ class DraftLengthRule:
         """
         length = draft_length(view)
         batch = self._keep_sample(view, length)
-        before = next((one for one in self._found if one.sure is not Sure.UNKNOWN and one.values), None)
-        found = None if batch is None or length is None else _better_length(view, length, batch, before)
-        if found is None and before is not None and not _is_comparable(batch, length):
+        before = next(
+            (finding for finding in self._found if finding.sure is not Sure.UNKNOWN and finding.values), None
+        )
+        better = None if batch is None or length is None else _better_length(view, length, batch, before)
+        if better is None and before is not None and not _is_comparable(batch, length):
             known_at, known_length, restarts = self._compared
             same = length in {None, 0, known_length} and restarts == view.restarts
-            found = before if same and at - known_at < _UNJUDGED_S else None
-        elif found is not None:
+            better = before if same and at - known_at < _UNJUDGED_S else None
+        elif better is not None:
             self._compared = at, length, view.restarts
-        if found is not None:
-            yield found
+        if better is not None:
+            yield better
             return
         per_draft = view.spec_accepted_per_draft
         drafts = (view.spec_drafts_per_s or 0.0) * (view.rate_window_s or 0.0)
         if per_draft is not None and per_draft <= _NOTHING and drafts >= _ENOUGH_DRAFTS:
             line = f"drafts give nothing: {1 + per_draft:.2f} tokens a step"
             yield Finding(KIND, view.name, line, fix="start it without drafts, or with another draft model")
-        elif length and (batch is None or not any(other < length for other in _lengths_measured(batch))):
+        elif length and (batch is None or not any(other < length for other in _measured_lengths(batch))):
             yield from _question(view, length)
 
     def _keep_sample(self, view: BackendView, length: int | None) -> dict[int, _Steps] | None:
@@ -187,15 +192,15 @@ def draft_length(view: BackendView) -> int | None:
     return round(length) if each >= _DRAFTS and whole and length is not None else None
 
 
-def _lengths_measured(batch: dict[int, _Steps]) -> list[int]:
+def _measured_lengths(batch: dict[int, _Steps]) -> list[int]:
     """Return the lengths of drafts of which there are enough samples."""
     return [length for length, steps in batch.items() if len(steps.ms) >= ENOUGH]
 
 
 def _is_comparable(batch: dict[int, _Steps] | None, length: int | None) -> bool:
     """Return whether steps of a batch with drafts of this length and with shorter ones are known."""
-    known = _lengths_measured(batch) if batch is not None else []
-    return length in known and (not length or min(known) < length)
+    lengths = _measured_lengths(batch) if batch is not None else []
+    return length in lengths and (not length or min(lengths) < length)
 
 
 def _better_length(
@@ -207,13 +212,13 @@ def _better_length(
     """
     margin = MARGIN if before is None else _STAYS * MARGIN
     alert_margin = ALERT_MARGIN if before is None or before.severity is None else _STAYS * ALERT_MARGIN
-    known = _lengths_measured(batch)
-    percents = [one for one in view.spec_accept_by_position[:length] if one is not None]
+    lengths = _measured_lengths(batch)
+    percents = [percent for percent in view.spec_accept_by_position[:length] if percent is not None]
     if length:
-        shorter = max((other for other in known if other < length), default=None)
+        shorter = max((other for other in lengths if other < length), default=None)
     else:  # it runs without drafts at the moment: the longest drafts that were measured against these steps
-        length, shorter = max(known, default=0), 0
-    if length not in known or shorter not in known or shorter == length:
+        length, shorter = max(lengths, default=0), 0
+    if length not in lengths or shorter not in lengths or shorter == length:
         return None
     long_steps, short_steps = batch[length], batch[shorter]
     long_ms, short_ms, running = median(long_steps.ms), median(short_steps.ms), view.running or 0.0
@@ -254,8 +259,8 @@ def _better_length(
 
 def _question(view: BackendView, length: int) -> Iterator[Finding]:
     """Yield that the last positions are seldom accepted, and up to which time per step they still pay."""
-    percents = [one for one in view.spec_accept_by_position[:length] if one is not None]
-    often = sum(one >= _SELDOM_PERCENT for one in percents)
+    percents = [percent for percent in view.spec_accept_by_position[:length] if percent is not None]
+    often = sum(percent >= _SELDOM_PERCENT for percent in percents)
     if len(percents) != length or often == length or view.step_ms is None:
         return
     added, tokens = sum(percents[often:]) / 100, 1 + sum(percents) / 100

@@ -115,7 +115,7 @@ def worst_state(paces: Mapping[int, Pace]) -> SpeedState:
     """Return the most severe speed state of the GPUs; with several GPUs its reason names the GPU's index."""
     if not paces:
         return SpeedState(UNKNOWN, "no GPU to look at")
-    index, pace = max(paces.items(), key=lambda one: (_GRAVITY[one[1].state.word], -one[0]))
+    index, pace = max(paces.items(), key=lambda item: (_GRAVITY[item[1].state.word], -item[0]))
     if len(paces) == 1:
         return pace.state
     return replace(pace.state, reason=f"GPU {index}: {pace.state.reason}")
@@ -129,10 +129,10 @@ def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> S
     slow = [step for step in steps if step.slow]
     if state.word != NORMAL or not slow:
         return state
-    one = max(slow, key=lambda pace: pace.now_ms / pace.before_ms)
+    slowest = max(slow, key=lambda pace: pace.now_ms / pace.before_ms)
     reason = (
-        f"{one.backend}: {one.now_ms:.0f} ms a step at {one.running:.0f} running,"
-        f" {one.before_ms:.0f} ms before; {state.reason}"
+        f"{slowest.backend}: {slowest.now_ms:.0f} ms a step at {slowest.running:.0f} running,"
+        f" {slowest.before_ms:.0f} ms before; {state.reason}"
     )
     if gb10:
         cause = "an unknown hidden state of the machine: clock and power look healthy"
@@ -202,6 +202,7 @@ def _clock_text(gpu: GpuReading) -> str:
 
 
 def _slow_gb10_state(gpu: GpuReading) -> SpeedState:
+    """Return the state of a loaded GB10 at a low clock: by its power, a lock or a power fault."""
     words, clock = _clock_text(gpu), gpu.sm_clock_mhz
     if gpu.power_w is not None and gpu.power_w >= LOW_POWER_W:
         return SpeedState(SLOW_CLOCK, words, _LOCK_CAUSE, _LOCK_FIX)
@@ -214,6 +215,7 @@ def _slow_gb10_state(gpu: GpuReading) -> SpeedState:
 
 
 def _slow_state(gpu: GpuReading) -> SpeedState:
+    """Return the state of a loaded GPU other than a GB10 whose low clock no reason explains."""
     words, reasons = _clock_text(gpu), gpu.throttle_reasons
     if reasons is None:
         return SpeedState(UNKNOWN, f"{words}, and the driver gives no reasons")
@@ -243,7 +245,8 @@ def _lasting_reasons(
 
 
 def _throttled_state(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
-    reason = max(over, key=lambda one: (over[one] or 0.0, one))
+    """Return the state of a throttled GPU, by the reason that held longest."""
+    reason = max(over, key=lambda name: (over[name] or 0.0, name))
     share = over[reason]
     words = reason if share is None else f"{reason}, {share:.0f} % of the last minute"
     if gpu.sm_clock_mhz is not None:

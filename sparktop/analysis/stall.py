@@ -167,13 +167,13 @@ def _progress_marks(lane: LaneSample, at_arrival: frozenset[str]) -> Hashable:
     `at_arrival` are the counters to which the HTTP side adds when a request arrives.
     """
     counted = zip(_COUNTED, _read_counted(lane), strict=True)
-    own = tuple(value for name, value in counted if name not in at_arrival)
+    counts = tuple(value for name, value in counted if name not in at_arrival)
     finished = sorted((reason, count) for reason, count in lane.finished.items() if reason in _NORMAL)
     # An engine that names the reasons counts each normal finish, so that its histograms add nothing.
     named = any(reason != UNKNOWN_REASON for reason in lane.finished)
     histograms = _read_steps(lane) if named else (*_read_steps(lane), *_read_ends(lane))
     observed = tuple((histogram.count, histogram.sum) for histogram in histograms if histogram is not None)
-    return (*_read_marks(lane), *own, *observed, *finished)
+    return (*_read_marks(lane), *counts, *observed, *finished)
 
 
 # Judges an engine that holds requests without progress: a long step, or stuck.
@@ -286,6 +286,7 @@ def judge_standstill(standstill: Standstill) -> Progress:
 
 
 def _judge_by_work(standstill: Standstill) -> Progress:
+    """Return what a standstill means by the work of GPUs, links and cores."""
     seconds = standstill.seconds
     busy_link = standstill.rdma_mb_per_s is not None and standstill.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
     if busy_link or standstill.core_busy or any(gpu.is_busy for gpu in standstill.gpus):
@@ -298,6 +299,7 @@ def _judge_by_work(standstill: Standstill) -> Progress:
 
 
 def _judge_by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:
+    """Return what a standstill of `seconds` means; `limits_s` are those of suspected and stuck."""
     suspected, stuck = limits_s
     if seconds >= stuck:
         return Progress.STUCK
@@ -351,8 +353,8 @@ def engine_gpus(
     They are those on which its processes run. If no process is known to be its own, they are all GPUs,
     provided that the backend is `alone` on the machine.
     """
-    own = {one.pid for one in processes if one.backend == name}
-    result = tuple(gpu for gpu in gpus if any(process.pid in own for process in gpu.processes or ()))
+    pids = {process.pid for process in processes if process.backend == name}
+    result = tuple(gpu for gpu in gpus if any(process.pid in pids for process in gpu.processes or ()))
     return result or (tuple(gpus) if alone and gpus else None)
 
 
@@ -363,13 +365,19 @@ def engine_cpu(sample: NodeSample, engine: str | None, gpus: Iterable[GpuReading
     """
     pids = {process.pid for gpu in gpus for process in gpu.processes or () if process.kind != "graphics"}
     loads, table = sample.workloads, sample.processes
-    known: list[float | None] = []
+    percents: list[float | None] = []
     if loads is not None and _is_fresh(loads.age_s):
-        known = [one.cpu_percent for one in loads.processes if one.pid in pids or one.engine == engine]
+        percents = [
+            process.cpu_percent
+            for process in loads.processes
+            if process.pid in pids or process.engine == engine
+        ]
     elif table is not None and _is_fresh(table.age_s):
-        rows = (one for one in table.processes if one.pid in pids or engine_of(one.name) == engine)
-        known = [row.cpu_percent for row in rows]
-    return tuple(percent for percent in known if percent is not None)
+        rows = (
+            process for process in table.processes if process.pid in pids or engine_of(process.name) == engine
+        )
+        percents = [row.cpu_percent for row in rows]
+    return tuple(percent for percent in percents if percent is not None)
 
 
 def full_core_percent(percents: Iterable[float]) -> float | None:
@@ -429,10 +437,10 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
 
     `verb` is "wait" or "work"; "" if neither is certain.
     """
-    used = _range_text([one.utilization_percent for one in works])
+    used = _range_text([work.utilization_percent for work in works])
     power, clock = (
         _range_text([work.power_w for work in works]),
-        _range_text([one.clock_mhz for one in works]),
+        _range_text([work.clock_mhz for work in works]),
     )
     if not used and not power:
         return ""
@@ -446,10 +454,10 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
 
 
 def _range_text(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+    reported = [value for value in values if value is not None]
+    if not reported or len(reported) < len(values):
         return ""
-    low, high = f"{min(known):,.0f}", f"{max(known):,.0f}"
+    low, high = f"{min(reported):,.0f}", f"{max(reported):,.0f}"
     return low if low == high else f"{low}–{high}"
 
 

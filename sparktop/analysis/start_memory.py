@@ -48,6 +48,7 @@ _STAYS = 0.8
 limit down to which it stays while none does."""
 _GONE = {FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _MOST_EXTRA = 5
+"""Newest starts of which the median counts."""
 
 
 class Room(Struct, frozen=True):
@@ -74,18 +75,18 @@ class Room(Struct, frozen=True):
 
         Without swap earlyoom goes by memory alone, and systemd-oomd does not act.
         """
-        found = "", 0
-        for one in self.guards:
-            limit = one.available_bytes or 0
-            if one.available_percent is not None:
-                limit = max(limit, round(one.available_percent / 100 * self.total_bytes))
+        first_guard = "", 0
+        for guard in self.guards:
+            limit = guard.available_bytes or 0
+            if guard.available_percent is not None:
+                limit = max(limit, round(guard.available_percent / 100 * self.total_bytes))
             if self.swap_free_percent is None:
-                acts = one.name == "earlyoom"
+                acts = guard.name == "earlyoom"
             else:
-                acts = one.swap_percent is None or self.swap_free_percent <= one.swap_percent
-            if acts and limit > found[1]:
-                found = one.name, limit
-        return found
+                acts = guard.swap_percent is None or self.swap_free_percent <= guard.swap_percent
+            if acts and limit > first_guard[1]:
+                first_guard = guard.name, limit
+        return first_guard
 
 
 def room_of(sample: NodeSample, gpus: int = 1) -> Room | None:
@@ -179,13 +180,13 @@ def loader_extra(starts: Iterable[PastStart], host: str, engine: str, total_byte
 
     0 where that is not known, or where they took less.
     """
-    known = [
-        one.peak_bytes - round(one.asks.share * total_bytes) - CONTEXT_BYTES
-        for one in starts
-        if one.host == host and one.engine == engine and one.peak_bytes
-        if one.asks is not None and one.asks.share and one.asks.kv_bytes is None
+    extras = [
+        start.peak_bytes - round(start.asks.share * total_bytes) - CONTEXT_BYTES
+        for start in starts
+        if start.host == host and start.engine == engine and start.peak_bytes
+        if start.asks is not None and start.asks.share and start.asks.kv_bytes is None
     ][-_MOST_EXTRA:]
-    return max(0, round(median(known))) if known else 0
+    return max(0, round(median(extras))) if extras else 0
 
 
 class Fit(Struct, frozen=True):
@@ -264,12 +265,12 @@ class StartMemoryRule:
             machine = now.nodes.get(node)
             if machine is None or machine.sample is None or not machine.ok:
                 continue
-            found = self._judge_machine(view, machine, machine.sample, now)
+            judged = self._judge_machine(view, machine, machine.sample, now)
             self._short -= {node}
-            if found is not None:
-                if found[1].short:
+            if judged is not None:
+                if judged[1].short:
                     self._short |= {node}
-                yield from _findings(view.name, node, *found, several=len(view.nodes) > 1)
+                yield from _findings(view.name, node, *judged, several=len(view.nodes) > 1)
 
     def _judge_machine(
         self, view: BackendView, machine: NodeView, sample: NodeSample, now: Situation
@@ -285,7 +286,7 @@ class StartMemoryRule:
         if not (sleeps or is_gone or view.loading is not None):
             return None
         was_short = name in self._short
-        room = room_of(sample, len(held) or _on_one(about, len(view.nodes)))
+        room = room_of(sample, len(held) or _gpus_used(about, len(view.nodes)))
         if room is None:
             return None
         if sleeps:
@@ -350,15 +351,15 @@ def _fit_of_rest(
         rest = Need(peak - held, f"its last start held {_gib(peak)} GiB of GPU memory, this one {_gib(held)}")
         return "the rest of its start", fit_of(rest, room, was_short=was_short)
     # What it has taken so far is its own: by the machine's memory at its begin, else by its GPU memory.
-    own = held if about.begin_bytes is None else max(held, about.begin_bytes - room.free_bytes)
-    return "start", fit_of(need, room, held_bytes=own, was_short=was_short)
+    own_bytes = held if about.begin_bytes is None else max(held, about.begin_bytes - room.free_bytes)
+    return "start", fit_of(need, room, held_bytes=own_bytes, was_short=was_short)
 
 
 def _is_gone(view: BackendView) -> bool:
     return view.failure is not None and view.failure.kind in _GONE
 
 
-def _on_one(about: StartMemory | None, machines: int) -> int:
+def _gpus_used(about: StartMemory | None, machines: int) -> int:
     """Return on how many GPUs of a machine an engine is by its command line."""
     ranks = 1 if about is None or about.asks is None else about.asks.ranks
     return max(1, ranks // max(1, machines))
@@ -367,11 +368,12 @@ def _on_one(about: StartMemory | None, machines: int) -> int:
 def _held_by(view: BackendView, machine: NodeView, sample: NodeSample) -> list[int]:
     """Return the memory that a backend's processes hold on each GPU of a machine that they are on."""
     about, loads = view.start_memory, sample.workloads
-    own = {one.pid for one in machine.engine_processes if one.backend == view.name}
+    pids = {process.pid for process in machine.engine_processes if process.backend == view.name}
     if about is not None and about.node == machine.name and loads is not None:
-        own |= {one.pid for one in loads.processes if one.server == about.pid}
+        pids |= {process.pid for process in loads.processes if process.server == about.pid}
     sums = (
-        sum(one.memory_bytes or 0 for one in gpu.processes or () if one.pid in own) for gpu in sample.gpus
+        sum(process.memory_bytes or 0 for process in gpu.processes or () if process.pid in pids)
+        for gpu in sample.gpus
     )
     return [size for size in sums if size]
 
@@ -399,16 +401,17 @@ class HeldMemoryRule:
                 self._last[name] = users[0], now.at
             listed = bool(sample.gpus) and all(gpu.processes is not None for gpu in sample.gpus)
             alone = not users and listed and sample.workloads.sees_all is True
-            for part, size, least in _of_nobody(sample):
-                if (found := self._judged(name, part, size, least, now.at, alone=alone)) is not None:
-                    yield found
+            for part, size, least in _unattributed_memory(sample):
+                if (finding := self._judge_memory(name, part, size, least, now.at, alone=alone)) is not None:
+                    yield finding
         for book in (self._since, self._named):
             for key in [key for key in book if key[0] not in now.nodes]:
                 del book[key]
 
-    def _judged(
+    def _judge_memory(
         self, name: str, part: str, size: int, least: int, at: float, *, alone: bool
     ) -> Finding | None:
+        """Return that `size` bytes are held by nobody; None if that is not so, or not for long enough."""
         key = (name, part)
         named = self._named.get(key)
         stays = least if named is None else round(_STAYS * (least if alone else max(least, named)))
@@ -439,7 +442,7 @@ class HeldMemoryRule:
         )
 
 
-def _of_nobody(sample: NodeSample) -> Iterator[tuple[str, int, int]]:
+def _unattributed_memory(sample: NodeSample) -> Iterator[tuple[str, int, int]]:
     """Yield (index of a GPU or "", bytes that no process accounts for, limit) of a machine."""
     if sample.memory.unified:
         if sample.memory.unattributed_bytes is not None:
@@ -447,7 +450,7 @@ def _of_nobody(sample: NodeSample) -> Iterator[tuple[str, int, int]]:
         return
     for gpu in sample.gpus:
         if gpu.memory_used_bytes is not None and gpu.processes is not None and not gpu.mig:
-            mine = sum(one.memory_bytes or 0 for one in gpu.processes)
+            mine = sum(process.memory_bytes or 0 for process in gpu.processes)
             yield str(gpu.index), gpu.memory_used_bytes - mine, _HELD_GPU_BYTES
 
 
@@ -456,6 +459,10 @@ def _users(sample: NodeSample, loads: Workloads) -> list[str]:
 
     Any of them may hold memory that nothing counts, as the copy of weights that a sleeping engine keeps.
     """
-    engines = [one.box or f"process {one.pid}" for one in loads.processes if one.engine is not None]
-    computing = (one for gpu in sample.gpus for one in gpu.processes or () if one.kind != "graphics")
-    return [*engines, *(f"{one.name} (process {one.pid})" for one in computing)]
+    engines = [
+        process.box or f"process {process.pid}" for process in loads.processes if process.engine is not None
+    ]
+    computing = (
+        process for gpu in sample.gpus for process in gpu.processes or () if process.kind != "graphics"
+    )
+    return [*engines, *(f"{process.name} (process {process.pid})" for process in computing)]

@@ -52,11 +52,11 @@ def verdict(snapshot: Snapshot) -> Verdict:
     suffer from it, and the second is the oldest alert. Alerts of severity INFO are ignored, and those about
     the engine cores of a server whose group has a graver verdict.
     """
-    groups = {_alert_id(one): one for one in snapshot.balance}
-    calm = groups.keys() - {_alert_id(one) for one in leading(snapshot.balance)}
+    groups = {_alert_id(balance): balance for balance in snapshot.balance}
+    calm = groups.keys() - {_alert_id(balance) for balance in leading(snapshot.balance)}
     hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}
     worst = min(
-        (one for one in snapshot.alerts if one.severity is not Severity.INFO and one.id not in calm),
+        (alert for alert in snapshot.alerts if alert.severity is not Severity.INFO and alert.id not in calm),
         key=lambda alert: (-alert.severity.rank, alert.id not in hinted),
         default=None,
     )
@@ -86,12 +86,13 @@ def _verdict_of_balance(alert: Alert, balance: Balance) -> Verdict:
 
 
 def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
+    """Return the verdict on an alert, with what to try and the key that shows more."""
     kind = kind_of(alert.id)
-    _, known, hint, key = condition_of(alert.id)
+    _, label, hint, key = condition_of(alert.id)
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
-    found = [finding for view in views for finding in view.findings if finding.kind == kind]
-    if found:
-        fixes = (one.fix for one in found if one.line == alert.message)
+    findings = [finding for view in views for finding in view.findings if finding.kind == kind]
+    if findings:
+        fixes = (finding.fix for finding in findings if finding.line == alert.message)
         hint, key = _CLAUSE.split(next(fixes, None) or "")[0], "enter"
     elif kind in {"slow-clock", "slow-steps"}:
         fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
@@ -102,16 +103,16 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
             (_standstill_text(view) for view in snapshot.backends if view.name == alert.subject), said
         )
     if len(said) > _LONGEST:
-        said = (kind == "unreachable" and _why_down(snapshot, alert.subject)) or known
+        said = (kind == "unreachable" and _why_down(snapshot, alert.subject)) or label
     words = f"{alert.subject}: {said}"
-    return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key, alert.subject, alert.id)
+    return Verdict(alert.severity, words, f"{alert.subject} {label}", hint, key, alert.subject, alert.id)
 
 
 def _why_down(snapshot: Snapshot, name: str) -> str:
     """Return in a few words why a server or machine fails; "" if it does not."""
     nodes = ((node.name, node.failure, node.via) for node in snapshot.nodes)
     failing = (*nodes, *((backend.name, backend.failure, "") for backend in snapshot.backends))
-    result = (failure_words(failure, via) for one, failure, via in failing if one == name and failure)
+    result = (failure_words(failure, via) for other, failure, via in failing if other == name and failure)
     return next(result, "")
 
 
@@ -135,6 +136,7 @@ def _standstill_verdict(snapshot: Snapshot) -> Verdict | None:
 
 
 def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
+    """Return the verdict where no alert holds: silence, no server, a swing, queues, else the states."""
     backends = snapshot.backends
     silent = _verdict_of_silence(snapshot)
     if silent is not None:
@@ -142,7 +144,7 @@ def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
     if not backends:
         result = "no inference server found yet" if snapshot.searching else "no backend to watch"
         return Verdict(Severity.INFO, result, "no server")
-    swinging = next((one for one in leading(snapshot.balance) if one.bad), None)
+    swinging = next((balance for balance in leading(snapshot.balance) if balance.bad), None)
     if swinging is not None:
         word = swinging.word.value
         return Verdict(Severity.INFO, _group_text(swinging), word, key="w")
@@ -170,7 +172,10 @@ def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
 
 
 def _verdict_of_states(snapshot: Snapshot) -> Verdict:
-    """Return the verdict where nothing is wrong: how many servers have which state."""
+    """Return the verdict where nothing is wrong: how many servers have which state, and what is noteworthy.
+
+    The order: a sweep, a slow router, a balance that is not known or in doubt, and that all is well.
+    """
     backends = snapshot.backends
     states = Counter((view.state, view.is_full_by_sweep) for view in backends)
     said = ", ".join(
@@ -179,53 +184,50 @@ def _verdict_of_states(snapshot: Snapshot) -> Verdict:
         for by_sweep in (False, True)
         if states[state, by_sweep]
     )
-    open_groups = [
-        one
-        for one in snapshot.balance
-        if one.within is None
-        and not one.in_sweep
-        and ((one.word is BalanceWord.UNKNOWN and not one.is_slow) or one.word_now.bad)
-    ]
-    open_groups.sort(key=lambda one: one.too_few)
+    is_calm = all(state in _WELL or by_sweep for state, by_sweep in states)
     # The balance covers a sweep for longer than the states do.
-    swept = [
-        balance
-        for balance in snapshot.balance
-        if balance.within is None and balance.in_sweep and not _is_settled(balance)
-    ]
+    groups = [balance for balance in snapshot.balance if balance.within is None]
+    swept = [balance for balance in groups if balance.in_sweep and not _is_settled(balance)]
     if swept or any(view.in_sweep for view in backends):
-        swung = next((one for one in leading(swept) if one.word.bad), None)
+        swung = next((balance for balance in leading(swept) if balance.word.bad), None)
         words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
         return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
-    slow = next(
-        (router for router in snapshot.routers if router.slow is not None and router.failure is None), None
-    )
-    if slow is not None:
-        return Verdict(Severity.INFO, f"{slow.name} is slow: {slow.slow}", f"{slow.name} is slow")
-    if open_groups and any(view.running for view in backends):
-        group = open_groups[0].group
-        doubt = open_groups[0].word_now
-        if open_groups[0].too_few and not doubt.bad:
-            # It lasts, and nothing is wrong: whatever else there is to say comes first.
-            calm = all(state in _WELL or by_sweep for state, by_sweep in states)
-            head = f"all well: {said}" if calm else said
-            return Verdict(
-                None if calm else Severity.INFO,
-                f"{head}; {group}: {open_groups[0].title}",
-                "all well" if calm else said,
-                key="w",
-            )
-        judged = f"perhaps {doubt.value}" if doubt.bad else "balance not known yet"
-        return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
-    if all(state in _WELL or by_sweep for state, by_sweep in states):
+    for router in snapshot.routers:
+        if router.slow is not None and router.failure is None:
+            return Verdict(Severity.INFO, f"{router.name} is slow: {router.slow}", f"{router.name} is slow")
+    unsettled = [balance for balance in groups if _is_unsettled(balance)]
+    if unsettled and any(view.running for view in backends):
+        # What has too few requests lasts, and nothing is wrong: whatever else there is to say comes first.
+        return _verdict_of_doubt(min(unsettled, key=lambda balance: balance.too_few), said, is_calm=is_calm)
+    if is_calm:
         return Verdict(None, f"all well: {said}", "all well")
     return Verdict(Severity.INFO, said, said)
 
 
+def _is_unsettled(balance: Balance) -> bool:
+    """Return whether a balance outside a sweep is not known yet, or may be turning bad."""
+    is_unknown = balance.word is BalanceWord.UNKNOWN and not balance.is_slow
+    return not balance.in_sweep and (is_unknown or balance.word_now.bad)
+
+
+def _verdict_of_doubt(balance: Balance, said: str, *, is_calm: bool) -> Verdict:
+    """Return the verdict on servers in the states `said`, of which one group's balance is not known.
+
+    `is_calm` is whether all states are well.
+    """
+    group, doubt = balance.group, balance.word_now
+    if balance.too_few and not doubt.bad:
+        head, short = (f"all well: {said}", "all well") if is_calm else (said, said)
+        severity = None if is_calm else Severity.INFO
+        return Verdict(severity, f"{head}; {group}: {balance.title}", short, key="w")
+    judged = f"perhaps {doubt.value}" if doubt.bad else "balance not known yet"
+    return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
+
+
 def _is_settled(balance: Balance) -> bool:
     """Return whether the newest window confirms a verdict that is not bad."""
-    known = balance.word is not BalanceWord.UNKNOWN and balance.word is balance.word_now
-    return known and not balance.word.bad
+    is_confirmed = balance.word is not BalanceWord.UNKNOWN and balance.word is balance.word_now
+    return is_confirmed and not balance.word.bad
 
 
 def _verdict_of_silence(snapshot: Snapshot) -> Verdict | None:

@@ -160,7 +160,7 @@ def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
     """Return the wall of all servers and machines that are watched directly, filtered by `words`."""
     late_s = max(_LATE_POLLS * snapshot.interval_s, _LATE_S)
     result = [Stated(backend, _state_word(backend, late_s)) for backend in snapshot.backends]
-    balances = {one.group: one for one in snapshot.balance if one.lanes_of is None}
+    balances = {balance.group: balance for balance in snapshot.balance if balance.lanes_of is None}
     by_member = {name: balance for balance in balances.values() for name in balance.backends}
     kept = _filter_servers(result, words)
     groups = _wall_groups(kept, balances, by_member)
@@ -181,42 +181,43 @@ def wall_of_fleet(fleet: Fleet, words: str = "", thresholds: StateThresholds = U
 def _wall_groups(
     servers: Iterable[Stated], balances: Mapping[str, Balance], by_member: Mapping[str, Balance]
 ) -> tuple[WallGroup, ...]:
-    found: dict[str, list[Stated]] = {}
+    by_group: dict[str, list[Stated]] = {}
     for server in servers:
-        found.setdefault(server.server.group, []).append(server)
+        by_group.setdefault(server.server.group, []).append(server)
     groups = [
         _wall_group(name, members, balances.get(name) or by_member.get(members[0].server.name))
-        for name, members in found.items()
+        for name, members in by_group.items()
     ]
     return tuple(sorted(groups, key=lambda group: (group.badness, group.name)))
 
 
 def _wall_group(name: str, servers: Sequence[Stated], balance: Balance | None) -> WallGroup:
-    known = [server.server for server in servers if server.is_current and server.state not in DOWN]
+    """Return a group with its servers in order, and sums and extremes of those that answer."""
+    answering = [server.server for server in servers if server.is_current and server.state not in DOWN]
 
-    def gravity(one: Stated) -> tuple[float, ...]:
+    def gravity(stated: Stated) -> tuple[float, ...]:
         load = (
             ()
-            if one.state in DOWN or not one.is_current
-            else (-(one.server.waiting or 0.0), -(one.server.running or 0.0))
+            if stated.state in DOWN or not stated.is_current
+            else (-(stated.server.waiting or 0.0), -(stated.server.running or 0.0))
         )
-        return (one.rank, *load)
+        return (stated.rank, *load)
 
     def total(of: Callable[[Server], float | None]) -> Sum:
         """Return a sum over the servers, a lower bound where some are down or late, as in the top line."""
-        return Sum.of_values(map(of, known), absent=len(servers) - len(known))
+        return Sum.of_values(map(of, answering), absent=len(servers) - len(answering))
 
     ordered = tuple(sorted(servers, key=gravity))
     return WallGroup(
         name,
         ordered,
-        Counter(one.state for one in ordered),
+        Counter(stated.state for stated in ordered),
         balance,
-        total(lambda one: one.running),
-        total(lambda one: one.waiting),
-        total(lambda one: one.generation_tps),
-        known_max(map(kv_percent, known)),
-        known_max(map(ttft_s, known)),
+        total(lambda server: server.running),
+        total(lambda server: server.waiting),
+        total(lambda server: server.generation_tps),
+        known_max(map(kv_percent, answering)),
+        known_max(map(ttft_s, answering)),
     )
 
 
@@ -234,6 +235,7 @@ def ttft_s(server: Server) -> float | None:
 
 
 def _state_word(view: BackendView, late_s: float) -> str:
+    """Return the state of a polled server, "stale" if its newest figures are older than `late_s`."""
     if view.scrape is not None:
         late_s = stale_s(view.scrape.every_s)
     late = view.failure is None and view.age_s is not None and view.age_s > late_s
@@ -302,7 +304,9 @@ def counts_of(groups: Iterable[WallGroup]) -> dict[str, int]:
     for group in groups:
         for state, count in group.counts.items():
             counts[state] = counts.get(state, 0) + count
-    return {state: counts[state] for state in sorted(counts, key=lambda one: _RANKS.get(one, len(_RANKS)))}
+    return {
+        state: counts[state] for state in sorted(counts, key=lambda state: _RANKS.get(state, len(_RANKS)))
+    }
 
 
 def node_rank(state: str) -> int:
@@ -315,7 +319,9 @@ def _filter_nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ..
     kept = (
         node for node in nodes if not wanted or _contains_all(wanted, ("machines", node.name, node.state))
     )
-    return tuple(sorted(kept, key=lambda one: (node_rank(one.state), -(one.gpu_percent or 0.0), one.name)))
+    return tuple(
+        sorted(kept, key=lambda node: (node_rank(node.state), -(node.gpu_percent or 0.0), node.name))
+    )
 
 
 def _filter_servers(servers: Sequence[Stated], words: str) -> Sequence[Stated]:
@@ -327,10 +333,10 @@ def _filter_servers(servers: Sequence[Stated], words: str) -> Sequence[Stated]:
     )
 
 
-def _searched_texts(one: Stated) -> tuple[str, ...]:
-    server = one.server
+def _searched_texts(stated: Stated) -> tuple[str, ...]:
+    server = stated.server
     further = () if isinstance(server, FleetServer) else (server.model or "", server.engine or "")
-    return (server.name, server.group, server.url, one.state, *further, *server.nodes)
+    return (server.name, server.group, server.url, stated.state, *further, *server.nodes)
 
 
 def _contains_all(words: Iterable[str], texts: Iterable[str]) -> bool:
@@ -339,7 +345,7 @@ def _contains_all(words: Iterable[str], texts: Iterable[str]) -> bool:
 
 
 _SERVER_FIGURES: Mapping[Top, Callable[[Server], float | None]] = {
-    Top.WAITING: lambda one: one.waiting,
+    Top.WAITING: lambda server: server.waiting,
     Top.KV: kv_percent,
     Top.TTFT: ttft_s,
 }
@@ -350,6 +356,6 @@ def _top_lists(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float
     answering = [server for server in servers if server.is_current and server.state not in DOWN]
     result: dict[Top, tuple[tuple[Stated, float], ...]] = {}
     for top, value in _SERVER_FIGURES.items():
-        known = [(one, figure) for one in answering if (figure := value(one.server))]
-        result[top] = tuple(nlargest(MOST_LISTED, known, key=itemgetter(1)))
+        figures = [(stated, figure) for stated in answering if (figure := value(stated.server))]
+        result[top] = tuple(nlargest(MOST_LISTED, figures, key=itemgetter(1)))
     return result

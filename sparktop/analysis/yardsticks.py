@@ -40,6 +40,7 @@ kept apart."""
 _SAME = 1.2
 """Ratio of two numbers of requests, or of tokens, up to which they are one batch."""
 _SAME_KV = 1.5
+"""The same for the fill of their KV caches."""
 _APART = 0.05
 """Of bests that are about as near to a batch, by this sum of logarithms, the fastest counts."""
 _ABOVE_LIMIT = 1.05
@@ -52,31 +53,31 @@ def batch_key(running: float, batch: float, kv_percent: float | None) -> tuple[i
     Attention reads the cache in each step, so that its order of magnitude counts; -1 where it is not known.
     """
     filled = -1 if kv_percent is None else math.floor(math.log2(max(1.0, kv_percent)))
-    return _bucket(running), _bucket(batch), filled
+    return _size_class(running), _size_class(batch), filled
 
 
-def _bucket(value: float) -> int:
+def _size_class(value: float) -> int:
     return round(_FINE * math.log2(max(1.0, value)))
 
 
-def is_same_batch(one: SteadyLoad, other: SteadyLoad) -> bool:
+def is_same_batch(load: SteadyLoad, other: SteadyLoad) -> bool:
     """Return whether two loads have about as many requests, tokens and as full a KV cache."""
-    pairs = [(one.running, other.running, _SAME), (one.batch, other.batch, _SAME)]
-    if (one.kv_percent is None) != (other.kv_percent is None):
+    pairs = [(load.running, other.running, _SAME), (load.batch, other.batch, _SAME)]
+    if (load.kv_percent is None) != (other.kv_percent is None):
         return False
-    if one.kv_percent is not None and other.kv_percent is not None:
+    if load.kv_percent is not None and other.kv_percent is not None:
         # Below 1 % of a cache its reading takes no time.
-        pairs.append((max(1.0, one.kv_percent), max(1.0, other.kv_percent), _SAME_KV))
+        pairs.append((max(1.0, load.kv_percent), max(1.0, other.kv_percent), _SAME_KV))
     return all(max(a, b) <= most * min(a, b) for a, b, most in pairs)
 
 
-def allowed(now: SteadyLoad, then: SteadyLoad) -> float:
+def allowed(now: SteadyLoad, before: SteadyLoad) -> float:
     """Return the factor, at least 1, by which the steps of `now` may take longer for its larger batch.
 
     Steps grow at most as their batch does, and by the part that reads the KV cache: taken as half.
     """
-    kv = max(1.0, max(1.0, now.kv_percent or 0.0) / max(1.0, then.kv_percent or 0.0))
-    return max(1.0, now.running / then.running, now.batch / then.batch) * (1 + (kv - 1) / 2)
+    kv = max(1.0, max(1.0, now.kv_percent or 0.0) / max(1.0, before.kv_percent or 0.0))
+    return max(1.0, now.running / before.running, now.batch / before.batch) * (1 + (kv - 1) / 2)
 
 
 def same_setups(yard: Yard) -> Iterator[PastSetup]:
@@ -116,8 +117,8 @@ def published_at(rates: PublishedRates, running: float) -> float | None:
     """Return the published rate at this many requests, between two levels in a straight line; None beyond."""
     tps = dict(rates.levels)
     levels = sorted(tps)
-    below = max((one for one in levels if one <= running), default=None)
-    above = min((one for one in levels if one >= running), default=None)
+    below = max((level for level in levels if level <= running), default=None)
+    above = min((level for level in levels if level >= running), default=None)
     if below is None or above is None:
         return None
     part = 0.0 if above == below else (running - below) / (above - below)
@@ -151,9 +152,9 @@ def yardsticks(
     """
     each = running / yard.cores
     return (
-        _best(yard, tps, own_best(yard, running, batch, before)),
-        _published(yard, tps, running),
-        _limit(yard, tps, each, each if generated is None else generated),
+        _best_stick(yard, tps, own_best(yard, running, batch, before)),
+        _published_stick(yard, tps, running),
+        _limit_stick(yard, tps, each, each if generated is None else generated),
     )
 
 
@@ -161,31 +162,36 @@ def _stick(name: str, source: str, tps: float, limit_tps: float) -> Yardstick:
     return Yardstick(name, source, limit_tps, 100 * tps / limit_tps)
 
 
-def _best(yard: Yard, tps: float, best: SteadyLoad | None) -> Yardstick:
+def _best_stick(yard: Yard, tps: float, best: SteadyLoad | None) -> Yardstick:
+    """Return the rate beside its own best; unknown where none is kept of such a batch."""
     if best is None or not best.tps:
         what = "this batch, version and flags" if yard.setups else "this server"
         return Yardstick(BEST, f"unknown: none is kept of {what}")
     return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
 
 
-def _published(yard: Yard, tps: float, running: float) -> Yardstick:
-    fitting = [one for one in yard.published if one.servers == yard.servers]
+def _published_stick(yard: Yard, tps: float, running: float) -> Yardstick:
+    """Return the best published rate for this many requests; unknown where no table has one."""
+    fitting = [table for table in yard.published if table.servers == yard.servers]
     if not fitting:
         return Yardstick(PUBLISHED, "unknown: no table has this model, engine and machine")
-    known = [(rate, one) for one in fitting if (rate := published_at(one, running)) is not None]
-    if not known:
+    candidates = [(rate, table) for table in fitting if (rate := published_at(table, running)) is not None]
+    if not candidates:
         return Yardstick(PUBLISHED, f"unknown: no table reaches {running:.0f} running")
-    rate, best = max(known, key=lambda pair: pair[0])
-    least = min(rate for rate, _ in known)
+    rate, best = max(candidates, key=lambda pair: pair[0])
+    least = min(rate for rate, _ in candidates)
     what = "1 request" if round(running) == 1 else f"{running:.0f} requests at once"
     among = (
-        "" if len(known) == 1 else f"; best of {len(known)} published for {what} ({least:.1f} to {rate:.1f})"
+        ""
+        if len(candidates) == 1
+        else f"; best of {len(candidates)} published for {what} ({least:.1f} to {rate:.1f})"
     )
     between = "" if any(level == running for level, _ in best.levels) else ", between two levels"
     return _stick(PUBLISHED, f"{best.source}{between}{among}", tps, rate)
 
 
-def _limit(yard: Yard, tps: float, each: float, generated: float) -> Yardstick:
+def _limit_stick(yard: Yard, tps: float, each: float, generated: float) -> Yardstick:
+    """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
     weights, bandwidth = yard.weights, yard.bandwidth_gb_per_s
     if bandwidth is None:
         return Yardstick(LIMIT, "unknown: the memory bandwidth is known of a GB10 only")
@@ -209,7 +215,9 @@ def day(unix_s: float) -> str:
 def words(sticks: Sequence[Yardstick]) -> str:
     """Return the yardsticks that are known: "62 % of its own best, 71 % of the best published rate"."""
     return ", ".join(
-        f"{one.percent:.0f} % of {YARDSTICK_WORDS[one.name]}" for one in sticks if one.percent is not None
+        f"{stick.percent:.0f} % of {YARDSTICK_WORDS[stick.name]}"
+        for stick in sticks
+        if stick.percent is not None
     )
 
 
@@ -221,6 +229,7 @@ _SLOWER, _CLEARS = 1.07, 1.04
 stays so: medians of ten looks differ by less between two starts."""
 _WARNS = NodeThresholds().slow_step_ratio
 _HELD_S = 30.0
+"""Seconds for which steps must be slower."""
 _UNJUDGED_S = 300.0
 """Seconds for which a server that was slower stays so while its batch does not stand."""
 _WARM_S = 120.0
@@ -251,7 +260,7 @@ class Yardsticks:
             return
         if steady is not None:
             if steady.tps:
-                yield from _compare(view, steady, steady.tps, now.wall.timestamp() - _EARLIER_S)
+                yield from _yardstick_findings(view, steady, steady.tps, now.wall.timestamp() - _EARLIER_S)
             self._judged_at, self._slower = now.at, self._judge_steps(now, view, steady)
         if self._slower is not None and now.at - self._judged_at < _UNJUDGED_S:
             yield self._slower
@@ -260,7 +269,7 @@ class Yardsticks:
         """Return that steps are slower than the best kept; None if not, or if their machine says why."""
         yard, held = view.yard, self._slower_since is not None
         machines = [node for name in view.nodes if (node := now.nodes.get(name)) is not None]
-        if yard.busy_s < _WARM_S or view.in_sweep or any(one.speed.word in _HELD_UP for one in machines):
+        if yard.busy_s < _WARM_S or view.in_sweep or any(node.speed.word in _HELD_UP for node in machines):
             return None
         ratios = [
             (steady.step_ms / best.step_ms / allowed(steady, best), best, setup)
@@ -269,7 +278,7 @@ class Yardsticks:
             for best in setup.bests
             if is_same_batch(steady, best)
         ]
-        ratio, best, setup = max(ratios, key=lambda one: one[0], default=(0.0, steady, None))
+        ratio, best, setup = max(ratios, key=lambda item: item[0], default=(0.0, steady, None))
         if setup is None or ratio < (_CLEARS if held else _SLOWER):
             self._slower_since = None
             return None
@@ -288,10 +297,13 @@ class Yardsticks:
             else "look for other work on its machines; else restart the server, then the machine",
             severity=Severity.WARNING if ratio >= _WARNS else Severity.INFO,
             evidence=(
-                ("now", _steps(steady)),
-                ("best", f"{_steps(best)}, {day(best.at)}"),
+                ("now", _steps_text(steady)),
+                ("best", f"{_steps_text(best)}, {day(best.at)}"),
                 ("changed", ", ".join(changed) or "nothing that is known"),
-                ("the same", ", ".join(sorted(_same(setup.facts, yard.facts))) or "nothing that is known"),
+                (
+                    "the same",
+                    ", ".join(sorted(_same_facts(setup.facts, yard.facts))) or "nothing that is known",
+                ),
                 ("limits", f"{100 * (_SLOWER - 1):.0f} % for {_HELD_S:.0f} s, a larger batch allowed for"),
             ),
             values={
@@ -312,45 +324,51 @@ def _is_decoding(view: BackendView) -> bool:
     return prompt is not None and bool(generated) and prompt <= MOST_PROMPT * (generated or 0.0)
 
 
-def _compare(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
+def _yardstick_findings(
+    view: BackendView, steady: SteadyLoad, tps: float, before: float
+) -> Iterator[Finding]:
+    """Yield the decode rate beside its yardsticks; nothing where none of them is known."""
     drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
     accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
     generated = steady.running / view.yard.cores + accepted
     sticks = yardsticks(view.yard, tps, steady.running, steady.batch, generated, before=before)
     if not _is_decoding(view):
         prefill = "not compared: prompts are computed for part of the time"
-        sticks = (sticks[0], *(replace(one, source=prefill, tps=None, percent=None) for one in sticks[1:]))
+        sticks = (
+            sticks[0],
+            *(replace(stick, source=prefill, tps=None, percent=None) for stick in sticks[1:]),
+        )
     if not (said := words(sticks)):
         return
-    rows = [(_ROWS[one.name], one.words) for one in sticks]
+    rows = [(_ROWS[stick.name], stick.words) for stick in sticks]
     values: dict[str, float | str | None] = {"generation_tps": tps, "running": steady.running}
-    for one in sticks:
-        name = _ROWS[one.name].replace(" ", "_")
-        values |= {f"{name}_tps": one.tps, f"{name}_percent": one.percent}
+    for stick in sticks:
+        name = _ROWS[stick.name].replace(" ", "_")
+        values |= {f"{name}_tps": stick.tps, f"{name}_percent": stick.percent}
     measured = f"{tps:.1f} tok/s at {steady.running:.0f} running"
     yield Finding("yardsticks", view.name, said, evidence=(("gives", measured), *rows), values=values)
 
 
-def changes(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def changes(earlier: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     """Yield what differs between two setups, among the facts that are known of both."""
-    for name in sorted(then.keys() & now.keys()):
-        if then[name] == now[name]:
+    for name in sorted(earlier.keys() & now.keys()):
+        if earlier[name] == now[name]:
             continue
         if name != FLAGS:
-            yield f"{name} {then[name]} → {now[name]}"
+            yield f"{name} {earlier[name]} → {now[name]}"
             continue
-        before, after = (set(f" {facts[FLAGS]}".split(_OPTION)[1:]) for facts in (then, now))
-        yield from (f"without -{one}" for one in sorted(before - after))
-        yield from (f"with -{one}" for one in sorted(after - before))
+        before, after = (set(f" {facts[FLAGS]}".split(_OPTION)[1:]) for facts in (earlier, now))
+        yield from (f"without -{option}" for option in sorted(before - after))
+        yield from (f"with -{option}" for option in sorted(after - before))
 
 
 _OPTION = " -"
 """What stands before each option of the flags of a setup."""
 
 
-def _same(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
-    return {name for name in then.keys() & now.keys() if then[name] == now[name]}
+def _same_facts(earlier: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    return {name for name in earlier.keys() & now.keys() if earlier[name] == now[name]}
 
 
-def _steps(load: SteadyLoad) -> str:
+def _steps_text(load: SteadyLoad) -> str:
     return f"{load.step_ms:.1f} ms a step at {load.running:.0f} running, {load.batch:.0f} tokens a step"

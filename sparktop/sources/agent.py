@@ -18,15 +18,18 @@ from sparktop.model.node import ClockGap, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean, reason_of
 from sparktop.net.client import OK, Request, Response, SharedSession
-from sparktop.net.failure import AnswerError, Trust, host_and_port, server_words, status_error
+from sparktop.net.failure import AnswerError, server_words, status_error
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks, on_local_clock
+from sparktop.sources.http_source import HttpSource
 from sparktop.sources.replies import ASKS_RANKS, Reply
 from sparktop.sources.source import read_beside
 
 _USUAL_INTERVAL_S = 1.0
+"""Seconds between two samples of an agent that does not say it."""
 _LATE_S = 0.02
 """Seconds past its due time at which a sample is requested: taking it needs a moment."""
 _SHORTEST_WAIT_S = 0.05
+"""Least seconds between two requests for one sample."""
 _APART_S = 1e-3
 """Seconds put between two samples that network delays would have swapped."""
 
@@ -154,7 +157,7 @@ _SHORTEST_S = 0.01
 """Least seconds that a request is given."""
 
 
-class AgentSource:
+class AgentSource(HttpSource):
     """Polls one agent over HTTP.
 
     Each returned sample has in `missed` the earlier samples that the agent has taken since the previous poll.
@@ -169,21 +172,14 @@ class AgentSource:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Watch `target` over `session`, which several sources may share; None opens a private session."""
-        self.name = target.name
+        super().__init__(target.name, target.url or "", target.tls_ca, session, clock)
         self.show_processes = False
         """Whether to request the process table too."""
         self.interval_s: float | None = None
         """Requested seconds between the node's samples; None leaves the interval to the node."""
-        self._url = target.url or ""
-        self._where = host_and_port(self._url)
         self._credentials = _Credentials(target)
-        self._trust = Trust(target.tls_ca, self._where)
-        self._session = session or SharedSession()
-        self._session.join()
-        self._clock = clock
         self._sleep = sleep
         self._replies = NodeReplies()
-        self._closed = False
 
     @property
     def identity(self) -> NodeIdentity | None:
@@ -217,12 +213,6 @@ class AgentSource:
             if error.kind is FailureKind.NOT_FOUND:
                 message = f"the agent at {self._where} is too old to ask NCCL: update sparktop there"
             return Failure(error.kind, clean(message, 300), self._clock())
-
-    async def close(self) -> None:
-        """Release the shared session."""
-        if not self._closed:
-            self._closed = True
-            await self._session.leave()
 
     async def _request_samples(self, end: float) -> tuple[Reply, float]:
         """Request the new samples; return the reply and the arrival time of its headers by this clock."""
@@ -268,7 +258,10 @@ class AgentSource:
                 request, deadline_s=left_s, clock=self._clock, cap_bytes=MOST_BYTES
             )
         except AnswerError as error:
-            raise self._with_remedy(error) from error
+            if error.kind is not FailureKind.REFUSED:
+                raise
+            message = f"no agent at {self._where}: start `sparktop agent` there (connection refused)"
+            raise AnswerError(FailureKind.REFUSED, message) from error
         if response.status != OK:
             raise _refusal_error(response, self._where, token)
         return response.body, response.at
@@ -282,13 +275,6 @@ class AgentSource:
         if self.interval_s is not None:
             asked["interval_s"] = f"{self.interval_s:g}"
         return f"?{urlencode(asked)}" if asked else ""
-
-    def _with_remedy(self, error: AnswerError) -> AnswerError:
-        """Return the error of a request that was not answered, with a remedy where one is known."""
-        if error.kind is FailureKind.REFUSED:
-            message = f"no agent at {self._where}: start `sparktop agent` there (connection refused)"
-            return AnswerError(FailureKind.REFUSED, message)
-        return error
 
 
 class _Credentials:

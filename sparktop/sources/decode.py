@@ -20,6 +20,7 @@ from sparktop.model.text import clean
 from sparktop.sources.replies import RANKS_SCHEMA, SCHEMA, RanksReply, Reply
 
 TEXT_LIMIT = 400
+"""Most characters of a text in a reply."""
 SHORT_LIMIT = 120
 """Most characters of a name in a reply, of which there may be thousands."""
 LARGEST = 1e18
@@ -126,8 +127,8 @@ def on_local_clock(reply: Reply, received_at: float) -> NodeSample | None:
         return None
     offset_s = received_at - reply.monotonic_s
     # A sample cannot be younger than its receipt: a time in the future is a clock error.
-    placed = [replace(each, at=min(received_at, each.at + offset_s), missed=()) for each in reply.samples]
-    return replace(placed[-1], missed=tuple(placed[:-1]))
+    samples = [replace(each, at=min(received_at, each.at + offset_s), missed=()) for each in reply.samples]
+    return replace(samples[-1], missed=tuple(samples[:-1]))
 
 
 def _check_size(body: bytes) -> None:
@@ -188,28 +189,29 @@ def clean_record(value: Value) -> Value:
 
 
 def _clean_value(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Value:
-    found: Any = value
+    """Return a checked and cleaned value; a text is cut to `longest` characters."""
+    result: Any = value
     if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
     if isinstance(value, str):
-        found = clean(value, longest)
+        result = clean(value, longest)
     elif isinstance(value, int | float):
         if not -LARGEST <= value <= LARGEST:
             raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
     elif isinstance(value, datetime):
-        found = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        result = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
-        found = tuple([_clean_value(item, bounds, bounds.name) for item in value])
-        found = value if all(map(is_, found, value)) else found
+        result = tuple([_clean_value(item, bounds, bounds.name) for item in value])
+        result = value if all(map(is_, result, value)) else result
     elif isinstance(value, Mapping):
-        found = {
+        result = {
             clean(key, bounds.name): _clean_value(item, bounds, bounds.name) for key, item in value.items()
         }
-        same = found.keys() == value.keys() and all(map(is_, found.values(), value.values()))
-        found = value if same else found
+        same = result.keys() == value.keys() and all(map(is_, result.values(), value.values()))
+        result = value if same else result
     elif isinstance(value, msgspec.Struct):
-        found = _clean_fields(value, bounds)
-    return cast("Value", found)
+        result = _clean_fields(value, bounds)
+    return cast("Value", result)
 
 
 def _clean_fields(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any record
@@ -227,9 +229,9 @@ def _clean_fields(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any re
                 raise WireError(FailureKind.TOO_LARGE, message)
             if not value:
                 continue
-        found = _clean_value(value, bounds, longest)
-        if found is not value:
-            changed[name] = found
+        cleaned = _clean_value(value, bounds, longest)
+        if cleaned is not value:
+            changed[name] = cleaned
     return replace(record, **changed) if changed else record
 
 

@@ -20,8 +20,9 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import end_marks
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
-from sparktop.net.client import Answer, Request, SharedSession, fetch
-from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem
+from sparktop.net.client import Answer, SharedSession
+from sparktop.net.failure import AnswerError, key_problem
+from sparktop.sources.http_source import HttpSource
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
 Ask = Callable[[str, float], Awaitable[EngineSample]]
@@ -61,7 +62,7 @@ class RouteFinder:
         """Why there is only a list of models."""
         self._others = False
         """Whether that is because the metrics page is another program's."""
-        self._looked_at = _NEVER
+        self._tried_at = _NEVER
         """Clock time when all routes were last tried and at most the list of models answered."""
 
     @property
@@ -82,16 +83,16 @@ class RouteFinder:
             return await ask(self._engine, deadline_s)
         deadline = asyncio.get_running_loop().time() + deadline_s
         if self._route is None:
-            return await self._try(ask, _USUAL if self._looked() else _ORDER, deadline)
-        known = self._models
-        routes = _ORDER if self._route == "openai" and not self._looked() else (self._route,)
+            return await self._try(ask, _USUAL if self._has_tried_lately() else _ORDER, deadline)
+        models_before = self._models
+        routes = _ORDER if self._route == "openai" and not self._has_tried_lately() else (self._route,)
         sample = await self._try(ask, routes, deadline)
-        if routes == ("openai",) and sample.models != known:
+        if routes == ("openai",) and sample.models != models_before:
             return await self._try(ask, _ORDER, deadline)  # another server may answer here now
         return sample
 
-    def _looked(self) -> bool:
-        return self._looked_at > _NEVER and self._clock() - self._looked_at < _AGAIN_S
+    def _has_tried_lately(self) -> bool:
+        return self._tried_at > _NEVER and self._clock() - self._tried_at < _AGAIN_S
 
     async def _try(self, ask: Ask, routes: tuple[str, ...], deadline: float) -> EngineSample:
         """Return a sample from the first of `routes` that answers, and remember this route for later polls.
@@ -130,9 +131,9 @@ class RouteFinder:
         """
         self._route = None
         if not nothing_here:
-            self._looked_at = _NEVER
-        elif not self._looked():
-            self._looked_at = self._clock()
+            self._tried_at = _NEVER
+        elif not self._has_tried_lately():
+            self._tried_at = self._clock()
 
     def _remember(
         self, route: str, sample: EngineSample, reason: AnswerError | PageError | None
@@ -142,7 +143,7 @@ class RouteFinder:
         if route != "openai":
             return sample
         if reason is not None:
-            self._looked_at = self._clock()
+            self._tried_at = self._clock()
             self._why = "no metrics page" if reason.kind is FailureKind.NOT_FOUND else reason.message
             self._others = reason.kind is FailureKind.OTHER_PROGRAM
         if self._others:  # the models are those of servers behind it, whose metrics it does not have
@@ -184,7 +185,7 @@ class EnginePages:
         """
         end = asyncio.get_running_loop().time() + deadline_s
         if engine == "llamacpp":
-            return await self._of_llamacpp(end)
+            return await self._get_llamacpp(end)
         try:
             answer = await self._get(ENGINES[engine].path if engine in ENGINES else METRICS_PATH, deadline_s)
         except AnswerError as error:
@@ -195,7 +196,7 @@ class EnginePages:
             self._has_json = trtllm.is_iterations(answer.body)
         return answer
 
-    async def _of_llamacpp(self, end: float) -> Answer:
+    async def _get_llamacpp(self, end: float) -> Answer:
         """Return the answer of llama.cpp's server before `end` (time of the event loop) without waking it.
 
         Its metrics are not requested while it sleeps, nor those of a model that its router has not loaded.
@@ -210,7 +211,7 @@ class EnginePages:
         if props is not None and llamacpp.is_asleep(props):
             return answer
         if llamacpp.is_router(props):
-            return await self._of_models(end)
+            return await self._get_model_pages(end)
         if not llamacpp.is_server(props) and self.known_engine != "llamacpp":
             raise PageError(FailureKind.MALFORMED, "not the properties of llama.cpp's server")
         try:
@@ -223,7 +224,7 @@ class EnginePages:
             except AnswerError:
                 raise error from None
 
-    async def _of_models(self, end: float) -> Answer:
+    async def _get_model_pages(self, end: float) -> Answer:
         """Return the metrics of each model that a llama.cpp in router mode has loaded, as one page."""
         listed = await self._get(llamacpp.MODELS, _left_s(end))
         statuses = llamacpp.models_of(parse(listed.body))
@@ -234,7 +235,7 @@ class EnginePages:
                 pages.append((model, await self._get(llamacpp.metrics_of(model), _left_s(end))))
         body = llamacpp.join_pages(statuses, ((model, page.body) for model, page in pages))
         answers = [listed, *(page for _, page in pages)]
-        took_ms = sum(one.answer_ms for one in answers)
+        took_ms = sum(answer.answer_ms for answer in answers)
         return Answer(body, answers[-1].at, took_ms, end=answers[-1].end)
 
 
@@ -262,6 +263,7 @@ def _left_s(end: float) -> float:
 _AT_ONCE_BYTES = 256 << 10
 """Pages of a few engine cores, of which mostly only numbers change, are read faster than a thread starts."""
 _IDENTITY_DEADLINE_S = 5.0
+"""Seconds that a request for the identity or health may take."""
 _IDENTITY_AGAIN_S = 60.0
 """Seconds before an incomplete identity is requested again."""
 _HEALTH_AGAIN_S = 10.0
@@ -289,7 +291,7 @@ _GONE = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.UNREACHABLE
 """Failures after which a different server may answer at this address."""
 
 
-class EngineSource:
+class EngineSource(HttpSource):
     """Polls one inference server, on the read-only routes of its engine (see `engines.registry`)."""
 
     def __init__(
@@ -300,16 +302,11 @@ class EngineSource:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch `target` over `session`, which several sources may share; None opens a private session."""
-        self.name = target.name
+        super().__init__(target.name, target.url, target.tls_ca, session, clock)
         self.identity: EngineIdentity | None = None
         """Identity from the server's last answers; None before the first."""
         self._target = target
-        self._session = session or SharedSession()
-        self._session.join()
-        self._clock = clock
-        self._where = host_and_port(target.url)
         self._key_problem = key_problem(target.api_key)
-        self._trust = Trust(target.tls_ca, self._where)
         self._finder = RouteFinder(target.engine, clock)
         self._pages = EnginePages(target.engine, self._get)
         self._asking: asyncio.Task[None] | None = None
@@ -330,7 +327,6 @@ class EngineSource:
         """The server's error message about its dead engine; None while the engine lives."""
         self._seen: tuple[float | None, float | None] | None = None
         """Start time and generated tokens on the newest page, which tell processes apart."""
-        self._closed = False
 
     async def poll(self, deadline_s: float) -> EngineSample | Failure:
         """Read the metrics page once and return a sample, or a `Failure` for any network or server error.
@@ -345,31 +341,28 @@ class EngineSource:
             self._identity_due = True
             title = await self._router_by_error(error, deadline_s)
             if title is not None:
-                return self._router(title)
+                return self._router_failure(title)
             if error.kind in _GONE:
                 self._known_engine, self._dead = self._target.engine, None
                 self._pages.known_engine = self._target.engine
             elif error.kind is FailureKind.LOADING and self._has_health:
-                return self._engine_dead(error.message)
+                return self._dead_engine_failure(error.message)
             return Failure(error.kind, clean(error.message), self._clock())
         title = await self._router_by_sample(sample, deadline_s)
         if title is not None:
-            return self._router(title)
+            return self._router_failure(title)
         self._was_router = False
         self._known_engine = self._pages.known_engine = sample.engine
         self._ask_in_background(sample)
         # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
-        return sample if self._dead is None else self._engine_dead(self._dead)
+        return sample if self._dead is None else self._dead_engine_failure(self._dead)
 
     async def close(self) -> None:
         """Cancel the background request for identity or health, and release the session."""
-        if self._closed:
-            return
-        self._closed = True
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
-        await self._session.leave()
+        await super().close()
 
     async def _read(self, engine: str, deadline_s: float) -> EngineSample:
         """Return a sample read from the metrics page of `engine`, which is an engine's name or "auto".
@@ -391,15 +384,7 @@ class EngineSource:
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:
             raise AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
-        request = Request(
-            self._target.url + path, self._where, self._target.api_key, tls=self._trust.context()
-        )
-        try:
-            return await fetch(self._session, request, deadline_s=deadline_s, clock=self._clock)
-        except AnswerError as error:
-            if error.kind is FailureKind.TLS:
-                self._trust.forget()
-            raise
+        return await self._get_page(path, deadline_s, self._target.api_key)
 
     def _reap_identity(self) -> None:
         """If the background request for identity or health has ended, drop its task.
@@ -438,19 +423,19 @@ class EngineSource:
             self._was_router = await self._is_litellm(deadline_s)
             if self._was_router:
                 return _LITELLM
-        return await self._lists(deadline_s, RUNNING) if _NO_MONITOR in error.message else None
+        return await self._find_listing_router(deadline_s, RUNNING) if _NO_MONITOR in error.message else None
 
     async def _router_by_sample(self, sample: EngineSample, deadline_s: float) -> str | None:
         """Return the name of the router that sent this sample for one of its servers; else None."""
         if not self._finder.lists_models:
             asked = self._is_another(sample) or self._was_router
-            return await self._lists(deadline_s, WORKERS) if asked else None
+            return await self._find_listing_router(deadline_s, WORKERS) if asked else None
         if not self._router_due():
             return None
         if await self._is_litellm(deadline_s):
             return _LITELLM
         asked = bool(_GATEWAYS & owners_of(sample.page))
-        return await self._lists(deadline_s, WORKERS, RUNNING) if asked else None
+        return await self._find_listing_router(deadline_s, WORKERS, RUNNING) if asked else None
 
     def _is_another(self, sample: EngineSample) -> bool:
         """Return whether a page seems to be of another process than the last one at this address.
@@ -466,18 +451,18 @@ class EngineSource:
             return before[0] != now[0]
         return before[1] is not None and now[1] is not None and now[1] < before[1]
 
-    async def _lists(self, deadline_s: float, *paths: str) -> str | None:
+    async def _find_listing_router(self, deadline_s: float, *paths: str) -> str | None:
         """Return the name of the router that lists its servers on one of these routes; None if none does."""
         for path in paths:
             try:
-                found = LISTS[path]((await self._get(path, deadline_s)).body)
+                listing = LISTS[path]((await self._get(path, deadline_s)).body)
             except (AnswerError, PageError):
                 continue
-            if found is not None:
-                return TITLES[found.kind]
+            if listing is not None:
+                return TITLES[listing.kind]
         return None
 
-    def _router(self, title: str) -> Failure:
+    def _router_failure(self, title: str) -> Failure:
         self._was_router = True
         message = f"{self._where} is a router ({title}), not an inference server: list it under [[routers]]"
         return Failure(FailureKind.ROUTER, message, self._clock())
@@ -487,7 +472,7 @@ class EngineSource:
         """Whether the engine has a health route, whose status 503 means that the engine has died."""
         return self._known_engine in ENGINES and ENGINES[self._known_engine].health is not None
 
-    def _engine_dead(self, reported: str) -> Failure:
+    def _dead_engine_failure(self, reported: str) -> Failure:
         title = ENGINES[self._known_engine].title
         message = f"503: the engine of {self._where} has died ({title}): restart it; its log says why"
         words = reported.partition("not ready: ")[2]
@@ -505,10 +490,12 @@ class EngineSource:
         same_process = same_server and sample.start_time is not None and sample.start_time == self._start_time
         if not same_server or sample.start_time != self._start_time:
             self._identity_due = True
-        known, now = self.identity, self._clock()
+        identity, now = self.identity, self._clock()
         tells = ENGINES[sample.engine].tells
-        incomplete = known is None or any(getattr(known, part) is None for part in tells)
-        swapped = known is not None and bool(sample.models) and known.model not in {None, *sample.models}
+        incomplete = identity is None or any(getattr(identity, part) is None for part in tells)
+        swapped = (
+            identity is not None and bool(sample.models) and identity.model not in {None, *sample.models}
+        )
         again = (incomplete or swapped) and now - self._asked_at >= _IDENTITY_AGAIN_S
         identity_due = self._identity_due or again
         health_due = self._has_health and (
@@ -516,22 +503,22 @@ class EngineSource:
         )
         if self._asking is not None or not (identity_due or health_due):
             return
-        known = (self.identity if same_process else None) or EngineIdentity()
+        identity = (self.identity if same_process else None) or EngineIdentity()
         if identity_due:
             self._identity_due = False
             self._engine, self._start_time, self._asked_at = sample.engine, sample.start_time, now
         self._asking = asyncio.get_running_loop().create_task(
-            self._ask(sample.engine, known if identity_due else None, health=health_due)
+            self._ask(sample.engine, identity if identity_due else None, health=health_due)
         )
 
-    async def _ask(self, engine: str, known: EngineIdentity | None, *, health: bool) -> None:
+    async def _ask(self, engine: str, before: EngineIdentity | None, *, health: bool) -> None:
         """Request the identity of the server, then its health, and store what the server answers.
 
-        `known` is the identity known so far, or None to skip the identity; `health` is whether to request the
-        health.
+        `before` is the identity known so far, or None to skip the identity; `health` is whether to request
+        the health.
         """
-        if known is not None:
-            await self._ask_identity(engine, known)
+        if before is not None:
+            await self._ask_identity(engine, before)
         if health:
             await self._ask_health(engine)
 
@@ -548,14 +535,14 @@ class EngineSource:
         else:
             self._dead = None
 
-    async def _ask_identity(self, engine: str, known: EngineIdentity) -> None:
+    async def _ask_identity(self, engine: str, before: EngineIdentity) -> None:
         """Request the identity routes of `engine` and store the result in `identity`.
 
-        A field that no route answers keeps its value from `known`.
+        A field that no route answers keeps its value from `before`.
         """
         answers = await ask_facts(ENGINES[engine], self._get, _IDENTITY_DEADLINE_S)
         reported = replace(ENGINES[engine].identify(answers), models=listed_models(answers.get("/v1/models")))
         missing = {name for name in reported.__struct_fields__ if getattr(reported, name) is None}
         if reported.model is not None:
             missing -= {"max_model_len", "models"}  # they belong to the model
-        self.identity = replace(reported, **{name: getattr(known, name) for name in missing})
+        self.identity = replace(reported, **{name: getattr(before, name) for name in missing})

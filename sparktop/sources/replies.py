@@ -179,12 +179,12 @@ class RanksReply(Struct, frozen=True):
     """The `FailureKind` of `error`."""
 
 
-def encode_ranks(found: Found | Failure) -> bytes:
+def encode_ranks(answer: Found | Failure) -> bytes:
     """Serialize what NCCL answered, or why it did not, as one line of JSON without the line end."""
-    if isinstance(found, Failure):
+    if isinstance(answer, Failure):
         reply = RanksReply(
-            RANKS_SCHEMA, __version__, error=clean(found.message, 300), error_kind=found.kind.value
+            RANKS_SCHEMA, __version__, error=clean(answer.message, 300), error_kind=answer.kind.value
         )
     else:
-        reply = RanksReply(RANKS_SCHEMA, __version__, found.answer, found.warning)
+        reply = RanksReply(RANKS_SCHEMA, __version__, answer.answer, answer.warning)
     return json_line(reply)

@@ -29,8 +29,9 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
-from sparktop.net.client import Answer, Request, SharedSession, fetch
-from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem
+from sparktop.net.client import Answer, SharedSession
+from sparktop.net.failure import AnswerError, key_problem
+from sparktop.sources.http_source import HttpSource
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
 # LiteLLM's metrics page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page
@@ -54,6 +55,7 @@ _READER = Reader((FAILURES, ANSWERS, COOLED_DOWN, FAILED_REQUESTS, IN_FLIGHT, CP
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 100
 """Most deployments of a router, and most characters of the id of one."""
 _WITHOUT_COUNTS = RouterSample(0.0, LITELLM, alive=True)
+"""A sample of LiteLLM without its counters."""
 
 
 def read_counts(body: bytes) -> RouterSample | None:
@@ -90,13 +92,13 @@ def read_counts(body: bytes) -> RouterSample | None:
 
 def _by_deployment(family: Family, *, largest: bool = False) -> dict[str, float]:
     """Return a metric's values by deployment id: their sum, or the `largest`."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for labels, value in family.items():
         name = clean(dict(labels).get("model_id", ""), _ID_LIMIT)
-        if name and _is_count(value) and (name in found or len(found) < _MOST_DEPLOYMENTS):
-            known = found.get(name, 0.0)
-            found[name] = max(known, value) if largest else known + value
-    return found
+        if name and _is_count(value) and (name in result or len(result) < _MOST_DEPLOYMENTS):
+            before = result.get(name, 0.0)
+            result[name] = max(before, value) if largest else before + value
+    return result
 
 
 def _sum_valid(family: Family) -> float:
@@ -142,7 +144,7 @@ _NO_DATABASE = "No connected db"
 Trouble = AnswerError | PageError
 
 
-class RouterSource:
+class RouterSource(HttpSource):
     """Polls one router: LiteLLM on its read-only HTTP routes (`PATHS`), others on their metrics page."""
 
     def __init__(
@@ -153,19 +155,13 @@ class RouterSource:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch `target` over `session`, which all routers may share; None opens a private session."""
-        self.name = target.name
+        super().__init__(target.name, target.url, target.tls_ca, session, clock)
         self._target = target
-        self._session = session or SharedSession()
-        self._session.join()
-        self._clock = clock
-        self._where = host_and_port(target.url)
         self._key_problem = key_problem(target.api_key)
-        self._trust = Trust(target.tls_ca, self._where)
         self._forget_reports()
         self._route: int | None = None
         """Index in `_OTHER_ROUTERS` of the route by which a router other than LiteLLM was read; None
         before."""
-        self._closed = False
 
     async def poll(self, deadline_s: float) -> RouterSample | Failure:
         """Check that the router is alive and return a sample, or a `Failure` for any network or server error.
@@ -183,14 +179,14 @@ class RouterSource:
             self._forget_reports()
             if error.kind is FailureKind.NOT_FOUND:
                 note = f"{self._where} answers, but not as a router that this version knows"
-                found = await self._read_other(end - asyncio.get_running_loop().time())
-                return found or RouterSample(self._clock(), note=clean(note))
+                other = await self._read_other(end - asyncio.get_running_loop().time())
+                return other or RouterSample(self._clock(), note=clean(note))
             return Failure(error.kind, clean(error.message), self._clock())
         if not is_litellm(answer.body):
             self._forget_reports()
             note = f"{self._where} answers {LIVELINESS}, but not as LiteLLM does"
-            found = await self._read_other(end - asyncio.get_running_loop().time())
-            return found or RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
+            other = await self._read_other(end - asyncio.get_running_loop().time())
+            return other or RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
         left_s = end - asyncio.get_running_loop().time()
         if self._facts_at is not None and self._clock() >= self._facts_at and left_s > 0:
             await self._refresh_facts(min(left_s, _FACTS_DEADLINE_S))
@@ -215,42 +211,29 @@ class RouterSource:
 
         A `Failure` is returned only for a router that was read before.
         """
-        known, self._route = self._route, None
+        route, self._route = self._route, None
         end = asyncio.get_running_loop().time() + deadline_s
-        found: tuple[int, Answer, RouterSample] | None = None
-        for index in range(len(_OTHER_ROUTERS)) if known is None else (known,):
+        result: tuple[int, Answer, RouterSample] | None = None
+        for index in range(len(_OTHER_ROUTERS)) if route is None else (route,):
             path, read = _OTHER_ROUTERS[index]
             try:
                 answer = await self._get(path, max(0.01, end - asyncio.get_running_loop().time()))
                 page = await read_beside(partial(read, answer.body), len(answer.body))
             except (AnswerError, PageError) as error:
-                if known is None or error.kind is FailureKind.NOT_FOUND:
+                if route is None or error.kind is FailureKind.NOT_FOUND:
                     continue
                 return Failure(error.kind, clean(error.message), self._clock())
             if page is not None:
-                found = index, answer, page
+                result = index, answer, page
                 if page.deployments is not None or page.kind not in _WITH_LISTS:
                     break
-        if found is None:
+        if result is None:
             return None
-        self._route, answer, page = found
+        self._route, answer, page = result
         return replace(page, at=answer.at, alive=True, answer_ms=answer.answer_ms)
 
-    async def close(self) -> None:
-        """Release the shared session."""
-        if not self._closed:
-            self._closed = True
-            await self._session.leave()
-
     async def _get(self, path: str, deadline_s: float) -> Answer:
-        key = None if self._key_problem else self._target.api_key
-        request = Request(self._target.url + path, self._where, key, tls=self._trust.context())
-        try:
-            return await fetch(self._session, request, deadline_s=round(deadline_s, 2), clock=self._clock)
-        except AnswerError as error:
-            if error.kind is FailureKind.TLS:
-                self._trust.forget()
-            raise
+        return await self._get_page(path, deadline_s, None if self._key_problem else self._target.api_key)
 
     def _forget_reports(self) -> None:
         """Forget what the router has reported, so that the next poll requests all of it again.
@@ -288,15 +271,15 @@ class RouterSource:
         If a request fails for a temporary reason, such as a timeout, keep the old value.
         """
         answers, troubles = await self._request_facts(deadline_s)
-        known = self._facts
-        version = _read_version(answers) or known.version
+        before = self._facts
+        version = _read_version(answers) or before.version
         trouble = troubles.get(MODELS)
         if trouble is not None and self._is_refusal(trouble):
             # Not requested again until contact is lost: LiteLLM logs a traceback for each refused request.
             self._facts = RouterSample(0.0, version=version, note=self._refusal_note(trouble))
             self._facts_at = None
             return
-        deployments, note = known.deployments, None
+        deployments, note = before.deployments, None
         if trouble is not None:
             note = clean(f"its deployments could not be read: {trouble.message}")
         elif MODELS in answers:
@@ -305,7 +288,7 @@ class RouterSource:
         strategy = words(field(answers.get(SETTINGS), "current_values", "routing_strategy"), 60)
         cooling = _read_cooldown(answers.get(SETTINGS))
         if SETTINGS in troubles and not self._is_refusal(troubles[SETTINGS]):
-            strategy, cooling = known.strategy, (known.cooldown_s, known.cooldowns_disabled)
+            strategy, cooling = before.strategy, (before.cooldown_s, before.cooldowns_disabled)
         self._facts = RouterSample(
             0.0,
             version=version,
@@ -315,7 +298,7 @@ class RouterSource:
             cooldowns_disabled=cooling[1],
             note=note,
         )
-        passing = any(not self._is_refusal(one) for one in troubles.values())
+        passing = any(not self._is_refusal(other) for other in troubles.values())
         self._facts_at = self._clock() + (_FACTS_RETRY_S if passing else _FACTS_AGAIN_S)
 
     async def _request_facts(self, deadline_s: float) -> tuple[dict[str, object], dict[str, Trouble]]:
@@ -376,17 +359,17 @@ def _read_cooldown(settings: object) -> tuple[float | None, bool | None]:
     seconds = field(settings, "current_values", "cooldown_time")
     off = field(settings, "current_values", "disable_cooldowns")
     given_s = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else -1.0
-    known = 0 <= given_s <= _LONGEST_COOLDOWN_S
-    return given_s if known else None, off if isinstance(off, bool) else None
+    is_plausible = 0 <= given_s <= _LONGEST_COOLDOWN_S
+    return given_s if is_plausible else None, off if isinstance(off, bool) else None
 
 
-def _read_deployments(found: object) -> tuple[Deployment, ...] | None:
+def _read_deployments(answer: object) -> tuple[Deployment, ...] | None:
     """Parse the list of deployments in the answer of `/model/info`.
 
     Each entry of `data[]` has `model_name`, `litellm_params` (`api_base`, `model`), `model_info.id`. Return
     None if the answer has another shape. Of deployments with equal ids the first is kept.
     """
-    listed = entries(found, "data")
+    listed = entries(answer, "data")
     if listed is None:
         return None
     deployments: dict[str, Deployment] = {}
@@ -408,7 +391,7 @@ def _read_weight(entry: object, listed: Sequence[object]) -> float | None:
     deployment without it.
     """
     model = field(entry, "model_name")
-    first = next(one for one in listed if field(one, "model_name") == model)
+    first = next(other for other in listed if field(other, "model_name") == model)
     for name in ("weight", "rpm", "tpm"):
         if _amount_or_none(field(first, "litellm_params", name)) is not None:
             return _amount_or_none(field(entry, "litellm_params", name)) or 0.0
@@ -416,16 +399,16 @@ def _read_weight(entry: object, listed: Sequence[object]) -> float | None:
 
 
 def _amount_or_none(value: object) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_WEIGHT
-    return float(value) if known and isinstance(value, int | float) else None
+    is_amount = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_WEIGHT
+    return float(value) if is_amount and isinstance(value, int | float) else None
 
 
-def _public_address(found: object) -> str | None:
+def _public_address(address: object) -> str | None:
     """Return a URL without its user name, password, query and fragment, which may hold secrets.
 
     Return None for anything but a usable URL.
     """
-    text = words(found, _ADDRESS_LIMIT)
+    text = words(address, _ADDRESS_LIMIT)
     if text is None:
         return None
     try:

@@ -322,13 +322,13 @@ class Connector:
             LinkError: no connection could be made, or no reader answered within `FIRST_ANSWER_S` seconds.
         """
         if self._command is not None and self._may_send:
-            link = await self._newer_installed()
+            link = await self._connect_installed()
             if link is not None:
                 return link
             self._command = None
         return await self._start_and_greet()
 
-    async def _newer_installed(self) -> SshLink | None:
+    async def _connect_installed(self) -> SshLink | None:
         """Return a connection that does not run an older installed sparktop; None where that is all there is.
 
         Raises:
@@ -383,8 +383,8 @@ def is_older(version: str, than: str) -> bool:
 
 def _version_numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version, (0, 3, 1) for "0.3.1.dev2"; () if it begins with none."""
-    found = re.match(r"\d{1,9}(?:\.\d{1,9}){0,5}", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
+    match = re.match(r"\d{1,9}(?:\.\d{1,9}){0,5}", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)

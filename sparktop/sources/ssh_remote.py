@@ -286,8 +286,8 @@ def explain(ending: Ending) -> LinkError:
     where, command, words = ending.where, ending.command, _last_line(ending.written)
     quoted = f": {words}" if words else ""
     kind = FailureKind.ENDED
-    if (found := _explain_receiver(ending)) is not None:
-        return found
+    if (error := _explain_receiver(ending)) is not None:
+        return error
     if command is None and ending.status in {_NOT_FOUND, _NOT_EXECUTABLE}:
         kind = FailureKind.COMMAND_NOT_FOUND
         message = f"{where} runs no `sh`, `nice` or Python where ssh looks for them{quoted}"
@@ -343,15 +343,15 @@ def _explain_ssh(ending: Ending) -> LinkError:
     where, text = ending.where, ending.written
     host = where.rpartition("@")[2]
     if "HOST IDENTIFICATION HAS CHANGED" in text:
-        remedy = clean(found[1], 100) if (found := _REMEDY.search(text)) else f"ssh-keygen -R {host}"
+        remedy = clean(match[1], 100) if (match := _REMEDY.search(text)) else f"ssh-keygen -R {host}"
         message = f"{where} has another host key than before: if that is right, run `{remedy}`, then ssh once"
         return LinkError(FailureKind.HOST_KEY, message)
     if "Host key verification failed" in text or "host key is known for" in text:
         message = f"the host key of {where} is not known here: run `ssh {where}` once and check it"
         return LinkError(FailureKind.HOST_KEY, message)
-    if found := _PERMISSION.search(text):
+    if match := _PERMISSION.search(text):
         message = (
-            f"{where} accepts no key of ours ({clean(found[1], 40)}): "
+            f"{where} accepts no key of ours ({clean(match[1], 40)}): "
             "put one into its authorized_keys; one with a passphrase needs ssh-agent"
         )
         return LinkError(FailureKind.UNAUTHORIZED, message)
@@ -362,6 +362,7 @@ def _explain_ssh(ending: Ending) -> LinkError:
 
 
 def _explain_network(ending: Ending) -> LinkError:
+    """Return the error for trouble with ssh's configuration or the network, or unknown trouble."""
     where, text = ending.where, ending.written
     if _CONFIGURATION.search(text):
         message = f"ssh cannot use its configuration here: {_last_line(text)}"

@@ -164,7 +164,7 @@ def judge_absent_models(
     alerts.hold(alert_id, Severity.WARNING, key.name, message, values, when)
 
 
-def keep_ended(track: BackendTrack, event: Event) -> bool:
+def keep_end_event(track: BackendTrack, event: Event) -> bool:
     """Keep the event that a process of a backend's engine ended; return whether it is news.
 
     Its processes on other machines end within `ENDED_TOGETHER_S`, and are not.
@@ -176,7 +176,7 @@ def keep_ended(track: BackendTrack, event: Event) -> bool:
     return True
 
 
-def judge_ended(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, when: Instant) -> None:
+def judge_dead_rank(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, when: Instant) -> None:
     """Raise or clear the alert "dead-rank": a process of the engine ended, and its server still answers.
 
     It clears once tokens are made again, which an engine without one of its processes cannot.
@@ -225,8 +225,8 @@ def _judge_failed_requests(
     It clears once the minute is over in which the last such request was counted.
     """
     refused = alert_id.endswith("refused")
-    found = track.growth("refused" if refused else "http_5xx", _MINUTE_S)
-    count = round(found[0]) if found else 0
+    growth = track.growth("refused" if refused else "http_5xx", _MINUTE_S)
+    count = round(growth[0]) if growth else 0
     if not limit or not count:
         alerts.clear(alert_id, when)
     elif count >= limit or alerts.severity(alert_id):
@@ -338,6 +338,7 @@ class StateEvents:
         return [event for event in result if event is not None]
 
     def _change_event(self, track: BackendTrack, when: Instant, *, by_alert: bool) -> Event | None:
+        """Return the event of a changed state; None while it may not last, or if another event says so."""
         name, state = track.target.name, track.view.state
         if state is BackendState.CONNECTING:
             return None

@@ -158,7 +158,7 @@ class BackendTrack:
         if progress == self.view.progress:
             return
         self._figures = replace(self._figures, progress=progress)
-        self._judge_state()
+        self.view = self._with_state(self.view, self._figures)
 
     def show_limit(self, limit: Limit | None) -> None:
         """Store what holds the backend back, and judge its state again if that has changed."""
@@ -168,7 +168,7 @@ class BackendTrack:
         self._limit = kind
         if self.health.failure is None and self._figures.seen:
             self._figures = replace(self._figures, limit=kind)
-            self._judge_state()
+            self.view = self._with_state(self.view, self._figures)
 
     def begin_own_load(self) -> None:
         """Record that a sweep of this program loads the backend: that it is full is what the sweep wants."""
@@ -203,13 +203,8 @@ class BackendTrack:
         self._running.clear()
         self._baseline.pause()
         self.step_pace = self.steady = None
-        judged = backend_state(LoadFigures(failure=failure), self._thresholds)
         self.view = replace(
-            self.view,
-            state=judged.state,
-            state_rule=judged.rule,
-            state_window_s=None,
-            progress=None,
+            self._with_state(self.view, LoadFigures(failure=failure)),
             failure=failure,
             failing_since=self.health.failing_since,
             poll_ms=took_ms,
@@ -242,7 +237,7 @@ class BackendTrack:
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
         kind = self._count_sample(sample, wall_at, interval_s)
-        self._keep_reported(sample)
+        self._keep_role_and_slots(sample)
         self.health.good(sample.at)
         at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
         histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
@@ -252,9 +247,8 @@ class BackendTrack:
         step_ms = self._step_ms(sample, view, interval_s)
         self.load.note(at, lanes, view.generation_tps_1s, continues=continues, live=view.rate_note is None)
         self._figures = self._load_figures(sample, view, interval_s)
-        judged = backend_state(self._figures, self._thresholds)
         self.view = replace(
-            view,
+            self._with_state(view, self._figures),
             engine=sample.engine,
             model=self._model_name(),
             lanes=tuple(_lane_view(lane, histories.get(lane.lane)) for lane in lanes),
@@ -271,10 +265,6 @@ class BackendTrack:
             failing_since=None,
             history=self._remember(at, view, step_ms, interval_s),
             load=self.load.history(),
-            progress=self._figures.progress,
-            state=judged.state,
-            state_rule=judged.rule,
-            state_window_s=judged.window_s,
         )
         return kind
 
@@ -290,19 +280,19 @@ class BackendTrack:
         """Return for how many seconds all counters are kept."""
         return max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
 
-    def _keep_reported(self, sample: EngineSample) -> None:
+    def _keep_role_and_slots(self, sample: EngineSample) -> None:
         """Keep the role and the number of slots that the page reports."""
         self.reported_role = sample.role
         slots = self.target.slots or self.identity.slots or sample.slots
         if slots != self.view.slots:
             self.view = replace(self.view, slots=slots)
 
-    def _judge_state(self) -> None:
-        """Store the state of a backend that answers in the view."""
-        judged = backend_state(self._figures, self._thresholds)
-        self.view = replace(
-            self.view,
-            progress=self._figures.progress,
+    def _with_state(self, view: BackendView, figures: LoadFigures) -> BackendView:
+        """Return `view` with the state that `figures` give, and with their standstill."""
+        judged = backend_state(figures, self._thresholds)
+        return replace(
+            view,
+            progress=figures.progress,
             state=judged.state,
             state_rule=judged.rule,
             state_window_s=judged.window_s,
@@ -327,7 +317,6 @@ class BackendTrack:
             self._pages.clear()
             if link.baseline is not None:
                 self._window.append(advance(None, None, link.baseline), short_s)
-        if link.kind is not LinkKind.CONTINUES:
             self._first_at, self._before_at = sample.at, -math.inf
         if link.kind is LinkKind.RESTARTED:
             self._before_at = before_at
@@ -445,10 +434,10 @@ class BackendTrack:
         now = self._model_name()
         if now is None:
             return None
-        (before, known), last = self._models, self._lineage.last
+        (before, names_before), last = self._models, self._lineage.last
         names = frozenset({now, *(last.models if last else ()), *self.served_models})
         self._models = now, names
-        return None if before is None or known & names else before
+        return None if before is None or names_before & names else before
 
     def _model_name(self) -> str | None:
         """Return the model's name; None if unknown.
@@ -521,12 +510,14 @@ class LaneLogs:
         histories: dict[str, LaneHistory] = {}
         for lane in lanes:
             log = self.logs.get(lane.lane)
-            known = log is not None and continues
+            is_continued = log is not None and continues
             if log is None:
                 log = self.logs[lane.lane] = LoadLog()
             rate = self._rates.setdefault(lane.lane, LaneRate())
             tokens = None if lane.per_finished_request else lane.generation_tokens
-            log.note(at, (lane,), rate.note(at, tokens, MISSED_INTERVALS * interval_s), continues=known)
+            log.note(
+                at, (lane,), rate.note(at, tokens, MISSED_INTERVALS * interval_s), continues=is_continued
+            )
             histories[lane.lane] = log.history()
         return histories
 
@@ -658,8 +649,10 @@ class PageChanges:
 def _has_worked(earlier: EngineSample, later: EngineSample, interval_s: float) -> bool:
     if earlier.cpu_s is None or later.cpu_s is None:
         return False
-    before, after = (sum(lane.generation_tokens or 0.0 for lane in one.lanes) for one in (earlier, later))
-    running = max(sum(lane.running or 0.0 for lane in one.lanes) for one in (earlier, later))
+    before, after = (
+        sum(lane.generation_tokens or 0.0 for lane in sample.lanes) for sample in (earlier, later)
+    )
+    running = max(sum(lane.running or 0.0 for lane in sample.lanes) for sample in (earlier, later))
     polls = (later.at - earlier.at) / interval_s
     used_cpu = later.cpu_s - earlier.cpu_s >= _LEAST_CPU_S * polls
     return running > 0 and after - before >= _LEAST_TOKENS * running and used_cpu

@@ -97,7 +97,7 @@ class GroupBalances:
             if judged and judged + len(group.members) > MOST_AT_ONCE:
                 break
             judged += len(group.members)
-            event = self._judge(group, self._watch(group.name), when, alerts)
+            event = self._judge_group(group, self._watch(group.name), when, alerts)
             if event is not None:
                 events.append(event)
         return events
@@ -125,7 +125,7 @@ class GroupBalances:
     def _watch(self, group: str) -> BalanceWatch:
         return self._watches.setdefault(group, BalanceWatch())
 
-    def _judge(
+    def _judge_group(
         self, group: JudgedGroup, watch: BalanceWatch, when: Instant, alerts: ActiveAlerts
     ) -> Event | None:
         """Judge a group and update its alert; return the event to announce, or None."""

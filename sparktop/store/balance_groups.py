@@ -17,7 +17,7 @@ from sparktop.model.balance import Balance, BalanceChange, BalanceWord, StepTime
 from sparktop.model.router import Scrape
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog, Role, reported_roles, worker_roles
-from sparktop.store.routers import Group, RouterTrack, routers_of_groups
+from sparktop.store.routers import Routed, RouterTrack, routers_of_groups
 
 EVERY_S = 5.0
 """Seconds between two evaluations of a group."""
@@ -184,8 +184,7 @@ class JudgedGroup(Struct, frozen=True, eq=False):
 def judged_groups(
     backends: Mapping[str, BackendTrack],
     group_of: Mapping[str, str],
-    routers: Sequence[RouterTrack],
-    behind: Sequence[Group],
+    routed: Routed,
 ) -> list[JudgedGroup]:
     """Return all groups to judge: groups of backends, and the engine cores (lanes) of each server.
 
@@ -193,15 +192,14 @@ def judged_groups(
 
     `group_of` maps backend names to group names, without backends whose group is not known yet. A group with
     a single backend does not count. If a group has prefill or decode workers, each role with at least two
-    workers is judged as a group of its own, because a request visits one worker of each role. `behind` has,
-    for each of `routers` in the same order, the group of backends behind it. This function also sets the role
-    of each backend of a group.
+    workers is judged as a group of its own, because a request visits one worker of each role. This function
+    also sets the role of each backend of a group.
     """
     members: dict[str, list[BackendTrack]] = {}
     for name, track in backends.items():
         if name in group_of:
             members.setdefault(group_of[name], []).append(track)
-    in_front = routers_of_groups(routers, behind)
+    in_front = routers_of_groups(routed)
     groups: list[JudgedGroup] = []
     for name, tracks in members.items():
         if len(tracks) < 2:  # noqa: PLR2004 - a balance is between two
@@ -219,7 +217,9 @@ def judged_groups(
                 )
             )
     group_with = {name: group.name for group in groups for name in group.backends}
-    lanes = [_of_lanes(track, group_with.get(name)) for name, track in backends.items() if track.lanes.logs]
+    lanes = [
+        _lanes_group(track, group_with.get(name)) for name, track in backends.items() if track.lanes.logs
+    ]
     return [*groups, *sorted(lanes, key=lambda group: group.within is not None)]
 
 
@@ -248,7 +248,7 @@ def _member(track: BackendTrack) -> Member:
     return Member(view.name, track.load, view.slots, view.prefix_cache_hit_percent, track.target.scrape)
 
 
-def _of_lanes(track: BackendTrack, within: str | None) -> JudgedGroup:
+def _lanes_group(track: BackendTrack, within: str | None) -> JudgedGroup:
     name = track.target.name
     scrape = track.target.scrape
     lanes = tuple(Member(f"{name}/{lane}", log, scrape=scrape) for lane, log in track.lanes.logs.items())

@@ -119,10 +119,10 @@ def _judge_with_weights(
     Known weights count from the start, a ratio that stays the same from `MEANT_S` on. Before that, a backend
     that steadily gets little is uneven and not starved. The weights are None where all parts are equal.
     """
-    known = _known_weights(group, balance.backends)
-    if known is not None:
-        said = f"weights {ratio_text(known)}, as the router has them"
-        return _judge_by_parts(balance, load, at, said), known
+    weights = _known_weights(group, balance.backends)
+    if weights is not None:
+        said = f"weights {ratio_text(weights)}, as the router has them"
+        return _judge_by_parts(balance, load, at, said), weights
     if balance.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
         return balance, None
     if not is_steady(_requests_by_piece(group.members, balance, at, balance.window_s)):
@@ -157,8 +157,8 @@ def _known_weights(group: JudgedGroup, backends: Sequence[str]) -> dict[str, flo
     if group.router is None:
         return None
     weights = dict(group.router.target.weights) or group.router.weights(group.deployments or {})
-    known = {name: weights[name] for name in backends if weights.get(name)}
-    return known if len(known) == len(backends) > 1 and len(set(known.values())) > 1 else None
+    positive = {name: weights[name] for name in backends if weights.get(name)}
+    return positive if len(positive) == len(backends) > 1 and len(set(positive.values())) > 1 else None
 
 
 def _requests_by_piece(
@@ -229,7 +229,7 @@ def _errors_to_blame(
     """
     if router is None:
         return errors
-    if router.cooldowns_disabled:
+    if router.sample.cooldowns_disabled:
         return dict.fromkeys(members, 0.0)
     return errors if counted is not None else {name: count for name, count in errors.items() if count}
 
@@ -300,8 +300,8 @@ def _arrivals(members: Sequence[Member], balance: Balance, at: float) -> dict[st
     """
     judged = [member for member in members if member.name in balance.backends]
     reported = {member.name: member.log.arrivals_since(at - balance.window_s) for member in judged}
-    known = {name: count for name, count in reported.items() if count is not None}
-    return known if len(known) == len(reported) else {}
+    counts = {name: count for name, count in reported.items() if count is not None}
+    return counts if len(counts) == len(reported) else {}
 
 
 def _with_affinity(balance: Balance, group: JudgedGroup) -> Balance:
@@ -374,7 +374,7 @@ def sweep_event(
         return None
     word = balance.word.value
     if held is None:
-        reason = "".join(f": {one}" for one in balance.reasons[:1])
+        reason = "".join(f": {reason}" for reason in balance.reasons[:1])
         said, about = f"{word} again, the sweep is over{reason}", f"balance:{balance.group}:{word}"
         begins, values = Phase.BEGIN, verdict_values(balance, balance.word)
         return Event(when.wall, Severity.WARNING, balance.group, said, values, when.at, about, begins)

@@ -52,7 +52,7 @@ class Endings:
         lines = self._new_lines(sample)
         events = [_line_event(key, line, when) for line in lines if line.kind != OOM]
         if sample.workloads is not None and not (sample.workloads.age_s or 0.0) > _FRESH_S:
-            events += self._end_events(key, sample, sample.workloads, when)
+            events += self._events_of_ends(key, sample, sample.workloads, when)
         self._backends |= {engine.pid: engine.backend for engine in engines if engine.backend is not None}
         self._last = sample
         return events
@@ -62,28 +62,38 @@ class Endings:
         result = () if sample.kernel is None else sample.kernel.lines
         known_s = self._line_s
         if sample.kernel is not None:
-            self._line_s = max([one.since_boot_s for one in result], default=known_s or 0.0)
-        return [] if known_s is None else [one for one in result if one.since_boot_s > known_s]
+            self._line_s = max([line.since_boot_s for line in result], default=known_s or 0.0)
+        return [] if known_s is None else [line for line in result if line.since_boot_s > known_s]
 
-    def _end_events(
+    def _events_of_ends(
         self, key: SourceKey, sample: NodeSample, workloads: Workloads, when: Instant
     ) -> list[Event]:
+        """Return the events about engines whose processes ended since the reading before."""
         before, self._workloads = self._workloads, {process.pid: process for process in workloads.processes}
         read_at, self._read_at = self._read_at, sample.at
         kills, self._oom_kills = self._oom_kills, sample.memory.oom_kills
-        began = {one.pid: _engine_key(one) for one in workloads.processes if one.pid not in (before or {})}
+        began = {
+            process.pid: _engine_key(process)
+            for process in workloads.processes
+            if process.pid not in (before or {})
+        }
         self._engines |= began
         self._ended_before = {engine: pids - began.keys() for engine, pids in self._ended_before.items()}
         if before is None or read_at is None:
             return []
-        gone = [one for pid, one in before.items() if pid not in self._workloads and one.role in _AT_WORK]
+        gone = [
+            process
+            for pid, process in before.items()
+            if pid not in self._workloads and process.role in _AT_WORK
+        ]
         groups: dict[Hashable, list[Workload]] = {}
-        for one in gone:
-            groups.setdefault(self._engines.get(one.pid, _engine_key(one)), []).append(one)
+        for process in gone:
+            groups.setdefault(self._engines.get(process.pid, _engine_key(process)), []).append(process)
         groups = {engine: ended for engine, ended in groups.items() if self._is_new(engine, ended)}
         new_kills = None if kills is None or self._oom_kills is None else max(0, self._oom_kills - kills)
         events = [
-            self._event(key, sample, ended, new_kills, when.at - read_at, when) for ended in groups.values()
+            self._end_event(key, sample, ended, new_kills, when.at - read_at, when)
+            for ended in groups.values()
         ]
         self._backends = {pid: name for pid, name in self._backends.items() if pid in self._workloads}
         self._engines = {pid: engine for pid, engine in self._engines.items() if pid in self._workloads}
@@ -91,16 +101,16 @@ class Endings:
 
     def _is_new(self, engine: Hashable, ended: Sequence[Workload]) -> bool:
         """Return whether these processes ended otherwise than by an end of their engine that was reported."""
-        pids = {one.pid for one in ended}
+        pids = {process.pid for process in ended}
         if pids <= self._ended_before.get(engine, frozenset()):
             return False
-        running = (pid for pid, one in self._engines.items() if one == engine)
+        running = (pid for pid, other in self._engines.items() if other == engine)
         self._ended_before[engine] = frozenset((*pids, *running))
         while len(self._ended_before) > _MOST_ENDED:
             del self._ended_before[next(iter(self._ended_before))]
         return True
 
-    def _event(
+    def _end_event(
         self,
         key: SourceKey,
         sample: NodeSample,
@@ -109,12 +119,13 @@ class Endings:
         within_s: float,
         when: Instant,
     ) -> Event:
-        names = [name for one in ended if (name := self._backends.get(one.pid)) is not None]
+        """Return the event that these processes of one engine ended in the last `within_s` seconds."""
+        names = [name for process in ended if (name := self._backends.get(process.pid)) is not None]
         subject = names[0] if len(set(names)) == 1 else key.name
         left = self._workloads or {}
         server = ended[0].server
         half = server is not None and server in left
-        what = ", ".join(f"{one.about} (pid {one.pid})" for one in ended[:_MOST_NAMED])
+        what = ", ".join(f"{process.about} (pid {process.pid})" for process in ended[:_MOST_NAMED])
         more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
         causes = _causes_text(sample, ended, kills)
         message = f"{ended[0].engine} ended: {what}{more}, between {_clock_text(when.wall, within_s)} and "
@@ -135,15 +146,17 @@ class Endings:
         return Event(when.wall, severity, subject, message, values, when.at, about)
 
 
-def _engine_key(one: Workload) -> Hashable:
+def _engine_key(process: Workload) -> Hashable:
     """Return what the processes of one engine on a machine have in common."""
-    return one.server if one.server is not None else (one.engine, one.model, one.container)
+    return (
+        process.server if process.server is not None else (process.engine, process.model, process.container)
+    )
 
 
 def _causes_text(sample: NodeSample, ended: Sequence[Workload], kills: int | None) -> str:
     """Return what the kernel says about the end of these processes, or what cannot be read."""
     log = sample.kernel
-    pids = {one.pid for one in ended}
+    pids = {process.pid for process in ended}
     lines = () if log is None else log.lines
     mine = [line for line in lines if line.pid in pids]
     if any(line.kind == OOM for line in mine):

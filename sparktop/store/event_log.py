@@ -81,7 +81,7 @@ class EventLog:
         self._listeners = (*self._listeners, listener)
 
         def end() -> None:
-            self._listeners = tuple(one for one in self._listeners if one is not listener)
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
 
         return end
 
@@ -154,12 +154,15 @@ class EventLog:
 
     def _replace(self, line: Event, event: Event) -> None:
         """Remove `line` from the log and append and announce `event`."""
-        self._remove(lambda one: one is line)
+        self._remove(lambda logged: logged is line)
         self._append(event)
 
     def _add(self, event: Event, at_s: float, about: str) -> None:
+        """Add an event of the condition `about`, as a line of its own or to the condition's single line."""
         self._repeats = {
-            name: one for name, one in self._repeats.items() if at_s - one.changed_s <= REPEATS_WITHIN_S
+            name: recent
+            for name, recent in self._repeats.items()
+            if at_s - recent.changed_s <= REPEATS_WITHIN_S
         }
         repeats = self._repeats.setdefault(about, _Repeats(at_s))
         repeats.changed_s = at_s
@@ -180,7 +183,7 @@ class EventLog:
     def _fold(self, repeats: _Repeats, event: Event, at_s: float) -> None:
         """Replace the lines of all recent occurrences of a condition by a single line with their number."""
         first_s, old = repeats.times[0], repeats.line
-        self._remove(lambda one: one is old or _is_since(one, event.about, first_s))
+        self._remove(lambda logged: logged is old or _is_since(logged, event.about, first_s))
         message = f"{_count_text(event, repeats, at_s)}{_detail_text(event)}"
         severity = event.severity if old is None else max(old.severity, event.severity, key=_rank)
         line = replace(
@@ -197,7 +200,7 @@ class EventLog:
             line, phase=event.phase, severity=severity, worst=event.worst, duration_s=event.duration_s
         )
         repeats.line = changed
-        kept = (changed if one is line else one for one in self._events)
+        kept = (changed if logged is line else logged for logged in self._events)
         self._events = deque(kept, maxlen=EVENTS_KEPT)
         if event.phase is not Phase.END:
             self._announce_line(repeats, changed, at_s)
@@ -374,12 +377,12 @@ class ActiveAlerts:
         Return False if no such alert is active. If one then begins within `CONFIRMED_WITHIN_S` of `at`
         (monotonic seconds), it gets that beginning and severity, and no event is added.
         """
-        own = self._alerts.get(alert.id)
+        active = self._alerts.get(alert.id)
         self._adopted[alert.id] = (alert, at)
-        if own is None:
+        if active is None:
             return False
-        worst = max(own.severity, alert.worst or alert.severity, key=_rank)
-        self._alerts[alert.id] = replace(own, since=alert.since, since_s=alert.since_s, worst=worst)
+        worst = max(active.severity, alert.worst or alert.severity, key=_rank)
+        self._alerts[alert.id] = replace(active, since=alert.since, since_s=alert.since_s, worst=worst)
         self._sorted = None
         return True
 

@@ -40,10 +40,10 @@ SIMULATED = "+simulated"
 """Suffix of the versions of simulated servers."""
 PER_FINISHED_REQUEST = "per finished request"
 
-_NO_FIGURES: Mapping[str, float | None] = dict.fromkeys(one.name for one in COUNTER_FIGURES)
-_COMPUTED = tuple(one for one in COUNTER_FIGURES if one.how in {How.RATE, How.PERCENT, How.MEAN})
+_NO_FIGURES: Mapping[str, float | None] = dict.fromkeys(figure.name for figure in COUNTER_FIGURES)
+_COMPUTED = tuple(figure for figure in COUNTER_FIGURES if figure.how in {How.RATE, How.PERCENT, How.MEAN})
 _COUNTS, _GAUGES = (
-    {one.counter: one for one in COUNTER_FIGURES if one.how in hows}
+    {figure.counter: figure for figure in COUNTER_FIGURES if figure.how in hows}
     for hows in ({How.COUNT}, {How.GAUGE, How.HIGHEST})
 )
 """Metrics that are what the newest page reports, by the name of their counter or gauge."""
@@ -120,42 +120,50 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     )
 
 
-def prefix_use(sample: EngineSample, known: PrefixCache | None) -> PrefixUse | None:
-    """Return what caches spared a server of its prompts; `known` is how it says its cache is configured.
+def prefix_use(sample: EngineSample, identified: PrefixCache | None) -> PrefixUse | None:
+    """Return what caches spared a server of its prompts since its start, by its counters.
 
-    None where that is unknown. SGLang counts found tokens from the first one on: before, its hit rate is 0.
+    `identified` is how the server says its cache is configured, for pages that do not say whether it is on.
+    None where that, the prompt tokens or the cached ones are unknown, and before the first prompt. SGLang
+    counts cached tokens from the first one on: before, its hit rate is 0.
     """
     lanes, cache = sample.lanes, sample.prefix_cache
-    cache = known if cache is None or cache.on is None else cache
+    cache = identified if cache is None or cache.on is None else cache
     tokens = lane_sum(lanes, _SUMMED["prompt_tokens"])
     if cache is None or cache.on is None or tokens is None:
         return None
-    seen = [lane.ttft.count for lane in lanes if lane.ttft is not None]
+    prompts = [lane.ttft.count for lane in lanes if lane.ttft is not None]
     if any(lane.per_finished_request for lane in lanes):
-        seen = [*_finished_by_reason(lanes).values()]
-    none_found = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
-    result = lane_sum(lanes, lambda lane: _found_tokens(lane, none_found))
+        prompts = [*_finished_by_reason(lanes).values()]
+    # None while it may be that the server only does not report what it found.
+    uncounted = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
+    cached = lane_sum(lanes, lambda lane: _cached_tokens(lane, uncounted))
     asked = lane_sum(lanes, lambda lane: lane.prefix_cache_queries) if cache.on else None
-    if result is None or not (seen or asked):
+    if cached is None or not (prompts or asked):
         return None
     lmcache = [lane.counts for lane in lanes if "lmcache_lookups" in lane.counts]
+    looked_up = sum(counts["lmcache_lookups"] for counts in lmcache)
+    hits = sum(counts.get("lmcache_hits", 0.0) for counts in lmcache)
     return PrefixUse(
         cache,
-        sum(seen) if seen else None,
+        sum(prompts) if prompts else None,
         tokens,
         tokens if asked is None else asked,
-        result,
+        cached,
         merge([lane.request_tokens for lane in lanes if lane.request_tokens is not None]),
-        (sum(one["lmcache_lookups"] for one in lmcache), sum(one.get("lmcache_hits", 0.0) for one in lmcache))
-        if lmcache
-        else None,
+        (looked_up, hits) if lmcache else None,
     )
 
 
-def _found_tokens(lane: LaneSample, otherwise: float | None) -> float | None:
-    own, shared = lane.prefix_cache_hits, lane.external_cache_hits
-    known = [lane.prompt_tokens_cached, None if own is None else own + (shared or 0.0), shared]
-    return max((one for one in known if one is not None), default=otherwise)
+def _cached_tokens(lane: LaneSample, uncounted: float | None) -> float | None:
+    """Return the prompt tokens that a lane took from caches, by the highest of its counts.
+
+    They are its count of cached prompt tokens, and the hits of its own and of a shared cache; `uncounted`
+    where it reports none of these.
+    """
+    own_hits, shared = lane.prefix_cache_hits, lane.external_cache_hits
+    counts = [lane.prompt_tokens_cached, None if own_hits is None else own_hits + (shared or 0.0), shared]
+    return max((count for count in counts if count is not None), default=uncounted)
 
 
 def with_limits(view: BackendView, thresholds: StateThresholds) -> BackendView:
@@ -208,8 +216,8 @@ def prompt_counter(window: Window) -> str:
     cache; else the counter of all prompt tokens.
     """
     newest = window.newest
-    known = newest is not None and "prompt_tokens_computed" in newest.counters
-    return "prompt_tokens_computed" if known else "prompt_tokens"
+    is_counted = newest is not None and "prompt_tokens_computed" in newest.counters
+    return "prompt_tokens_computed" if is_counted else "prompt_tokens"
 
 
 def _rate_note(lanes: _Lanes) -> str | None:
@@ -245,19 +253,20 @@ def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | N
 def _counter_figures(
     lanes: _Lanes, window: Window, rate_s: float, least_s: float, ratio_s: float
 ) -> Mapping[str, float | None]:
+    """Return the figures of `COUNTER_FIGURES` by name; None for what the server does not report."""
     result = dict(_NO_FIGURES)
     counters = window.newest.counters if window.newest else {}
-    for one in _COMPUTED:
-        if one.counter in counters:
-            result[one.name] = window.figure(one, rate_s, least_s, ratio_s)
+    for computed in _COMPUTED:
+        if computed.counter in counters:
+            result[computed.name] = window.figure(computed, rate_s, least_s, ratio_s)
     reported = (
         (_COUNTS, [lane.counts for lane in lanes if lane.counts]),
         (_GAUGES, [lane.gauges for lane in lanes if lane.gauges]),
     )
     for figures, held in reported:
         for name in figures.keys() & set().union(*held):
-            figure, known = figures[name], [values[name] for values in held if name in values]
-            result[figure.name] = figure.scale * (max(known) if figure.how is How.HIGHEST else sum(known))
+            figure, amounts = figures[name], [values[name] for values in held if name in values]
+            result[figure.name] = figure.scale * (max(amounts) if figure.how is How.HIGHEST else sum(amounts))
     return result
 
 
@@ -265,8 +274,8 @@ def _by_position(lanes: _Lanes, window: Window, window_s: float) -> tuple[float 
     """Return the percentage of drafts whose token was accepted, by position in the draft; () if unknown."""
     if not any(f"{POSITION}0" in lane.counts for lane in lanes):
         return ()
-    known = max(sum(name.startswith(POSITION) for name in lane.counts) for lane in lanes)
-    shares = (window.ratio(f"{POSITION}{index}", "spec_drafts", window_s) for index in range(known))
+    positions = max(sum(name.startswith(POSITION) for name in lane.counts) for lane in lanes)
+    shares = (window.ratio(f"{POSITION}{index}", "spec_drafts", window_s) for index in range(positions))
     return tuple(None if share is None else 100.0 * share for share in shares)
 
 
@@ -318,10 +327,10 @@ def is_simulated(backends: Iterable[BackendView], nodes: Iterable[NodeView]) -> 
 
 _Server: TypeAlias = FleetServer | BackendView
 _TOTALLED: Mapping[str, Callable[[_Server], float | None]] = {
-    "generation_tps": lambda one: one.generation_tps,
-    "prompt_tps": lambda one: one.prompt_tps,
-    "running": lambda one: one.running,
-    "waiting": lambda one: one.waiting,
+    "generation_tps": lambda server: server.generation_tps,
+    "prompt_tps": lambda server: server.prompt_tps,
+    "running": lambda server: server.running,
+    "waiting": lambda server: server.waiting,
 }
 
 
@@ -329,7 +338,7 @@ class _Scraped(Struct, frozen=True, eq=False):
     """What totals need of the servers on the walls of these fleets: read once, it is summed each second."""
 
     fleets: tuple[Fleet, ...] = ()
-    places: frozenset[object] = frozenset()
+    addresses: frozenset[object] = frozenset()
     """Where these servers are."""
     sums: Mapping[str, Sum] = field(default_factory=lambda: dict.fromkeys(_TOTALLED, Sum()))
     """Each total; the values of servers that do not answer are unknown."""
@@ -340,25 +349,19 @@ _newest = [_Scraped()]
 
 def _scraped_totals(fleets: tuple[Fleet, ...]) -> _Scraped:
     """Return what totals need of these fleets, the same for the same ones."""
-    known = _newest[0]
-    if len(known.fleets) == len(fleets) and all(map(is_, known.fleets, fleets)):
-        return known
-    scraped = {
-        _server_key(server.url): (server, fleet.late_at) for fleet in fleets for server in fleet.servers
-    }
+    newest = _newest[0]
+    if len(newest.fleets) == len(fleets) and all(map(is_, newest.fleets, fleets)):
+        return newest
+    servers = [(server, fleet.late_at) for fleet in fleets for server in fleet.servers]
     answering = [
-        one for one, late_at in scraped.values() if not one.down and one.at is not None and one.at >= late_at
+        server
+        for server, late_at in servers
+        if not server.down and server.at is not None and server.at >= late_at
     ]
-    places = frozenset(place for place, _ in scraped)
-    _newest[0] = result = _Scraped(
-        fleets, places, _sum_figures(answering, absent=len(scraped) - len(answering))
-    )
+    addresses = frozenset(_address(server.url) for server, _ in servers)
+    sums = _sum_figures(answering, absent=len(servers) - len(answering))
+    _newest[0] = result = _Scraped(fleets, addresses, sums)
     return result
-
-
-def _server_key(url: str) -> tuple[object, str]:
-    """Return the place of a server, and which one it is there: the fragment of the URL of Ray's replicas."""
-    return _address(url), url.partition("#")[2]
 
 
 def _address(url: str) -> object:
@@ -373,10 +376,11 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
     """Return the sums over all servers, each once; the values of one that does not answer are unknown.
 
     A server on the wall of a Prometheus counts with the figures that the wall shows, unless they are stale.
+    Each stands on one wall (see `EachOnce`): servers of two sites with one address are two.
     """
     scraped = _scraped_totals(tuple(view.fleet for view in fleets if view.ok and view.fleet is not None))
-    places = scraped.places
-    others = [view for view in backends if not places or _address(view.url) not in places]
+    addresses = scraped.addresses
+    others = [view for view in backends if not addresses or _address(view.url) not in addresses]
     answering = [view for view in others if view.ok]
     direct = _sum_figures(answering, absent=len(others) - len(answering))
     return Totals(**{name: scraped.sums[name].plus(direct[name]) for name in _TOTALLED})

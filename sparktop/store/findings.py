@@ -34,11 +34,12 @@ RULES: tuple[Callable[[], Rule], ...] = (
 )
 """Makes each rule anew for a store."""
 _LONGEST = 400
+"""Most characters of an alert's message."""
 _MOST = 64
 """Findings about one server or machine."""
 
 
-class FindingBook:
+class CurrentFindings:
     """The findings that hold now, by server and machine."""
 
     def __init__(self, rules: tuple[Callable[[], Rule], ...] = RULES) -> None:
@@ -53,26 +54,30 @@ class FindingBook:
 
     def alerting(self, kind: str) -> dict[str, Finding]:
         """Return the findings of a kind about servers that need attention, by server."""
-        every = (one for findings in self._findings.values() for one in findings)
-        return {one.subject: one for one in every if one.kind == kind and one.severity and not one.of_machine}
+        every = (finding for findings in self._findings.values() for finding in findings)
+        return {
+            finding.subject: finding
+            for finding in every
+            if finding.kind == kind and finding.severity and not finding.of_machine
+        }
 
     def judge(self, now: Situation, alerts: ActiveAlerts, when: Instant) -> None:
         """Apply all rules; raise, update and clear their alerts."""
         by_subject: dict[SourceKey, list[Finding]] = {}
         for rule in self._rules:
-            for one in rule.look(now):
-                of = SourceKey.node if one.of_machine else SourceKey.backend
-                by_subject.setdefault(of(one.subject), []).append(one)
-        self._findings = {key: tuple(found[:_MOST]) for key, found in by_subject.items()}
+            for finding in rule.look(now):
+                of = SourceKey.node if finding.of_machine else SourceKey.backend
+                by_subject.setdefault(of(finding.subject), []).append(finding)
+        self._findings = {key: tuple(findings[:_MOST]) for key, findings in by_subject.items()}
         held: set[str] = set()
-        for key, found in self._findings.items():
-            for one in found:
-                if one.severity is None:
+        for key, findings in self._findings.items():
+            for finding in findings:
+                if finding.severity is None:
                     continue
-                part = f"/{one.key.replace(':', '.')}" if one.key else ""
-                alert_id = f"{key.label}:{one.kind}{part}"
-                message = clean(one.line, _LONGEST)
-                alerts.hold(alert_id, one.severity, one.subject, message, one.values, when)
+                part = f"/{finding.key.replace(':', '.')}" if finding.key else ""
+                alert_id = f"{key.label}:{finding.kind}{part}"
+                message = clean(finding.line, _LONGEST)
+                alerts.hold(alert_id, finding.severity, finding.subject, message, finding.values, when)
                 held.add(alert_id)
         for alert_id in self._alerts - held:
             alerts.clear(alert_id, when)

@@ -6,7 +6,7 @@ The rules are in `analysis/limited_by.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from sparktop.model.event import Finding, Progress
 from sparktop.model.snapshot import BackendView, Limit, LimitKind
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack
-from sparktop.store.routers import STUCK, Group, RouterTrack
+from sparktop.store.routers import STUCK, Group, Routed, RouterTrack
 
 EVERY_S = 5.0
 """Seconds between two verdicts on the limit of one backend."""
@@ -38,11 +38,8 @@ _OF_THE_SPLIT = _TOO_LITTLE_SENT | {LimitKind.ROUTER}
 _AT_EASE = frozenset({BalanceWord.BALANCED, BalanceWord.IDLE})
 """Verdicts on a group that explain no limit of its servers."""
 
-Routed = Sequence[tuple[RouterTrack, Group]]
-"""Each router with the backends behind it."""
 
-
-class _Judged(Struct):
+class _LimitState(Struct):
     """What is kept of one backend."""
 
     limit: Limit | None = None
@@ -71,14 +68,14 @@ class ServerLimits:
 
     def __init__(self) -> None:
         """Start without verdicts."""
-        self._judged: dict[str, _Judged] = {}
+        self._states: dict[str, _LimitState] = {}
 
     def limit_of(self, view: BackendView) -> Limit | None:
         """Return what holds a backend back; None if it does not answer, stands still or was not judged.
 
         A pinned clock is the machine's own figure: it explains a long step while nothing else moves.
         """
-        limit = self._judged[view.name].limit if view.name in self._judged else None
+        limit = self._states[view.name].limit if view.name in self._states else None
         progress = None if view.progress is None else view.progress.word
         if view.failure is not None or progress in _HUNG:
             return None
@@ -103,25 +100,32 @@ class ServerLimits:
         the verdict on its group is judged again at once, or not shown until then. `slow_links` are
         the findings about backends whose ranks wait for a slow link.
         """
-        self._judged = {name: self._judged.get(name) or _Judged() for name in backends}
+        self._states = {name: self._states.get(name) or _LimitState() for name in backends}
         splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
-        for name, judged in self._judged.items():
+        for name, judged in self._states.items():
             word = splits[name].word if name in splits else None
             if word is not judged.split_word:
                 judged.judged_at, judged.next_kind = -math.inf, None
                 explained = word is not None and word not in _AT_EASE
                 if judged.limit is not None and (explained or judged.limit.kind in _OF_THE_SPLIT):
                     judged.limit = None
-        due = [name for name, judged in self._judged.items() if at - judged.judged_at >= EVERY_S]
-        due.sort(key=lambda name: self._judged[name].judged_at)
+        due = [name for name, judged in self._states.items() if at - judged.judged_at >= EVERY_S]
+        due.sort(key=lambda name: self._states[name].judged_at)
         running = _running_on(backends) if due else {}
         for name in due[:MOST_AT_ONCE]:
-            judged, split = self._judged[name], splits.get(name)
+            judged, split = self._states[name], splits.get(name)
             judged.judged_at, judged.split_word = at, None if split is None else split.word
-            slow_link = slow_links.get(name)
-            judged.keep(_judge_limit(backends[name], backends, nodes, routed, running, split, slow_link))
+            track, limit = backends[name], None
+            if track.health.failure is None and track.work.looks:
+                from sparktop.analysis.limited_by import limited_by  # late: the first comes after seconds
+
+                beside = (other for node in track.view.nodes for other in running.get(node, ()))
+                neighbours = tuple(other for other in dict.fromkeys(beside) if other != name)
+                slow_link = slow_links.get(name)
+                limit = limited_by(_evidence(track, backends, nodes, routed, neighbours, split, slow_link))
+            judged.keep(limit)
         for name, track in backends.items():
-            track.show_limit(self._judged[name].limit)
+            track.show_limit(self._states[name].limit)
 
 
 def _has_queue(view: BackendView) -> bool:
@@ -139,24 +143,6 @@ def _running_on(backends: Mapping[str, BackendTrack]) -> dict[str, list[str]]:
     return result
 
 
-def _judge_limit(
-    track: BackendTrack,
-    backends: Mapping[str, BackendTrack],
-    nodes: Mapping[str, NodeTrack],
-    routed: Routed,
-    running: Mapping[str, Sequence[str]],
-    split: Balance | None,
-    slow_link: Finding | None,
-) -> Limit | None:
-    if track.health.failure is not None or not track.work.looks:
-        return None
-    from sparktop.analysis.limited_by import limited_by  # late: the first verdict comes after seconds
-
-    beside = (name for node in track.view.nodes for name in running.get(node, ()))
-    neighbours = tuple(name for name in dict.fromkeys(beside) if backends[name] is not track)
-    return limited_by(_evidence(track, backends, nodes, routed, neighbours, split, slow_link))
-
-
 def _evidence(
     track: BackendTrack,
     backends: Mapping[str, BackendTrack],
@@ -166,6 +152,7 @@ def _evidence(
     split: Balance | None,
     slow_link: Finding | None,
 ) -> Evidence:
+    """Return what the limit of one backend is judged by."""
     view, lanes = track.view, max(1, len(track.view.lanes))
     hosts = [nodes[name] for name in view.nodes if name in nodes]
     samples = [nodes[name].view.sample if name in nodes else None for name in view.nodes]
@@ -237,9 +224,9 @@ def _requests_held_back(
     behind = _backends_behind(group, backends)
     if len(behind) < len(group.backends):
         return None
-    if router.requests_inside is None:
-        return router.requests_queued
-    return max(0.0, router.requests_inside - sum(_requests_at(track) for track in behind))
+    if router.sample.in_flight is None:
+        return router.sample.queued
+    return max(0.0, router.sample.in_flight - sum(_requests_at(track) for track in behind))
 
 
 def _requests_at(track: BackendTrack) -> float:
@@ -258,4 +245,4 @@ def _least_and_most_loaded(tracks: Iterable[BackendTrack]) -> Iterable[Peer]:
         key=_requests_at,
     )
     chosen = {id(track): track for track in (*by_load[:_MOST_PEERS], *by_load[-_MOST_PEERS:])}
-    return (Peer(one.target.name, tuple(one.work.looks), one.view.slots) for one in chosen.values())
+    return (Peer(peer.target.name, tuple(peer.work.looks), peer.view.slots) for peer in chosen.values())

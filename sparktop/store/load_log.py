@@ -62,8 +62,8 @@ def worker_roles(counted: Mapping[str, Counted]) -> dict[str, Role]:
     """
     if not all(map(_shows_a_role, counted.values())):
         return {}
-    prefills = {name for name, own in counted.items() if _only_prefills(own)}
-    decodes = {name for name, own in counted.items() if name not in prefills and _decodes(own)}
+    prefills = {name for name, counts in counted.items() if _only_prefills(counts)}
+    decodes = {name for name, counts in counted.items() if name not in prefills and _decodes(counts)}
     if not prefills or not decodes or len(prefills) + len(decodes) < len(counted):
         return {}
     first, second = (sum(counted[name]["finished"] for name in names) for names in (prefills, decodes))
@@ -86,21 +86,23 @@ def reported_roles(reported: Mapping[str, str | None]) -> dict[str, Role]:
     return roles
 
 
-def _shows_a_role(own: Counted) -> bool:
-    has_all = {"finished", "prompt_tokens", "generation_tokens"} <= own.keys()
-    return has_all and own["finished"] >= _FEWEST_REQUESTS
+def _shows_a_role(counts: Counted) -> bool:
+    has_all = {"finished", "prompt_tokens", "generation_tokens"} <= counts.keys()
+    return has_all and counts["finished"] >= _FEWEST_REQUESTS
 
 
-def _only_prefills(own: Counted) -> bool:
-    return own["prompt_tokens"] > 0 and own["generation_tokens"] <= _FIRST_TOKEN * own["finished"] + 1
+def _only_prefills(counts: Counted) -> bool:
+    return (
+        counts["prompt_tokens"] > 0 and counts["generation_tokens"] <= _FIRST_TOKEN * counts["finished"] + 1
+    )
 
 
-def _decodes(own: Counted) -> bool:
-    return own["generation_tokens"] >= _DECODES * own["finished"]
+def _decodes(counts: Counted) -> bool:
+    return counts["generation_tokens"] >= _DECODES * counts["finished"]
 
 
-def _computes_no_prompts(own: Counted) -> bool:
-    return own["prompt_tokens"] <= _NO_PROMPTS * own["generation_tokens"]
+def _computes_no_prompts(counts: Counted) -> bool:
+    return counts["prompt_tokens"] <= _NO_PROMPTS * counts["generation_tokens"]
 
 
 LONGEST_S = 600.0
@@ -130,6 +132,7 @@ _PIECE_S = 2.0
 """Finished answers are grouped over this many seconds, which yields enough groups to estimate how much the
 lengths vary."""
 _LIVES_KEPT = math.ceil(LONGEST_S / _LIFE_EVERY_S) + 2
+"""Histograms kept: those of the widest window, and one before it."""
 _LIFE_HEAD = 2
 """Numbers before the counts of each record of a histogram: its time and sum."""
 _ANSWERS_KEPT = math.ceil(LONGEST_S / _PIECE_S)
@@ -239,8 +242,8 @@ class LoadLog:
         _, ended = self._table.series("finished")["finished"].arrays(since)
         if len(ended) != len(track.times_s) or all(map(math.isnan, ended)):
             return None
-        there = [track.running, *([] if track.waiting is None else [track.waiting])]
-        return [sum(row) for row in zip(ended, *there, strict=True)]
+        present = [track.running, *([] if track.waiting is None else [track.waiting])]
+        return [sum(row) for row in zip(ended, *present, strict=True)]
 
     def counts_since(self, since: float) -> dict[str, float]:
         """Return how much each of the server's counters grew from `since` on, by name.
@@ -381,19 +384,22 @@ def length_variation(logs: Iterable[LoadLog], since: float) -> float | None:
 
 
 def _reported_counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
+    """Return the counters of a page by name, summed over its engine cores; unreported ones are absent."""
     reported: dict[str, float] = {}
     reasons = [lane.finished for lane in lanes if lane.finished]
     if reasons:
         reported["finished"] = sum([sum(reason.values()) for reason in reasons])
         if not all(map(_UNFINISHED_REASONS.isdisjoint, reasons)):
-            reported["failed"] = sum([one.get(name, 0.0) for one in reasons for name in FAILED_REASONS])
-            reported["aborted"] = sum([one.get(name, 0.0) for one in reasons for name in ABORTED_REASONS])
+            reported["failed"] = sum([counts.get(name, 0.0) for counts in reasons for name in FAILED_REASONS])
+            reported["aborted"] = sum(
+                [counts.get(name, 0.0) for counts in reasons for name in ABORTED_REASONS]
+            )
     for name, of in _TOKEN_COUNTS.items():
         count = lane_sum(lanes, of)
         if count is not None:
             reported[name] = count
     answers = [lane.answer_tokens for lane in lanes if lane.answer_tokens is not None]
     if answers:
-        reported[_ANSWERS] = sum(one.count for one in answers)
+        reported[_ANSWERS] = sum(answer.count for answer in answers)
         reported[_TOKENS] = sum(answer.sum for answer in answers)
     return {name: value for name, value in reported.items() if math.isfinite(value)}

@@ -68,8 +68,7 @@ class NodeTrack:
         self.steps: tuple[StepPace, ...] = ()
         """The step time comparison of the backend on this node, if it allows a conclusion about the node;
         else empty."""
-        self.roll = GpuRoll()
-        """The GPUs that the node has reported."""
+        self.known_gpus = KnownGpus()
         self.work = MachineLog()
         """Samples of the last minute, for the limits of the backends that run here."""
         self.beyond_at: dict[str, float] = {}
@@ -145,13 +144,13 @@ class NodeTrack:
         if self.target.scrape is not None:
             interval_s = self.target.scrape.every_s
         self.took_ms = sample.cost_ms if sample.cost_ms is not None else took_ms
-        known = self.view.sample
-        samples = sorted((*sample.missed, sample), key=lambda one: one.at)
-        fresh = [one for one in samples if known is None or one.at > known.at]
+        before = self.view.sample
+        samples = sorted((*sample.missed, sample), key=lambda reading: reading.at)
+        fresh = [reading for reading in samples if before is None or reading.at > before.at]
         step_s = median(_intervals_s(samples)) if sample.missed else interval_s
         self._remember(samples, LATE * step_s)
-        self._measure(fresh, None if known is None else known.at, step_s)
-        newest = fresh[-1] if fresh else known or sample
+        self._measure(fresh, None if before is None else before.at, step_s)
+        newest = fresh[-1] if fresh else before or sample
         self.health.good(newest.at)
         self.view = replace(
             self.view,
@@ -166,9 +165,9 @@ class NodeTrack:
 
     def accept_memory(self, reading: MemorySample) -> None:
         """Show a newer reading of the memory in the newest sample; histories and alerts do not change."""
-        known = self.view.sample
-        if known is not None and reading.at > known.at:
-            self.view = replace(self.view, sample=structs.replace(known, memory=reading.memory))
+        newest = self.view.sample
+        if newest is not None and reading.at > newest.at:
+            self.view = replace(self.view, sample=structs.replace(newest, memory=reading.memory))
 
     def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
         """Update the node's speed state with `steps`, the step time comparison of the backend on the node."""
@@ -236,7 +235,7 @@ class NodeTrack:
             headroom=headroom(self._trend, left_gib.last, limits[2] if limits else None),
             speed=worst_state(self._paces),
             throttled_percent=self.throttled[1] if self.throttled else {},
-            gpus_lost=self.roll.call(newest),
+            gpus_lost=self.known_gpus.update(newest),
         )
         until_s = self.view.headroom.until_limit_s
         plenty = limits is not None and limits[0] > PLENTY * (newest.memory.total_bytes or math.inf)
@@ -311,10 +310,6 @@ class MachineLog:
         self.usual_mhz: float | None = None
         """Highest SM clock seen under load; None if there was no load yet."""
 
-    def gap(self) -> None:
-        """Forget all samples, because a poll failed; the usual clock stays."""
-        self.looks.clear()
-
     def note(self, sample: NodeSample) -> None:
         """Add a sample."""
         self._note_clock(_busiest_gpu(sample))
@@ -344,7 +339,7 @@ def machine_look(sample: NodeSample) -> MachineLook:
 
 
 def _busiest_gpu(sample: NodeSample) -> GpuReading | None:
-    return max(sample.gpus, key=lambda one: one.utilization_percent or 0.0, default=None)
+    return max(sample.gpus, key=lambda gpu: gpu.utilization_percent or 0.0, default=None)
 
 
 def _carries_load(link: NetworkReading) -> bool:
@@ -390,10 +385,10 @@ class ThrottledMinute:
         """Add the throttled shares of `gpus`, which cover the `span_s` seconds before `at`."""
         samples = tuple((gpu.index, gpu.throttled_percent) for gpu in gpus if gpu.throttled_percent)
         self._samples.append((at, span_s, samples))
-        self._count(samples, span_s)
+        self._add_weighted(samples, span_s)
         while self._samples[0][0] <= at - WINDOW_S:
             _, old_s, old = self._samples.popleft()
-            self._count(old, -old_s)
+            self._add_weighted(old, -old_s)
 
     def clear(self) -> None:
         """Forget all samples."""
@@ -411,21 +406,21 @@ class ThrottledMinute:
 
     def worst_gpu(self) -> WorstGpu | None:
         """Return the GPU that was throttled most; None if no share is known."""
-        known = {index: shares for index in sorted(self._sums) if (shares := self.shares(index))}
-        if not known:
+        shares_by_gpu = {index: shares for index in sorted(self._sums) if (shares := self.shares(index))}
+        if not shares_by_gpu:
             return None
-        index = max(known, key=lambda one: max(known[one].values()))
+        index = max(shares_by_gpu, key=lambda gpu: max(shares_by_gpu[gpu].values()))
         covered_s = max(seconds for _, seconds in self._sums[index].values())
-        return index, known[index], covered_s
+        return index, shares_by_gpu[index], covered_s
 
-    def _count(self, samples: Iterable[tuple[int, _Shares]], span_s: float) -> None:
+    def _add_weighted(self, samples: Iterable[tuple[int, _Shares]], span_s: float) -> None:
         for index, shares in samples:
             sums = self._sums.setdefault(index, {})
             for reason, percent in shares.items():
                 if percent is not None:
-                    one = sums.setdefault(reason, [0.0, 0.0])
-                    one[0] += percent * span_s
-                    one[1] += span_s
+                    total = sums.setdefault(reason, [0.0, 0.0])
+                    total[0] += percent * span_s
+                    total[1] += span_s
 
 
 # The event that a machine restarted, with the machine's last values before the restart.
@@ -527,22 +522,22 @@ def _last_values(track: NodeTrack, when: Instant) -> Values:
     if sample is None:
         return {}
     series = track.view.history.headroom_gib.since(sample.at - SLOPE_S)
-    known = [(time, value) for time, value in series if value is not None]
+    points = [(time, value) for time, value in series if value is not None]
     return {
         "last_sample_age_s": max(0.0, when.at - sample.at),
-        "headroom_gib": known[-1][1] if known else None,
-        "headroom_slope_gib_per_s": _slope_per_s(known),
+        "headroom_gib": points[-1][1] if points else None,
+        "headroom_slope_gib_per_s": _slope_per_s(points),
         "temperature_c": sample.hottest_c,
         "power_w": sample.gpu_power_w,
         "window_s": SLOPE_S,
     }
 
 
-def _slope_per_s(known: Sequence[tuple[float, float]]) -> float | None:
+def _slope_per_s(points: Sequence[tuple[float, float]]) -> float | None:
     """Return the change per second from the first to the last (time, value); None where it is not known."""
-    if not known or known[-1][0] - known[0][0] < _LEAST_SLOPE_S:
+    if not points or points[-1][0] - points[0][0] < _LEAST_SLOPE_S:
         return None
-    return (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
+    return (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
 
 
 # The GPUs that a machine has reported, and which of these are missing now.
@@ -559,7 +554,7 @@ RESTART_S = 60.0
 _NOT_LISTED = "the driver does not list it any more"
 
 
-class GpuRoll:
+class KnownGpus:
     """Keeps the known GPUs of one machine, and remembers which lost GPUs have been announced."""
 
     def __init__(self) -> None:
@@ -572,7 +567,7 @@ class GpuRoll:
         """Lost GPUs for which an event has been added, with the monotonic time of the loss, by key."""
         self._driver_gone_at: float | None = None
 
-    def call(self, sample: NodeSample) -> tuple[LostGpu, ...]:
+    def update(self, sample: NodeSample) -> tuple[LostGpu, ...]:
         """Update the known GPUs from `sample`; return the missing GPUs, each with the reason.
 
         They are in the order of their indices.
@@ -586,7 +581,7 @@ class GpuRoll:
         } | present
         reported = {gpu.index: gpu for gpu in sample.gpus_lost}
         for gpu in reported.values():
-            if not any(gpu.index == known.index for known in self._known.values()):
+            if not any(gpu.index == listed.index for listed in self._known.values()):
                 self._known[_gpu_key(gpu.index, gpu.uuid)] = gpu
         missing = {key: gpu for key, gpu in self._known.items() if key not in present}
         self._single &= missing.keys()
@@ -616,7 +611,7 @@ class GpuRoll:
         """Raise, update or clear the alerts "gpu-lost" and "gpus-gone"; return events about single GPUs.
 
         "gpu-lost" is about GPUs lost individually, "gpus-gone" about a machine on which no GPU answers.
-        `lost` is the result of `call` for the same sample, `when` the sample's time.
+        `lost` is the result of `update` for the same sample, `when` the sample's time.
         """
         single = [gpu for gpu in lost if _gpu_key(gpu.index, gpu.uuid) in self._single]
         lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
@@ -651,12 +646,12 @@ class GpuRoll:
         present and known GPUs, which the events carry.
         """
         missing = {_gpu_key(gpu.index, gpu.uuid) for gpu in lost}
-        back = {name: one for name, one in self._announced.items() if name not in missing}
+        back = {name: loss for name, loss in self._announced.items() if name not in missing}
         events: list[Event] = []
-        for gpu, lost_s in (one for name, one in back.items() if name in self._known):
+        for gpu, lost_s in (loss for name, loss in back.items() if name in self._known):
             duration_s = max(0.0, when.at - lost_s)
             message = f"{gpu.label} answers again after {numbers.age(duration_s)}"
-            event = _event(key, gpu, message, counts, when)
+            event = _loss_event(key, gpu, message, counts, when)
             events.append(
                 replace(
                     event,
@@ -668,11 +663,11 @@ class GpuRoll:
             )
         fresh = {_gpu_key(gpu.index, gpu.uuid): gpu for gpu in single}
         events += [
-            _event(key, gpu, loss_text(gpu), counts, when)
+            _loss_event(key, gpu, loss_text(gpu), counts, when)
             for name, gpu in fresh.items()
             if name not in self._announced
         ]
-        kept = {name: one for name, one in self._announced.items() if name in missing}
+        kept = {name: loss for name, loss in self._announced.items() if name in missing}
         self._announced = {name: (gpu, when.at) for name, gpu in fresh.items()} | kept
         return events
 
@@ -682,7 +677,7 @@ def loss_text(gpu: LostGpu) -> str:
     return f"{gpu.label} is lost: {gpu.reason or 'the driver gives no reason'}"
 
 
-def _event(key: SourceKey, gpu: LostGpu, message: str, counts: Values, when: Instant) -> Event:
+def _loss_event(key: SourceKey, gpu: LostGpu, message: str, counts: Values, when: Instant) -> Event:
     """Return the event that marks the beginning of the loss of `gpu`."""
     about = f"{key.label}:gpu-lost/{gpu.index}"
     severity = Severity.CRITICAL

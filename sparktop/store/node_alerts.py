@@ -137,7 +137,7 @@ def judge_node(
             alerts.clear(alert_id, when)
     _judge_speed(alerts, key, track, when, thresholds)
     ended = track.endings.note(key, sample, track.view.engine_processes, when)
-    return [*track.roll.judge(alerts, key, sample, track.view.gpus_lost, when), *ended]
+    return [*track.known_gpus.judge(alerts, key, sample, track.view.gpus_lost, when), *ended]
 
 
 def _judge_speed(
@@ -168,7 +168,7 @@ def _judge_speed(
 def _speed_values(track: NodeTrack, word: str, thresholds: NodeThresholds) -> Values:
     """Return the numbers behind the alert "slow clock" or "slow steps"; `word` is which of the two."""
     if word == SLOW_STEPS:
-        slow = max(track.steps, key=lambda one: one.now_ms / one.before_ms, default=None)
+        slow = max(track.steps, key=lambda step: step.now_ms / step.before_ms, default=None)
         return {
             "step_ms": slow.now_ms if slow else None,
             "before_ms": slow.before_ms if slow else None,
@@ -177,7 +177,7 @@ def _speed_values(track: NodeTrack, word: str, thresholds: NodeThresholds) -> Va
         }
     gpus = track.view.sample.gpus if track.view.sample else ()
     clocks = [gpu for gpu in gpus if gpu.sm_clock_mhz is not None]
-    gpu = min(clocks, key=lambda one: one.sm_clock_mhz or 0, default=None)
+    gpu = min(clocks, key=lambda gpu: gpu.sm_clock_mhz or 0, default=None)
     return {
         "sm_clock_mhz": gpu.sm_clock_mhz if gpu else None,
         "utilization_percent": gpu.utilization_percent if gpu else None,
@@ -198,6 +198,7 @@ def _gauges(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) ->
 
 
 def _headroom_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+    """Return the gauge of the memory that is left."""
     memory = sample.memory
     left, warn, critical = memory_limits(memory, thresholds) or (None, 0.0, 0.0)
 
@@ -256,6 +257,7 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
 
 
 def _thermal_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
+    """Return the gauge of the GPU that is nearest to its thermal limit, in °C below it."""
     gpu = min(
         (gpu for gpu in sample.gpus if gpu.margin_c is not None),
         key=lambda gpu: gpu.margin_c or 0.0,
@@ -293,7 +295,7 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
     sample = track.view.sample
     index, percents, covered_s = track.throttled or (None, {}, None)
     several = sample is not None and len(sample.gpus) > 1
-    known = covered_s is not None and covered_s >= LEAST_COVERED_S
+    is_covered = covered_s is not None and covered_s >= LEAST_COVERED_S
     for name, severity in (("throttled", Severity.WARNING), ("power-cap", Severity.INFO)):
         shares = {
             reason: percent
@@ -308,7 +310,7 @@ def _throttled_gauges(track: NodeTrack, thresholds: NodeThresholds) -> Iterator[
 
         yield Gauge(
             name,
-            shares.get(reason) if known else None,
+            shares.get(reason) if is_covered else None,
             message,
             thresholds.throttled_warn_percent,
             clear_factor=SHARE_CLEARS_AT,
@@ -337,6 +339,7 @@ def _swap_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float 
 
 
 def _rdma_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float | None) -> Gauge:
+    """Return the gauge of the RDMA port with the most errors per second."""
     ports = [link for link in sample.network if link.kind == "rdma" and link.errors_per_s is not None]
     port = max(ports, key=lambda link: link.errors_per_s or 0.0, default=None)
     return Gauge(
@@ -362,6 +365,7 @@ def _rdma_errors_text(port: NetworkReading) -> str:
 
 
 def _sensors_gauge(sample: NodeSample) -> Gauge:
+    """Return the gauge of the sensor that is furthest beyond its critical temperature, in °C."""
     judged = [
         (sensor.temperature_c - sensor.critical_c, sensor)
         for sensor in sample.sensors

@@ -68,7 +68,7 @@ class RouterTrack:
         self.target = target
         self.health = Health()
         self.poll_ms: float | None = None
-        self._sample = RouterSample(-math.inf)
+        self.sample = RouterSample(-math.inf)
         """The newest good sample; before the first one that reports nothing."""
         self._answering_since: datetime | None = None
         self._recent: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
@@ -79,12 +79,7 @@ class RouterTrack:
     @property
     def strategy(self) -> str | None:
         """The routing strategy that the router reports, or else the configured one; None if unknown."""
-        return self._sample.strategy or self.target.strategy
-
-    @property
-    def cooldowns_disabled(self) -> bool:
-        """Whether the router reports that it never takes a failing deployment out of rotation."""
-        return bool(self._sample.cooldowns_disabled)
+        return self.sample.strategy or self.target.strategy
 
     def failures_since(self, since: float) -> RouterSample | None:
         """Return how much the failure counters grew from `since` on; None with fewer than two samples.
@@ -92,7 +87,7 @@ class RouterTrack:
         The result is a sample whose counters are replaced by their growth.
         """
         since = max(since, self._restarted_at)
-        counting = [one for one in self._recent if one.at >= since and one.failures is not None]
+        counting = [sample for sample in self._recent if sample.at >= since and sample.failures is not None]
         if len(counting) < 2:  # noqa: PLR2004 - a difference needs two
             return None
         first, last = counting[0], counting[-1]
@@ -134,33 +129,23 @@ class RouterTrack:
         if self.strategy not in {None, "simple-shuffle"}:
             return {}
         result: dict[str, float] = {}
-        for deployment in self._sample.deployments or ():
+        for deployment in self.sample.deployments or ():
             backend = deployments.get(deployment.id)
             if backend is not None and deployment.weight is not None:
                 result[backend] = result.get(backend, 0.0) + deployment.weight
         return result
 
     @property
-    def requests_inside(self) -> float | None:
-        """Requests that the router had received and that had not ended, by its newest sample."""
-        return self._sample.in_flight
-
-    @property
-    def requests_queued(self) -> float | None:
-        """Requests that wait in the router, by its newest sample."""
-        return self._sample.queued
-
-    @property
     def slowness(self) -> str | None:
         """What shows that the router itself is slow, in words; None if nothing does."""
-        spent = [(one.at, one.cpu_s) for one in self._recent if one.cpu_s is not None]
+        spent = [(sample.at, sample.cpu_s) for sample in self._recent if sample.cpu_s is not None]
         if spent:
             last_at, last_s = spent[-1]
-            first_at, first_s = next(one for one in spent if one[0] >= last_at - _CPU_WINDOW_S)
+            first_at, first_s = next(point for point in spent if point[0] >= last_at - _CPU_WINDOW_S)
             span_s, cores_s = last_at - first_at, last_s - first_s
             if span_s >= _CPU_WINDOW_S / 2 and cores_s >= _FULL_CORES * span_s:
                 return f"its process uses {cores_s / span_s:.1f} CPU cores"
-        answers = [one.answer_ms for one in self._recent if one.answer_ms is not None]
+        answers = [sample.answer_ms for sample in self._recent if sample.answer_ms is not None]
         if len(answers) < _NEWEST_ANSWERS:
             return None
         now_ms = median(islice(reversed(answers), _NEWEST_ANSWERS))
@@ -172,13 +157,13 @@ class RouterTrack:
     @property
     def all_deployments_out(self) -> bool:
         """Whether the router reports that something is wrong with each of its deployments."""
-        listed, troubles = self._sample.deployments, self._sample.troubles
+        listed, troubles = self.sample.deployments, self.sample.troubles
         return bool(listed) and all(troubles.get(deployment.id) in _OUT for deployment in listed or ())
 
     def shown_name(self, deployment: str) -> str:
         """Return the host and port of a deployment, by which people know it better than by its id."""
-        listed = self._sample.deployments or ()
-        address = next((one.address for one in listed if one.id == deployment), None) or deployment
+        listed = self.sample.deployments or ()
+        address = next((entry.address for entry in listed if entry.id == deployment), None) or deployment
         return address.partition("://")[2] or address
 
     def deployment_troubles(self) -> dict[str, str]:
@@ -187,7 +172,7 @@ class RouterTrack:
         These are the router's own word for it, its failed answers of the last minute, and how often the
         router took it out of service in that time.
         """
-        sample = self._sample
+        sample = self.sample
         grown = self.failures_since(sample.at - _MINUTE_S) or RouterSample(sample.at)
         failed, cooled = grown.failures or {}, grown.cooled
         result: dict[str, str] = {}
@@ -212,10 +197,10 @@ class RouterTrack:
         If a failure counter fell, the router has restarted: the counters of earlier samples do not count.
         """
         self.health.good(sample.at)
-        before = next((one for one in reversed(self._recent) if one.failures is not None), sample)
+        before = next((earlier for earlier in reversed(self._recent) if earlier.failures is not None), sample)
         if sample.failures is not None and _has_restarted(before, sample):
             self._restarted_at = sample.at
-        self._sample = sample
+        self.sample = sample
         self._recent.append(sample)
         self.poll_ms = sample.answer_ms if sample.answer_ms is not None else took_ms
         self._answering_since = self._answering_since or now
@@ -227,7 +212,7 @@ class RouterTrack:
         watched backends whose URLs match the router's deployments; `backend_urls` has these URLs by backend
         name.
         """
-        listed = self._sample.deployments
+        listed = self.sample.deployments
         deployments = match_deployments(
             listed,
             router_url=self.target.url,
@@ -247,7 +232,7 @@ class RouterTrack:
 
     def view(self, at: float, group: Group, backends: Iterable[BackendView]) -> RouterView:
         """Return the router as shown at `at` (monotonic), with the load of its backends."""
-        sample = self._sample
+        sample = self.sample
         views = {view.name: view for view in backends}
         loads = {name: view.running if view.ok else None for name, view in views.items()}
         behind = [views[name] for name in group.backends if name in views]
@@ -288,7 +273,7 @@ class RouterTrack:
         A backend that does not answer, or does not list its models, is not judged.
         """
         result: dict[str, str] = {}
-        for deployment in self._sample.deployments or ():
+        for deployment in self.sample.deployments or ():
             track = backends.get((group.deployments or {}).get(deployment.id) or "")
             if track is None or track.health.failure is not None or deployment.asks_for is None:
                 continue
@@ -303,15 +288,15 @@ class RouterTrack:
     def _stuck_text(self, at: float, view: BackendView, group: Group) -> str:
         """Return the standstill of a backend, and how the router goes on to use it, in words."""
         words = view.state.value if view.progress is None else f"{view.state.value}, {view.progress.fact}"
-        own = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
-        sent = sum((self._sample.sent or {}).get(name, 0.0) for name in own)
+        ids = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
+        sent = sum((self.sample.sent or {}).get(name, 0.0) for name in ids)
         grown = None if view.progress is None else self.failures_since(at - view.progress.seconds)
-        failed = sum(((grown and grown.failures) or {}).get(name, 0.0) for name in own)
+        failed = sum(((grown and grown.failures) or {}).get(name, 0.0) for name in ids)
         if sent:
             return f"{words}; {sent:.0f} of the router's requests are there"
         if failed:
             return f"{words}; {failed:.0f} failed answers meanwhile"
-        return f"{words}; the router still lists it" if own else words
+        return f"{words}; the router still lists it" if ids else words
 
 
 def _requests_inside(sample: RouterSample) -> float | None:
@@ -336,7 +321,11 @@ def _has_restarted(before: RouterSample, after: RouterSample) -> bool:
     return any(counts.get(name, 0.0) < count for name, count in (before.failures or {}).items())
 
 
-def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict[str, str]:
+Routed = Sequence[tuple[RouterTrack, Group]]
+"""Each router with the backends behind it."""
+
+
+def group_names(routed: Routed) -> dict[str, str]:
     """Return the group name by backend, for backends behind a router.
 
     A group has the router's name. If the router offers several models, each model is a group, because only
@@ -344,8 +333,7 @@ def group_names(routers: Sequence[RouterTrack], groups: Sequence[Group]) -> dict
     whose configuration names the backend, or else to the first router.
     """
     names: dict[str, str] = {}
-    configured_first = sorted(zip(routers, groups, strict=True), key=lambda one: not one[0].target.backends)
-    for router, group in configured_first:
+    for router, group in sorted(routed, key=lambda pair: not pair[0].target.backends):
         for backend in group.backends:
             names.setdefault(backend, _group_name(router, group, backend))
     return names
@@ -357,12 +345,10 @@ def _group_name(router: RouterTrack, group: Group, backend: str) -> str:
     return f"{router.target.name}: {model}" if several and model else router.target.name
 
 
-def routers_of_groups(
-    routers: Sequence[RouterTrack], groups: Sequence[Group]
-) -> dict[str, tuple[RouterTrack, Group]]:
+def routers_of_groups(routed: Routed) -> dict[str, tuple[RouterTrack, Group]]:
     """Return (router, all backends behind that router) by group name."""
     result: dict[str, tuple[RouterTrack, Group]] = {}
-    for router, group in zip(routers, groups, strict=True):
+    for router, group in routed:
         for backend in group.backends:
             result.setdefault(_group_name(router, group, backend), (router, group))
     return result
@@ -421,10 +407,10 @@ def _without_stale_figures(fleet: Fleet) -> Fleet:
     if all(server.at is None or server.at >= late_at for server in fleet.servers):
         return fleet
     servers = (
-        one
-        if one.at is None or one.at >= late_at
-        else FleetServer(one.name, one.url, one.group, one.at, one.down, nodes=one.nodes)
-        for one in fleet.servers
+        server
+        if server.at is None or server.at >= late_at
+        else FleetServer(server.name, server.url, server.group, server.at, server.down, nodes=server.nodes)
+        for server in fleet.servers
     )
     return replace(fleet, servers=tuple(servers))
 
@@ -459,9 +445,9 @@ class EachOnce:
 _Key = tuple[str, str, str]
 
 
-def _server_key(one: FleetServer) -> _Key:
+def _server_key(server: FleetServer) -> _Key:
     """Return what says that a server is the same; pods of two clusters may have equal addresses."""
-    return one.url, one.name, one.group
+    return server.url, server.name, server.group
 
 
 def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
@@ -471,13 +457,13 @@ def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
     shared: set[int] = set()
     answered = [(index, view.fleet, view.ok) for index, view in enumerate(views) if view.fleet is not None]
     for index, fleet, is_ok in answered:
-        for one in fleet.servers:
-            key, known = _server_key(one), servers.get(_server_key(one))
-            is_current = is_ok and not one.down and one.at is not None and one.at >= fleet.late_at
-            if known is None or (is_current and not known[0]):
+        for server in fleet.servers:
+            key, before = _server_key(server), servers.get(_server_key(server))
+            is_current = is_ok and not server.down and server.at is not None and server.at >= fleet.late_at
+            if before is None or (is_current and not before[0]):
                 servers[key] = (is_current, index)
-            if known is not None:
-                shared |= {known[1], index}
+            if before is not None:
+                shared |= {before[1], index}
     for index, fleet, is_ok in answered:
         for node in fleet.nodes if index in shared else ():
             is_current = is_ok and not node.down and node.at is not None
@@ -488,7 +474,7 @@ def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
         if index not in shared:
             continue
         kept = tuple(server for server in fleet.servers if servers[_server_key(server)][1] == index)
-        machines = tuple(one for one in fleet.nodes if nodes[one.name][1] == index)
+        machines = tuple(machine for machine in fleet.nodes if nodes[machine.name][1] == index)
         left_out = len(fleet.servers) - len(kept)
         said = f"{left_out:,} of its servers are shown by another Prometheus" if left_out else ""
         note = "; ".join(part for part in (said, fleet.note) if part) or None
@@ -538,12 +524,12 @@ class WallFigures:
         return made
 
 
-def _with_figures_of_row(one: FleetServer, row: BackendView, late_at: float) -> FleetServer:
+def _with_figures_of_row(server: FleetServer, row: BackendView, late_at: float) -> FleetServer:
     """Return a server with the figures of its row; unchanged while it does not answer, or has no row yet."""
-    if one.down or one.at is None or one.at < late_at or not row.ok or row.age_s is None:
-        return one
+    if server.down or server.at is None or server.at < late_at or not row.ok or row.age_s is None:
+        return server
     return replace(
-        one,
+        server,
         running=row.running,
         waiting=row.waiting,
         kv_cache_percent=kv_percent(row),

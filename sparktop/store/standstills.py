@@ -125,7 +125,7 @@ class Standstills:
 
     def suspects(self) -> tuple[str, ...]:
         """Return the names of the backends that are stuck or seem to be."""
-        views = ((name, one.view) for name, one in self._standing.items())
+        views = ((name, standing.view) for name, standing in self._standing.items())
         return tuple(name for name, view in views if view is not None and view.word in _WORDS)
 
     def _remember_gpu_work(self, name: str, track: BackendTrack, machines: _Machines) -> None:
@@ -217,7 +217,7 @@ class Standstills:
         ]
         starts = [
             since.at,
-            *(one.since_s for alert_id in held if (one := alerts.get(alert_id)) and one.since_s),
+            *(alert.since_s for alert_id in held if (alert := alerts.get(alert_id)) and alert.since_s),
         ]
         stood_s = max(view.seconds, clock.moved_at - min(starts))
         count = standing.held
@@ -255,8 +255,8 @@ class _Machines:
             if node is None or sample is None or at - sample.at > _LATE_INTERVALS * interval_s:
                 self._gpus.append((name, None, False))
                 continue
-            own = node.view.engine_processes
-            gpus = engine_gpus(track.target.name, sample.gpus, own, alone=on_node[name] == 1)
+            processes = node.view.engine_processes
+            gpus = engine_gpus(track.target.name, sample.gpus, processes, alone=on_node[name] == 1)
             self._gpus.append((name, gpus, bool(sample.memory.unified)))
             self.samples.append(sample)
         self.seen_at = tuple(sample.at for sample in self.samples)
@@ -299,7 +299,7 @@ class _Machines:
         resting = bool(now) and all(work.is_at_rest for work in now)
         spinning = any(work.is_spinning for work in now)
         used = [engine_cpu(sample, track.view.engine, sample.gpus) for sample in self.samples]
-        known = len(used) == len(self._gpus) and all(used)
+        is_cpu_known = len(used) == len(self._gpus) and all(used)
         core = full_core_percent(percent for some in used for percent in some) if resting else None
         lane = clock.lane
         excuse = excuse_of(lane, self.samples) if lane is not None and not spinning else None
@@ -309,7 +309,7 @@ class _Machines:
             works,
             None if None in rates else known_max(rates),
             several_machines=len(self._gpus) > 1,
-            processes_known=known,
+            processes_known=is_cpu_known,
             core_busy=core is not None,
             excuse=excuse,
             ranks_apart=track.ranks_apart,
@@ -414,10 +414,10 @@ class RankVerdicts:
         groups = reading.answer.communicators
         hosts = {rank.host for group in groups for rank in group.ranks if rank.host}
         hosts |= {rank.host for group in groups for rank in group.missing if rank.host}
-        known = self._node_by_address()
+        watched = self._node_by_address()
         if len(hosts) <= len(track.view.nodes):
             return ""
-        return clean(", ".join(sorted(hosts - known.keys())[:_MOST_PROPOSED]), 160)
+        return clean(", ".join(sorted(hosts - watched.keys())[:_MOST_PROPOSED]), 160)
 
     def still_since(self, name: str) -> float | None:
         """Return the time of a backend's last progress if it holds requests and makes none; else None."""
@@ -454,16 +454,16 @@ class RankVerdicts:
 
     def _verdict(self, name: str) -> RanksVerdict:
         since = self.still_since(name)
-        known = self._judged.get(name)
-        if known is None or known[0] != since:
+        judged = self._judged.get(name)
+        if judged is None or judged[0] != since:
             names = self._node_by_address()
 
             def place(host: str | None) -> str:
                 return "an unknown machine" if host is None else names.get(host, host)
 
-            known = since, judge_ranks(self._readings[name], since, place)
-            self._judged[name] = known
-        return known[1]
+            judged = since, judge_ranks(self._readings[name], since, place)
+            self._judged[name] = judged
+        return judged[1]
 
     def _node_by_address(self) -> dict[str, str]:
         """Return the names of the watched nodes by each of their addresses."""

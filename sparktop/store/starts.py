@@ -105,17 +105,16 @@ class ServerStarts:
     def wanted(self) -> frozenset[tuple[str, str, str]]:
         """Keys (host, engine, model) of the starts that go on, and of servers that may start or wake."""
         waiting = {name for name, track in self._backends.items() if track.view.state is BackendState.ASLEEP}
-        known = (one.key for name, one in self._servers.items() if name in waiting or name in self._silent)
-        return frozenset((*(start.key for start in self._starts.values()), *known))
+        keys = (
+            server.key for name, server in self._servers.items() if name in waiting or name in self._silent
+        )
+        return frozenset((*(start.key for start in self._starts.values()), *keys))
 
     def learn(self, starts: Iterable[PastStart]) -> None:
         """Add earlier starts; one that is known already is not added again."""
-        known = set(self._known_starts())
-        self._past += [start for start in starts if (start.key, start.ended_at) not in known]
+        before = {(past.key, past.ended_at) for past in self._past}
+        self._past += [start for start in starts if (start.key, start.ended_at) not in before]
         del self._past[:-_MOST_PAST]
-
-    def _known_starts(self) -> list[tuple[tuple[str, str, str], float]]:
-        return [(one.key, one.ended_at) for one in self._past]
 
     def past(self) -> tuple[PastStart, ...]:
         """Return the earlier starts, the oldest first."""
@@ -136,7 +135,8 @@ class ServerStarts:
         if (sample.workloads.age_s or 0.0) < _NEW_S:
             self._note_servers(name, sample.workloads)
         for track in self._silent.values():
-            if name in track.view.nodes and self._may_load(track):
+            failure = track.health.failure
+            if name in track.view.nodes and failure is not None and failure.kind in _BEFORE_READY:
                 self._follow_start(name, track, sample, sample.workloads)
 
     def _note_servers(self, name: str, workloads: Workloads) -> None:
@@ -144,11 +144,11 @@ class ServerStarts:
         for backend, track in self._backends.items():
             if name not in track.view.nodes:
                 continue
-            server, known = self._server_process(name, track, workloads), self._servers.get(backend)
+            server, before = self._server_process(name, track, workloads), self._servers.get(backend)
             if server is not None:
                 self._servers[backend] = _Server(name, self._host(name), server)
-            elif known is not None and known.node == name:
-                known.alive = False
+            elif before is not None and before.node == name:
+                before.alive = False
 
     def _host(self, name: str) -> str:
         node = self._nodes.get(name)
@@ -161,7 +161,9 @@ class ServerStarts:
             return None
         process = server.process
         last = max(
-            (one for one in self._past if one.key == server.key), key=lambda one: one.ended_at, default=None
+            (past for past in self._past if past.key == server.key),
+            key=lambda past: past.ended_at,
+            default=None,
         )
         return StartMemory(
             server.node,
@@ -182,11 +184,11 @@ class ServerStarts:
         if start is not None and start.clock.started_at < until - _SLACK_S:
             del self._starts[name]
 
-    def _may_load(self, track: BackendTrack) -> bool:
-        failure = track.health.failure
-        return failure is not None and failure.kind in _BEFORE_READY
-
     def _follow_start(self, name: str, track: BackendTrack, sample: NodeSample, workloads: Workloads) -> None:
+        """Follow the start of a backend on the node `name`: begin it, go on with it, or end it.
+
+        It is followed on one node only, and ends where its process does.
+        """
         backend, read_at = track.target.name, sample.at - (workloads.age_s or 0.0)
         start = self._starts.get(backend)
         if start is not None and start.node != name:
@@ -202,15 +204,17 @@ class ServerStarts:
                 return
             self._starts[backend] = start
         start.server = server
-        start.clock.note(look := _look(sample, workloads, server))
+        look = _look(sample, workloads, server)
+        start.clock.note(look)
+        if look.on_gpu:
+            start.peak_gpu_bytes = max(start.peak_gpu_bytes, look.memory_bytes or 0)
         room = room_of(sample, _gpu_count(sample, server))
         if room is not None:
             if start.least_bytes is None and start.clock.from_begin:
+                # The process is seen some seconds after its begin: what was free until then counts.
                 before = [free for at, free in self._free.get(name, ()) if at <= start.clock.started_at]
                 start.begin_bytes = before[-1] if before else room.free_bytes
             start.least_bytes = min(room.free_bytes, start.least_bytes or room.free_bytes)
-        if look.on_gpu:
-            start.peak_gpu_bytes = max(start.peak_gpu_bytes, look.memory_bytes or 0)
 
     def _begin(self, name: str, track: BackendTrack, server: Workload, read_at: float) -> _Start | None:
         """Return the start of the process `server`; None if the process has answered, or is too old."""
@@ -242,8 +246,11 @@ class ServerStarts:
         here = [backend for backend in self._backends.values() if name in backend.view.nodes]
         return server_process(track.target.url, track.view.engine, workloads, alone=len(here) == 1)
 
-    def explain(self, track: BackendTrack, failure: Failure) -> Failure:
-        """Return the failure of a poll, as one of kind LOADING where the server's process is seen to load."""
+    def note_failure(self, track: BackendTrack, failure: Failure) -> Failure:
+        """Note a failed poll; return its failure, as one of kind LOADING where the server is seen to load.
+
+        A start ends with a failure that no start has, and after `_LONGEST_S`.
+        """
         self._silent[track.target.name] = track
         start = self._starts.get(track.target.name)
         if start is None:
@@ -259,13 +266,13 @@ class ServerStarts:
         message = f"{title} refuses connections while it loads (process {start.server.pid} on {start.node})"
         return structs.replace(failure, kind=FailureKind.LOADING, message=message)
 
-    def end(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
+    def note_answer(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
         """Record that a server answers; return an event with the duration of the start that it ends."""
         self._silent.pop(track.target.name, None)
         start = self._starts.pop(track.target.name, None)
         if start is None:
             return []
-        earlier = [one for one in self._past if one.key == start.key]
+        earlier = [past for past in self._past if past.key == start.key]
         last = best_past(earlier, start.boot_id)
         done = PastStart(
             *start.key,
@@ -307,7 +314,7 @@ class ServerStarts:
         start = self._starts.get(track.target.name)
         if start is None:
             return Loading()
-        past = best_past([one for one in self._past if one.key == start.key], start.boot_id)
+        past = best_past([earlier for earlier in self._past if earlier.key == start.key], start.boot_id)
         size = start.server.checkpoint_bytes
         share = None if size is None else size / start.spread
         loading = start.clock.loading(at, past, checkpoint_bytes=share)
@@ -320,7 +327,8 @@ def _gpu_count(sample: NodeSample, server: Workload) -> int:
 
 
 def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
-    mine = {one.pid: one for one in workloads.processes if one.server == server.pid}
+    """Return what a sample of its machine shows of the start of `server`."""
+    mine = {process.pid: process for process in workloads.processes if process.server == server.pid}
     on_gpu = any(gpu.processes is not None for gpu in sample.gpus)
     if on_gpu:
         memory = sum(
@@ -330,7 +338,7 @@ def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
             if process.pid in mine
         )
     else:
-        memory = sum(one.memory_bytes or 0 for one in mine.values())
+        memory = sum(process.memory_bytes or 0 for process in mine.values())
     rates = [link.rx_bytes_per_s for link in sample.network if link.kind in {"ethernet", "wifi"}]
     return Look(
         sample.at,

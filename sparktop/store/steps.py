@@ -72,15 +72,15 @@ class SlowSteps:
         """
         alert_id, at = f"{key.label}:slow-steps", when.at
         held = alerts.severity(alert_id) is not None
-        found = self._compare(view, pace, peers, held=held)
-        if not isinstance(found, bool):
+        comparison = self._compare(view, pace, peers, held=held)
+        if not isinstance(comparison, bool):
             self._judged_at = at
             self._since = at if self._since is None else self._since
             if at - self._since >= SLOW_AFTER_S:
-                alerts.hold(alert_id, Severity.WARNING, view.name, *found, when)
+                alerts.hold(alert_id, Severity.WARNING, view.name, *comparison, when)
             return
         self._since = None
-        if found or self._judged_at is None or at - self._judged_at >= _UNJUDGED_S:
+        if comparison or self._judged_at is None or at - self._judged_at >= _UNJUDGED_S:
             alerts.clear(alert_id, when)
 
     def _compare(
@@ -106,7 +106,8 @@ class SlowSteps:
             return True
         self._against_peers = True
         peer = min(
-            (one for one in peers if one.name in ratios), key=lambda one: abs(ratios[one.name] - middle)
+            (other for other in peers if other.name in ratios),
+            key=lambda other: abs(ratios[other.name] - middle),
         )
         message = (
             f"slow steps: {view.step_ms:.0f} ms each at {view.running:.0f} running, {peer.name}'s take"
@@ -177,16 +178,16 @@ class _BatchSteps:
         self.recent.append(load)
         if len(self.recent) < LEARNED_FROM:
             return None
-        step_ms = median(one.step_ms for one in self.recent)
+        step_ms = median(kept.step_ms for kept in self.recent)
         self.best_ms = step_ms if self.best_ms is None else min(self.best_ms, step_ms)
         if load.at - self.recent[0].at > _NEWEST_S:
             return None
-        rates = [one.tps for one in self.recent if one.tps is not None]
-        filled = [one.kv_percent for one in self.recent if one.kv_percent is not None]
+        rates = [kept.tps for kept in self.recent if kept.tps is not None]
+        filled = [kept.kv_percent for kept in self.recent if kept.kv_percent is not None]
         return SteadyLoad(
             load.at,
-            median(one.running for one in self.recent),
-            median(one.batch for one in self.recent),
+            median(kept.running for kept in self.recent),
+            median(kept.batch for kept in self.recent),
             step_ms,
             median(rates) if rates else None,
             median(filled) if filled else None,

@@ -28,10 +28,10 @@ from sparktop.store.alerts import (
     StateEvents,
     judge_absent_models,
     judge_backend,
-    judge_ended,
+    judge_dead_rank,
     judge_health,
     judge_router,
-    keep_ended,
+    keep_end_event,
     link_events,
     model_events,
 )
@@ -41,7 +41,7 @@ from sparktop.store.balance_groups import judged_groups
 from sparktop.store.endings import ENGINE_ENDED
 from sparktop.store.event_log import ActiveAlerts, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
-from sparktop.store.findings import FindingBook
+from sparktop.store.findings import CurrentFindings
 from sparktop.store.limits import ServerLimits
 from sparktop.store.node import NodeTrack, restart_events
 from sparktop.store.node_alerts import judge_node
@@ -49,8 +49,8 @@ from sparktop.store.routers import FleetTrack, RouterTrack
 from sparktop.store.sources import SourceKey, SourceKind
 from sparktop.store.standstills import RankVerdicts, Standstills
 from sparktop.store.starts import ServerStarts
-from sparktop.store.tracks import Placement, Tracks
-from sparktop.store.yardsticks import YardBook
+from sparktop.store.tracks import Placement, Track, Tracks
+from sparktop.store.yardsticks import Yards
 
 
 class Change(StrEnum):
@@ -100,7 +100,7 @@ class Journals:
 
     def remove(self, journal: Journal) -> None:
         """Pass no further calls on to `journal`."""
-        self._journals = tuple(one for one in self._journals if one is not journal)
+        self._journals = tuple(other for other in self._journals if other is not journal)
 
     def write(self, instant: Instant, call: Call) -> None:
         """Pass a call on."""
@@ -113,6 +113,8 @@ Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading
 Hear = Callable[[SourceKey, Reading], None]
 """A listener, called with the source and the result of each poll; must not raise."""
 
+_DOWN = ("unreachable", "engine-dead")
+"""Names of alerts that a source does not answer."""
 NO_GROUP = "backends"
 """Group name of backends that no router lists and whose model is not known yet."""
 
@@ -145,8 +147,8 @@ class Store:
         self._alerts = ActiveAlerts(self._events)
         self.balance, self.progress, self.limits = GroupBalances(), Standstills(), ServerLimits()
         self.ranks = RankVerdicts(self._tracks)
-        self._findings = FindingBook()
-        self.yards = YardBook(self._tracks.nodes, watch.models)
+        self._findings = CurrentFindings()
+        self.yards = Yards(self._tracks.nodes, watch.models)
         self._states = StateEvents()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
@@ -229,7 +231,7 @@ class Store:
         self._listeners = (*self._listeners, listener)
 
         def end() -> None:
-            self._listeners = tuple(one for one in self._listeners if one is not listener)
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
 
         return end
 
@@ -255,13 +257,14 @@ class Store:
     def _accept_reading(
         self, key: SourceKey, reading: Reading, took_ms: float | None, instant: Instant
     ) -> None:
+        """Hand a reading to the track of its source, and judge what follows from it."""
         track = self._tracks.get(key)
         if track is None:
             return
         when = Instant(reading.at, instant.wall)
         if isinstance(reading, Failure):
             if isinstance(track, BackendTrack):
-                reading = self.starts.explain(track, reading)
+                reading = self.starts.note_failure(track, reading)
             track.accept_failure(reading, when.wall, took_ms)
             judge_health(self._alerts, key, track.health, when)
         elif isinstance(track, BackendTrack) and isinstance(reading, EngineSample):
@@ -365,33 +368,33 @@ class Store:
             *self.progress.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
         )
         for name, track in tracks.backends.items():
-            judge_ended(self._alerts, SourceKey.backend(name), track, instant)
+            judge_dead_rank(self._alerts, SourceKey.backend(name), track, instant)
         self._events.add(*self._states.judge(tracks, self._alerts, instant))
-        routers, groups, names = tracks.routing()
-        backends, known = tracks.backends, tracks.groups_by_name(names)
-        for router, group in zip(routers, groups, strict=True):
+        routed, names = tracks.routing()
+        backends = tracks.backends
+        for router, group in routed:
             judge_absent_models(self._alerts, router, router.absent_models(group, backends), instant)
-        judged = partial(judged_groups, backends, known, routers, groups)
+        judged = partial(judged_groups, backends, tracks.groups_by_name(names), routed)
         self._events.add(*self.balance.judge_due(instant, judged, self._alerts))
-        routed = list(zip(routers, groups, strict=True))
         links = self._findings.alerting("slow-link")
         self.limits.judge_due(instant.at, backends, tracks.nodes, routed, self.balance.view(), links)
         self._findings.judge(self._situation(instant), self._alerts, instant)
 
     def _situation(self, instant: Instant) -> Situation:
+        """Return the views of all servers, machines and routers at a time, and earlier starts."""
         at, tracks = instant.at, self._tracks
-        routers, groups, names = tracks.routing()
+        routed, names = tracks.routing()
         backends = {
             name: self._backend_view(track, at, instant.wall, names)
             for name, track in tracks.backends.items()
         }
-        members, routed = tuple(backends.values()), zip(routers, groups, strict=True)
+        members = tuple(backends.values())
         return Situation(
             at,
             instant.wall,
             backends,
             {name: self._node_view(track, at) for name, track in tracks.nodes.items()},
-            tuple(track.view(at, group, members) for track, group in routed),
+            tuple(router.view(at, group, members) for router, group in routed),
             self.starts.past(),
         )
 
@@ -406,31 +409,40 @@ class Store:
 
         Used where only the minutes before now were replayed. `events` replace the events of this store.
         """
-        adopt_alerts(
-            self._alerts, alerts, at := self._clock(), self._tracks.get, self.starts.set_answered_until
-        )
+        at = self._clock()
+        for alert in alerts:
+            self._adopt_alert(alert, at)
         self._events.adopt(events)
         self.balance.adopt(verdicts, at)
 
+    def _adopt_alert(self, alert: Alert, at: float) -> None:
+        """Set the beginning and highest severity of an active alert to those that a recording has.
+
+        An alert that the store's own samples do not confirm shortly after `at` (monotonic) is ignored. If it
+        says that a source does not answer, the source gets the time since when.
+        """
+        label, _, name = alert.id.rpartition(":")
+        kind, _, source = label.partition(":")
+        if name in _DOWN and kind == SourceKind.BACKEND and alert.since_s is not None:
+            self.starts.set_answered_until(source, alert.since_s)
+        if self._alerts.adopt(alert, at) and name in _DOWN and kind in list(SourceKind):
+            track = self._tracks.get(SourceKey(SourceKind(kind), source))
+            if track is not None:
+                _adopt_failures(track, alert)
+
     def snapshot(self) -> Snapshot:
         """Return the state of all sources, alerts, events and balances as of now."""
-        at, now = self._clock(), self._now()
-        routers, groups, names = self._tracks.routing()
-        backends = tuple(
-            self._backend_view(backend, at, now, names) for backend in self._tracks.backends.values()
-        )
-        fleets = self._tracks.fleet_views(at, backends)
-        nodes = tuple(self._node_view(track, at) for track in self._tracks.nodes.values())
+        now = self._situation(Instant(self._clock(), self._now()))
+        backends, nodes = tuple(now.backends.values()), tuple(now.nodes.values())
+        fleets = self._tracks.fleet_views(now.at, backends)
         return Snapshot(
-            taken_at=now,
-            at=at,
+            taken_at=now.wall,
+            at=now.at,
             interval_s=self.interval_s,
             node_interval_s=NODE_INTERVALS * self.interval_s,
             nodes=nodes,
             backends=backends,
-            routers=tuple(
-                track.view(at, group, backends) for track, group in zip(routers, groups, strict=True)
-            ),
+            routers=now.routers,
             fleets=fleets,
             balance=self.balance.view(),
             alerts=self._alerts.view(),
@@ -450,6 +462,7 @@ class Store:
         took_ms: float | None,
         instant: Instant,
     ) -> None:
+        """Store a backend's sample, and raise the alerts and events that follow from it."""
         when = Instant(sample.at, instant.wall)
         wall_at = instant.wall.timestamp() - (instant.at - sample.at)
         engine = track.view.engine
@@ -465,7 +478,7 @@ class Store:
         if kind is LinkKind.RESTARTED:
             self.ranks.forget(key.name)
         self._events.add(*model_events(key, track, when))
-        self._events.add(*link_events(key, track, kind, when), *self.starts.end(track, sample, when))
+        self._events.add(*link_events(key, track, kind, when), *self.starts.note_answer(track, sample, when))
         self.yards.note(track, self.starts.server_of(track), when)
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
@@ -488,11 +501,12 @@ class Store:
     def _is_news(self, event: Event) -> bool:
         """Return whether an event of a machine is not one about an engine whose end is known already."""
         track = self._tracks.backends.get(event.subject)
-        return track is None or event.kind != ENGINE_ENDED or keep_ended(track, event)
+        return track is None or event.kind != ENGINE_ENDED or keep_end_event(track, event)
 
     def _backend_view(
         self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]
     ) -> BackendView:
+        """Return a backend as it is shown, with what the other parts of the store know of it."""
         view = track.view
         bandwidth = bandwidth_gb_per_s([self._placement.node_sample(name) for name in view.nodes])
         spread = (len(view.nodes), len(view.lanes))
@@ -517,40 +531,6 @@ class Store:
             roofline_tps=limit_tps(bandwidth, token_gb, *spread),
             uptime_s=track.uptime_s(at, now.timestamp()),
         )
-
-
-# Copies the beginnings of alerts from a recording to a store that was filled from a later moment on.
-
-
-Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
-_DOWN = ("unreachable", "engine-dead")
-"""Kinds of alerts that a source does not answer."""
-
-
-def adopt_alerts(
-    active: ActiveAlerts,
-    recorded: Iterable[Alert],
-    at: float,
-    track_of: Callable[[SourceKey], Track | None],
-    set_answered_until: Callable[[str, float], None],
-) -> None:
-    """Set the beginnings and highest severities of the alerts in `active` to those in `recorded`.
-
-    Alerts that the store's own samples do not confirm shortly after `at` (monotonic) are ignored. `track_of`
-    returns the state of a watched source. If its alert is that it does not answer, the state gets the time
-    since when. `set_answered_until` is called with the name of each such backend and that time.
-    """
-    for alert in recorded:
-        label, _, name = alert.id.rpartition(":")
-        kind, _, source = label.partition(":")
-        if name in _DOWN and kind == SourceKind.BACKEND and alert.since_s is not None:
-            set_answered_until(source, alert.since_s)
-        if not active.adopt(alert, at):
-            continue
-        if name in _DOWN and kind in list(SourceKind):
-            track = track_of(SourceKey(SourceKind(kind), source))
-            if track is not None:
-                _adopt_failures(track, alert)
 
 
 def _adopt_failures(track: Track, alert: Alert) -> None:

@@ -21,7 +21,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, 
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack
-from sparktop.store.routers import EachOnce, FleetTrack, Group, RouterTrack, WallFigures, group_names
+from sparktop.store.routers import EachOnce, FleetTrack, Routed, RouterTrack, WallFigures, group_names
 from sparktop.store.sources import SourceKey, SourceKind
 
 # Which backend runs on which node, and which node its slow steps can be attributed to.
@@ -57,17 +57,19 @@ class Placement:
         if self._is_current:
             return
         self._is_current = True
-        found = place_backends(
+        assigned = place_backends(
             [(backend.target, backend.view.engine) for backend in self._backends.values()],
-            [(one.target, one.view.identity, one.processes) for one in self._nodes.values()],
+            [(node.target, node.view.identity, node.processes) for node in self._nodes.values()],
         )
         self._on_node = {}
-        for name, nodes in found.items():
+        for name, nodes in assigned.items():
             self._backends[name].place(nodes)
             for node in nodes:
                 self._on_node.setdefault(node, []).append(name)
         for name, track in self._nodes.items():
-            engines = {one: self._backends[one].view.engine for one in self._on_node.get(name, ())}
+            engines = {
+                backend: self._backends[backend].view.engine for backend in self._on_node.get(name, ())
+            }
             track.assign(with_backends(track.processes, engines, track.orphans))
 
     def steps_on(self, node: str) -> tuple[StepPace, ...]:
@@ -80,8 +82,10 @@ class Placement:
         backend = self._backends[names[0]] if len(names) == 1 else None
         if backend is None or backend.step_pace is None:
             return ()
-        beside = [self._nodes[one] for one in backend.view.nodes if one != node and one in self._nodes]
-        held_up = any(one.view.speed.word in {SLOW_CLOCK, THROTTLED} for one in beside)
+        beside = [
+            self._nodes[other] for other in backend.view.nodes if other != node and other in self._nodes
+        ]
+        held_up = any(machine.view.speed.word in {SLOW_CLOCK, THROTTLED} for machine in beside)
         return () if held_up else (backend.step_pace,)
 
     def peers(self, track: BackendTrack) -> list[BackendView]:
@@ -94,9 +98,9 @@ class Placement:
         if model is None or track.view.step_ms is None:
             return []
         gpus, result = self._gpu_names(track.view), list[BackendView]()
-        for one in self._others_alike(track, model):
-            view = one.view
-            if view.model != model or one.health.failure is not None:
+        for other in self._others_alike(track, model):
+            view = other.view
+            if view.model != model or other.health.failure is not None:
                 continue
             if not gpus or (self._gpu_names(view) or gpus) == gpus:
                 result.append(view)
@@ -117,9 +121,9 @@ class Placement:
                     self._by_model.setdefault(backend.view.model, []).append(backend)
         self._calls_left -= 1
         alike = self._by_model.get(model, [])
-        own = alike.index(track) if track in alike else -1
-        yield from islice(alike, own + 1, None)
-        yield from islice(alike, max(own, 0))
+        index = alike.index(track) if track in alike else -1
+        yield from islice(alike, index + 1, None)
+        yield from islice(alike, max(index, 0))
 
     def _gpu_names(self, view: BackendView) -> set[str | None]:
         samples = [self.node_sample(name) for name in view.nodes]
@@ -158,9 +162,9 @@ class Tracks:
         """
         for target in targets:
             if isinstance(target, BackendTarget):
-                known = self.backends.get(target.name)
-                if known is not None:
-                    known.target = known.target.updated_by(target)
+                track = self.backends.get(target.name)
+                if track is not None:
+                    track.target = track.target.updated_by(target)
                 else:
                     self.backends[target.name] = BackendTrack(
                         target, self.thresholds.states, self.thresholds.nodes.slow_step_ratio
@@ -218,17 +222,16 @@ class Tracks:
             **{SourceKey.node(name): track.view.identity for name, track in self.nodes.items()},
         }
 
-    def routing(self) -> tuple[list[RouterTrack], list[Group], Mapping[str, str]]:
-        """Return (routers, the backends behind each of them, name of the group of each backend by name)."""
-        routers = list(self.routers.values())
-        fronts = {address_of(track.target.url) for track in routers}
+    def routing(self) -> tuple[Routed, Mapping[str, str]]:
+        """Return (each router with the backends behind it, name of the group of each backend by name)."""
+        fronts = {address_of(track.target.url) for track in self.routers.values()}
         urls = {
             name: track.target.url
             for name, track in self.backends.items()
             if address_of(track.target.url) not in fronts  # a router is no backend of its own group
         }
-        groups = [track.group(urls) for track in routers]
-        return routers, groups, group_names(routers, groups)
+        routed = [(track, track.group(urls)) for track in self.routers.values()]
+        return routed, group_names(routed)
 
     def groups_by_name(self, behind: Mapping[str, str]) -> dict[str, str]:
         """Return the name of the group of each backend, by backend name.
@@ -236,11 +239,11 @@ class Tracks:
         This is the group in `behind`, which has the backends behind a router. For other backends it is the
         group that labels in Prometheus name, else the model; backends of unknown model are left out.
         """
-        known = {
+        names = {
             name: behind.get(name) or track.target.group or track.view.model
             for name, track in self.backends.items()
         }
-        return {name: group for name, group in known.items() if group is not None}
+        return {name: group for name, group in names.items() if group is not None}
 
     def fleet_views(self, at: float, backends: Sequence[BackendView] = ()) -> tuple[FleetView, ...]:
         """Return each Prometheus as shown at `at` (monotonic seconds), each server through one of them.
@@ -267,15 +270,15 @@ class Tracks:
         scrape, good_at = track.target.scrape, track.health.good_at
         if scrape is None or good_at is None or instant.at - good_at <= stale_s(scrape.every_s):
             return False
-        known = track.health.failure
-        if known is not None and known.kind is not FailureKind.LATE:
+        failure = track.health.failure
+        if failure is not None and failure.kind is not FailureKind.LATE:
             return False
         message = f"no new sample through {scrape.source}"
         fleet = self.fleets.get(scrape.source)
         failed = None if fleet is None else fleet.health.failure
         if failed is not None and failed.kind is not FailureKind.LATE:
             message = f"{message}: {failed.message}"
-        if known is not None and known.message == message:
+        if failure is not None and failure.message == message:
             return False
         at = good_at + stale_s(scrape.every_s)  # a gap now would hide samples that come late
         track.accept_failure(Failure(FailureKind.LATE, message, at), instant.wall, None)
@@ -297,8 +300,8 @@ class Tracks:
     def poll_ms(self) -> dict[str, float]:
         """Return the duration of the newest poll in ms, by the label of the source; unknown ones left out."""
         took = {
-            **{SourceKey.backend(name): one.view.poll_ms for name, one in self.backends.items()},
-            **{SourceKey.node(name): one.took_ms for name, one in self.nodes.items()},
-            **{SourceKey.router(name): one.poll_ms for name, one in self.routers.items()},
+            **{SourceKey.backend(name): track.view.poll_ms for name, track in self.backends.items()},
+            **{SourceKey.node(name): track.took_ms for name, track in self.nodes.items()},
+            **{SourceKey.router(name): track.poll_ms for name, track in self.routers.items()},
         }
         return {key.label: ms for key, ms in took.items() if ms is not None}

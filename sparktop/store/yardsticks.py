@@ -27,15 +27,15 @@ from sparktop.model.yardsticks import (
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack
 
-_LOOK_EVERY_S = 5.0
-"""Seconds after which a backend's setup is looked at again: it changes with a start, or not at all."""
+_AGAIN_S = 5.0
+"""Seconds after which a backend's setup is determined again: it changes with a start, or not at all."""
 _BETTER = 0.005
 """Share by which a best must be beaten to be replaced: else it is the same."""
 _FROM_CONFIGURATION = "the configuration"
 _Key = tuple[str, str, str]
 
 
-class YardBook:
+class Yards:
     """Keeps what each backend can be compared with, and which of its setups have new bests."""
 
     def __init__(self, nodes: Mapping[str, NodeTrack], models: Mapping[str, ModelFacts]) -> None:
@@ -45,7 +45,7 @@ class YardBook:
         self._published: tuple[PublishedRates, ...] = ()
         self._yards: dict[str, Yard] = {}
         self._busy_since: dict[str, float] = {}
-        self._looked_at: dict[str, float] = {}
+        self._made_at: dict[str, float] = {}
         self._changed: set[_Key] = set()
         self.wanted: set[_Key] = set()
         """The keys of servers of which files may know more."""
@@ -55,8 +55,8 @@ class YardBook:
         for setup in setups:
             for best in setup.bests:
                 self._keep(replace(setup, bests=()), best)
-        known = {one.source: one for one in (*self._published, *published)}
-        self._published = tuple(known.values())
+        by_source = {rates.source: rates for rates in (*self._published, *published)}
+        self._published = tuple(by_source.values())
         self._yards.clear()
 
     def take_changed(self) -> tuple[PastSetup, ...]:
@@ -86,30 +86,30 @@ class YardBook:
             return
         self.wanted.add(key)
         since = self._busy_since.setdefault(name, when.at) if view.running else when.at
-        known = self._yards.get(name)
+        yard = self._yards.get(name)
         if (
-            known is None
-            or known.facts.get(ENGINE_VERSION) != (view.version or None)  # it is known a poll later
-            or when.at - self._looked_at[name] >= _LOOK_EVERY_S
+            yard is None
+            or yard.facts.get(ENGINE_VERSION) != (view.version or None)  # it is known a poll later
+            or when.at - self._made_at[name] >= _AGAIN_S
         ):
-            known, self._looked_at[name] = self._looked(view, server), when.at
+            yard, self._made_at[name] = self._make_yard(view, server), when.at
         wall_at = when.wall.timestamp()
         # One judgement: what "slow-steps" finds slow is neither kept nor judged again.
         steady = None if track.slow_steps.seems_slow else track.steady
         if steady is not None and self._keep(
-            PastSetup(*key, known.facts, wall_at), replace(steady, at=wall_at)
+            PastSetup(*key, yard.facts, wall_at), replace(steady, at=wall_at)
         ):
             self._changed.add(key)
         setups = self.setups(key)
-        self._yards[name] = replace(known, setups=setups, steady=steady, busy_s=when.at - since)
+        self._yards[name] = replace(yard, setups=setups, steady=steady, busy_s=when.at - since)
 
-    def _looked(self, view: BackendView, server: Workload | None) -> Yard:
+    def _make_yard(self, view: BackendView, server: Workload | None) -> Yard:
         """Return what is known of a backend's setup, weights and machines."""
-        samples = [self._nodes[one].view.sample for one in view.nodes if one in self._nodes]
+        samples = [self._nodes[node].view.sample for node in view.nodes if node in self._nodes]
         bandwidth = bandwidth_gb_per_s(samples) if len(samples) == len(view.nodes) else None
         return Yard(
             self._facts(view, server),
-            published=self._fitting(view),
+            published=self._published_rates(view),
             weights=self._weights(view, server),
             bandwidth_gb_per_s=None if bandwidth is None else bandwidth * len(view.nodes),
             cores=max(1, len(view.lanes)),
@@ -118,34 +118,37 @@ class YardBook:
     def _keep(self, setup: PastSetup, load: SteadyLoad) -> bool:
         """Keep steps as the best of their batch if they are; return whether they are."""
         setups = self._setups.setdefault(setup.key, [])
-        known = next((one for one in setups if one.facts == setup.facts), setup)
-        bests = {_batch(one): one for one in known.bests}
-        before = bests.get(_batch(load))
-        best = load if before is None else _better(before, load)
+        kept_setup = next((other for other in setups if other.facts == setup.facts), setup)
+        bests = {_batch_of(kept_best): kept_best for kept_best in kept_setup.bests}
+        before = bests.get(_batch_of(load))
+        best = load if before is None else _best_of(before, load)
         if best is before:
             return False
-        bests[_batch(load)] = best
-        kept = sorted(bests.values(), key=lambda one: -one.at)[:MOST_BESTS]
-        newest = replace(known, at=max(known.at, setup.at), bests=tuple(kept))
-        others = [one for one in setups if one is not known]
-        self._setups[setup.key] = sorted([newest, *others], key=lambda one: -one.at)[:MOST_SETUPS]
+        bests[_batch_of(load)] = best
+        kept = sorted(bests.values(), key=lambda kept_best: -kept_best.at)[:MOST_BESTS]
+        newest = replace(kept_setup, at=max(kept_setup.at, setup.at), bests=tuple(kept))
+        others = [other for other in setups if other is not kept_setup]
+        self._setups[setup.key] = sorted([newest, *others], key=lambda other: -other.at)[:MOST_SETUPS]
         return True
 
     def _facts(self, view: BackendView, server: Workload | None) -> Mapping[str, str]:
+        """Return the facts of a setup by name, as far as they are known: versions, flags, firmware."""
         nodes = [self._nodes[name] for name in view.nodes if name in self._nodes]
         identities = [node.view.identity for node in nodes]
-        setups = [one.setup for one in identities if one.setup is not None]
-        found = {
+        setups = [identity.setup for identity in identities if identity.setup is not None]
+        facts = {
             ENGINE_VERSION: view.version,
             FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or NO_FLAGS,
             "model revision": None if server is None else server.revision,
-            "kernel": _all(one.os for one in identities),
-            "driver": _all(one.driver for one in identities),
-            "BIOS": _all(one.bios for one in setups),
-            "GPU firmware": _all(one.gpu_firmware for one in setups),
-            "NCCL": _all(one.nccl_version or one.nccl_build for setup in setups for one in setup.engines),
+            "kernel": _known_texts(identity.os for identity in identities),
+            "driver": _known_texts(identity.driver for identity in identities),
+            "BIOS": _known_texts(setup.bios for setup in setups),
+            "GPU firmware": _known_texts(setup.gpu_firmware for setup in setups),
+            "NCCL": _known_texts(
+                engine.nccl_version or engine.nccl_build for setup in setups for engine in setup.engines
+            ),
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in facts.items() if value}
 
     def _weights(self, view: BackendView, server: Workload | None) -> ModelWeights | None:
         """Return the weights that a step reads: by the configuration, else by the model's files."""
@@ -155,7 +158,7 @@ class YardBook:
             return read
         return ModelWeights(size_gb, mixture=read is None or read.mixture, source=_FROM_CONFIGURATION)
 
-    def _fitting(self, view: BackendView) -> tuple[PublishedRates, ...]:
+    def _published_rates(self, view: BackendView) -> tuple[PublishedRates, ...]:
         """Return the published rates of a backend's model on its engine and machines."""
         gpus = [
             ("GB10" if is_gb10(gpu, unified=sample.memory.unified) else gpu.name or "").lower()
@@ -164,12 +167,12 @@ class YardBook:
             for gpu in sample.gpus
         ]
         return tuple(
-            one
-            for one in self._published
-            if (one.engine, one.machines) == (view.engine, len(view.nodes))
-            and same_model(one.model, view.model or "")
+            rates
+            for rates in self._published
+            if (rates.engine, rates.machines) == (view.engine, len(view.nodes))
+            and same_model(rates.model, view.model or "")
             and gpus
-            and all(one.machine.lower() in gpu for gpu in gpus)
+            and all(rates.machine.lower() in gpu for gpu in gpus)
         )
 
 
@@ -179,27 +182,27 @@ def _address(url: str) -> str:
     return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def same_model(one: str, other: str) -> bool:
+def same_model(name: str, other: str) -> bool:
     """Return whether two names are of one model; an owner or folder before a slash may be left out."""
-    return one.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
+    return name.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
 
 
-def _all(values: Iterable[str | None]) -> str:
+def _known_texts(values: Iterable[str | None]) -> str:
     """Return the different values that are known, sorted, as one text."""
-    return ", ".join(sorted({one for one in values if one}))
+    return ", ".join(sorted({value for value in values if value}))
 
 
-def _batch(load: SteadyLoad) -> tuple[int, int, int]:
+def _batch_of(load: SteadyLoad) -> tuple[int, int, int]:
     return batch_key(load.running, load.batch, load.kv_percent)
 
 
-def _better(before: SteadyLoad, load: SteadyLoad) -> SteadyLoad:
+def _best_of(before: SteadyLoad, load: SteadyLoad) -> SteadyLoad:
     """Return the faster steps of the same batch with the higher rate of both; `before` if it was both."""
     faster = load.step_ms < (1 - _BETTER) * before.step_ms
     higher = (load.tps or 0.0) > (1 + _BETTER) * (before.tps or 0.0)
     if not faster and not higher:
         return before
-    rates = [one.tps for one in (before, load) if one.tps is not None]
+    rates = [steps.tps for steps in (before, load) if steps.tps is not None]
     return replace(load if faster else before, tps=max(rates, default=None), at=load.at)
 
 

@@ -133,6 +133,7 @@ def parse_target(text: str) -> BackendTarget | NodeTarget | str:
 
 
 def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
+    """Return the target that a URL means; raise `UsageError` for one that cannot be watched."""
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
@@ -264,6 +265,7 @@ class _HostSearch:
         return self._describe_found(dict(zip(asked, answers, strict=True)), agent)
 
     def _describe_found(self, kinds: dict[int, str | None], agent: str | None) -> Found:
+        """Return what the answers mean, by port and of the agent: targets, and notes on the rest."""
         engines = [port for port, kind in kinds.items() if kind not in {None, _ROUTER, "locked"}]
         at = self._ports.agent
         nodes = (NodeTarget(self._label, via="agent", url=self._url(at)),) if agent == "agent" else ()
@@ -454,8 +456,8 @@ def servers_behind_router(
     "localhost" in a deployment's address means the router's own machine. `watched_urls` are the addresses of
     watched backends, `taken` the backend names in use; each returned target gets a name that is still free.
     """
-    own = address_of(router.url)
-    router_host = own[0] if own else "localhost"
+    address = address_of(router.url)
+    router_host = address[0] if address else "localhost"
     seen: set[Address | None] = {address_of(url) for url in watched_urls}
     names = set(taken)
     targets: list[BackendTarget] = []

@@ -185,8 +185,8 @@ def _target_url(address: object, labels: Mapping[object, object]) -> str | None:
 def _group_name(labels: Mapping[object, object]) -> str | None:
     """Return the group that labels name: the model with its namespace; None where no model is named."""
     parts = [labels.get(name) for name in ("model_name", "namespace")]
-    known = [part for part in parts if isinstance(part, str) and part]
-    return clean(" ".join(known), _NAME) if isinstance(parts[0], str) and known else None
+    words = [part for part in parts if isinstance(part, str) and part]
+    return clean(" ".join(words), _NAME) if isinstance(parts[0], str) and words else None
 
 
 async def follow_files(
@@ -223,8 +223,8 @@ async def probe_files(
     listed, problems = await read_settled(patterns, sleep)
     for problem in problems:
         note(problem)
-    known = set(watched())
-    new = [target for target in listed if target.url not in known]
+    watched_urls = set(watched())
+    new = [target for target in listed if target.url not in watched_urls]
     answered = await find_answering(ways, new)
     if answered:
         watch(answered)
@@ -299,12 +299,12 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
         return Listed(problems=(SPARKRUN_NO_YAML,) if any(folder.glob("*.yaml")) else ())
     problems: list[str] = []
     name = _default_cluster(home)
-    clusters = {path.stem: one for path, _, one in _read_tables(home / CLUSTERS, problems, first=name)}
-    dated = [(_started_s(one, changed_s), one) for _, changed_s, one in _read_tables(folder, problems)]
-    jobs = [one for _, one in sorted(dated, key=lambda job: job[0], reverse=True)]
+    clusters = {path.stem: table for path, _, table in _read_tables(home / CLUSTERS, problems, first=name)}
+    dated = [(_started_s(table, changed_s), table) for _, changed_s, table in _read_tables(folder, problems)]
+    jobs = [table for _, table in sorted(dated, key=lambda job: job[0], reverse=True)]
     backends: dict[str, BackendTarget] = {}
-    for one in jobs:
-        target = _job_server(one)
+    for job in jobs:
+        target = _job_server(job)
         if target is not None:
             backends.setdefault(target.url, target)
     users = _user_by_host((*jobs, *clusters.values()))
@@ -338,7 +338,7 @@ def _read_tables(
     result: list[tuple[Path, float, Mapping[str, object]]] = []
     paths = [path for path in folder.glob("*.yaml") if not path.name.endswith(_NO_CLUSTER)]
     dated = sorted(((_changed_s(path), path) for path in paths), reverse=True)
-    dated.sort(key=lambda one: one[1].stem != first)
+    dated.sort(key=lambda item: item[1].stem != first)
     if len(dated) > MOST_JOBS:
         problems.append(f"{clean(folder, 120)}: {len(dated)} files; the newest {MOST_JOBS} are used")
     for changed_s, path in dated[:MOST_JOBS]:
@@ -389,10 +389,10 @@ def _hosts_and_users(table: Mapping[str, object]) -> dict[str, str | None]:
     """Return the hosts of a cluster or a job that can be hosts, each with the user named before it."""
     given = table.get("hosts")
     hosts: dict[str, str | None] = {}
-    for one in (given if isinstance(given, list) else [])[:MOST_HOSTS]:
-        found = _host_and_user(one)
-        if found is not None:
-            hosts.setdefault(*found)
+    for entry in (given if isinstance(given, list) else [])[:MOST_HOSTS]:
+        pair = _host_and_user(entry)
+        if pair is not None:
+            hosts.setdefault(*pair)
     return hosts
 
 
@@ -418,9 +418,9 @@ def _user_by_host(tables: Iterable[Mapping[str, object]]) -> dict[str, str]:
     users: dict[str, str] = {}
     for table in tables:
         given = (table.get(name) for name in _USER_NAMES)
-        shared = next((one for one in given if isinstance(one, str) and _USER.fullmatch(one)), None)
-        for host, own in _hosts_and_users(table).items():
-            user = own or shared
+        shared = next((name for name in given if isinstance(name, str) and _USER.fullmatch(name)), None)
+        for host, given_user in _hosts_and_users(table).items():
+            user = given_user or shared
             if user is not None:
                 users.setdefault(host, user)
     return users
@@ -472,30 +472,32 @@ async def follow_sparkrun(
     note = partial(store.note, "sparkrun")
     followed: dict[tuple[str | None, int | None], BackendTarget] = {}
     while True:
-        found = await asyncio.to_thread(read_sparkrun, home or Path.home())
-        for problem in found.problems:
+        listed = await asyncio.to_thread(read_sparkrun, home or Path.home())
+        for problem in listed.problems:
             note(problem)
         watched = {_host_and_port(target.url) for target in store.targets() if target.url}
-        listed_now = {_host_and_port(backend.url): backend for backend in found.backends}
+        listed_now = {_host_and_port(backend.url): backend for backend in listed.backends}
         new = [
-            one
-            for place, one in listed_now.items()
-            if place not in watched or followed.get(place, one) != one
+            backend
+            for place, backend in listed_now.items()
+            if place not in watched or followed.get(place, backend) != backend
         ]
-        answered = await find_answering(ways, [replace(one, nodes=()) for one in new])
-        hosts = {one.url: one.nodes for one in new}
-        wanted = dict.fromkeys((*found.default, *(host for one in answered for host in hosts[one.url])))
-        named = await watch_nodes([found.nodes[host] for host in wanted if host in found.nodes])
-        jobs = [replace(one, nodes=hosts[one.url]) for one in answered]
+        answered = await find_answering(ways, [replace(backend, nodes=()) for backend in new])
+        hosts = {backend.url: backend.nodes for backend in new}
+        wanted = dict.fromkeys(
+            (*listed.default, *(host for backend in answered for host in hosts[backend.url]))
+        )
+        named = await watch_nodes([listed.nodes[host] for host in wanted if host in listed.nodes])
+        jobs = [replace(backend, nodes=hosts[backend.url]) for backend in answered]
         watch_backends([job for job in jobs if _host_and_port(job.url) not in watched], named)
         store.add(
             *(
-                replace(one, nodes=tuple(named[host] for host in one.nodes if host in named))
-                for one in jobs
-                if _host_and_port(one.url) in watched
+                replace(backend, nodes=tuple(named[host] for host in backend.nodes if host in named))
+                for backend in jobs
+                if _host_and_port(backend.url) in watched
             )
         )
-        followed |= {(place := _host_and_port(one.url)): listed_now[place] for one in answered}
+        followed |= {(place := _host_and_port(backend.url)): listed_now[place] for backend in answered}
         await sleep(AGAIN_S)
 
 
@@ -519,7 +521,7 @@ async def follow_listed(
     works = []
     if watch.target_files:
         files = watch.target_files
-        works.append(follow_files(files, ways, store, lambda found: watch_backends(found, {}), sleep))
+        works.append(follow_files(files, ways, store, lambda targets: watch_backends(targets, {}), sleep))
     if watch.sparkrun:
         works.append(follow_sparkrun(ways, store, watch_backends, watch_nodes, sleep))
     await asyncio.gather(*works)

@@ -104,7 +104,7 @@ class Monitor:
         """Created in `start`, because its module is imported late."""
         self._backend_groups: list[PollGroup] = []
         self._node_groups: list[PollGroup] = []
-        self._memory = MemoryWatch(lambda name, one: store.accept(SourceKey.node(name), one), sleep)
+        self._memory = MemoryWatch(lambda name, memory: store.accept(SourceKey.node(name), memory), sleep)
         self._quickened_at = -math.inf
         self._backends: dict[str, BackendTarget] = {}
         """All polled backends by name."""
@@ -229,6 +229,7 @@ class Monitor:
     def _poll(
         self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float
     ) -> PollGroup | None:
+        """Start to poll `sources` as one group, every `multiple` intervals; None if there are none."""
         from sparktop.watch.scheduler import PollGroup
 
         if not sources:
@@ -334,27 +335,27 @@ class Monitor:
         """Search `hosts` repeatedly until each has a server to watch; watch all servers and agents found."""
         while hosts:
             self._store.set_searching(tuple(hosts))
-            found = await self._ways.discover(hosts)
-            for note in found.notes:
+            result = await self._ways.discover(hosts)
+            for note in result.notes:
                 self._store.note("discovery", note)
-            nodes = await self._watch_found_nodes(found.nodes)
-            self._watch_found(found.backends, nodes)
-            self._watch_found_routers(found.routers)
-            urls = (*(backend.url for backend in found.backends), *(router.url for router in found.routers))
-            there = {bare_host(urlsplit(url).hostname or "") for url in urls}
-            hosts = [host for host in hosts if bare_host(host) not in there]
+            nodes = await self._watch_found_nodes(result.nodes)
+            self._watch_found(result.backends, nodes)
+            self._watch_found_routers(result.routers)
+            urls = (*(backend.url for backend in result.backends), *(router.url for router in result.routers))
+            reached = {bare_host(urlsplit(url).hostname or "") for url in urls}
+            hosts = [host for host in hosts if bare_host(host) not in reached]
             self._store.set_searching(tuple(hosts))
             if hosts:
                 await self._sleep(search_again_s(hosts))
 
-    async def _watch_found_nodes(self, found: Iterable[NodeTarget]) -> dict[str, str]:
+    async def _watch_found_nodes(self, targets: Iterable[NodeTarget]) -> dict[str, str]:
         """Watch found nodes that are not watched yet.
 
         Return the name under which each found node is watched, by the name that the search gave the node.
         """
         named: dict[str, str] = {}
         new: list[NodeTarget] = []
-        for target in found:
+        for target in targets:
             same = next((node for node in [*self._nodes, *new] if is_same_machine(node, target)), None)
             if same is None:
                 taken = {node.name for node in [*self._nodes, *new]}
@@ -374,8 +375,8 @@ class Monitor:
 
     def _watch_found(self, backends: Iterable[BackendTarget], nodes: Mapping[str, str]) -> None:
         """Watch found backends that are not watched yet; `nodes` maps found node names to watched ones."""
-        known = (*self._watch.backends, *self._backends.values())
-        watched, names = {address_of(target.url) for target in known}, self._backends
+        targets = (*self._watch.backends, *self._backends.values())
+        watched, names = {address_of(target.url) for target in targets}, self._backends
         new = [
             replace(target, nodes=tuple(nodes[name] for name in target.nodes if name in nodes))
             for target in backends
@@ -574,8 +575,8 @@ class MemoryWatch:
         If the memory falls steeply and `source` can read it alone, begin to do so.
         """
         fall = self._falls.setdefault(name, MemoryFall())
-        for one in (*sample.missed, sample):
-            fall.add(one.at, one.memory)
+        for reading in (*sample.missed, sample):
+            fall.add(reading.at, reading.memory)
         before = name in self.falling
         self.falling.discard(name)
         if fall.is_steep:

@@ -137,7 +137,7 @@ class PrometheusFeed:
         """Read the raw samples of this group from now on, if there are too many servers for all."""
         if group != self._group:
             self._group = group
-            self._choose()
+            self._choose_raw()
 
     async def query(self) -> None:
         """Query once, and deliver what is new; a failure is delivered as one of the Prometheus."""
@@ -146,16 +146,17 @@ class PrometheusFeed:
             await self._query_once(began)
         except TooMuchError as error:
             self.pace.slow_down(error.message)
-            self._fail(error)
+            self._deliver_failure(error)
         except AnswerError as error:
-            self._fail(error)
+            self._deliver_failure(error)
         else:
             self.pace.count_answer()
 
-    def _fail(self, error: AnswerError) -> None:
+    def _deliver_failure(self, error: AnswerError) -> None:
         self._deliver(self._key, Failure(error.kind, clean(error.message), self._clock()), None)
 
     async def _query_once(self, began: float) -> None:
+        """Query what is due, in this order: clocks, `up`, servers, the wall of all, samples of a few."""
         await self._update_clocks()
         is_due = began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed
         if is_due or len(self._finder.found.servers) <= MOST_RAW:
@@ -175,8 +176,8 @@ class PrometheusFeed:
     async def _update_clocks(self) -> None:
         """Find how the clocks differ; small changes are ignored, so that samples keep their distances."""
         clocks = await self._client.clocks()
-        known = self._clocks
-        if known is None or abs(clocks.to_monotonic_s - known.to_monotonic_s) > _CLOCK_STEP_S:
+        before = self._clocks
+        if before is None or abs(clocks.to_monotonic_s - before.to_monotonic_s) > _CLOCK_STEP_S:
             self._clocks = clocks
             if abs(clocks.ahead_s) > _SKEW_S:
                 way = "ahead of" if clocks.ahead_s > 0 else "behind"
@@ -190,48 +191,51 @@ class PrometheusFeed:
 
         The first time counts as earlier, so that servers whose first scrape comes later are found soon.
         """
-        known = self._finder.found.servers
+        before = self._finder.found.servers
         await self._finder.find()
         self.pace.every_s = self._finder.every_s or self.pace.every_s
         if await self._finder.is_new(self.pace.every_s, began):
             return None
         if fault := self._finder.found.groups_fault:
             self._store.note(self.target.name, f"{fault}: {GROUPS_ADVICE}", Severity.WARNING)
-        if not known and len(self._finder.found.servers) > MOST_RAW:
+        if not before and len(self._finder.found.servers) > MOST_RAW:
             await self._read_up()
             await self._read_wall(began, is_first=True)
         await self._machines.find(self._finder.found.servers, self._finder.dead)
-        self._choose()
-        if not known:
+        self._choose_raw()
+        if not before:
             await self._read_up()
-        return began if known else began - max(0.0, FIND_AGAIN_S - 2 * self.pace.every_s)
+        return began if before else began - max(0.0, FIND_AGAIN_S - 2 * self.pace.every_s)
 
     async def _read_up(self) -> None:
         await self._finder.read_up(self._machines.jobs, self._raw.values())
 
-    def _choose(self) -> None:
+    def _choose_raw(self) -> None:
         """Choose the servers whose raw samples are read, and add them to the store."""
         servers, source = self._finder.found.servers, self.target.name
         if len(servers) > MOST_RAW:
             servers = tuple(server for server in servers if server.group == self._group)[:MOST_IN_GROUP]
         now, wanted = (
             self._clock(),
-            {one.key: one for one in unwatched_elsewhere(servers, self._store, source)},
+            {server.key: server for server in unwatched_elsewhere(servers, self._store, source)},
         )
         self._forget_unwanted(wanted, now)
         self._machines.add_nodes(wanted.values(), self.pace.every_s)
-        new = [one for key, one in wanted.items() if key not in self._raw]
-        self._raw.update((one.key, one) for one in new)
-        self.names = {one.name: one for one in self._raw.values()}
+        new = [server for key, server in wanted.items() if key not in self._raw]
+        self._raw.update((server.key, server) for server in new)
+        self.names = {server.name: server for server in self._raw.values()}
         for key in wanted:
             self._gone.pop(key, None)
-        placed = {key: self._machines.of(one) for key, one in wanted.items()}
-        changed = [one for key, one in wanted.items() if self._placed.get(key) != placed[key]]
-        self._placed.update(placed)
+        machines = {key: self._machines.of(server) for key, server in wanted.items()}
+        changed = [server for key, server in wanted.items() if self._placed.get(key) != machines[key]]
+        self._placed.update(machines)
         if changed:
             own_s, usual_s = self._finder.every_s_of, self.pace.every_s
             self._store.add(
-                *(as_backend(one, placed[one.key], source, own_s(one.key) or usual_s) for one in changed)
+                *(
+                    as_backend(server, machines[server.key], source, own_s(server.key) or usual_s)
+                    for server in changed
+                )
             )
 
     def _forget_unwanted(self, wanted: Mapping[Key, FoundServer], now: float) -> None:
@@ -239,45 +243,47 @@ class PrometheusFeed:
 
         These were removed on purpose: that is an event, and no alert.
         """
-        names = {one.name: one for one in wanted.values()}
+        names = {server.name: server for server in wanted.values()}
         for key in self._raw.keys() - wanted.keys():
-            one, message = self._raw[key], f"it is no target of {self.target.name} any more"
-            if (successor := names.get(one.name)) is not None:
-                self._hand_on(one, successor)
+            server, message = self._raw[key], f"it is no target of {self.target.name} any more"
+            if (successor := names.get(server.name)) is not None:
+                self._hand_on(server, successor)
             elif any(each.key == key for each in self._finder.found.servers):
                 self._forget(key)
             elif key not in self._gone:
                 self._gone[key] = now
-                self._store.note(one.name, clean(message))
+                self._store.note(server.name, clean(message))
                 if key in self._samples.silent:
                     self._forget(key)
                 else:
                     late = Failure(FailureKind.LATE, clean(message), now)
-                    self._deliver(SourceKey.backend(one.name), late, None)
+                    self._deliver(SourceKey.backend(server.name), late, None)
             elif now - self._gone[key] >= _GONE_AFTER_S:
                 self._forget(key)
 
-    def _hand_on(self, one: FoundServer, successor: FoundServer) -> None:
+    def _hand_on(self, server: FoundServer, successor: FoundServer) -> None:
         """Let the same server go on as another target, with its history, as after its job was renamed."""
-        if (one.url, one.engine, one.group) != (successor.url, successor.engine, successor.group):
-            self._forget(one.key)
+        if (server.url, server.engine, server.group) != (successor.url, successor.engine, successor.group):
+            self._forget(server.key)
             return
-        del self._raw[one.key]
-        self._samples.hand_on(one.key, successor.key)
-        for known in (self._gone, self._placed):
-            known.pop(one.key, None)
+        del self._raw[server.key]
+        self._samples.hand_on(server.key, successor.key)
+        for kept in (self._gone, self._placed):
+            kept.pop(server.key, None)
 
     def _forget(self, key: Key) -> None:
-        one = self._raw.pop(key)
+        server = self._raw.pop(key)
         self._samples.forget(key)
-        for known in (self._gone, self._placed):
-            known.pop(key, None)
-        self._store.remove(SourceKey.backend(one.name))
+        for kept in (self._gone, self._placed):
+            kept.pop(key, None)
+        self._store.remove(SourceKey.backend(server.name))
 
     async def _read_raw(self) -> None:
         left_out, dead, clocks = self._paused, self._finder.dead, self._clocks
         servers = [
-            one for one in self._raw.values() if one.key.target not in dead and one.name not in left_out
+            server
+            for server in self._raw.values()
+            if server.key.target not in dead and server.name not in left_out
         ]
         if clocks is not None:
             shift_s = clocks.to_monotonic_s
@@ -304,7 +310,7 @@ class PrometheusFeed:
         if not is_first and servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
             self._quantiles_at = began
             self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)
-        if len(servers) > MOST_RAW and all(one.group != self._group for one in servers):
+        if len(servers) > MOST_RAW and all(server.group != self._group for server in servers):
             self.want_group(fullest_group(servers, figures))
         now = self._clock()
         took_ms = before_ms + (now - asked) * 1000
@@ -399,8 +405,8 @@ class SampleReader:
 
     def forget(self, key: Key) -> None:
         """Forget what was delivered of a server."""
-        for known in (self._seen, self._handed_on):
-            known.pop(key, None)
+        for kept in (self._seen, self._handed_on):
+            kept.pop(key, None)
         self.silent.discard(key)
         self._apart.discard(key)
 
@@ -433,29 +439,29 @@ class SampleReader:
         began = self._clock()
         names = set().union(*(names_beside(server.gauge) for server in servers))
         only = (
-            f"{label}=~{any_of({getattr(one.key, label) for one in servers})}"
+            f"{label}=~{any_of({getattr(server.key, label) for server in servers})}"
             for label in ("job", "instance")
         )
         query = selector(names, NOT_A_ROUTER, *only, self._target.selector)
         answer = await self._client.query(f"{query}[{window_s:.0f}s]")
         self.warnings = answer.warnings
         took_ms = (self._clock() - began) * 1000
-        found, apart = pages(answer.series, self._finder.labels)
+        pages_of, apart = pages(answer.series, self._finder.labels)
         self._apart |= apart
-        for one in servers:
-            after = self._seen.get(one.key, self._handed_on.get(one.key, float("-inf")))
-            times = [at for at in found.get(one.key, ()) if at > after]
+        for server in servers:
+            after = self._seen.get(server.key, self._handed_on.get(server.key, float("-inf")))
+            times = [at for at in pages_of.get(server.key, ()) if at > after]
             for at in times:
-                self._deliver_page(one, found[one.key][at], at + to_monotonic_s, took_ms)
-                self._seen[one.key] = at
-                self.silent.discard(one.key)
+                self._deliver_page(server, pages_of[server.key][at], at + to_monotonic_s, took_ms)
+                self._seen[server.key] = at
+                self.silent.discard(server.key)
             await asyncio.sleep(0)  # keys and other sources come between two servers
 
-    def _deliver_page(self, one: FoundServer, page: bytes, at: float, took_ms: float) -> None:
-        key = SourceKey.backend(one.name)
+    def _deliver_page(self, server: FoundServer, page: bytes, at: float, took_ms: float) -> None:
+        key = SourceKey.backend(server.name)
         reading: EngineSample | Failure
         try:
-            reading = read_page(page, at=min(at, self._clock()), engine=one.engine)
+            reading = read_page(page, at=min(at, self._clock()), engine=server.engine)
         except PageError as error:
             reading = Failure(error.kind, clean(error.message), self._clock())
         self._deliver(key, reading, took_ms)
@@ -463,13 +469,13 @@ class SampleReader:
     def deliver_dead(self, servers: Iterable[FoundServer]) -> None:
         """Deliver a failure for each of `servers` that cannot be scraped."""
         now, active, dead = self._clock(), self._finder.active, self._finder.dead
-        for one in [server for server in servers if server.key.target in dead]:
-            self.silent.add(one.key)
-            listed = active.get(one.key.target)
+        for down in [server for server in servers if server.key.target in dead]:
+            self.silent.add(down.key)
+            listed = active.get(down.key.target)
             error = f": {listed.error}" if listed is not None and listed.error else ""
             message = f"{self._target.name} cannot scrape it (up is 0){error}"
             failure = Failure(FailureKind.UNREACHABLE, clean(message), now)
-            self._deliver(SourceKey.backend(one.name), failure, None)
+            self._deliver(SourceKey.backend(down.name), failure, None)
 
 
 # Delivers the routers that a Prometheus scrapes, each with the servers behind it.
@@ -498,7 +504,7 @@ class Routers:
             if name not in self._added:
                 self._added.add(name)
                 self._store.add(RouterTarget(name, url))
-            deployments = tuple(Deployment(one, one) for one in urls[:_MOST_DEPLOYMENTS])
+            deployments = tuple(Deployment(url, url) for url in urls[:_MOST_DEPLOYMENTS])
             sample = RouterSample(now, STACK, alive=key not in finder.dead, deployments=deployments)
             self._deliver(SourceKey.router(name), sample, None)
 
@@ -513,7 +519,7 @@ def unwatched_elsewhere(servers: Iterable[FoundServer], store: Store, source: st
         for target in store.targets()
         if isinstance(target, BackendTarget) and (target.scrape is None or target.scrape.source != source)
     ]
-    names, places = {one.name for one in others}, {address_of(one.url) for one in others}
+    names, places = {other.name for other in others}, {address_of(other.url) for other in others}
     for server in servers:
         if address_of(server.url) not in places:
             name = f"{source}/{server.name}" if server.name in names else server.name

@@ -69,6 +69,7 @@ from sparktop.watch.discovery import parse_target
 _MOST_TARGETS = 1000
 """Servers up to which the list of targets is read: it takes 0.6 MB for 1,000."""
 _TARGETS = "/api/v1/targets?state=active"
+"""The route that lists what a Prometheus scrapes at present."""
 _SAMPLED, _SAMPLED_S = 3, 600.0
 """Servers whose samples of this many seconds show how often they are scraped."""
 _NEW_S = 120.0
@@ -109,8 +110,8 @@ class Finder:
     @property
     def every_s(self) -> float | None:
         """Seconds between two scrapes, by the list of targets, else by samples; None while unknown."""
-        known = [one.every_s for one in self.active.values() if one.every_s]
-        return median(known) if known else self._sampled_s
+        intervals = [target.every_s for target in self.active.values() if target.every_s]
+        return median(intervals) if intervals else self._sampled_s
 
     def every_s_of(self, key: Key) -> float | None:
         """Return the seconds between two scrapes of a target, by the list of targets; None if unknown."""
@@ -132,19 +133,19 @@ class Finder:
                 self.active = active_targets(await self._client.get(_TARGETS))
             except AnswerError:
                 self.active = {}  # Mimir and others have no such list
-        self.down = frozenset(key_of(one.labels) for one in answers[3].series)
+        self.down = frozenset(key_of(series.labels) for series in answers[3].series)
         await self._find_past(answers[0].series)
         servers = await self._servers_once(answers[0].series)
-        keys, names = {server.key for server in servers}, {one.name for one in servers}
+        keys, names = {server.key for server in servers}, {server.name for server in servers}
         missing = [
-            one
-            for one in self.found.servers
-            if one.key not in keys and one.name not in names and one.key not in self._left_out
+            server
+            for server in self.found.servers
+            if server.key not in keys and server.name not in names and server.key not in self._left_out
         ]
-        if any(one.key.target not in self.dead for one in missing):
-            self.dead |= await down_targets(self._client, {one.key.job for one in missing})
-        down = [one for one in missing if one.key.target in self.dead]
-        listed = tuple(sorted((*servers, *down), key=lambda one: one.name)) if down else servers
+        if any(server.key.target not in self.dead for server in missing):
+            self.dead |= await down_targets(self._client, {server.key.job for server in missing})
+        down = [server for server in missing if server.key.target in self.dead]
+        listed = tuple(sorted((*servers, *down), key=lambda server: server.name)) if down else servers
         fault = groups_fault(answers[0].series, group_by)
         self.found = Found(listed, found_routers(answers[1].series), fault, is_federated(keys))
         if self.every_s is None:
@@ -155,14 +156,14 @@ class Finder:
         past, more, group_by = [*chain(*self._past.values())], self._target.selector, self._target.group_by
         servers = await in_reader(partial(found_servers, series, self.active, group_by, past))
         before, same = self._left_out, await in_reader(partial(keys_of_doubles, servers))
-        alone = [[one.key] for one in servers if one.key in before] if before else []
+        alone = [[server.key] for server in servers if server.key in before] if before else []
         if not (same := [*same, *alone]):
             self._left_out = {}
             return servers
         answer = await self._client.query(times_query(more, same))
-        times = {key_of(one.labels): one.value or 0.0 for one in answer.series}
-        known = {server.key for server in self.found.servers}
-        left = keys_to_leave_out(same, times, self.active, known, self.every_s or USUAL_S)
+        times = {key_of(answered.labels): answered.value or 0.0 for answered in answer.series}
+        earlier = {server.key for server in self.found.servers}
+        left = keys_to_leave_out(same, times, self.active, earlier, self.every_s or USUAL_S)
         # The series of a job that was removed stay for five minutes: also without the other, it is not there.
         left |= {key for (key,) in alone if times.get(key, 0.0) <= before[key]}
         self._left_out = {key: times.get(key, 0.0) for key in left}
@@ -170,7 +171,7 @@ class Finder:
 
     async def _find_past(self, series: Sequence[Series]) -> None:
         """Find which targets that are down were servers; `series` are those of servers that are not."""
-        self._past = {key: known for key, known in self._past.items() if key in self.down}
+        self._past = {key: kept for key, kept in self._past.items() if key in self.down}
         self._no_servers = {
             key: searches + 1
             for key, searches in self._no_servers.items()
@@ -188,9 +189,9 @@ class Finder:
             )
         except AnswerError:
             return  # too much, or a server of the API without that function: as if there were none
-        for one in answer.series:
-            if (key := key_of(one.labels).target) in wanted:
-                self._past.setdefault(key, []).append(one)
+        for answered in answer.series:
+            if (key := key_of(answered.labels).target) in wanted:
+                self._past.setdefault(key, []).append(answered)
         self._no_servers |= dict.fromkeys(wanted - self._past.keys(), 1)
 
     async def _step_s(self, servers: Sequence[FoundServer]) -> float | None:
@@ -206,7 +207,9 @@ class Finder:
 
     async def _median_step_s(self, asked: str) -> float | None:
         answer = await self._client.query(f"{asked}[{_SAMPLED_S:.0f}s]")
-        steps = [later[0] - earlier[0] for one in answer.series for earlier, later in pairwise(one.samples)]
+        steps = [
+            later[0] - earlier[0] for series in answer.series for earlier, later in pairwise(series.samples)
+        ]
         return max(0.1, round(median(steps), 1)) if steps else None
 
     async def is_new(self, every_s: float, now: float) -> bool:
@@ -242,11 +245,13 @@ class Finder:
         if not some:
             return
         self.dead = await down_targets(self._client, some)
-        unknown = {one.key.instance for one in wanted if one.key.target not in self.labels}
+        unknown = {server.key.instance for server in wanted if server.key.target not in self.labels}
         if unknown and not self.found.federated:
             asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
             answer = await self._client.query(asked)
-            self.labels.update((key_of(one.labels), _without_name(one.labels)) for one in answer.series)
+            self.labels.update(
+                (key_of(series.labels), _without_name(series.labels)) for series in answer.series
+            )
 
     async def newest_up(self, jobs: Collection[str]) -> float | None:
         """Return the Unix time of the newest scrape of any target of these jobs and of the servers' jobs.
@@ -268,7 +273,7 @@ async def down_targets(client: PrometheusClient, jobs: Collection[str]) -> froze
     """
     up = selector(("up",), f"job=~{any_of(sorted(jobs))}")
     answer = await client.query(f"{up} == 0")
-    return frozenset(key_of(one.labels) for one in answer.series if one.value == 0)
+    return frozenset(key_of(series.labels) for series in answer.series if series.value == 0)
 
 
 def _without_name(labels: Labels) -> Labels:
@@ -421,10 +426,10 @@ class MachineFeed:
 
     def of(self, server: FoundServer) -> tuple[str, ...]:
         """Return the names of the machines of a server."""
-        known = self._placed.get(server.key)
-        if known is None:
-            known = self._placed[server.key] = self._placing.machines_of(server)
-        return known
+        machines = self._placed.get(server.key)
+        if machines is None:
+            machines = self._placed[server.key] = self._placing.machines_of(server)
+        return machines
 
     async def find(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> None:
         """Search for machines; an exporter that is down is remembered."""
@@ -449,7 +454,9 @@ class MachineFeed:
         down = {place: exporter for place, exporter in missing.items() if exporter.place[0] in dead}
         self._exporters = {**down, **present}
         self.machines, self._placing, self._placed = await in_reader(partial(self._place_servers, servers))
-        self.jobs = frozenset(one.place[0].job for machine in self.machines for one in machine.exporters)
+        self.jobs = frozenset(
+            exporter.place[0].job for machine in self.machines for exporter in machine.exporters
+        )
         self._shown_dead = None
 
     def _place_servers(
@@ -458,7 +465,7 @@ class MachineFeed:
         """Return the machines to show, what finds those of a server, and those of `servers`."""
         machines = join_exporters(self._exporters.values())
         among_all = placing_among(machines, self._target.machines)
-        used = {name for one in servers for name in among_all.machines_of(one)}
+        used = {name for server in servers for name in among_all.machines_of(server)}
         shown = tuple(machine for machine in machines if machine.has_gpus or machine.name in used)
         result = among_all if len(shown) == len(machines) else placing_among(shown, self._target.machines)
         return shown, result, {server.key: result.machines_of(server) for server in servers}
@@ -473,19 +480,21 @@ class MachineFeed:
             self._read_at = now
             try:
                 more = self._target.machine_selector
-                known = await aggregates(self._client, more, kinds_of(self.machines))
+                gathered = await aggregates(self._client, more, kinds_of(self.machines))
             except AnswerError as error:
                 self._rest_after(error)
             else:
                 self.problem, self._backoff_s, self._shown_dead = "", 0.0, None
-                self._last = await in_reader(partial(self._judge_nodes, known, to_monotonic_s))
+                self._last = await in_reader(partial(self._judge_nodes, gathered, to_monotonic_s))
         if dead != self._shown_dead:
             self.nodes = await in_reader(partial(self._nodes_for_wall, servers, dead))
             self._shown_dead = dead
 
-    def _judge_nodes(self, known: Known, to_monotonic_s: float) -> dict[str, FleetNode]:
+    def _judge_nodes(self, gathered: Known, to_monotonic_s: float) -> dict[str, FleetNode]:
         """Return all machines by name with their figures and states."""
-        return {machine.name: self._judge_node(machine, known, to_monotonic_s) for machine in self.machines}
+        return {
+            machine.name: self._judge_node(machine, gathered, to_monotonic_s) for machine in self.machines
+        }
 
     def _nodes_for_wall(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
         """Return all machines for the wall, with the names of their servers."""
@@ -508,50 +517,50 @@ class MachineFeed:
             return
         self._raw_at = now
         try:
-            known = await newest_samples(self._client, self._target.machine_selector, wanted, every_s)
+            gathered = await newest_samples(self._client, self._target.machine_selector, wanted, every_s)
         except AnswerError as error:
             self._rest_after(error)
             return
         took_ms = (self._clock() - now) * 1000
-        for one in wanted:
-            key, sample = SourceKey.node(one.name), sample_of(one, known, to_monotonic_s)
-            if _is_down(one, dead):
+        for machine in wanted:
+            key, sample = SourceKey.node(machine.name), sample_of(machine, gathered, to_monotonic_s)
+            if _is_down(machine, dead):
                 message = f"{self._target.name} cannot scrape it (up is 0)"
                 self._deliver(key, Failure(FailureKind.UNREACHABLE, clean(message), self._clock()), None)
-            elif sample is not None and sample.at > self._seen[one.name] + _SHIFT_S:
-                self._seen[one.name] = sample.at
+            elif sample is not None and sample.at > self._seen[machine.name] + _SHIFT_S:
+                self._seen[machine.name] = sample.at
                 self._deliver(key, structs.replace(sample, at=min(sample.at, self._clock())), took_ms)
 
     def add_nodes(self, servers: Iterable[FoundServer], every_s: float) -> None:
         """Make the machines of `servers` nodes of the store, and forget the others that were."""
-        wanted = {one.name: one for one in self._machines_of(servers)[:MOST_NODES]}
+        wanted = {machine.name: machine for machine in self._machines_of(servers)[:MOST_NODES]}
         for name in self._seen.keys() - wanted.keys():
             del self._seen[name]
             self._store.remove(SourceKey.node(name))
         others = [
-            one
-            for one in self._watched_nodes()
-            if one.scrape is None or one.scrape.source != self._target.name
+            target
+            for target in self._watched_nodes()
+            if target.scrape is None or target.scrape.source != self._target.name
         ]
-        own = {one.name for one in others}
-        addresses = {host_of(one.url or (one.ssh or "").rpartition("@")[2]) for one in others}
-        for name, one in wanted.items():
-            if name in self._seen or name in own or addresses & one.hosts:
+        names = {target.name for target in others}
+        addresses = {host_of(target.url or (target.ssh or "").rpartition("@")[2]) for target in others}
+        for name, machine in wanted.items():
+            if name in self._seen or name in names or addresses & machine.hosts:
                 continue  # watched directly, or by another Prometheus
             self._seen[name] = float("-inf")
             self._store.add(NodeTarget(name, "prometheus", scrape=Scrape(self._target.name, every_s)))
-            self._store.identify(SourceKey.node(name), _identity_of(one))
+            self._store.identify(SourceKey.node(name), _identity_of(machine))
 
     def _watched_nodes(self) -> list[NodeTarget]:
         return [target for target in self._store.targets() if isinstance(target, NodeTarget)]
 
     def _machines_of(self, servers: Iterable[FoundServer]) -> list[Machine]:
         names = dict.fromkeys(name for server in servers for name in self.of(server))
-        known = {machine.name: machine for machine in self.machines}
-        return [known[name] for name in names if name in known]
+        by_name = {machine.name: machine for machine in self.machines}
+        return [by_name[name] for name in names if name in by_name]
 
     def _machines_to_read(self, servers: Iterable[FoundServer]) -> list[Machine]:
-        return [one for one in self._machines_of(servers) if one.name in self._seen]
+        return [machine for machine in self._machines_of(servers) if machine.name in self._seen]
 
     @property
     def _again_s(self) -> float:
@@ -566,17 +575,17 @@ class MachineFeed:
         self._rest_until = self._clock() + self._backoff_s
         self.problem = clean(f"machines: {error.message}", 200)
 
-    def _judge_node(self, machine: Machine, known: Known, to_monotonic_s: float) -> FleetNode:
+    def _judge_node(self, machine: Machine, gathered: Known, to_monotonic_s: float) -> FleetNode:
         """Return a machine as the wall shows it, as long as it is not down."""
-        sample = sample_of(machine, known, to_monotonic_s)
+        sample = sample_of(machine, gathered, to_monotonic_s)
         if sample is None:
             return FleetNode(machine.name)
         gpu, memory = sample.gpus[0] if sample.gpus else GpuReading(0), sample.memory
         return FleetNode(
             machine.name,
             sample.at,
-            state=self._state(machine.name, sample, self._store.thresholds.nodes),
-            gpus=gpus_of(machine, known),
+            state=self._state_word(machine.name, sample, self._store.thresholds.nodes),
+            gpus=gpus_of(machine, gathered),
             gpu_percent=gpu.utilization_percent,
             temperature_c=gpu.temperature_c,
             power_w=gpu.power_w,
@@ -587,7 +596,8 @@ class MachineFeed:
             load1=sample.cpu.load1,
         )
 
-    def _state(self, name: str, sample: NodeSample, thresholds: NodeThresholds) -> str:
+    def _state_word(self, name: str, sample: NodeSample, thresholds: NodeThresholds) -> str:
+        """Return the state of a machine on the wall in a word, the first that holds."""
         limits = memory_limits(sample.memory, thresholds)
         if limits is not None and limits[0] < limits[1]:
             return "low memory"

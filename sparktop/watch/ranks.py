@@ -110,17 +110,17 @@ class RankAsker:
         if source is None:
             return False
         self._store.accept(key, RanksReading(clock(), node))
-        found = await source.ask_ranks(DEADLINE_S)
-        if isinstance(found, Failure):
-            self._store.accept(key, RanksReading(clock(), node, problem=f"{node}: {found.message}"))
+        answer = await source.ask_ranks(DEADLINE_S)
+        if isinstance(answer, Failure):
+            self._store.accept(key, RanksReading(clock(), node, problem=f"{node}: {answer.message}"))
             return False
-        self._store.accept(key, RanksReading(clock(), node, found.answer, warning=found.warning))
+        self._store.accept(key, RanksReading(clock(), node, answer.answer, warning=answer.warning))
         return True
 
     def _has_one_gpu(self, view: BackendView) -> bool:
         """Return whether all machines of a backend are known, and have one GPU together."""
-        samples = {one.name: one.sample for one in self._store.snapshot().nodes}
-        gpus = [None if (found := samples.get(node)) is None else len(found.gpus) for node in view.nodes]
+        samples = {machine.name: machine.sample for machine in self._store.snapshot().nodes}
+        gpus = [None if (sample := samples.get(node)) is None else len(sample.gpus) for node in view.nodes]
         return None not in gpus and sum(filter(None, gpus)) == 1
 
     def _source(self, node: str) -> AsksRanks | None:

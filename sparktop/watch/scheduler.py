@@ -293,6 +293,7 @@ class PollGroup:
             slot.task = asyncio.ensure_future(self._poll(slot))
 
     async def _poll(self, slot: _Slot) -> None:
+        """Poll a source once, update its slot, and deliver the result."""
         began = self._clock()
         reading: Reading | None = None
         deadline_s = self._deadline_s(slot)
@@ -348,6 +349,7 @@ class PollGroup:
             _log.error("polling %s (group %s) failed", slot.source.name, self.name, exc_info=error)
 
     async def _close(self) -> None:
+        """End all polls, and close all sources."""
         tasks: list[asyncio.Future[None]] = [
             task for slot in self._slots for task in (slot.waiting, slot.task) if task is not None
         ]
@@ -491,9 +493,9 @@ class LoadCadence:
         parts, shares = self.decide(groups, now, interval_s), spread_shares(tuple(self._servers), groups)
         if self._has_little_cpu(now):
             parts = {}
-        for one in polled:
-            one.quicken(parts)
-            one.spread(shares)
+        for group in polled:
+            group.quicken(parts)
+            group.spread(shares)
 
     def _has_little_cpu(self, now: float) -> bool:
         """Return whether this program used too much of a core in the last complete window."""
@@ -530,6 +532,7 @@ class LoadCadence:
         return parts
 
     def _adapt(self, pace: _Pace, group: tuple[str, ...], now: float) -> None:
+        """Change the poll rate of a group once its load has called for that for long enough."""
         answering = [
             server
             for name in group

@@ -113,14 +113,14 @@ def _start_time(pid: int) -> str | None:
 
 async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
     """Report every `LOOK_EVERY_S` seconds to the store which of its servers other processes load."""
-    known: dict[int, frozenset[str]] = {}
+    loaded: dict[int, frozenset[str]] = {}
     while True:
         now = {pid: _watched_names(store, targets) for pid, targets in announced_loads().items()}
-        for pid in known.keys() - now.keys():
-            store.end_own_load(known.pop(pid))
+        for pid in loaded.keys() - now.keys():
+            store.end_own_load(loaded.pop(pid))
         for pid, names in now.items():
-            if new := names - known.get(pid, frozenset()):
-                known[pid] = names | new
+            if new := names - loaded.get(pid, frozenset()):
+                loaded[pid] = names | new
                 store.begin_own_load(new)
                 store.note("sweep", f"load by a sweep of process {pid}: {', '.join(sorted(new))}")
         await sleep(LOOK_EVERY_S)
@@ -187,11 +187,11 @@ def add_starts(path: Path, finished: Iterable[PastStart]) -> str | None:
 
     A damaged file is replaced.
     """
-    known, _ = read_starts(path)
+    earlier, _ = read_starts(path)
     kept: list[PastStart] = []
-    for one in sorted((*known, *finished), key=lambda one: -one.ended_at):
-        if sum(other.key == one.key for other in kept) < _PER_KEY:
-            kept.append(one)
+    for start in sorted((*earlier, *finished), key=lambda start: -start.ended_at):
+        if sum(other.key == start.key for other in kept) < _PER_KEY:
+            kept.append(start)
     return _write_kept(path, Kept(tuple(reversed(kept[:_MOST]))))
 
 
@@ -283,14 +283,14 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
     result = []
     for target in recipe.targets:
         machine = target.machine or recipe.machine
-        name = next((one for one in _RATES if any(one in level.figures for level in target.levels)), "")
+        name = next((rate for rate in _RATES if any(rate in level.figures for level in target.levels)), "")
         rates = ((level.concurrency, level.figures.get(name)) for level in target.levels)
-        known = tuple(
+        levels = tuple(
             (count, float(rate))
             for count, rate in rates
             if 0 < count < _HIGHEST and isinstance(rate, int | float) and 0 < rate < _HIGHEST
         )
-        if machine and known:
+        if machine and levels:
             source = f"{recipe.name}: {target.name}"
             result.append(
                 PublishedRates(
@@ -300,7 +300,7 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
                     clean(machine, 60),
                     target.machines,
                     max(1, len(target.engines)),
-                    known,
+                    levels,
                 )
             )
     return result
@@ -315,10 +315,10 @@ def read_recipes(env: Mapping[str, str]) -> tuple[tuple[PublishedRates, ...], st
     for path in sorted(SHIPPED.glob("*.json")):
         result += read_recipe(path.read_bytes())
     try:
-        own = [] if folder is None else sorted((folder / RECIPES).glob("*.json"))[:_MOST_RECIPES]
+        paths = [] if folder is None else sorted((folder / RECIPES).glob("*.json"))[:_MOST_RECIPES]
     except OSError:
-        own = []
-    for path in own:
+        paths = []
+    for path in paths:
         try:
             result += read_recipe(read_own(path, _RECIPE_BYTES))
         except OSError as error:
@@ -330,10 +330,10 @@ def read_recipes(env: Mapping[str, str]) -> tuple[tuple[PublishedRates, ...], st
 
 def add_setups(path: Path, changed: Iterable[PastSetup]) -> str | None:
     """Put the setups of servers in place of the file's of the same servers; return why not, or None."""
-    known, new = read_kept(path)[0].setups, tuple(changed)
-    keys = {one.key for one in new}
-    every = (*new, *(one for one in known if one.key not in keys))
-    kept = sorted(every, key=lambda one: one.at)[-_MOST_KEPT:]
+    earlier, new = read_kept(path)[0].setups, tuple(changed)
+    keys = {setup.key for setup in new}
+    every = (*new, *(setup for setup in earlier if setup.key not in keys))
+    kept = sorted(every, key=lambda setup: setup.at)[-_MOST_KEPT:]
     return _write_kept(path, Kept(setups=tuple(kept)))
 
 

@@ -60,7 +60,7 @@ class Through:
         from sparktop.watch.prometheus import PrometheusFeed  # late: it loads an HTTP client
 
         clock = asyncio.get_running_loop().time
-        self.feeds = [PrometheusFeed(one, self._store, self._deliver, clock=clock) for one in targets]
+        self.feeds = [PrometheusFeed(target, self._store, self._deliver, clock=clock) for target in targets]
         for feed in self.feeds:
             self._spawn(feed.run())
         if any(target.closer == "auto" for target in targets):
@@ -74,9 +74,13 @@ class Through:
 
     def look_closer(self, group: str) -> str:
         """Begin to poll the servers of a group directly; return a message for the user."""
-        found = next((one for one in self._store.balance.view() if one.group == group), None)
-        names = frozenset(() if found is None else found.backends)
-        feed = next((one for one in self.feeds if names and names <= one.names.keys()), None)
+        balance = next(
+            (candidate for candidate in self._store.balance.view() if candidate.group == group), None
+        )
+        names = frozenset(() if balance is None else balance.backends)
+        feed = next(
+            (candidate for candidate in self.feeds if names and names <= candidate.names.keys()), None
+        )
         if feed is None:
             return f"{clean(group, 60)}: its servers are polled directly already"
         if feed.target.closer == "never":
@@ -96,7 +100,7 @@ class Through:
         targets = [BackendTarget(name, feed.names[name].url, feed.names[name].engine) for name in names]
         sources = self._ways.backends(targets)
         try:
-            first = await asyncio.gather(*(one.poll(_FIRST_DEADLINE_S) for one in sources))
+            first = await asyncio.gather(*(source.poll(_FIRST_DEADLINE_S) for source in sources))
             failed = [
                 f"{target.url}: {reading.message}"
                 for target, reading in zip(targets, first, strict=True)
@@ -107,7 +111,7 @@ class Through:
                 self._store.note(group, clean(f"cannot be polled directly: {failed[0]}{more}", 300))
                 return
             self._store.note(group, f"polled directly for {LOOK_S:.0f} s")
-            slowest_ms = max(getattr(one, "answer_ms", None) or 0.0 for one in first)
+            slowest_ms = max(getattr(reading, "answer_ms", None) or 0.0 for reading in first)
             feed.pause(names)
             await self._poll(sources, slowest_ms)
             self._note_verdict(group)
@@ -118,10 +122,12 @@ class Through:
 
     def _note_verdict(self, group: str) -> None:
         """Keep what a closer look found as an event, because samples of a Prometheus cannot confirm it."""
-        found = next((one for one in self._store.balance.view() if one.group == group), None)
-        if found is not None:
-            message = f"closer look at {group} ended: {found.word.value}"
-            self._store.note(group, clean("; ".join((message, *found.reasons[:1])), 300))
+        balance = next(
+            (candidate for candidate in self._store.balance.view() if candidate.group == group), None
+        )
+        if balance is not None:
+            message = f"closer look at {group} ended: {balance.word.value}"
+            self._store.note(group, clean("; ".join((message, *balance.reasons[:1])), 300))
 
     async def _poll(self, sources: Sequence[Any], slowest_ms: float) -> None:
         """Poll all sources at the same instants, as often as the slowest of them affords."""
@@ -132,9 +138,9 @@ class Through:
         end = loop.time() + LOOK_S
         while (began := loop.time()) < end:
             readings = await asyncio.gather(*(source.poll(_DEADLINE_S) for source in sources))
-            for one, reading in zip(sources, readings, strict=True):
+            for source, reading in zip(sources, readings, strict=True):
                 if not isinstance(reading, Failure):
-                    self._deliver(SourceKey.backend(one.name), reading, None)
+                    self._deliver(SourceKey.backend(source.name), reading, None)
             await asyncio.sleep(max(0.02, step_s - (loop.time() - began)))
 
     async def _look_at_suspects(self) -> None:
@@ -151,15 +157,16 @@ class Through:
         """
         if self._looking or now - self._auto_at < AUTO_AGAIN_S:
             return
-        own = [feed.names.keys() for feed in self.feeds if feed.target.closer == "auto"]
+        auto_names = [feed.names.keys() for feed in self.feeds if feed.target.closer == "auto"]
         suspects = [
-            one
-            for one in self._store.balance.view()
-            if _is_suspect(one) and any(one.backends and set(one.backends) <= names for names in own)
+            balance
+            for balance in self._store.balance.view()
+            if _is_suspect(balance)
+            and any(balance.backends and set(balance.backends) <= names for names in auto_names)
         ]
         if suspects:
             self._auto_at = now
-            self.look_closer(max(suspects, key=lambda one: one.dispersion_z or 0.0).group)
+            self.look_closer(max(suspects, key=lambda balance: balance.dispersion_z or 0.0).group)
 
 
 def _is_suspect(balance: Balance) -> bool:

@@ -64,6 +64,8 @@ class Play(NamedTuple):
     bridged: bool = False
     poll_s: float = 1.0
     restarts_at: float = float("inf")
+    silent: tuple[float, float] = (float("inf"), float("inf"))
+    """From when until when the machine misses its polls."""
     url: str = "http://10.0.0.2:8000"
 
 
@@ -87,11 +89,12 @@ def played(play: Play, chance: random.Random) -> list[Finding]:
             read_at += read_s + chance.random() * 0.5
         if view is None:
             continue
+        is_silent = play.silent[0] <= at < play.silent[1]
         now = Situation(
             at,
             WALL,
             {"b": _aged(view, at - polled_at)},
-            {} if node is None else {"spark-1": _node(node, looked_at, at)},
+            {} if is_silent or node is None else {"spark-1": _node(node, looked_at, at)},
             () if router is None else (router,),
         )
         found += rule.look(now)

@@ -16,7 +16,7 @@ from sparktop.report import markdown
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render as text_of
 from sparktop.store import store as store_module
-from sparktop.store.findings import FindingBook
+from sparktop.store.findings import CurrentFindings
 from tests.store.conftest import World
 
 FINDING = Finding(
@@ -47,7 +47,7 @@ class Told:
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     """The only rule of every store that is made from now on."""
     rule = Told()
-    monkeypatch.setattr(store_module, "FindingBook", lambda: FindingBook((lambda: rule,)))
+    monkeypatch.setattr(store_module, "CurrentFindings", lambda: CurrentFindings((lambda: rule,)))
     return rule
 
 

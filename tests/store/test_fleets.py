@@ -142,11 +142,13 @@ def test_the_other_takes_over_what_does_not_answer_through_the_first() -> None:
 
 
 def test_equal_addresses_and_names_of_two_sites_stay_apart() -> None:
-    """Pods of two clusters may have one address, and machines of two sites one name."""
+    """Pods of two clusters may have one address, and machines of two sites one name; each server counts."""
     pair = Pair()
     pair.accept("one", BOTH)
-    pods = tuple(replace(one, name=f"pod-{one.name}") for one in FOUR_SERVERS)
-    assert [len(one) for one in names(pair.accept("two", replace(BOTH, servers=pods)))] == [6, 6]
+    pods = tuple(replace(one, name=f"pod-{one.name}", running=3.0) for one in FOUR_SERVERS)
+    shown = pair.accept("two", replace(BOTH, servers=pods))
+    assert [len(one) for one in names(shown)] == [6, 6]
+    assert shown.totals.running == Sum(20.0, 8, 8)
 
 
 # Where all servers of a Prometheus are read sample by sample, its wall and the title sum the rows.

@@ -29,9 +29,11 @@ from sparktop.analysis.balance.load_grid import (
     LoadGrid,
     LoadTrack,
     group_pace,
+    interpolate,
     lay_out,
     slots_of,
     slow_members,
+    unbroken_since,
     variance_factor,
 )
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
@@ -139,8 +141,8 @@ def judge_slowly(
     plain = spread is not None and spread[1] >= FEWEST_PER_BACKEND * len(tracks)
     word = BalanceWord.IDLE if idle else BalanceWord.UNKNOWN
     means = {track.name: _mean(_loads_since(track, now_s - needed_s)) for track in tracks}
-    known = {name: mean for name, mean in means.items() if mean is not None}
-    total = sum(known.values()) if len(known) == len(tracks) else None
+    mean_load = {name: mean for name, mean in means.items() if mean is not None}
+    total = sum(mean_load.values()) if len(mean_load) == len(tracks) else None
     balance = Balance(
         group=group,
         backends=tuple(track.name for track in tracks),
@@ -150,7 +152,7 @@ def judge_slowly(
         needed_s=needed_s,
         sample_hz=1 / step_s,
         mean_total=total if spread is None else spread[1],
-        mean_load=known,
+        mean_load=mean_load,
         dispersion_z=spread[0] if spread is not None and plain else None,
         router=router,
         reasons=(too_slow_sentence(step_s),),
@@ -170,42 +172,32 @@ def spread_and_total(
     count = len(tracks)
     if count < 2:  # noqa: PLR2004 - a spread is of several
         return None
-    known = [(track.times_s, _loads_of(track)) for track in tracks]
+    series = [(track.times_s, _loads_of(track)) for track in tracks]
     variances: list[float] = []
     chances: list[float] = []
     totals: list[float] = []
-    for this, (times, own) in enumerate(known):
+    for this, (times, mine) in enumerate(series):
         first, last = bisect_left(times, since_s), bisect_left(times, until_s)
         if last - first < _FEWEST_SAMPLES or times[last - 1] - times[first] < _SETTLED * (until_s - since_s):
             return None
         deviations: list[float] = []
         for index in range(first, last):
-            total = own[index] + sum(
-                _load_at(others, loads, times[index])
-                for other, (others, loads) in enumerate(known)
+            total = mine[index] + sum(
+                interpolate(others, loads, times[index])
+                for other, (others, loads) in enumerate(series)
                 if other != this
             )
             if not total > 0:
                 continue
             totals.append(total)
             chances.append((count - 1) / total)
-            deviations.append(own[index] * count / total - 1)
+            deviations.append(mine[index] * count / total - 1)
         if len(deviations) < _FEWEST_SAMPLES:
             return None
         mean = sum(deviations) / len(deviations)
         variances.append(sum((deviation - mean) ** 2 for deviation in deviations) / (len(deviations) - 1))
     variance, chance = sum(variances) / count, sum(chances) / len(chances)
     return variance / chance, sum(totals) / len(totals)
-
-
-def _load_at(times: Sequence[float], loads: Sequence[float], at_s: float) -> float:
-    """Return a backend's load at `at_s`, interpolated between two samples; at the ends the nearest."""
-    index = bisect_left(times, at_s)
-    if index == 0 or index == len(times):
-        return loads[min(index, len(loads) - 1)] if loads else 0.0
-    before, after = times[index - 1], times[index]
-    part = (at_s - before) / (after - before) if after > before else 0.0
-    return loads[index - 1] + part * (loads[index] - loads[index - 1])
 
 
 def _loads_of(track: LoadTrack) -> list[float]:
@@ -236,7 +228,7 @@ def _arrivals_by_backend(tracks: Sequence[LoadTrack], now_s: float, step_s: floa
     """
     silence_s = stale_s(step_s)
     here = [track for track in tracks if len(track.times_s) and now_s - track.times_s[-1] <= silence_s]
-    begin_s = max([now_s - REQUESTS_S, *(_unbroken_since(track.times_s, silence_s) for track in here)])
+    begin_s = max([now_s - REQUESTS_S, *(unbroken_since(track.times_s, silence_s) for track in here)])
     end_s = min((track.times_s[-1] for track in here), default=begin_s)
     if end_s - begin_s < max(_LEAST_SHARED_S, _LEAST_SHARED_STEPS * step_s):
         return {}
@@ -245,7 +237,7 @@ def _arrivals_by_backend(tracks: Sequence[LoadTrack], now_s: float, step_s: floa
         arrived = track.arrived
         if arrived is None or not len(arrived):
             return {}
-        grown = _load_at(track.times_s, arrived, end_s) - _load_at(track.times_s, arrived, begin_s)
+        grown = interpolate(track.times_s, arrived, end_s) - interpolate(track.times_s, arrived, begin_s)
         if math.isnan(grown):
             return {}
         counts[track.name] = max(0.0, grown)
@@ -272,12 +264,6 @@ def _seconds_with_samples(tracks: Sequence[LoadTrack], now_s: float, step_s: flo
     return min(seen, default=0.0)
 
 
-def _unbroken_since(times_s: Sequence[float], longest_s: float) -> float:
-    """Return the time of the first sample after the newest gap of more than `longest_s` seconds."""
-    gaps = (later for earlier, later in pairwise(times_s) if later - earlier > longest_s)
-    return max(gaps, default=times_s[0])
-
-
 def even_share(grid: LoadGrid) -> float | None:
     """Return the share of time, 0 to 1, in which the backends' loads differ by at most one request.
 
@@ -291,8 +277,8 @@ def even_share(grid: LoadGrid) -> float | None:
     # NaN compares as false.
     spread = map(sub, map(max, *beyond), map(min, *beyond))
     close = sum(map(le, spread, repeat(1)))
-    known = sum(map(ge, grid.totals, repeat(0)))
-    return close / known if known else None
+    counted = sum(map(ge, grid.totals, repeat(0)))
+    return close / counted if counted else None
 
 
 def spread_by_poll_times(grid: LoadGrid) -> float | None:
@@ -362,7 +348,7 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     wanted = window_s(load.e2e_s)
     slow = slow_members(load.tracks, now_s, wanted)
     if slow:
-        rest = judge(replace(load, tracks=[one for one in load.tracks if one.name not in slow]), now_s)
+        rest = judge(replace(load, tracks=[track for track in load.tracks if track.name not in slow]), now_s)
         said = [balance_words.left_out_sentence(name, why) for name, why in slow.items()]
         return replace(rest, reasons=(*rest.reasons, *said))
     needed = SHORTEST_S if load.e2e_s is None else min(LONGEST_S, max(SHORTEST_S, LIFETIMES * load.e2e_s))
@@ -405,24 +391,24 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
     `needed_s` is how long the window must be, in seconds, for a full judgement.
     """
     count, names = len(grid.loads), tuple(track.name for track in grid.tracks)
-    known = [slot for slot, total in enumerate(grid.totals) if total >= 0]
+    filled = [slot for slot, total in enumerate(grid.totals) if total >= 0]
     slots = loaded_slots(grid, fewest_requests(count))
     newest_s = max(track.times_s[-1] for track in grid.tracks)
-    loaded = len(slots) / len(known) if known else None
+    loaded = len(slots) / len(filled) if filled else None
     enough = loaded is not None and loaded >= rules.LOADED_SHARE
-    counted = slots if enough else [slot for slot in known if grid.totals[slot] > 0]
+    counted = slots if enough else [slot for slot in filled if grid.totals[slot] > 0]
     pace = GroupPace(FLAT)
     if not load.prefills:
         pace = group_pace(grid.tracks, newest_s - grid.span_s, GroupPace(load.step_time, load.step_times))
     typical = sum([grid.totals[slot] for slot in counted]) / len(counted) if counted else 0.0
-    slots_each = [one for one in map(slots_of, grid.tracks) if one]
+    slots_each = [limit for limit in map(slots_of, grid.tracks) if limit]
     factor = variance_factor(typical, count, pace.usual, min(slots_each) if slots_each else None)
     spread = dispersion(grid, counted)
-    convoys = find_convoys(grid, known)
+    convoys = find_convoys(grid, filled)
     if enough and spread is not None and convoys is not None and rules.comes_and_goes(convoys):
         spread = min(spread, convoys.full_spread)
     z = None if spread is None else spread / factor
-    swing = find_swing(grid, known, load.e2e_s)
+    swing = find_swing(grid, filled, load.e2e_s)
     if swing is not None and z is not None:
         swing = replace(swing, score=swing_score(z, count, swing))
     starved, starved_any, away, away_any = starved_shares(grid, counted, load.e2e_s)
@@ -444,7 +430,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         sample_hz=1 / grid.step_s,
         samples_percent=100 * min(grid.present),
         looks_apart_ms=1000 * grid.skew_s,
-        mean_total=sum([grid.totals[slot] for slot in known]) / len(known) if known else 0.0,
+        mean_total=sum([grid.totals[slot] for slot in filled]) / len(filled) if filled else 0.0,
         mean_load=dict(zip(names, map(_mean_without_gaps, grid.loads), strict=True)),
         loaded_percent=_percent(loaded),
         even_percent=_percent(even_share(grid)),
@@ -727,8 +713,8 @@ def _mean_without_gaps(column: Sequence[float]) -> float:
     whole = sum(column)
     if math.isfinite(whole):
         return whole / len(column)
-    there = [value for value in column if value >= 0]
-    return sum(there) / max(1, len(there))
+    values = [value for value in column if value >= 0]
+    return sum(values) / max(1, len(values))
 
 
 def _percent(share: float | None) -> float | None:

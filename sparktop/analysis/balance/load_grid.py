@@ -83,8 +83,8 @@ def _fit_medians(bins: Sequence[Sequence[Pair]], pairs: int) -> StepTime | None:
     )
     weights: list[float] = []
     for each, (_, usual) in zip(bins, points, strict=True):
-        own = median(abs(y / usual - 1) for _, y in each)
-        error = _MEDIAN_ERROR * max(own, scatter) / math.sqrt(max(1.0, len(each) / _SHARED))
+        own_scatter = median(abs(y / usual - 1) for _, y in each)
+        error = _MEDIAN_ERROR * max(own_scatter, scatter) / math.sqrt(max(1.0, len(each) / _SHARED))
         weights.append((usual * math.hypot(error, _LEAST_ERROR)) ** -2)
     whole = sum(weights)
     middle = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / whole
@@ -217,8 +217,8 @@ def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> f
     low, high = -logs[-1] / total - 20.0, 20.0
     for _ in range(40):
         tilt = (low + high) / 2
-        found, spread = _mean_and_variance([each + tilt * load for load, each in enumerate(logs)])
-        low, high = (tilt, high) if found < mean else (low, tilt)
+        tilted_mean, spread = _mean_and_variance([each + tilt * load for load, each in enumerate(logs)])
+        low, high = (tilt, high) if tilted_mean < mean else (low, tilt)
     return spread / mean
 
 
@@ -271,7 +271,7 @@ class GroupPace(Struct, frozen=True):
         A line is step time as a linear function of the batch size. If the backends have lines of their own,
         these are sorted by (growth per request / step time at batch 0), and the middle one is returned.
         """
-        ordered = sorted(self.own.values(), key=lambda one: (one.per_request_s / one.base_s, one.base_s))
+        ordered = sorted(self.own.values(), key=lambda step: (step.per_request_s / step.base_s, step.base_s))
         return self.common or (ordered[len(ordered) // 2] if ordered else None)
 
 
@@ -282,32 +282,35 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
     backends differ in speed. Functions that these samples do not determine are copied from `earlier`.
     """
     pairs = {track.name: steady_pairs(track, since_s, len(tracks)) for track in tracks}
-    every = [pair for own in pairs.values() for pair in own]
-    points = {name: _middles(own) for name, own in pairs.items()}
-    known = {name: one for name, one in points.items() if one}
-    widest = _widest_range(known)
+    every = [pair for of_backend in pairs.values() for pair in of_backend]
+    points = {name: _middles(of_backend) for name, of_backend in pairs.items()}
+    reporting = {name: middles for name, middles in points.items() if middles}
+    widest = _widest_range(reporting)
     line = None if widest is None else fit_pairs(pairs[widest])
     if line is None:
-        alike = len(known) == len(points) and _have_alike_steps(list(known.values()))
+        alike = len(reporting) == len(points) and _have_alike_steps(list(reporting.values()))
         common = fit_pairs(every) if alike else None
         return earlier if common is None else GroupPace(common)
-    factors = _step_ratios(known, line)
+    factors = _step_ratios(reporting, line)
     if max(factors.values()) <= UNLIKE * min(factors.values()):
         return GroupPace(fit_pairs(every) or earlier.common)
-    own = {name: fit_pairs(pairs[name]) or _scale_line(line, factors[name]) for name in known}
-    return GroupPace(None, {**earlier.own, **own})
+    lines = {name: fit_pairs(pairs[name]) or _scale_line(line, factors[name]) for name in reporting}
+    return GroupPace(None, {**earlier.own, **lines})
 
 
-def _widest_range(known: Mapping[str, Sequence[Pair]]) -> str | None:
+def _widest_range(points: Mapping[str, Sequence[Pair]]) -> str | None:
     """Return the backend whose batch sizes span the widest range; None without backends."""
     # On equal spans the order of backends must not decide.
-    spans = {name: (one[-1][0] / one[0][0], tuple(one)) for name, one in known.items()}
-    return max(known, key=spans.__getitem__, default=None)
+    spans = {name: (middles[-1][0] / middles[0][0], tuple(middles)) for name, middles in points.items()}
+    return max(points, key=spans.__getitem__, default=None)
 
 
-def _step_ratios(known: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
+def _step_ratios(points: Mapping[str, Sequence[Pair]], line: StepTime) -> dict[str, float]:
     """Return for each backend the median ratio of its step time to that of `line` at the same batch size."""
-    return {name: median(time / _step_s(line, batch) for batch, time in one) for name, one in known.items()}
+    return {
+        name: median(time / _step_s(line, batch) for batch, time in middles)
+        for name, middles in points.items()
+    }
 
 
 def _step_s(line: StepTime, batch: float) -> float:
@@ -503,7 +506,7 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
     empty because the polling interval was longer before, the slots get the longer interval.
     """
     points = [_usable_samples(track, now_s - window_s, now_s) for track in tracks]
-    steps = [_median_step(one.times) for one in points if len(one.times) > 1]
+    steps = [_median_step(samples.times) for samples in points if len(samples.times) > 1]
     if not steps:
         return None
     step = max(median(steps), 0.02)
@@ -521,11 +524,15 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     leave the whole group without a verdict. At least two of the others must have enough samples.
     """
     points = [_usable_samples(track, now_s - window_s, now_s) for track in tracks]
-    here = [one for one in points if len(one.times) > 1 and now_s - one.times[-1] <= _SILENT_S + window_s / 4]
+    here = [
+        samples
+        for samples in points
+        if len(samples.times) > 1 and now_s - samples.times[-1] <= _SILENT_S + window_s / 4
+    ]
     most = max((len(samples.times) for samples in here), default=0)
-    if len(here) <= _PAIR or min(len(one.times) for one in here) >= _NEARLY_ALL * most:
+    if len(here) <= _PAIR or min(len(samples.times) for samples in here) >= _NEARLY_ALL * most:
         return {}
-    steps = {one.track.name: _median_step(one.times) for one in here}
+    steps = {samples.track.name: _median_step(samples.times) for samples in here}
     usual = median(steps.values())
     slow = {
         name: f"is polled every {step:.2g} s, the others every {usual:.2g} s"
@@ -534,7 +541,7 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     }
     if len(steps) - len(slow) < max(_PAIR, len(slow) + 1):
         slow = {}
-    grid = lay_out([one.track for one in here if one.track.name not in slow], now_s, window_s)
+    grid = lay_out([samples.track for samples in here if samples.track.name not in slow], now_s, window_s)
     if grid is None or grid.span_s < _SHORTEST_S:
         return {}
     few = {
@@ -550,7 +557,9 @@ def _slowest_step(points: Sequence[_Samples]) -> float:
 
     A backend's interval is measured twice, over its first few and over its last few samples (median).
     """
-    ends = (part for one in points for part in (one.times[:_FEW], one.times[-_FEW:]) if len(part) > 1)
+    ends = (
+        part for samples in points for part in (samples.times[:_FEW], samples.times[-_FEW:]) if len(part) > 1
+    )
     return max(median(later - earlier for earlier, later in pairwise(part)) for part in ends)
 
 
@@ -560,36 +569,38 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float) -> Lo
     None with fewer than two backends that still answer at `now_s`.
     """
     silence = max(_SILENT_S, 4 * step)
-    here = [one for one in points if one.times and now_s - one.times[-1] <= silence]
-    gone = [one for one in points if one.times and now_s - one.times[-1] > silence]
+    here = [samples for samples in points if samples.times and now_s - samples.times[-1] <= silence]
+    gone = [samples for samples in points if samples.times and now_s - samples.times[-1] > silence]
     if len(here) < 2:  # noqa: PLR2004 - balance is between two
         return None
-    begin = max(_unbroken_since(one.times, max(_BREAK_S, 4 * step)) for one in here)
-    begin = max([begin, *(one.times[-1] + step for one in gone)])
-    end = max(one.times[-1] for one in here)
+    begin = max(unbroken_since(samples.times, max(_BREAK_S, 4 * step)) for samples in here)
+    begin = max([begin, *(samples.times[-1] + step for samples in gone)])
+    end = max(samples.times[-1] for samples in here)
     count = max(1, round((end - begin) / step) + 1)
     base = end - (count - 0.5) * step
     edges = [base + slot * step for slot in range(count + 1)]
-    columns = [_samples_by_slot(one.times, edges, step) for one in here]
-    loads = tuple(_values_by_slot(one.loads, column) for one, column in zip(here, columns, strict=True))
-    parts = [1.0 if one.track.part is None else one.track.part for one in here]
+    columns = [_samples_by_slot(samples.times, edges, step) for samples in here]
+    loads = tuple(
+        _values_by_slot(samples.loads, column) for samples, column in zip(here, columns, strict=True)
+    )
+    parts = [1.0 if samples.track.part is None else samples.track.part for samples in here]
     whole = sum(parts)
     shares = tuple(part / whole for part in parts)
     return LoadGrid(
         tracks=tuple(samples.track for samples in here),
-        left=tuple(one.track.name for one in gone),
-        silent=tuple(one.track.name for one in points if not one.times),
+        left=tuple(samples.track.name for samples in gone),
+        silent=tuple(samples.track.name for samples in points if not samples.times),
         step_s=step,
         span_s=count * step,
         shares=shares,
         loads=loads,
         waiting=tuple(
-            None if one.waiting is None else _values_by_slot(one.waiting, column)
-            for one, column in zip(here, columns, strict=True)
+            None if samples.waiting is None else _values_by_slot(samples.waiting, column)
+            for samples, column in zip(here, columns, strict=True)
         ),
         present=tuple(1 - column.count(-1) / count for column in columns),
         totals=_fill_gaps(loads, shares),
-        skew_s=_poll_skew_s([one.times for one in here], columns),
+        skew_s=_poll_skew_s([samples.times for samples in here], columns),
     )
 
 
@@ -629,14 +640,21 @@ def _median_step(times: Sequence[float]) -> float:
     return median(later - earlier for earlier, later in pairwise(recent))
 
 
-def _unbroken_since(times: Sequence[float], gap_s: float) -> float:
-    begin = times[0]
-    if max(map(sub, times[1:], times), default=0.0) <= gap_s:
-        return begin
-    for earlier, later in pairwise(times):
-        if later - earlier > gap_s:
-            begin = later
-    return begin
+def unbroken_since(times: Sequence[float], gap_s: float) -> float:
+    """Return the time of the first sample after the newest gap of more than `gap_s` seconds."""
+    if max(map(sub, times[1:], times), default=0.0) <= gap_s:  # nearly always, and faster
+        return times[0]
+    return max(later for earlier, later in pairwise(times) if later - earlier > gap_s)
+
+
+def interpolate(times: Sequence[float], values: Sequence[float], at_s: float) -> float:
+    """Return the value at `at_s`, in a straight line between two samples; at the ends the nearest."""
+    index = bisect_left(times, at_s)
+    if index == 0 or index == len(times):
+        return values[min(index, len(values) - 1)] if values else 0.0
+    before, after = times[index - 1], times[index]
+    part = (at_s - before) / (after - before) if after > before else 0.0
+    return values[index - 1] + part * (values[index] - values[index - 1])
 
 
 def _samples_by_slot(times: Sequence[float], edges: Sequence[float], step: float) -> Sequence[int]:
@@ -686,11 +704,11 @@ def _fill_gaps(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> lis
             if total != total:  # noqa: PLR0124 - NaN differs from itself; the fastest test
                 lost = [index for index, column in enumerate(loads) if math.isnan(column[slot])]
                 if len(lost) <= most:
-                    there = 1 - sum(shares[index] for index in lost)
+                    rest = 1 - sum(shares[index] for index in lost)
                     seen = sum(column[slot] for column in loads if not math.isnan(column[slot]))
                     for index in lost:
-                        loads[index][slot] = seen * shares[index] / there
-                    totals[slot] = seen / there
+                        loads[index][slot] = seen * shares[index] / rest
+                    totals[slot] = seen / rest
     return totals
 
 

@@ -346,7 +346,7 @@ def request_shares(
     if len(whole) < 2 or total == 0:  # noqa: PLR2004 - a share is of several
         return None
     parts = weights or dict.fromkeys(whole, 1.0)
-    fair = {name: parts[name] / sum(parts[one] for one in whole) for name in whole}
+    fair = {name: parts[name] / sum(parts[other] for other in whole) for name in whole}
     shares = {name: count / total for name, count in whole.items()}
     most = max(whole, key=lambda name: shares[name] / fair[name])
     # Any of the backends might have had most: Bonferroni.
@@ -463,7 +463,7 @@ def are_unequal(counts: Mapping[str, float]) -> bool:
     if count < 2 or whole < FEWEST_REQUESTS:  # noqa: PLR2004 - a ratio is of two
         return False
     fair = whole / count
-    chi2 = sum((one - fair) ** 2 for one in counts.values()) / fair
+    chi2 = sum((requests - fair) ** 2 for requests in counts.values()) / fair
     # Wilson and Hilferty: the cube root of χ² is nearly normal.
     freedom = count - 1
     sigmas = ((chi2 / freedom) ** (1 / 3) - (1 - 2 / (9 * freedom))) / math.sqrt(2 / (9 * freedom))
@@ -747,7 +747,7 @@ def herds_checks(balance: Balance) -> tuple[Check, ...]:
 
 def starved_checks(balance: Balance) -> tuple[Check, ...]:
     """Return the checks behind "starved": a backend too often has next to no work, which costs throughput."""
-    return _starved(balance, balance.starved_any_percent)
+    return _starving_checks(balance, balance.starved_any_percent)
 
 
 def drained_checks(balance: Balance) -> tuple[Check, ...]:
@@ -755,10 +755,11 @@ def drained_checks(balance: Balance) -> tuple[Check, ...]:
 
     Such a backend is drained, or not in the router yet.
     """
-    return _starved(balance, balance.empty_any_percent)
+    return _starving_checks(balance, balance.empty_any_percent)
 
 
-def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
+def _starving_checks(balance: Balance, percent: float | None) -> tuple[Check, ...]:
+    """Return the checks of starving; `percent` is the share of the time with an empty backend."""
     shares, z, loaded = balance.starved_percent, balance.dispersion_z, balance.loaded_percent
     names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_NAMED]) or "–"
     more = f" · and {len(shares) - _NAMED} more" if len(shares) > _NAMED else _newest_words(shares, percent)

@@ -123,10 +123,10 @@ def _slots_away(
     request. If `life_s` is None, the result is empty. `counted` has True for each slot to examine; it is
     ignored for a backend that does not count its requests, where slots without load are used instead.
     """
-    known: set[int] = set()
+    away: set[int] = set()
     last: set[int] = set()
     if life_s is None:
-        return known, last
+        return away, last
     track, column, share = grid.tracks[backend], grid.loads[backend], grid.shares[backend]
     least = AWAY_LIVES * life_s / grid.step_s
     if track.arrived is None:
@@ -140,11 +140,11 @@ def _slots_away(
         end = begin + len(list(run))
         stretch = range(begin, end)
         if none and len(stretch) >= least:
-            known.update(stretch)
+            away.update(stretch)
         elif none and end == len(without) and track.arrived is not None:
             last = set(stretch)
         begin = end
-    return known, last
+    return away, last
 
 
 def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: LoadGrid) -> list[bool]:
@@ -239,9 +239,9 @@ def _lost_part(
     """
     made = best = 0.0
     at_best: dict[int | None, float] = {}
-    for limit, own in loads:
+    for limit, counts in loads:
         makes = throughput(step, limit)
-        made += _tokens_made(makes, own)
+        made += _tokens_made(makes, counts)
         if limit not in at_best:
             at_best[limit] = _tokens_made(makes, even)
         best += at_best[limit]

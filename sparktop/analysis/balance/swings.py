@@ -14,7 +14,7 @@ from statistics import median
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, picker
+from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, interpolate, picker
 from sparktop.model.balance import Arrivals, Convoys, Curve, Swing
 
 # A *convoy* is a set of requests that start together at one backend, end together and return together. A
@@ -342,24 +342,24 @@ def _test_herds(columns: Sequence[_PieceCounts], piece_s: float, *, excuses_fill
     squares: list[tuple[float, int]] = []
     leaders: list[int] = []
     herds = 0
-    for piece, there in served.items():
-        whole = sum(parts[one] for one in there)
-        evenly = {one: parts[one] / whole * totals[piece] for one in there}
-        apart = {one: columns[one].came[piece] - evenly[one] for one in there}
-        square = sum(apart[one] ** 2 / evenly[one] for one in there)
-        squares.append((square, len(there) - 1))
+    for piece, backends in served.items():
+        whole = sum(parts[index] for index in backends)
+        evenly = {index: parts[index] / whole * totals[piece] for index in backends}
+        apart = {index: columns[index].came[piece] - evenly[index] for index in backends}
+        square = sum(apart[index] ** 2 / evenly[index] for index in backends)
+        squares.append((square, len(backends) - 1))
         most = max(apart.values())
         # On a tie the order of backends must not decide.
-        first = [one for one in there if apart[one] == most]
+        first = [index for index in backends if apart[index] == most]
         present = [column for column in columns if not column.is_away(piece)]
         at_end = [column.loads[piece + 1] for column in present]
         past = not excuses_filling or _is_past_even(at_end, columns[first[0]].loads[piece + 1])
-        if past and chi_squared_tail(square, len(there) - 1) <= _HERD_CHANCE:
+        if past and chi_squared_tail(square, len(backends) - 1) <= _HERD_CHANCE:
             herds += 1
             leaders += first if len(first) == 1 else ()
     by_leader = sorted(Counter(leaders).values(), reverse=True)
     freedom = sum(each for _, each in squares)
-    kept = sorted(squares, key=lambda one: one[0] / one[1])[
+    kept = sorted(squares, key=lambda item: item[0] / item[1])[
         : len(squares) - math.ceil(_LEFT_OUT * len(squares))
     ]
     return Arrivals(
@@ -398,11 +398,11 @@ def _parts_of_requests(
     """
     parts: list[float] = []
     for index, column in enumerate(columns):
-        pieces = [piece for piece, there in served.items() if index in there]
-        own = sum(column.came[piece] for piece in pieces)
-        if own <= 0:
+        pieces = [piece for piece, backends in served.items() if index in backends]
+        received = sum(column.came[piece] for piece in pieces)
+        if received <= 0:
             return None
-        parts.append(own / sum(totals[piece] for piece in pieces))
+        parts.append(received / sum(totals[piece] for piece in pieces))
     return parts
 
 
@@ -436,19 +436,10 @@ def _arrivals_between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
     The backend's count at these times is interpolated between its samples.
     """
     arrived = track.arrived or ()
-    known = [index for index, count in enumerate(arrived) if not math.isnan(count)]
-    times = [track.times_s[index] for index in known]
-    counts = [arrived[index] for index in known]
-    if not known:
-        return [0.0] * (len(edges) - 1)
-    at_edges: list[float] = []
-    for edge in edges:
-        after = bisect_right(times, edge)
-        if after == 0 or after == len(times):
-            at_edges.append(counts[0] if after == 0 else counts[-1])
-            continue
-        share = (edge - times[after - 1]) / (times[after] - times[after - 1])
-        at_edges.append(counts[after - 1] + share * (counts[after] - counts[after - 1]))
+    indexes = [index for index, count in enumerate(arrived) if not math.isnan(count)]
+    times = [track.times_s[index] for index in indexes]
+    counts = [arrived[index] for index in indexes]
+    at_edges = [interpolate(times, counts, edge) for edge in edges]
     # A restarted server has a lower count than a moment ago, without any arrivals.
     return [max(0.0, later - earlier) for earlier, later in pairwise(at_edges)]
 
@@ -501,17 +492,17 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
         return None
     index, apart = _backend_most_apart(grid, slots)
     points, step = _average_down(apart, grid.step_s)
-    there = [value for value in points if not math.isnan(value)]
-    mean = sum(there) / max(1, len(there))
-    rms = math.sqrt(sum((value - mean) ** 2 for value in there) / max(1, len(there)))
+    present = [value for value in points if not math.isnan(value)]
+    mean = sum(present) / max(1, len(present))
+    rms = math.sqrt(sum((value - mean) ** 2 for value in present) / max(1, len(present)))
     # The share of the deviation that varies; the rest is a constant skew.
     moving = rms**2 / (rms**2 + mean**2) if rms else 0.0
     name, mutual = grid.tracks[index].name, _mutual_move(grid, slots)
-    centred = _clipped_and_centred(points, there)
+    centred = _clip_and_centre(points, present)
     power = sum(value * value for value in centred)
-    if len(there) < _FEWEST_POINTS or power <= _SMALLEST_POWER * len(there):
+    if len(present) < _FEWEST_POINTS or power <= _SMALLEST_POWER * len(present):
         return Swing(name, rms, moving, mutual)
-    correlation = _autocorrelation(centred, len(there) / len(points))
+    correlation = _autocorrelation(centred, len(present) / len(points))
     spectrum = _spectrum(centred)
     swing = Swing(
         backend=name,
@@ -548,28 +539,28 @@ def _mutual_move(grid: LoadGrid, slots: Sequence[int]) -> float | None:
     """
     pick = picker(grid, slots)
     columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)
-    moves = [sum(map(mul, one, one)) - sum(one) ** 2 / len(one) for one in columns]
+    moves = [sum(map(mul, column, column)) - sum(column) ** 2 / len(column) for column in columns]
     # On a tie the order of backends must not decide.
-    index = max(range(len(columns)), key=lambda one: (moves[one], columns[one]))
-    own, count = columns[index], len(totals)
-    beyond = list(map(sub, own, map(mul, repeat(grid.shares[index]), totals)))
-    mean, all_own, whole = sum(beyond) / count, sum(own), sum(totals)
+    index = max(range(len(columns)), key=lambda backend: (moves[backend], columns[backend]))
+    loads, count = columns[index], len(totals)
+    beyond = list(map(sub, loads, map(mul, repeat(grid.shares[index]), totals)))
+    mean, all_own, whole = sum(beyond) / count, sum(loads), sum(totals)
     power: float = sum(map(mul, beyond, beyond)) - mean * mean * count
     if power <= _SMALLEST_POWER * count * (whole / count) ** 2:
         return None
-    mine: float = sum(map(mul, own, beyond)) - mean * all_own
+    mine: float = sum(map(mul, loads, beyond)) - mean * all_own
     others: float = sum(map(mul, totals, beyond)) - mean * whole - mine
     return min(mine, -others) / power
 
 
-def _clipped_and_centred(points: Sequence[float], there: Sequence[float]) -> list[float]:
+def _clip_and_centre(points: Sequence[float], present: Sequence[float]) -> list[float]:
     """Return `points` clipped around their median and shifted to a mean of 0; missing points (NaN) become 0.
 
-    `there` is the list of the known points.
+    `present` is the list of the known points.
     """
-    middle = median(there) if there else 0.0
+    middle = median(present) if present else 0.0
     low, high = middle - _CLIP, middle + _CLIP
-    mean = sum(max(low, min(high, value)) for value in there) / max(1, len(there))
+    mean = sum(max(low, min(high, value)) for value in present) / max(1, len(present))
     return [0.0 if math.isnan(value) else max(low, min(high, value)) - mean for value in points]
 
 
@@ -619,9 +610,9 @@ def _backend_most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list
     for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
         # (load / share - total) / max(total, least); maps of operators take two thirds of a loop's time.
         apart = list(map(truediv, map(sub, map(truediv, column[first:last], repeat(share)), totals), scales))
-        there = apart if whole else [value for value in apart if value == value]  # noqa: PLR0124 - drops NaN
-        mean = sum(there) / max(1, len(there))
-        spread = sum(map(mul, there, there)) - mean * mean * len(there)
+        present = apart if whole else [value for value in apart if value == value]  # noqa: PLR0124 - drops NaN
+        mean = sum(present) / max(1, len(present))
+        spread = sum(map(mul, present, present)) - mean * mean * len(present)
         # Ties are broken by the values, so that the order of backends does not matter.
         if best is None or spread > best[0] or (spread == best[0] and apart > best[1]):
             best, result = (spread, apart), index
@@ -659,9 +650,9 @@ def _transform(values: Sequence[complex]) -> list[complex]:
     """Return the discrete Fourier transform (Cooley and Tukey) of a power of two values, at least 4."""
     size = len(values)
     if size == 4:  # noqa: PLR2004 - the smallest one worth a call
-        one, two, three, four = values
-        plus, minus, turned_by = one + three, one - three, -1j * (two - four)
-        return [plus + two + four, minus + turned_by, plus - two - four, minus - turned_by]
+        first, second, third, fourth = values
+        plus, minus, turned_by = first + third, first - third, -1j * (second - fourth)
+        return [plus + second + fourth, minus + turned_by, plus - second - fourth, minus - turned_by]
     even, odd = _transform(values[0::2]), _transform(values[1::2])
     turned = [factor * value for factor, value in zip(_fft_factors(size), odd, strict=True)]
     return [a + b for a, b in zip(even, turned, strict=True)] + [
@@ -683,11 +674,13 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
     tapered += [0.0] * (_SPECTRUM_SIZE - len(tapered))
     # Every other value becomes the imaginary part: half the size, half the time. The spectrum of n real
     # values is X[k] = (Z[k] + Z*[n/2-k] - i w^k (Z[k] - Z*[n/2-k])) / 2; the half cancels below.
-    found = _transform(list(map(complex, tapered[0::2], tapered[1::2])))
+    half_spectrum = _transform(list(map(complex, tapered[0::2], tapered[1::2])))
     power = [0.0]
-    for one, back, factor in zip(found[1:], found[:0:-1], _fft_factors(_SPECTRUM_SIZE)[1:], strict=True):
+    for forward, back, factor in zip(
+        half_spectrum[1:], half_spectrum[:0:-1], _fft_factors(_SPECTRUM_SIZE)[1:], strict=True
+    ):
         mirrored = back.conjugate()
-        power.append(abs(one + mirrored - 1j * factor * (one - mirrored)) ** 2)
+        power.append(abs(forward + mirrored - 1j * factor * (forward - mirrored)) ** 2)
     whole = sum(power)
     return [value / whole for value in power] if whole > 0 else power
 

@@ -208,12 +208,12 @@ def _range_text(result: Balance) -> str:
 
 
 def _lead_swap_sentence(result: Balance, load: GroupLoad) -> str:
-    one, other = result.backends
+    first, other = result.backends
     changes = f"{result.lead_changes} changes in {_span_text(result.window_s)}"
     if result.swap_s is None or result.period_s is None:
-        return f"{one} and {other} swap the lead ({changes})"
+        return f"{first} and {other} swap the lead ({changes})"
     return (
-        f"{one} and {other} swap the lead ({changes}; "
+        f"{first} and {other} swap the lead ({changes}; "
         f"period {_seconds_text(result.period_s)}{_period_in_lifetimes(result, load)})"
     )
 
@@ -242,27 +242,28 @@ def turns_sentence(result: Balance) -> str:
 
 def convoys_sentence(result: Balance) -> str:
     """Return the sentence that convoys (requests that start and end together) come and go in turns."""
-    found = result.convoys
-    if found is None:
+    convoys = result.convoys
+    if convoys is None:
         return "convoys of requests come and go in turns"
     every = "" if result.period_s is None else f", there and back in {_seconds_text(result.period_s)}"
     return (
-        f"convoys come and go in turns: {found.part_times} times in {_span_text(result.window_s)} one "
-        f"backend held far more than its share of half the load, {found.full_times} times full load was "
+        f"convoys come and go in turns: {convoys.part_times} times in {_span_text(result.window_s)} one "
+        f"backend held far more than its share of half the load, {convoys.full_times} times full load was "
         f"even{every}"
     )
 
 
 def herds_sentence(result: Balance) -> str:
     """Return the sentence that requests of one moment are sent to the same backend."""
-    found = result.arrivals
-    if found is None:
+    arrivals = result.arrivals
+    if arrivals is None:
         return "requests that arrive together go to one backend"
     every = "" if result.period_s is None else f"; period {_seconds_text(result.period_s)}"
     return (
-        f"requests that arrive together go to one backend: in {found.herds} of {found.pieces} intervals of "
-        f"{_seconds_text(found.piece_s)} one backend got far more than its share; "
-        f"{_times_text(found.spread)} as uneven as random routing ({found.requests} requests){every}"
+        "requests that arrive together go to one backend: "
+        f"in {arrivals.herds} of {arrivals.pieces} intervals of {_seconds_text(arrivals.piece_s)} "
+        "one backend got far more than its share; "
+        f"{_times_text(arrivals.spread)} as uneven as random routing ({arrivals.requests} requests){every}"
     )
 
 
@@ -286,7 +287,7 @@ def _away_sentences(result: Balance) -> list[str]:
 
 def _uneven_sentence(result: Balance) -> str:
     name, skew = result.skew_backend, result.skew or 0.0
-    loads = " · ".join(f"{one} {_count_text(value)}" for one, value in result.mean_load.items())
+    loads = " · ".join(f"{backend} {_count_text(value)}" for backend, value in result.mean_load.items())
     mean = f" (mean load {loads})" if len(result.mean_load) <= 4 else ""  # noqa: PLR2004 - one line
     span = _span_text(result.window_s)
     return f"{name} always has most: {100 * skew:.0f} % more than its share over {span}{mean}"
@@ -315,6 +316,7 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
 
 
 def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
+    """Return the same for a group behind a router, by its strategy and its backends' errors."""
     word, failing = result.word_now, [track.name for track in grid.tracks if track.errors]
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} and failing:
         names = " and ".join(failing)
@@ -324,9 +326,9 @@ def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[st
         )
     if word is BalanceWord.OSCILLATING and load.strategy not in _BLIND:
         # Power-of-two choices does not help with two backends: it is not among the suggestions.
-        known = all(track.errors is not None for track in grid.tracks)
-        herding = known and are_herds(result.arrivals, result.convoys)
-        unknown = "" if known else "; check the router's log for cooldowns first"
+        are_counted = all(track.errors is not None for track in grid.tracks)
+        herding = are_counted and are_herds(result.arrivals, result.convoys)
+        unknown = "" if are_counted else "; check the router's log for cooldowns first"
         return (_HERDING if herding else None), f"try simple-shuffle or round-robin{unknown}"
     if word is BalanceWord.UNEVEN and result.window_s >= _FLAT_S and "least" in (load.strategy or "").lower():
         return _DRIFT

@@ -278,6 +278,7 @@ class PrometheusClient:
             return data_of(await self._ask(path, None))
 
     async def _ask(self, path: str, form: Mapping[str, str] | None) -> bytes:
+        """Request a path, by POST of `form` or by GET; return the body of a successful answer."""
         request = Request(
             self._target.url + path,
             self.where,
@@ -338,6 +339,7 @@ class PrometheusClient:
         return self._tls
 
     def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
+        """Return the error for an HTTP status other than 200, with what to do about it."""
         said = trouble_in(self._without_secrets(body))
         quoted = f": {said}" if said else ""
         if status in _TOO_MUCH:

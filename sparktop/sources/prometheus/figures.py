@@ -58,12 +58,12 @@ def merge_pages(
     `lines` has those of each time, `apart` the times of each target. There is no page while it is not known
     what a target reported before.
     """
-    known = [sorted(times) for times in apart]
-    steps = [later - earlier for times in known for earlier, later in pairwise(times)]
+    ordered = [sorted(times) for times in apart]
+    steps = [later - earlier for times in ordered for earlier, later in pairwise(times)]
     current_s = LATE * median(steps) if steps else 0.0
-    for at in sorted(at for times in known for at in times):
+    for at in sorted(at for times in ordered for at in times):
         page: list[str] = []
-        for times in known:
+        for times in ordered:
             index = bisect_right(times, at)
             if index == 0 and times[0] - at <= current_s:
                 break
@@ -97,29 +97,29 @@ def pages(
     those are one to a page: the later in the answer counts. A server is mixed if several targets with the
     same job and instance write its series at different times: then a page has the newest lines of each.
     """
-    found: dict[Key, dict[float, list[str]]] = {}
+    lines_of: dict[Key, dict[float, list[str]]] = {}
     gauges: dict[Key, dict[str, frozenset[float]]] = {}
-    for one in series:
-        key = key_of(one.labels)
-        start = line_start(one.labels, targets.get(key.target))
+    for each_series in series:
+        key = key_of(each_series.labels)
+        start = line_start(each_series.labels, targets.get(key.target))
         if start is None:
             continue
-        lines = found.setdefault(key, {})
-        for at, value in one.samples:
+        lines = lines_of.setdefault(key, {})
+        for at, value in each_series.samples:
             if _VALUE.fullmatch(value):
                 lines.setdefault(at, []).append(start + value)
-        if one.labels["__name__"] in RUNNING:
+        if each_series.labels["__name__"] in RUNNING:
             times = gauges.setdefault(key, {})
-            times[start] = times.get(start, frozenset()).union(at for at, _ in one.samples)
+            times[start] = times.get(start, frozenset()).union(at for at, _ in each_series.samples)
     mixed: set[Key] = set()
     for key, times in gauges.items():
         apart = times_by_target([*times.values()])
         if len(apart) > 1:
             mixed.add(key)
-            found[key] = dict(merge_pages(found[key], apart))
+            lines_of[key] = dict(merge_pages(lines_of[key], apart))
     made = {
         key: {at: "\n".join([*lines[at], ""]).encode("utf-8", "surrogateescape") for at in sorted(lines)}
-        for key, lines in found.items()
+        for key, lines in lines_of.items()
     }
     return made, frozenset(mixed)
 
@@ -134,15 +134,15 @@ def line_start(labels: Labels, target: Labels | None) -> str | None:
     if not _NAME.fullmatch(name):
         return None
     added = USUAL if target is None else target.keys()
-    own: list[str] = []
+    own_labels: list[str] = []
     for label, value in labels.items():
         theirs = label in added and (target is None or target[label] == value)
         if theirs or label in _NEVER or not _LABEL.fullmatch(label):
             continue
         plain = label.removeprefix(_EXPORTED)
         written = plain if plain in added else label
-        own.append(f'{written}="{_escape(value)}"')
-    return f"{name}{{{','.join(own)}}} " if own else f"{name} "
+        own_labels.append(f'{written}="{_escape(value)}"')
+    return f"{name}{{{','.join(own_labels)}}} " if own_labels else f"{name} "
 
 
 def _escape(value: str) -> str:
@@ -228,8 +228,8 @@ async def quantiles(
     """
     window_s = max(_LEAST_QUANTILES_S, rate_window_s(every_s))
     waiting = figures.values["waiting"]
-    some = sorted(servers, key=lambda one: -waiting.get(one.key, 0.0))[:MOST_QUANTILES]
-    only = f"instance=~{any_of({one.key.instance for one in some})}"
+    some = sorted(servers, key=lambda server: -waiting.get(server.key, 0.0))[:MOST_QUANTILES]
+    only = f"instance=~{any_of({server.key.instance for server in some})}"
     by = _BY.replace("(", "(le, ", 1)
     asked = {
         name: f"histogram_quantile(0.95, sum {by} "
@@ -264,23 +264,23 @@ def fleet_servers(
     def value(name: str, key: Key) -> float | None:
         return None if key.target in dead else values.get(name, {}).get(key)
 
-    def server(one: FoundServer) -> FleetServer:
-        at, kv = values.get("at", {}).get(one.key), value("kv_cache_percent", one.key)
+    def server(found_server: FoundServer) -> FleetServer:
+        at, kv = values.get("at", {}).get(found_server.key), value("kv_cache_percent", found_server.key)
         return FleetServer(
-            one.name,
-            one.url,
-            one.group,
+            found_server.name,
+            found_server.url,
+            found_server.group,
             None if at is None else at + clocks.to_monotonic_s,
-            one.key.target in dead,
-            value("running", one.key),
-            value("waiting", one.key),
+            found_server.key.target in dead,
+            value("running", found_server.key),
+            value("waiting", found_server.key),
             None if kv is None or not 0 <= kv <= 1 else 100 * kv,
-            value("generation_tokens", one.key),
-            value("prompt_tokens", one.key),
-            value("preemptions", one.key),
-            value("ttft", one.key),
-            value("itl", one.key),
-            machines_of(one),
+            value("generation_tokens", found_server.key),
+            value("prompt_tokens", found_server.key),
+            value("preemptions", found_server.key),
+            value("ttft", found_server.key),
+            value("itl", found_server.key),
+            machines_of(found_server),
         )
 
     return tuple(map(server, servers))
@@ -294,22 +294,26 @@ def _rate_query(name: str, more: str, window_s: float, *, replicated: bool, of_r
     """
     again = names_without_total(name)
     once = f"max without ({REPLICA}) " if replicated else ""
-    parts = [[known for known in _counter_names(name) if known not in again], *([again] if of_ray else [])]
+    parts = [
+        [counter for counter in _counter_names(name) if counter not in again],
+        *([again] if of_ray else []),
+    ]
     return " or ".join(
         f"sum {_BY} ({once}(rate({selector(names, NOT_A_ROUTER, more)}[{window_s:.0f}s])))" for names in parts
     )
 
 
 async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figures:
-    known: dict[Key, Key] = {}  # so that all figures share the keys
+    """Send a query for each figure, by its name, and return their values by target."""
+    keys: dict[Key, Key] = {}  # so that all figures share the keys
 
     async def values(promql: str) -> tuple[dict[Key, float], tuple[str, ...]]:
         result: dict[Key, float] = {}
 
-        def add(one: Series) -> None:
-            if (value := one.value) is not None:
-                key = key_of(one.labels)
-                result[known.setdefault(key, key)] = value
+        def add(each_series: Series) -> None:
+            if (value := each_series.value) is not None:
+                key = key_of(each_series.labels)
+                result[keys.setdefault(key, key)] = value
 
         answer = await client.query(promql, add)
         return result, answer.warnings
@@ -320,4 +324,4 @@ async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Fi
 
 
 def _counter_names(name: str) -> list[str]:
-    return [known for known in names_for(name) if _BY_MODE not in known]
+    return [counter for counter in names_for(name) if _BY_MODE not in counter]

@@ -136,13 +136,13 @@ def active_targets(data: object) -> dict[Key, ActiveTarget]:
     """Return the targets in the answer of `/api/v1/targets`, by their key."""
     listed: object = data.get("activeTargets") if isinstance(data, dict) else None
     result: dict[Key, ActiveTarget] = {}
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict) or not isinstance(labels := one.get("labels"), dict):
+    for entry in listed if isinstance(listed, list) else ():
+        if not isinstance(entry, dict) or not isinstance(labels := entry.get("labels"), dict):
             continue
         if all(isinstance(value, str) for value in labels.values()):
-            error = clean(one.get("lastError") or "", 160)
+            error = clean(entry.get("lastError") or "", 160)
             result[key_of(labels)] = ActiveTarget(
-                _base_url(one.get("scrapeUrl")), seconds_of(one.get("scrapeInterval")), error
+                _base_url(entry.get("scrapeUrl")), seconds_of(entry.get("scrapeInterval")), error
             )
     return result
 
@@ -168,11 +168,13 @@ def found_servers(
     Those in `left_out` are not returned.
     """
     first: dict[Key, Labels] = {}
-    for one in chain(sorted(series, key=lambda one: one.labels.get("model_name", "")), past):
-        if one.labels.get("__name__") in RUNNING:
-            key = key_of(one.labels)
+    for each_series in chain(
+        sorted(series, key=lambda each_series: each_series.labels.get("model_name", "")), past
+    ):
+        if each_series.labels.get("__name__") in RUNNING:
+            key = key_of(each_series.labels)
             if key not in left_out:
-                first.setdefault(key, one.labels)
+                first.setdefault(key, each_series.labels)
     names = _server_names(first)
     groups = _group_names(first, group_by)
     result = (
@@ -189,7 +191,7 @@ def found_servers(
         )
         for key, labels in first.items()
     )
-    return tuple(sorted(result, key=lambda one: one.name))
+    return tuple(sorted(result, key=lambda server: server.name))
 
 
 def replicas_query(more: str) -> str:
@@ -201,7 +203,7 @@ def replicas_query(more: str) -> str:
 def groups_fault(series: Sequence[Series], group_by: Sequence[str]) -> str:
     """Return that no server has one of the labels that name the groups, in one line; "" if that is not so."""
     for name in group_by:
-        if series and not any(one.labels.get(name) for one in series):
+        if series and not any(each_series.labels.get(name) for each_series in series):
             return f"no server has the label {name}, which group_by names"
     return ""
 
@@ -209,10 +211,10 @@ def groups_fault(series: Sequence[Series], group_by: Sequence[str]) -> str:
 def found_routers(series: Iterable[Series]) -> dict[Key, tuple[str, ...]]:
     """Return the URLs of the servers behind each router, from the answer to `routers_query`."""
     result: dict[Key, dict[str, None]] = {}
-    for one in series:
-        url = _base_url(one.labels.get("server"))
+    for each_series in series:
+        url = _base_url(each_series.labels.get("server"))
         if url:
-            result.setdefault(key_of(one.labels), {})[url] = None
+            result.setdefault(key_of(each_series.labels), {})[url] = None
     return {key: tuple(urls) for key, urls in result.items()}
 
 
@@ -224,36 +226,36 @@ def is_federated(keys: Iterable[Key]) -> bool:
     return any(count > 1 for count in counted.values())
 
 
-def _server_names(found: Mapping[Key, Labels]) -> dict[Key, str]:
+def _server_names(labels_by_key: Mapping[Key, Labels]) -> dict[Key, str]:
     """Return a name for each server: its pod, else its address, with its job or a number if names repeat.
 
     The id of a replica of Ray follows.
     """
     wanted: dict[Key, str] = {}
-    for key, labels in found.items():
+    for key, labels in labels_by_key.items():
         place = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
         wanted[key] = f"{place}{_replica_suffix(key)}"
     counted = Counter(wanted.values())
     taken: set[str] = set()
     names: dict[Key, str] = {}
-    for key in sorted(found):
+    for key in sorted(labels_by_key):
         name = wanted[key]
         if counted[name] > 1:
             name = clean(f"{key.job}/{key.address}{_replica_suffix(key)}", _LONGEST - 6)
-        number, own = 2, name
-        while own in taken:
-            own, number = f"{name}-{number}", number + 1
-        taken.add(own)
-        names[key] = own
+        number, unique = 2, name
+        while unique in taken:
+            unique, number = f"{name}-{number}", number + 1
+        taken.add(unique)
+        names[key] = unique
     return names
 
 
-def _group_names(found: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:
+def _group_names(labels_by_key: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:
     """Return the group of each server; its name has only the labels in which groups differ."""
     labels_of = tuple(group_by) or ("model_name", "namespace", "job")
     values: dict[Key, tuple[str, ...]] = {}
     apart: dict[str, set[tuple[str, ...]]] = {}
-    for key, labels in found.items():
+    for key, labels in labels_by_key.items():
         value = values[key] = tuple(clean(labels.get(name, ""), _LONGEST) for name in labels_of)
         apart.setdefault(value[0], set()).add(value)
     names: dict[Key, str] = {}
@@ -332,13 +334,13 @@ def keys_to_leave_out(
     same: Iterable[Sequence[Key]],
     times: Mapping[Key, float],
     targets: Mapping[Key, ActiveTarget],
-    known: Collection[Key],
+    kept_keys: Collection[Key],
     every_s: float,
 ) -> frozenset[Key]:
     """Return the keys to leave out, so that each server stands there once: by its newest samples.
 
-    If two of them are scraped at present, a key of `known` stays, so that nothing changes from time to time.
-    These are one server if their scrape URLs are equal; else their instance may be any name.
+    If two of them are scraped at present, a key of `kept_keys` stays, so that nothing changes from time to
+    time. These are one server if their scrape URLs are equal; else their instance may be any name.
     """
     result: set[Key] = set()
     for keys in same:
@@ -346,17 +348,17 @@ def keys_to_leave_out(
         newest = max(times.get(key, -inf) for key in keys)
         current = [key for key in keys if times.get(key, -inf) >= newest - _CURRENT_SCRAPES * every_s]
         current = [key for key in current if key.target in listed] or current
-        first = min(current, key=lambda key: (key not in known, key))
+        first = min(current, key=lambda key: (key not in kept_keys, key))
         result |= {
             key for key in keys if key != first and (key not in current or _have_same_url(key, first, listed))
         }
     return frozenset(result)
 
 
-def _have_same_url(one: Key, other: Key, targets: Mapping[Key, ActiveTarget]) -> bool:
-    if one.target in targets and other.target in targets:
-        return targets[one.target].url == targets[other.target].url
-    return one.address.rpartition(":")[2].isdecimal()
+def _have_same_url(key: Key, other: Key, targets: Mapping[Key, ActiveTarget]) -> bool:
+    if key.target in targets and other.target in targets:
+        return targets[key.target].url == targets[other.target].url
+    return key.address.rpartition(":")[2].isdecimal()
 
 
 # Targets that are down (`up` is 0), and the servers among them by the samples of the past hour.
@@ -385,7 +387,7 @@ def past_query(more: str, group_by: Sequence[str], keys: Iterable[Key]) -> str:
 
 def target_keys(series: Iterable[Series]) -> set[Key]:
     """Return the keys of the targets that series belong to."""
-    return {key_of(one.labels).target for one in series}
+    return {key_of(each_series.labels).target for each_series in series}
 
 
 def down_text(keys: Collection[Key]) -> str:

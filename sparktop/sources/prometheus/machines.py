@@ -66,9 +66,9 @@ def _agent_figures() -> dict[str, Figure]:
         (GPU, node_metrics.GPU),
     )
     return {
-        one.full_name: Figure(AGENT, part, one.field, one.field_value(1.0))
+        metric.full_name: Figure(AGENT, part, metric.field, metric.field_value(1.0))
         for part, some in parts
-        for one in some
+        for metric in some
     } | {f"{PREFIX}{node_metrics.GPUS}": Figure(AGENT, CPU, GPUS)}
 
 
@@ -149,7 +149,9 @@ GPU_LABELS = ("gpu", "UUID", "uuid")
 def names_of(kinds: frozenset[str], *fields: str) -> list[str]:
     """Return the metrics of these exporters that are one of these fields; without fields, all metrics."""
     return [
-        name for name, one in FIGURES.items() if one.kind in kinds and (not fields or one.field in fields)
+        name
+        for name, figure in FIGURES.items()
+        if figure.kind in kinds and (not fields or figure.field in fields)
     ]
 
 
@@ -216,8 +218,8 @@ class Machine(Struct, frozen=True):
 
     def fact(self, *names: str) -> str | None:
         """Return the first of these facts that an exporter reports."""
-        known = (exporter.facts.get(name) for exporter in self.exporters for name in names)
-        return next((value for value in known if value), None)
+        values = (exporter.facts.get(name) for exporter in self.exporters for name in names)
+        return next((value for value in values if value), None)
 
 
 def machines_query(more: str) -> str:
@@ -228,7 +230,7 @@ def machines_query(more: str) -> str:
         "node",
         "cluster",
         *_FACTS,
-        *(one for pair in _PODS for one in pair),
+        *(label for pair in _PODS for label in pair),
         *GPU_LABELS,
     )
     labels = ", ".join(dict.fromkeys((*PLACE_LABELS, *more_labels)))
@@ -255,8 +257,8 @@ def host_of(address: str) -> str:
 def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
     """Return the exporters in the answer to `machines_query`, each once."""
     result: dict[tuple[Place, str], Exporter] = {}
-    for one in series:
-        labels, kind = one.labels, MARKS.get(one.labels.get("__name__", ""))
+    for each_series in series:
+        labels, kind = each_series.labels, MARKS.get(each_series.labels.get("__name__", ""))
         if kind is None:
             continue
         place = place_of(labels)
@@ -265,9 +267,9 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
         )
         gpu = labels.get("UUID") or labels.get("uuid") or labels.get("gpu")
         gpus = frozenset({gpu} if gpu else ())
-        known = result.get((place, kind))
-        if known is not None:
-            result[place, kind] = replace(known, pods=known.pods | pods, gpus=known.gpus | gpus)
+        exporter = result.get((place, kind))
+        if exporter is not None:
+            result[place, kind] = replace(exporter, pods=exporter.pods | pods, gpus=exporter.gpus | gpus)
             continue
         host = next((labels[name] for name in _HOST_NAMES if labels.get(name)), "")
         facts = {name: clean(labels[name], 80) for name in _FACTS if labels.get(name)}
@@ -287,15 +289,15 @@ def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
 
 def join_exporters(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
     """Return the machines of these exporters, sorted by name."""
-    listed = sorted(exporters, key=lambda one: (KINDS.index(one.kind), one.place))
+    listed = sorted(exporters, key=lambda exporter: (KINDS.index(exporter.kind), exporter.place))
     full = _full_names(listed)
     by_name: dict[tuple[str, str], list[int]] = defaultdict(list)
     by_address: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for number, one in enumerate(listed):
-        for name in {full.get((one.cluster, one.host), one.host), one.node} - {""}:
-            by_name[one.cluster, name].append(number)
-        if one.address:
-            by_address[one.cluster, one.address].append(number)
+    for number, exporter in enumerate(listed):
+        for name in {full.get((exporter.cluster, exporter.host), exporter.host), exporter.node} - {""}:
+            by_name[exporter.cluster, name].append(number)
+        if exporter.address:
+            by_address[exporter.cluster, exporter.address].append(number)
     first = list(range(len(listed)))
     for some in by_name.values():
         _join_groups(first, some)
@@ -303,8 +305,8 @@ def join_exporters(exporters: Iterable[Exporter]) -> tuple[Machine, ...]:
         if _are_one_machine([listed[number] for number in some], key[1]):
             _join_groups(first, some + by_name.get(key, []))
     groups: dict[int, list[Exporter]] = defaultdict(list)
-    for number, one in enumerate(listed):
-        groups[_first_of_group(first, number)].append(one)
+    for number, exporter in enumerate(listed):
+        groups[_first_of_group(first, number)].append(exporter)
     return _name_machines(groups.values())
 
 
@@ -347,25 +349,26 @@ def _name(exporters: Sequence[Exporter]) -> str:
     The number of a container is a name only where there is no other.
     """
     names = [exporter.host for exporter in exporters if exporter.host]
-    names += [word for one in exporters for word in (one.node, one.address) if word]
+    names += [word for exporter in exporters for word in (exporter.node, exporter.address) if word]
     usual = [name for name in names if not _CONTAINER.fullmatch(name)]
     return clean(next(iter(usual or names), exporters[0].place[0].job), _LONGEST) or "machine"
 
 
 def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[Machine, ...]:
-    named = sorted(((_name(some), some) for some in groups), key=lambda one: (one[0], one[1][0].place))
+    """Return the machines; where names repeat, with their cluster or a number."""
+    named = sorted(((_name(some), some) for some in groups), key=lambda pair: (pair[0], pair[1][0].place))
     taken: set[str] = set()
     result: list[Machine] = []
     for name, exporters in named:
         cluster = exporters[0].cluster
         plain = clean(f"{cluster}/{name}", _LONGEST) if name in taken and cluster else name
-        number, own = 2, plain
-        while own in taken:
-            own, number = f"{plain}-{number}", number + 1
-        taken.add(own)
-        hosts = {word for one in exporters for word in (one.host, one.node, one.address)}
+        number, unique = 2, plain
+        while unique in taken:
+            unique, number = f"{plain}-{number}", number + 1
+        taken.add(unique)
+        hosts = {word for exporter in exporters for word in (exporter.host, exporter.node, exporter.address)}
         pods = frozenset(pod for exporter in exporters for pod in exporter.pods)
-        result.append(Machine(own, tuple(exporters), frozenset(hosts - {""}), pods))
+        result.append(Machine(unique, tuple(exporters), frozenset(hosts - {""}), pods))
     return tuple(result)
 
 
@@ -463,9 +466,9 @@ class Gathered(Struct):
         if text or not uuid:
             return 0
         index = self.uuids.setdefault(uuid, len(self.uuids))
-        told = labels.get("index", "")
-        if told.isdecimal() and len(told) < 4:  # noqa: PLR2004 - as above
-            self.indices[index] = int(told)
+        index_text = labels.get("index", "")
+        if index_text.isdecimal() and len(index_text) < 4:  # noqa: PLR2004 - as above
+            self.indices[index] = int(index_text)
         return index
 
     def driver_index(self, index: int) -> int:
@@ -539,64 +542,64 @@ async def _gather(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
     return result
 
 
-def _add_series(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> None:
+def _add_series(by_exporter: dict[tuple[Place, str], Gathered], how: str, each_series: Series) -> None:
     """Add a series of an answer; `how` names the query."""
-    value, labels = one.value, one.labels
+    value, labels = each_series.value, each_series.labels
     if value is None:
         return
     place, name = place_of(labels), labels.get("__name__", "")
     if how == _TIMES:  # a timestamp has no name
-        found[place, _TIMES].at = value
+        by_exporter[place, _TIMES].at = value
     elif how == "cpu":
-        found[place, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
+        by_exporter[place, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
     else:
         figure = FIGURES.get(name)
-        own = found[place, figure.kind if figure else SMI if name == SMI_INFO else AGENT]
+        gathered = by_exporter[place, figure.kind if figure else SMI if name == SMI_INFO else AGENT]
         if how == "raw":
-            own.at = max(own.at or 0.0, one.samples[-1][0])
+            gathered.at = max(gathered.at or 0.0, each_series.samples[-1][0])
         if figure is None:
-            _add_named(own, name, labels, value)
+            _add_reason_or_part(gathered, name, labels, value)
         elif figure.field == REASONS:
-            _add_mask(own, labels, _float_of(labels.get("mask")) if how == "masks" else value)
+            _add_mask(gathered, labels, _float_of(labels.get("mask")) if how == "masks" else value)
         elif (scaled := figure.of(value)) is not None:
             if figure.part != GPU:
-                own.machine[figure.field] = scaled
+                gathered.machine[figure.field] = scaled
             else:
-                _add_figure(own, figure.field, labels, scaled)
+                _add_figure(gathered, figure.field, labels, scaled)
         if "gpu" in labels or "uuid" in labels:
-            _add_gpu(own, labels)
+            _add_gpu(gathered, labels)
 
 
-def _add_figure(own: Gathered, name: str, labels: Labels, value: float) -> None:
+def _add_figure(gathered: Gathered, name: str, labels: Labels, value: float) -> None:
     """Add a figure of a GPU, or of a part of it: memory is the sum of the parts, of other figures one counts.
 
     Time slicing repeats a figure for each share; where these differ, the largest is that of all.
     """
-    index = own.index(labels)
-    parts = own.of_parts[index, name]
+    index = gathered.index(labels)
+    parts = gathered.of_parts[index, name]
     part = labels.get(MIG, "")
     parts[part] = max(value, parts.get(part, value))
-    own.gpus[index][name] = sum(parts.values()) if name in _SUM_OF_PARTS else max(parts.values())
+    gathered.gpus[index][name] = sum(parts.values()) if name in _SUM_OF_PARTS else max(parts.values())
 
 
-def _add_gpu(own: Gathered, labels: Labels) -> None:
+def _add_gpu(gathered: Gathered, labels: Labels) -> None:
     """Add the name and the UUID of a GPU, as far as these labels have them."""
-    index = own.index(labels)
-    name, uuid = own.named.get(index, ("", ""))
-    own.named[index] = (
+    index = gathered.index(labels)
+    name, uuid = gathered.named.get(index, ("", ""))
+    gathered.named[index] = (
         clean(labels.get("modelName") or labels.get("name") or name, 60),
         clean(labels.get("UUID") or labels.get("uuid") or uuid, 60),
     )
 
 
-def _add_named(own: Gathered, name: str, labels: Labels, value: float) -> None:
+def _add_reason_or_part(gathered: Gathered, name: str, labels: Labels, value: float) -> None:
     """Add a throttle reason or a part of memory that an agent reports, or that it reports reasons at all."""
     if name in {AGENT_REASON, AGENT_REASONS}:
-        known = own.reasons.setdefault(own.index(labels), set())
-        if name == AGENT_REASON and len(known) < _MOST_NAMED:
-            known.add(clean(labels.get("reason", ""), 40))
-    elif name == AGENT_PART and len(own.parts) < _MOST_NAMED:
-        own.parts[clean(labels.get("part", ""), 40)] = value
+        reasons = gathered.reasons.setdefault(gathered.index(labels), set())
+        if name == AGENT_REASON and len(reasons) < _MOST_NAMED:
+            reasons.add(clean(labels.get("reason", ""), 40))
+    elif name == AGENT_PART and len(gathered.parts) < _MOST_NAMED:
+        gathered.parts[clean(labels.get("part", ""), 40)] = value
 
 
 def _float_of(text: str | None) -> float:
@@ -606,36 +609,44 @@ def _float_of(text: str | None) -> float:
         return float("nan")
 
 
-def _add_mask(own: Gathered, labels: Labels, mask: float) -> None:
+def _add_mask(gathered: Gathered, labels: Labels, mask: float) -> None:
     """Add the reasons in one of NVML's masks."""
     if 0 <= mask < 1 << 53:
-        own.reasons.setdefault(own.index(labels), set()).update(reason_words(int(mask)))
+        gathered.reasons.setdefault(gathered.index(labels), set()).update(reason_words(int(mask)))
 
 
-def sample_of(machine: Machine, known: Known, to_monotonic_s: float) -> NodeSample | None:
+def sample_of(machine: Machine, by_exporter: Known, to_monotonic_s: float) -> NodeSample | None:
     """Return a machine's sample of what its exporters reported last; None where nothing is known.
 
     Of a figure that several report, the first exporter's in `KINDS` counts. Of aggregates, the only GPU of
     the sample stands for all.
     """
-    ranked = sorted(machine.exporters, key=lambda one: KINDS.index(one.kind))
-    both = [known.get((one.place, kind)) for one in ranked for kind in (one.kind, _TIMES)]
-    times = [own.at for own in both if own is not None and own.at is not None]
+    ranked = sorted(machine.exporters, key=lambda exporter: KINDS.index(exporter.kind))
+    both = [
+        by_exporter.get((exporter.place, kind)) for exporter in ranked for kind in (exporter.kind, _TIMES)
+    ]
+    times = [gathered.at for gathered in both if gathered is not None and gathered.at is not None]
     if not times:
         return None
     all_of = Gathered()
-    for own in both:
-        if own is None:
+    for gathered in both:
+        if gathered is None:
             continue
-        all_of.machine = {**own.machine, **all_of.machine}
+        all_of.machine = {**gathered.machine, **all_of.machine}
         all_of.reasons = {
-            **{own.driver_index(one): some for one, some in own.reasons.items()},
+            **{gathered.driver_index(index): some for index, some in gathered.reasons.items()},
             **all_of.reasons,
         }
-        all_of.named = {**{own.driver_index(one): names for one, names in own.named.items()}, **all_of.named}
-        all_of.parts = all_of.parts or own.parts
-        for index, values in own.gpus.items():
-            all_of.gpus[own.driver_index(index)] = {**values, **all_of.gpus[own.driver_index(index)]}
+        all_of.named = {
+            **{gathered.driver_index(index): names for index, names in gathered.named.items()},
+            **all_of.named,
+        }
+        all_of.parts = all_of.parts or gathered.parts
+        for index, values in gathered.gpus.items():
+            all_of.gpus[gathered.driver_index(index)] = {
+                **values,
+                **all_of.gpus[gathered.driver_index(index)],
+            }
     model = machine.fact("modelName", "name")
     gpus = tuple(
         _gpu_reading(
@@ -646,7 +657,7 @@ def sample_of(machine: Machine, known: Known, to_monotonic_s: float) -> NodeSamp
     values = all_of.machine
     return NodeSample(
         max(times) + to_monotonic_s,
-        CpuReading(values.get("percent"), (), _rounded(values.get("cores")), values.get("load1")),
+        CpuReading(values.get("percent"), (), _round_or_none(values.get("cores")), values.get("load1")),
         _memory_reading(values, all_of.parts, gpus),
         gpus,
         None if gpus else "no exporter reports a GPU",
@@ -656,24 +667,25 @@ def sample_of(machine: Machine, known: Known, to_monotonic_s: float) -> NodeSamp
 def _memory_reading(
     values: Mapping[str, float], parts: Mapping[str, float], gpus: Sequence[GpuReading]
 ) -> MemoryReading:
+    """Return a machine's memory by its exporters; headroom, use and kind may be derived."""
     total, free = values.get("total_bytes"), values.get("available_bytes")
     headroom = values.get("headroom_bytes")
     if headroom is None and free is not None:
         headroom = free - values.get("cma_free_bytes", 0.0)  # a kernel without such an area reports none
     unified = values.get("unified")
     if unified is None and gpus:
-        own = any(gpu.memory_total_bytes is not None for gpu in gpus)
-        unified = 0.0 if own else 1.0 if all("GB10" in (gpu.name or "") for gpu in gpus) else None
-    known = {name: values[name] for name in _MEMORY_FIELDS if name in values}
+        has_own_memory = any(gpu.memory_total_bytes is not None for gpu in gpus)
+        unified = 0.0 if has_own_memory else 1.0 if all("GB10" in (gpu.name or "") for gpu in gpus) else None
+    figures = {name: values[name] for name in _MEMORY_FIELDS if name in values}
     swap = values.get("swap_total_bytes")
     if swap is not None and SWAP_FREE in values:
-        known.setdefault("swap_used_bytes", swap - values[SWAP_FREE])
+        figures.setdefault("swap_used_bytes", swap - values[SWAP_FREE])
     if total is not None and free is not None:
-        known.setdefault("used_bytes", total - free)
-    whole = {name: value if name in _RATES else round(value) for name, value in known.items()}
+        figures.setdefault("used_bytes", total - free)
+    whole = {name: value if name in _RATES else round(value) for name, value in figures.items()}
     return MemoryReading(
         unified=None if unified is None else bool(unified),
-        headroom_bytes=_rounded(headroom),
+        headroom_bytes=_round_or_none(headroom),
         parts=tuple(MemoryPart(name, round(size)) for name, size in parts.items()),
         **whole,  # type: ignore[arg-type]  # names and types are those of the fields
     )
@@ -681,10 +693,10 @@ def _memory_reading(
 
 _RATES = frozenset({"pressure_full_avg10", "swap_in_bytes_per_s", "swap_out_bytes_per_s"})
 """Fields of memory that are no whole numbers of bytes."""
-_MEMORY_FIELDS = frozenset(one.field for one in FIGURES.values() if one.part == MEMORY) - {
+_MEMORY_FIELDS = frozenset(figure.field for figure in FIGURES.values() if figure.part == MEMORY) - {
     *(SWAP_FREE, "unified", "headroom_bytes")
 }
-_GPU_FIELDS = frozenset(one.name for one in fields(GpuReading))
+_GPU_FIELDS = frozenset(part.name for part in fields(GpuReading))
 
 
 def _gpu_reading(
@@ -694,32 +706,33 @@ def _gpu_reading(
     named: tuple[str, str],
     model: str | None,
 ) -> GpuReading:
+    """Return a GPU by its exporters; its total memory may be the sum of used and free."""
     total, used = values.get("memory_total_bytes"), values.get("memory_used_bytes")
     if total is None and used is not None and FREE in values:
         total = used + values[FREE]
-    known = {name: value for name, value in values.items() if name in _GPU_FIELDS}
-    known |= {name: round(known[name]) for name in _COUNTS & known.keys()}
-    known |= {} if used is None else {"memory_used_bytes": round(used)}
-    known |= {} if total is None else {"memory_total_bytes": round(total)}
+    figures = {name: value for name, value in values.items() if name in _GPU_FIELDS}
+    figures |= {name: round(figures[name]) for name in _COUNTS & figures.keys()}
+    figures |= {} if used is None else {"memory_used_bytes": round(used)}
+    figures |= {} if total is None else {"memory_total_bytes": round(total)}
     return GpuReading(
         index,
         named[0] or model,
         named[1] or None,
         throttle_reasons=None if reasons is None else tuple(sorted(reasons)),
-        **known,  # type: ignore[arg-type]  # names and types are those of the fields
+        **figures,  # type: ignore[arg-type]  # names and types are those of the fields
     )
 
 
-def _rounded(value: float | None) -> int | None:
+def _round_or_none(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def gpus_of(machine: Machine, known: Known) -> int | None:
+def gpus_of(machine: Machine, by_exporter: Known) -> int | None:
     """Return the number of a machine's GPUs, as its agent counts them or its exporters name them."""
     for exporter in machine.exporters:
-        own = known.get((exporter.place, exporter.kind))
-        if exporter.kind == AGENT and own is not None and GPUS in own.machine:
-            return round(own.machine[GPUS])
+        gathered = by_exporter.get((exporter.place, exporter.kind))
+        if exporter.kind == AGENT and gathered is not None and GPUS in gathered.machine:
+            return round(gathered.machine[GPUS])
         if exporter.kind in {DCGM, SMI}:
             return len(exporter.gpus) or None
     return None
