@@ -2,11 +2,11 @@
 
 A request whose connection is closed has nobody to answer. Its engine should abort it, but some go on to its
 last token, and some never end. No page tells such requests from others, but the server's machine lists its
-connections (`Sockets`). They are read every few seconds, so that a single look can fall between two requests
-of a healthy server. Therefore all of this must hold for `HOLD_S` and `LEAST_LOOKS` polls: requests run at
-every poll, from before each reading of the connections on; none finishes; and at `LEAST_READINGS` readings
-nobody is connected but this program. In between, others may come and go (a Prometheus that scrapes it), as
-long as no more requests run.
+connections (`Sockets`). They are read every few seconds, so that a single reading can fall between two
+requests of a healthy server. Therefore all of this must hold for `HOLD_S` and `LEAST_POLLS` polls: requests
+run at every poll, from before each reading of the connections on; none finishes; and at `LEAST_READINGS`
+readings nobody is connected but this program. In between, others may come and go (a Prometheus that scrapes
+it), as long as no more requests run.
 
 A router keeps connections open that carry no request. Where all clients are on the router's machine, its own
 count of requests in flight stands for them, if that has covered what its servers run until then.
@@ -31,7 +31,7 @@ FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
 """Kinds of findings."""
 HOLD_S = 30.0
 """Seconds for which requests must have had no client: an abort takes a second or two."""
-LEAST_LOOKS, LEAST_READINGS = 20, 3
+LEAST_POLLS, LEAST_READINGS = 20, 3
 """Polls of the server and readings of its connections for which that must hold."""
 _BEFORE_S = 2.0
 """Seconds before a reading of the connections since which requests must run: readings and polls are not
@@ -42,7 +42,7 @@ _OWN_S = 180.0
 """Seconds for which a connection of this program is remembered, which keeps idle ones for 120 s."""
 _LEAST_COVERED = 20
 _MOST_UNCOVERED = 0.1
-"""A router's count is believed once it covered what its servers ran at this many looks, and fell short at
+"""A router's count is believed once it covered what its servers ran at this many polls, and fell short at
 most at this share of them: of several workers, some count only their own requests."""
 _LEAST_BYTES = 1 << 29
 """GPU memory from which on an orphaned process is named: less is a mere context."""
@@ -81,7 +81,7 @@ class _Watched(Struct):
 
     routed: Mapping[str, _Routed]
     """By name of a router."""
-    looked_at: float = -inf
+    polled_at: float = -inf
     """Time of the newest sample."""
     counts: tuple[float | None, int, float] = (None, 0, 0.0)
     """(start of its process, restarts, finished requests): another value ends what was seen."""
@@ -90,7 +90,7 @@ class _Watched(Struct):
     since: float | None = None
     """Time of the first reading without clients; None before it."""
     readings: int = 0
-    looks: int = 0
+    polls: int = 0
     read_at: float = -inf
     running: float = 0.0
     """Requests that ran at the newest reading without clients."""
@@ -109,7 +109,7 @@ class _Watched(Struct):
             self._forget()
             return
         sampled_at = now.at - view.age_s
-        if sampled_at > self.looked_at + 1e-3:
+        if sampled_at > self.polled_at + 1e-3:
             self._note_sample(view, sampled_at)
         router = _router_of(view, now, self.routed)
         idle_router = router if router is not None and not router.in_flight else None
@@ -127,13 +127,13 @@ class _Watched(Struct):
         if self.since is None:
             return
         lasted_s = sampled_at - self.since
-        self.holds |= lasted_s >= HOLD_S and self.looks >= LEAST_LOOKS and self.readings >= LEAST_READINGS
+        self.holds |= lasted_s >= HOLD_S and self.polls >= LEAST_POLLS and self.readings >= LEAST_READINGS
         if self.holds:
             yield _finding(self, view, reading, router, lasted_s)
 
     def _forget(self) -> None:
         """Begin anew: there were clients, or the requests are others."""
-        self.since, self.readings, self.looks, self.holds = None, 0, 0, False
+        self.since, self.readings, self.polls, self.holds = None, 0, 0, False
 
     def _note_sample(self, view: BackendView, at: float) -> None:
         finished = sum(view.finished.values())
@@ -143,8 +143,8 @@ class _Watched(Struct):
         if counts != self.counts or (self.since is not None and (view.running or 0.0) > self.running):
             self.counts = counts
             self._forget()
-        self.looked_at, self.busy_from = at, min(self.busy_from, at)
-        self.looks += 1
+        self.polled_at, self.busy_from = at, min(self.busy_from, at)
+        self.polls += 1
         if view.client is not None:
             self.own_ends = {end: until for end, until in self.own_ends.items() if until > at}
             self.own_ends[view.client] = at + _OWN_S
@@ -168,7 +168,7 @@ class _Watched(Struct):
         self.read_at = at
         if is_free and self.busy_from <= at - _BEFORE_S:
             if self.since is None:
-                self.since, self.looks, self.tokens = at, 0, _tokens(view)
+                self.since, self.polls, self.tokens = at, 0, _tokens(view)
             self.readings += 1
             self.running = view.running or 0.0
 
@@ -313,8 +313,8 @@ def _orphans(node: NodeView) -> Iterator[tuple[Workload, int]]:
         return
     held: dict[int, int] = {}
     for gpu in node.sample.gpus:
-        for process in gpu.processes or ():
-            held[process.pid] = held.get(process.pid, 0) + (process.memory_bytes or 0)
+        for user in gpu.processes or ():
+            held[user.pid] = held.get(user.pid, 0) + (user.memory_bytes or 0)
     gone = orphaned_pids(node.sample.workloads)
     for process in node.sample.workloads.processes:
         size = held.get(process.pid, 0)

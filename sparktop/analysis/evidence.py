@@ -20,7 +20,7 @@ _GREW_S = 15.0
 computed."""
 
 
-class Look(NamedTuple):
+class Poll(NamedTuple):
     """One poll of a server: its load, and totals of what it did; None: not reported."""
 
     at: float
@@ -45,7 +45,7 @@ class Look(NamedTuple):
     """Total of the seconds that it has computed prompts, by its own count."""
 
 
-class MachineLook(NamedTuple):
+class MachinePoll(NamedTuple):
     """One sample of a machine; None: not reported."""
 
     at: float
@@ -68,7 +68,7 @@ class Machine(Struct, frozen=True):
     """A machine that a server runs on."""
 
     name: str
-    looks: tuple[MachineLook, ...] = ()
+    polls: tuple[MachinePoll, ...] = ()
     """Newest last."""
     speed: SpeedState = _NOT_SEEN
     usual_mhz: float | None = None
@@ -79,14 +79,14 @@ class Peer(Struct, frozen=True):
     """Another server behind the same router."""
 
     name: str
-    looks: tuple[Look, ...] = ()
+    polls: tuple[Poll, ...] = ()
     slots: int | None = None
 
 
 class Evidence(Struct, frozen=True):
     """Everything that the limit of one server is judged by."""
 
-    looks: tuple[Look, ...]
+    polls: tuple[Poll, ...]
     """Polls of the server over about a minute, newest last."""
     slots: int | None = None
     """Most requests that it runs at once, over all engine cores; None if unknown."""
@@ -128,27 +128,27 @@ class Evidence(Struct, frozen=True):
     """Whether it decodes speculatively: a step then yields several tokens for each request."""
 
 
-def prefill_s(looks: Sequence[Look]) -> float | None:
+def prefill_s(polls: Sequence[Poll]) -> float | None:
     """Return for how many seconds a server has computed prompts and generated nothing, up to the newest poll.
 
     Its KV cache grows with each chunk of a prompt, while tokens and prompt tokens are counted at its end.
     None if it generates, holds no request, has done so for less than `_LEAST_PREFILL_S`, or its KV cache has
     not grown for `_GREW_S`.
     """
-    last = looks[-1] if looks else None
+    last = polls[-1] if polls else None
     if last is None or not last.running or last.generated is None:
         return None
     begin, grew_at = last.at, None
     # From the newest poll back, as long as nothing was generated and the cache did not shrink.
-    for later, look in pairwise(reversed(looks)):
-        if look.generated != last.generated or look.kv_percent is None or later.kv_percent is None:
+    for later, poll in pairwise(reversed(polls)):
+        if poll.generated != last.generated or poll.kv_percent is None or later.kv_percent is None:
             break
-        if later.kv_percent < look.kv_percent:
+        if later.kv_percent < poll.kv_percent:
             break
-        grew_at = later.at if grew_at is None and later.kv_percent > look.kv_percent else grew_at
-        if not look.running:
+        grew_at = later.at if grew_at is None and later.kv_percent > poll.kv_percent else grew_at
+        if not poll.running:
             break
-        begin = look.at
+        begin = poll.at
     is_recent = grew_at is not None and last.at - grew_at <= _GREW_S
     return last.at - begin if is_recent and last.at - begin >= _LEAST_PREFILL_S else None
 

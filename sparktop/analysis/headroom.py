@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import median
 
 from msgspec import Struct
@@ -175,27 +175,18 @@ def _has_come_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> boo
 def _slot_means(series: Series, slot_s: float) -> list[list[_Point]]:
     """Return the (mean time, mean value) of time slots as lists; a list ends where a sample is missing."""
     stretches: list[list[_Point]] = []
-    times = values = 0.0
-    count, slot, broken = 0, -math.inf, True
-    for time, value in series:
-        here = time // slot_s
-        if count and (value is None or here != slot):
-            _add_point(stretches, (times / count, values / count), new=broken)
-            times, values, count, broken = 0.0, 0.0, 0, value is None or here - slot > 1
-        if value is None:
-            broken = True
+    last_slot = None
+    for slot, group in groupby(series, lambda point: None if point[1] is None else point[0] // slot_s):
+        if slot is None:
+            last_slot = None
             continue
-        times, values, count, slot = times + time, values + value, count + 1, here
-    if count:
-        _add_point(stretches, (times / count, values / count), new=broken)
+        if last_slot is None or slot - last_slot > 1:
+            stretches.append([])
+        points = [(time, value) for time, value in group if value is not None]
+        mean_time, mean = (sum(values) / len(points) for values in zip(*points, strict=True))
+        stretches[-1].append((mean_time, mean))
+        last_slot = slot
     return stretches
-
-
-def _add_point(stretches: list[list[_Point]], point: _Point, *, new: bool) -> None:
-    if new:
-        stretches.append([point])
-    else:
-        stretches[-1].append(point)
 
 
 def headroom(current: Trend | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:

@@ -20,13 +20,13 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.analysis.evidence import Evidence, Look, MachineLook, Peer, growth, prefill_s
+from sparktop.analysis.evidence import Evidence, MachinePoll, Peer, Poll, growth, prefill_s
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.series import known_mean
 from sparktop.model.snapshot import Limit, LimitKind
 
-FEWEST_LOOKS = 8
+FEWEST_POLLS = 8
 """With fewer polls there is no verdict."""
 _FULL_PERCENT = 95.0
 """The KV cache was this full at least when a request was preempted."""
@@ -76,54 +76,52 @@ class Load(Struct, frozen=True):
         return self.passing is not None and self.waiting * self.queued <= _PASSING * self.passing
 
 
-_AnyLook = TypeVar("_AnyLook", Look, MachineLook)
+_AnyPoll = TypeVar("_AnyPoll", Poll, MachinePoll)
 
 
-def newest_looks(looks: Sequence[_AnyLook], span_s: float) -> Sequence[_AnyLook]:
-    """Return the looks of the newest `span_s` seconds."""
-    if not looks:
-        return looks
-    since = looks[-1].at - span_s - 0.5
-    return [look for look in looks if look.at >= since]
+def newest_polls(polls: Sequence[_AnyPoll], span_s: float) -> tuple[_AnyPoll, ...]:
+    """Return the polls of the newest `span_s` seconds."""
+    since = polls[-1].at - span_s - 0.5 if polls else 0.0
+    return tuple(poll for poll in polls if poll.at >= since)
 
 
-def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
-    """Return the load over the newest `window_s` seconds of `looks`.
+def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
+    """Return the load over the newest `window_s` seconds of `polls`.
 
-    None if there are fewer than `FEWEST_LOOKS` polls, or if running or waiting requests are not reported.
+    None if there are fewer than `FEWEST_POLLS` polls, or if running or waiting requests are not reported.
     """
-    recent = newest_looks(looks, window_s)
-    polls = [look for look in recent if look.running is not None and look.waiting is not None]
-    if len(polls) < FEWEST_LOOKS or len(polls) < len(recent) / 2:
+    recent = newest_polls(polls, window_s)
+    complete = [poll for poll in recent if poll.running is not None and poll.waiting is not None]
+    if len(complete) < FEWEST_POLLS or len(complete) < len(recent) / 2:
         return None
-    running = [look.running or 0.0 for look in polls]
-    queue = [look for look in polls if look.waiting]
-    waiting = sum(look.waiting or 0.0 for look in queue)
-    able = sum((look.waiting if look.for_capacity is None else look.for_capacity) or 0.0 for look in queue)
+    running = [poll.running or 0.0 for poll in complete]
+    queue = [poll for poll in complete if poll.waiting]
+    waiting = sum(poll.waiting or 0.0 for poll in queue)
+    able = sum((poll.waiting if poll.for_capacity is None else poll.for_capacity) or 0.0 for poll in queue)
     most = max(running)
-    kv = [look.kv_percent for look in queue or polls if look.kv_percent is not None]
-    first, last = polls[0], polls[-1]
+    kv = [poll.kv_percent for poll in queue or complete if poll.kv_percent is not None]
+    first, last = complete[0], complete[-1]
     span_s = last.at - first.at
     steps, generated = growth(first.steps, last.steps), growth(first.generated, last.generated)
     prompted, finished = growth(first.prompted, last.prompted), growth(first.finished, last.finished)
     return Load(
         span_s=span_s,
-        running=sum(running) / len(polls),
+        running=sum(running) / len(complete),
         running_most=most,
         waiting=waiting / len(queue) if queue else 0.0,
-        queued=len(queue) / len(polls),
+        queued=len(queue) / len(complete),
         deferred=max(0.0, 1 - able / waiting) if waiting else 0.0,
-        idle=sum(count == 0 for count in running) / len(polls),
+        idle=sum(count == 0 for count in running) / len(complete),
         kv_percent=sum(kv) / len(kv) if kv else None,
-        usual=median_high([look.running or 0.0 for look in queue] or [0.0]),
-        preempted=_preemptions(polls),
+        usual=median_high([poll.running or 0.0 for poll in queue] or [0.0]),
+        preempted=_preemptions(complete),
         prompt_tokens=prompted / finished if prompted is not None and finished else None,
         prompt_tps=prompted / span_s if prompted is not None and span_s > 0 else None,
         step_s=span_s / steps if steps else None,
         batch=generated / steps if generated is not None and steps else None,
         passing=finished / steps if finished is not None and steps else None,
         prompt_share=_share_of_time(growth(first.prefilled_s, last.prefilled_s), span_s),
-        prefill_s=prefill_s(looks),
+        prefill_s=prefill_s(polls),
     )
 
 
@@ -132,17 +130,17 @@ def _share_of_time(part_s: float | None, span_s: float) -> float | None:
     return None if part_s is None or span_s <= 0 else min(1.0, part_s / span_s)
 
 
-def _preemptions(looks: Sequence[Look]) -> float | None:
+def _preemptions(polls: Sequence[Poll]) -> float | None:
     """Return the preemptions that were reported, or those that were seen if these are more.
 
     vLLM reports a preemption when the request runs again, which may take minutes.
     """
-    reported = growth(looks[0].preempted, looks[-1].preempted)
-    seen = sum(_preemptions_seen(*pair) for pair in pairwise(looks))
+    reported = growth(polls[0].preempted, polls[-1].preempted)
+    seen = sum(_preemptions_seen(*pair) for pair in pairwise(polls))
     return max(reported or 0.0, seen) if seen else reported
 
 
-def _preemptions_seen(before: Look, after: Look) -> float:
+def _preemptions_seen(before: Poll, after: Poll) -> float:
     """Return how many requests went from running to waiting without an end while the KV cache was full."""
     left = (before.running or 0.0) - (after.running or 0.0)
     more = (after.waiting or 0.0) - (before.waiting or 0.0)
@@ -180,34 +178,25 @@ def sees_clock(evidence: Evidence) -> bool:
     A machine that is read without its GPU, or without that link, cannot show whether it is slow.
     """
     several = evidence.spans > 1
-    seen = [
-        machine
+    seen = sum(
+        any(poll.clock_mhz is not None for poll in machine.polls)
+        and (not several or any(poll.link_share is not None for poll in machine.polls))
         for machine in evidence.machines
-        if (looks := newest_looks(machine.looks, evidence.window_s))
-        and any(look.clock_mhz is not None for look in looks)
-        and (not several or any(look.link_share is not None for look in looks))
-    ]
-    return len(seen) >= evidence.spans
+    )
+    return seen >= evidence.spans
 
 
 def sees_cores(evidence: Evidence) -> bool:
     """Return whether the use of each machine's CPU cores is read."""
-    seen = [
-        machine
-        for machine in evidence.machines
-        if any(look.core_percent is not None for look in newest_looks(machine.looks, evidence.window_s))
-    ]
-    return len(seen) >= evidence.spans
+    seen = sum(any(poll.core_percent is not None for poll in machine.polls) for machine in evidence.machines)
+    return seen >= evidence.spans
 
 
 def gpu_percent(evidence: Evidence) -> float | None:
     """Return the mean use in percent of the busiest GPUs of all machines; None if one of them is unknown."""
     if not evidence.machines or len(evidence.machines) < evidence.spans:
         return None
-    means = [
-        known_mean(look.gpu_percent for look in newest_looks(machine.looks, evidence.window_s))
-        for machine in evidence.machines
-    ]
+    means = [known_mean(poll.gpu_percent for poll in machine.polls) for machine in evidence.machines]
     values = [mean for mean in means if mean is not None]
     return fmean(values) if len(values) == len(means) else None
 
@@ -219,20 +208,20 @@ def foreign_gpu_percent(evidence: Evidence) -> float | None:
     """
     if evidence.spans > 1 or len(evidence.machines) != 1:
         return None
-    since = evidence.looks[-1].at - evidence.window_s
+    since = evidence.polls[-1].at - evidence.window_s
     used = [
-        look.gpu_percent
-        for look in newest_looks(evidence.machines[0].looks, evidence.window_s)
-        if look.gpu_percent is not None and look.at >= since and _was_empty(evidence.looks, look.at)
+        poll.gpu_percent
+        for poll in evidence.machines[0].polls
+        if poll.gpu_percent is not None and poll.at >= since and _was_empty(evidence.polls, poll.at)
     ]
     mean = fmean(used) if len(used) >= _FEWEST_FOREIGN else 0.0
     return mean if mean >= _FOREIGN_PERCENT else None
 
 
-def _was_empty(looks: Sequence[Look], at: float) -> bool:
+def _was_empty(polls: Sequence[Poll], at: float) -> bool:
     """Return whether a server had no request and generated nothing at the time `at`, and shortly before."""
-    near = [look for look in looks if at - _AROUND_S <= look.at <= at + _AROUND_S]
-    empty = all(look.running == 0 and not look.waiting for look in near)
+    near = [poll for poll in polls if at - _AROUND_S <= poll.at <= at + _AROUND_S]
+    empty = all(poll.running == 0 and not poll.waiting for poll in near)
     return len(near) > 1 and empty and near[0].generated == near[-1].generated
 
 
@@ -240,7 +229,7 @@ def power_limit(evidence: Evidence) -> Limit | None:
     """Return the limit by a machine whose clock is far below what its GPU can do; None if there is none."""
     for machine in evidence.machines:
         word = machine.speed.word
-        clock = known_mean(look.clock_mhz for look in newest_looks(machine.looks, evidence.window_s))
+        clock = known_mean(poll.clock_mhz for poll in machine.polls)
         usual = machine.usual_mhz
         low = clock is not None and usual is not None and clock < _THROTTLED_SHARE * usual
         if word == SLOW_CLOCK or (word == THROTTLED and low):
@@ -266,11 +255,7 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
     if used is None:
         return None
     for machine in evidence.machines:
-        cores = [
-            look.core_percent
-            for look in newest_looks(machine.looks, evidence.window_s)
-            if look.core_percent is not None
-        ]
+        cores = [poll.core_percent for poll in machine.polls if poll.core_percent is not None]
         full = median(cores) if cores else 0.0
         if full >= _FULL_CORE_PERCENT:
             where = f" of {machine.name}" if evidence.spans > 1 else ""
@@ -289,12 +274,11 @@ def network_limit(evidence: Evidence) -> Limit | None:
     if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
         return None
     for machine in evidence.machines:
-        looks = newest_looks(machine.looks, evidence.window_s)
-        share = known_mean(look.link_share for look in looks)
+        share = known_mean(poll.link_share for poll in machine.polls)
         if share is None or share < LINK_SHARE:
             continue
-        carried = known_mean(look.link_bytes_per_s for look in looks) or 0.0
-        name = next((look.link for look in reversed(looks) if look.link), "link")
+        carried = known_mean(poll.link_bytes_per_s for poll in machine.polls) or 0.0
+        name = next((poll.link for poll in reversed(machine.polls) if poll.link), "link")
         limit = carried / share
         rates = f"{_gb_per_s_text(carried)} of {_gb_per_s_text(limit)} GB/s"
         reason = f"{name} of {machine.name} carries {rates} on average"
@@ -344,16 +328,16 @@ def split_limit(evidence: Evidence) -> Limit | None:
         return Limit(LimitKind.UNKNOWN, f"the loads of {split.group} are {said}")
     if evidence.router is None:
         return None
-    mine = newest_looks(evidence.looks, evidence.window_s)
+    mine = newest_polls(evidence.polls, evidence.window_s)
     for peer in evidence.peers:
-        pairs = _simultaneous_polls(mine, newest_looks(peer.looks, evidence.window_s))
+        pairs = _simultaneous_polls(mine, peer.polls)
         if len(pairs) < len(mine) / 2 or not pairs:
             continue
         apart = [
-            (look, other)
-            for look, other in pairs
-            if _could_take_requests(look, other, slots=peer.slots)
-            or _could_take_requests(other, look, slots=evidence.slots)
+            (poll, other)
+            for poll, other in pairs
+            if _could_take_requests(poll, other, slots=peer.slots)
+            or _could_take_requests(other, poll, slots=evidence.slots)
         ]
         if len(apart) >= _OFTEN * len(pairs):
             return _uneven_limit(evidence, peer, apart)
@@ -367,19 +351,19 @@ def _is_about_this_server(evidence: Evidence, split: Balance) -> bool:
     """Return whether a verdict on the group is about this server: of a starved one, only some are."""
     if split.word is BalanceWord.OSCILLATING or len(split.backends) == _PAIR:
         return True
-    mine = newest_looks(evidence.looks, evidence.window_s)
+    mine = newest_polls(evidence.polls, evidence.window_s)
     return any(
-        _could_take_requests(look, other, slots=peer.slots)
-        or _could_take_requests(other, look, slots=evidence.slots)
+        _could_take_requests(poll, other, slots=peer.slots)
+        or _could_take_requests(other, poll, slots=evidence.slots)
         for peer in evidence.peers
-        for look, other in _simultaneous_polls(mine, newest_looks(peer.looks, evidence.window_s))
+        for poll, other in _simultaneous_polls(mine, peer.polls)
     )
 
 
-def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Look]]) -> Limit:
+def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Poll, Poll]]) -> Limit:
     """Return the limit of a server that has far more or fewer requests than `peer`, at the times `apart`."""
     here, beside = (sum(_requests_at(pair[side]) for pair in apart) / len(apart) for side in (0, 1))
-    heavier = sum(_requests_at(look) > _requests_at(other) for look, other in apart)
+    heavier = sum(_requests_at(poll) > _requests_at(other) for poll, other in apart)
     if min(heavier, len(apart) - heavier) > len(apart) / 5:
         most, least = (fmean([pick(map(_requests_at, pair)) for pair in apart]) for pick in (max, min))
         said = f"now {peer.name}, now this server has more: {most:.0f} requests against {least:.0f}"
@@ -393,22 +377,22 @@ def _uneven_limit(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Lo
     return Limit(LimitKind.UNKNOWN, f"uneven: {said}", None, here, even, "requests")
 
 
-def _simultaneous_polls(mine: Sequence[Look], others: Sequence[Look]) -> list[tuple[Look, Look]]:
+def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tuple[Poll, Poll]]:
     """Return each poll of a server with the poll of another server that is nearest in time."""
-    times = [look.at for look in others]
+    times = [poll.at for poll in others]
     pairs = []
-    for look in mine:
-        place = bisect_left(times, look.at)
+    for poll in mine:
+        place = bisect_left(times, poll.at)
         near = min(
-            others[max(0, place - 1) : place + 1], key=lambda other: abs(other.at - look.at), default=None
+            others[max(0, place - 1) : place + 1], key=lambda other: abs(other.at - poll.at), default=None
         )
-        are_reported = near is not None and None not in {look.running, near.running}
-        if near is not None and are_reported and abs(near.at - look.at) <= _APART_S:
-            pairs.append((look, near))
+        are_reported = near is not None and None not in {poll.running, near.running}
+        if near is not None and are_reported and abs(near.at - poll.at) <= _APART_S:
+            pairs.append((poll, near))
     return pairs
 
 
-def _could_take_requests(loaded: Look, other: Look, *, slots: int | None) -> bool:
+def _could_take_requests(loaded: Poll, other: Poll, *, slots: int | None) -> bool:
     """Return whether `other` could take requests that `loaded` has, at one moment.
 
     It is nearly idle beside it, or `loaded` lets requests wait while half of the `slots` of `other` are free.
@@ -420,8 +404,8 @@ def _could_take_requests(loaded: Look, other: Look, *, slots: int | None) -> boo
     return other_held <= _IDLE_BESIDE * held or bool(loaded.waiting and half_free and other_held <= held / 2)
 
 
-def _requests_at(look: Look) -> float:
-    return (look.running or 0.0) + (look.waiting or 0.0)
+def _requests_at(poll: Poll) -> float:
+    return (poll.running or 0.0) + (poll.waiting or 0.0)
 
 
 def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
@@ -568,11 +552,11 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
 
 def _is_short_of_requests(evidence: Evidence) -> bool:
     """Return whether the server lacked requests of late, and has free slots and no queue now."""
-    last = evidence.looks[-1]
+    last = evidence.polls[-1]
     if last.waiting or (evidence.slots and (last.running or 0.0) >= evidence.slots):
         return False
-    recent = newest_looks(evidence.looks, evidence.window_s * _NEWEST_SHARE)
-    return any(look.running == 0 and not look.waiting for look in recent)
+    recent = newest_polls(evidence.polls, evidence.window_s * _NEWEST_SHARE)
+    return any(poll.running == 0 and not poll.waiting for poll in recent)
 
 
 def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
@@ -718,13 +702,26 @@ _SLOWED = {LimitKind.SLOTS, LimitKind.PREFILL}
 
 def limited_by(evidence: Evidence) -> Limit | None:
     """Return what holds a server back; None while there are too few polls to judge by."""
-    if evidence.looks and evidence.looks[-1].running is None:
+    if evidence.polls and evidence.polls[-1].running is None:
         return Limit(LimitKind.UNKNOWN, "the server does not report how many requests run")
-    load = load_of(evidence.looks, evidence.window_s)
+    load = load_of(evidence.polls, evidence.window_s)
     if load is None:
         return None
+    evidence = _within_window(evidence)
     limit = _limit_outside(evidence, load) or _limit_inside(evidence, load)
     return replace(_unknown_if_unwatched(evidence, limit), window_s=load.span_s)
+
+
+def _within_window(evidence: Evidence) -> Evidence:
+    """Return the evidence with the polls of machines and peers that are within the window."""
+    span_s = evidence.window_s
+    return replace(
+        evidence,
+        machines=tuple(
+            replace(machine, polls=newest_polls(machine.polls, span_s)) for machine in evidence.machines
+        ),
+        peers=tuple(replace(peer, polls=newest_polls(peer.polls, span_s)) for peer in evidence.peers),
+    )
 
 
 def _unknown_if_unwatched(evidence: Evidence, limit: Limit) -> Limit:
@@ -765,12 +762,12 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
     limit = (long_prefill_limit(load) or client_limit(load, evidence)) if seldom else None
     if limit is not None:
         return limit
-    if load.idle >= IDLE_SHARE and evidence.looks[-1].waiting and queued < _QUEUED:
-        now = f"{evidence.looks[-1].waiting:.0f} wait now"
+    if load.idle >= IDLE_SHARE and evidence.polls[-1].waiting and queued < _QUEUED:
+        now = f"{evidence.polls[-1].waiting:.0f} wait now"
         return Limit(LimitKind.UNKNOWN, f"{now}, and no request ran in {100 * load.idle:.0f} % of the time")
     cost = None
     if not evidence.counts_at_end:
-        cost = step_cost(evidence.looks, speculates=evidence.speculates)
+        cost = step_cost(evidence.polls, speculates=evidence.speculates)
     if queued >= _QUEUED:
         return _limit_of_queue(evidence, load, cost)
     if queued < _SELDOM_QUEUED:
@@ -866,14 +863,14 @@ class StepCost(Struct, frozen=True):
         return self.fixed_share / self.decode_share if self.decode_share > 0 else None
 
 
-def step_cost(looks: Sequence[Look], *, speculates: bool = False) -> StepCost | None:
+def step_cost(polls: Sequence[Poll], *, speculates: bool = False) -> StepCost | None:
     """Return the regression over the polls of a server; None if steps or tokens are not reported.
 
     Intervals in which the server had no request at either end are left out. If steps are not counted, they
     are computed from the tokens, since each running request generates one token in a step; not for a server
     that `speculates`.
     """
-    rows = [_interval_between(*pair, speculates=speculates) for pair in pairwise(looks)]
+    rows = [_interval_between(*pair, speculates=speculates) for pair in pairwise(polls)]
     merged = _join_intervals(rows)
     return _fit_step_cost(merged) if len(merged) >= FEWEST_INTERVALS else None
 
@@ -901,7 +898,7 @@ def _join_intervals(rows: Sequence[Interval | None]) -> list[Interval]:
     return merged
 
 
-def _interval_between(before: Look, after: Look, *, speculates: bool) -> Interval | None:
+def _interval_between(before: Poll, after: Poll, *, speculates: bool) -> Interval | None:
     """Return the interval between two polls; None if it is no use for the regression."""
     span_s = after.at - before.at
     if not _SHORTEST_S <= span_s <= _LONGEST_S or not before.running or not after.running:

@@ -54,10 +54,10 @@ _POOL_S = 4.0
 _DOWNLOAD_BYTES_PER_S = 20e6
 """Received bytes per second from which on a start without growth is a download."""
 _SEEN_FROM_S = 30.0
-"""A start is seen from its begin if the first look is at most this many seconds after it."""
+"""A start is seen from its begin if the first sample is at most this many seconds after it."""
 
 
-class Look(Struct, frozen=True):
+class StartSample(Struct, frozen=True):
     """What is visible of a server's processes at one time."""
 
     at: float
@@ -73,7 +73,7 @@ class Look(Struct, frozen=True):
 
 
 class StartClock:
-    """Follows one start of one server, from look to look."""
+    """Follows one start of one server, from sample to sample."""
 
     def __init__(self, started_at: float, first_at: float) -> None:
         """Follow a process that started at `started_at` and is first seen at `first_at` (monotonic s)."""
@@ -83,7 +83,7 @@ class StartClock:
         self._step = START
         self._began: list[tuple[float, int]] = [(started_at, START)]
         """(time, phase) of each change; a phase can occur twice."""
-        self._looks: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
         self._downloads = False
         self._still_bytes: int | None = None
         """Memory when the weights seemed complete."""
@@ -94,25 +94,25 @@ class StartClock:
         """Index of the phase in `PHASES`."""
         return self._step
 
-    def note(self, look: Look) -> None:
+    def note(self, sample: StartSample) -> None:
         """Update the phase with what is visible now."""
-        self.memory_bytes = look.memory_bytes
-        memory = look.memory_bytes or 0
-        self._looks.append((look.at, memory))
-        while self._looks[-1] is not self._looks[0] and self._looks[1][0] <= look.at - _WINDOW_S:
-            self._looks.popleft()
-        receives = (look.received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
-        self._downloads = receives and self._step <= CONTEXT and self._growth_bytes(look.at) < _STILL_BYTES
-        step = self._next_phase(look, memory)
+        self.memory_bytes = sample.memory_bytes
+        memory = sample.memory_bytes or 0
+        self._samples.append((sample.at, memory))
+        while self._samples[-1] is not self._samples[0] and self._samples[1][0] <= sample.at - _WINDOW_S:
+            self._samples.popleft()
+        receives = (sample.received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
+        self._downloads = receives and self._step <= CONTEXT and self._growth_bytes(sample.at) < _STILL_BYTES
+        step = self._next_phase(sample, memory)
         if step != self._step:
             self._step = step
-            self._began.append((look.at, step))
+            self._began.append((sample.at, step))
 
-    def _next_phase(self, look: Look, memory: int) -> int:
-        """Return the phase that a look with `memory` bytes shows: the present one or, mostly, the next."""
-        step, at = self._step, look.at
+    def _next_phase(self, sample: StartSample, memory: int) -> int:
+        """Return the phase that a sample with `memory` bytes shows: the present one or, mostly, the next."""
+        step, at = self._step, sample.at
         if step <= CONTEXT:
-            has_context = memory > 0 if look.on_gpu else look.has_engine
+            has_context = memory > 0 if sample.on_gpu else sample.has_engine
             beyond = memory > _CONTEXT_BYTES and has_context
             return WEIGHTS if beyond else CONTEXT if has_context else step
         if step == WEIGHTS and self._is_still(at, memory):
@@ -140,17 +140,17 @@ class StartClock:
         )
 
     def _covers(self, at: float, seconds: float) -> bool:
-        """Return whether the looks reach back for `seconds`."""
-        return bool(self._looks) and self._looks[0][0] <= at - 0.9 * seconds
+        """Return whether the samples reach back for `seconds`."""
+        return bool(self._samples) and self._samples[0][0] <= at - 0.9 * seconds
 
     def _growth_bytes(self, at: float) -> int:
         """Return by how many bytes memory grew in the window."""
-        return self._looks[-1][1] - self._memory_at(at - _WINDOW_S) if self._looks else 0
+        return self._samples[-1][1] - self._memory_at(at - _WINDOW_S) if self._samples else 0
 
     def _memory_at(self, at: float) -> int:
         """Return the memory at the time `at`: the last known before it, else the first known."""
-        newest_bytes = self._looks[0][1]
-        for when, memory in self._looks:
+        newest_bytes = self._samples[0][1]
+        for when, memory in self._samples:
             if when > at:
                 break
             newest_bytes = memory

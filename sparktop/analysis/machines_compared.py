@@ -671,7 +671,7 @@ def _network(text: str) -> IPv4Network | None:
 
 def subnets_of(group: Group) -> tuple[dict[str, list[IPv4Network]], dict[str, list[IPv4Network]]]:
     """Return the subnets of the rails of each machine, and those of them that no other machine shares."""
-    subnets = {
+    by_machine = {
         view.name: [
             network
             for rail, _ in live_rails(view)
@@ -685,12 +685,15 @@ def subnets_of(group: Group) -> tuple[dict[str, list[IPv4Network]], dict[str, li
             network
             for network in subnets
             if not any(
-                network.overlaps(theirs) for peer, nets in subnets.items() if peer != name for theirs in nets
+                network.overlaps(theirs)
+                for peer, nets in by_machine.items()
+                if peer != name
+                for theirs in nets
             )
         ]
-        for name, subnets in subnets.items()
+        for name, subnets in by_machine.items()
     }
-    return subnets, lonely
+    return by_machine, lonely
 
 
 def subnets_apart(group: Group) -> Iterator[tuple[set[str], Finding]]:

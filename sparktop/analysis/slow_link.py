@@ -37,11 +37,11 @@ LINK_SHARE = 0.4
 _LEAST_BYTES_PER_S = 5e7
 """Traffic below which the ranks do not wait for the link: 0.4 Gb/s."""
 _HELD_S, _FEWEST, _SLOW_PART = 60.0, 15, 0.8
-"""Seconds that are judged, looks that they must have, and share of these with slow steps."""
+"""Seconds that are judged, samples that they must have, and share of these with slow steps."""
 _WINDOW_S, _KEPT, _BESTS = 300.0, 400, 120
-"""Seconds over which batches vary, looks kept, and best steps kept."""
+"""Seconds over which batches vary, samples kept, and best steps kept."""
 _BINS, _IN_BIN, _SPREAD = 3, 4, 1.5
-"""Least number of batch sizes, of looks at each, and least ratio of the most to the least bytes of a step."""
+"""Least batch sizes, samples of each, and ratio of the most to the least bytes of a step."""
 _JUDGED_AGAIN_S, _STAYS_S = 5.0, 120.0
 """Seconds between two judgements; seconds for which what was found stays, because small batches hide it."""
 _EVEN = 0.15
@@ -51,7 +51,7 @@ _GROWTH, _IN_PROPORTION = 2.0, 0.85
 steps grow with them, at least: weights are read once a step, so that steps that compute grow with 0.7."""
 
 
-class LinkLook(NamedTuple):
+class LinkSample(NamedTuple):
     """A server and its machines at one time."""
 
     at: float
@@ -88,12 +88,12 @@ class LinkLook(NamedTuple):
 class SlowLink:
     """Finds that the link between a server's ranks is slow, or may be.
 
-    It remembers the looks of some minutes, and power and clock at the best steps.
+    It remembers the samples of some minutes, and power and clock at the best steps.
     """
 
     def __init__(self) -> None:
-        """Start without looks."""
-        self._looks: deque[LinkLook] = deque(maxlen=_KEPT)
+        """Start without samples."""
+        self._samples: deque[LinkSample] = deque(maxlen=_KEPT)
         self._well: deque[tuple[float, float]] = deque(maxlen=_BESTS)
         """(power in W, clock in MHz) while steps were as fast as the best."""
         self._read_at: tuple[float, ...] = ()
@@ -107,11 +107,11 @@ class SlowLink:
         machines = [now.nodes[name] for name in view.nodes if name in now.nodes]
         if not 1 < len(view.nodes) == len(machines):
             return ()
-        self._note_look(now.at, view, machines)
+        self._note_sample(now.at, view, machines)
         if 0 <= now.at - self._judged_at < _JUDGED_AGAIN_S:
             return self._found
         self._judged_at = now.at
-        newest = tuple(judge_link(view.name, now.at, self._looks, self._well))
+        newest = tuple(judge_link(view.name, now.at, self._samples, self._well))
         if any(node.speed.word in {SLOW_CLOCK, THROTTLED} for node in machines):
             newest = ()
         elif any(finding.severity is not None for finding in newest):
@@ -121,20 +121,20 @@ class SlowLink:
         self._found = newest
         return newest
 
-    def _note_look(self, at: float, view: BackendView, machines: Sequence[NodeView]) -> None:
-        """Add a look if the machines were read since the last one."""
+    def _note_sample(self, at: float, view: BackendView, machines: Sequence[NodeView]) -> None:
+        """Add a sample if the machines were read since the last one."""
         times = tuple(node.sample.at for node in machines if node.sample is not None)
         if times == self._read_at:
             return
         self._read_at = times
-        if (look := _link_look(at, view, machines)) is not None:
-            self._looks.append(look)
-            if look.ratio is not None and look.ratio <= _WELL:
-                self._well.append((look.power_w, look.clock_mhz))
+        if (sample := _link_sample(at, view, machines)) is not None:
+            self._samples.append(sample)
+            if sample.ratio is not None and sample.ratio <= _WELL:
+                self._well.append((sample.power_w, sample.clock_mhz))
 
 
-def _link_look(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkLook | None:
-    """Return the look of now; None where a figure of a machine is missing."""
+def _link_sample(at: float, view: BackendView, machines: Sequence[NodeView]) -> LinkSample | None:
+    """Return the sample of now; None where a figure of a machine is missing."""
     batch, best_ms = _batch_tokens(view), _best_ms(view)
     if not view.ok or not view.step_ms or not batch:
         return None
@@ -160,7 +160,7 @@ def _link_look(at: float, view: BackendView, machines: Sequence[NodeView]) -> Li
     if not gpus:
         return None
     percent, power, clock, quiet = zip(*gpus, strict=True)
-    return LinkLook(
+    return LinkSample(
         at,
         view.step_ms / 1000,
         None if best_ms is None else best_ms / 1000,
@@ -191,17 +191,20 @@ def _best_ms(view: BackendView) -> float | None:
 
 
 def judge_link(
-    name: str, at: float, looks: Sequence[LinkLook], well: Sequence[tuple[float, float]]
+    name: str, at: float, samples: Sequence[LinkSample], well: Sequence[tuple[float, float]]
 ) -> Iterator[Finding]:
-    """Yield that the link of a server is slow, or may be, by its looks and by power and clock at its best."""
-    newest = [look for look in looks if look.at > at - _HELD_S]
-    if len(newest) < _FEWEST or fmean(look.gpu_percent for look in newest) < BUSY_PERCENT:
+    """Yield that the link of a server is slow, or may be, by its samples; `well` has (W, MHz) at its best."""
+    newest = [sample for sample in samples if sample.at > at - _HELD_S]
+    if len(newest) < _FEWEST or fmean(sample.gpu_percent for sample in newest) < BUSY_PERCENT:
         return
-    power, clock = fmean(look.power_w for look in newest), fmean(look.clock_mhz for look in newest)
-    carried, most = fmean(look.bytes_per_s for look in newest), fmean(look.negotiated for look in newest)
+    power, clock = fmean(sample.power_w for sample in newest), fmean(sample.clock_mhz for sample in newest)
+    carried, most = (
+        fmean(sample.bytes_per_s for sample in newest),
+        fmean(sample.negotiated for sample in newest),
+    )
     if not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * most:
         return
-    ratios = [look.ratio for look in newest if look.ratio is not None]
+    ratios = [sample.ratio for sample in newest if sample.ratio is not None]
     is_slower = len(ratios) >= _FEWEST and sum(ratio >= SLOWER for ratio in ratios) >= _SLOW_PART * len(
         ratios
     )
@@ -214,10 +217,10 @@ def judge_link(
             return
     elif power >= usual_w:
         return
-    recent = [look for look in looks if look.at > at - _WINDOW_S]
+    recent = [sample for sample in samples if sample.at > at - _WINDOW_S]
     if is_slower:
         ratio = fmean(ratios)
-        limit, is_gpu = _find_ceiling([look for look in recent if look.is_slower])
+        limit, is_gpu = _find_ceiling([sample for sample in recent if sample.is_slower])
         short, steps = f"steps take {ratio:.1f} × its best", f"at this batch (limit {SLOWER:g})"
     else:
         ratio, limit = None, _flat_top(recent)
@@ -258,17 +261,17 @@ def judge_link(
     )
 
 
-def _by_batch(looks: Sequence[LinkLook]) -> list[list[LinkLook]]:
-    """Return the looks by size of the batch, ascending, of those seen often enough."""
+def _by_batch(samples: Sequence[LinkSample]) -> list[list[LinkSample]]:
+    """Return the samples by size of the batch, ascending, of those seen often enough."""
 
-    def size(look: LinkLook) -> int:
-        return round(2 * math.log2(max(1.0, look.batch)))
+    def size(sample: LinkSample) -> int:
+        return round(2 * math.log2(max(1.0, sample.batch)))
 
-    bins = [list(group) for _, group in groupby(sorted(looks, key=size), size)]
+    bins = [list(group) for _, group in groupby(sorted(samples, key=size), size)]
     return [group for group in bins if len(group) >= _IN_BIN]
 
 
-def _find_ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
+def _find_ceiling(samples: Sequence[LinkSample]) -> tuple[float | None, bool]:
     """Return (bytes per second of the link while ranks wait, whether the GPU is slow instead).
 
     The time beyond the best is compared with the bytes of a step, and with the best step itself, over batch
@@ -276,11 +279,11 @@ def _find_ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
     """
     bins = [
         (
-            fmean(look.step_s - (look.best_s or 0.0) for look in group),
-            fmean(look.step_bytes for look in group),
-            fmean(look.best_s or 0.0 for look in group),
+            fmean(sample.step_s - (sample.best_s or 0.0) for sample in group),
+            fmean(sample.step_bytes for sample in group),
+            fmean(sample.best_s or 0.0 for sample in group),
         )
-        for group in _by_batch(looks)
+        for group in _by_batch(samples)
     ]
     moved = [size for _, size, _ in bins]
     if len(bins) < _BINS or min(moved) <= 0 or min(moved) * _SPREAD > max(moved):
@@ -293,18 +296,18 @@ def _find_ceiling(looks: Sequence[LinkLook]) -> tuple[float | None, bool]:
     return None, uneven_step < uneven_bytes
 
 
-def _flat_top(looks: Sequence[LinkLook]) -> float | None:
+def _flat_top(samples: Sequence[LinkSample]) -> float | None:
     """Return the bytes per second of a link that carries the same at all batches; None if it does not.
 
     Steps must also grow as the batch does: beside other traffic the rate could be the same while
     they hardly grow.
     """
-    bins = _by_batch(looks)
+    bins = _by_batch(samples)
     if len(bins) < _BINS:
         return None
-    sizes = [fmean(look.batch for look in group) for group in bins]
-    steps = [fmean(look.step_s for look in group) for group in bins]
-    rates = [fmean(look.bytes_per_s for look in group) for group in bins]
+    sizes = [fmean(sample.batch for sample in group) for group in bins]
+    steps = [fmean(sample.step_s for sample in group) for group in bins]
+    rates = [fmean(sample.bytes_per_s for sample in group) for group in bins]
     if min(rates) <= 0:
         return None
     growth, slower, faster = (math.log(values[-1] / values[0]) for values in (sizes, steps, rates))

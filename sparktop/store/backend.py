@@ -400,7 +400,7 @@ class BackendTrack:
                 (view.generation_tps, view.generation_tps_1s, view.prompt_tps, view.prompt_cached_tps)
             ),
             slots=view.slots,
-            prefill_s=prefill_s(self.work.looks),
+            prefill_s=prefill_s(self.work.polls),
             limit=self._limit,
             note=sample.note,
         )

@@ -47,7 +47,7 @@ from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
 from sparktop.store.load_log import Role, length_variation, median_life_s
 from sparktop.store.routers import RouterTrack
 
-_SKEW_LOOKS = 8
+_SKEW_POLLS = 8
 """Newest polls of which the skew is computed."""
 _LEAST_PART = 0.05
 """Least mean load that counts as a part: a canary may have less than a request on average."""
@@ -279,9 +279,9 @@ def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
     if len(reported) < 2:  # noqa: PLR2004 - two samples are apart
         return None
     first = reported[0]
-    step_s = median(later - earlier for earlier, later in pairwise(first[-_SKEW_LOOKS:]))
+    step_s = median(later - earlier for earlier, later in pairwise(first[-_SKEW_POLLS:]))
     spreads: list[float] = []
-    for at in first[-_SKEW_LOOKS:]:
+    for at in first[-_SKEW_POLLS:]:
         nearest = [_nearest_time(times, at) for times in reported]
         if max(nearest) - min(nearest) < step_s / 2:
             spreads.append(max(nearest) - min(nearest))

@@ -116,7 +116,7 @@ class ServerLimits:
             judged, split = self._states[name], splits.get(name)
             judged.judged_at, judged.split_word = at, None if split is None else split.word
             track, limit = backends[name], None
-            if track.health.failure is None and track.work.looks:
+            if track.health.failure is None and track.work.polls:
                 from sparktop.analysis.limited_by import limited_by  # late: the first comes after seconds
 
                 beside = (other for node in track.view.nodes for other in running.get(node, ()))
@@ -161,11 +161,11 @@ def _evidence(
     capacity = view.kv_capacity_tokens
     reads = view.estimated_read_gb_per_s
     return Evidence(
-        tuple(track.work.looks),
+        tuple(track.work.polls),
         slots=view.slots,
         kv_capacity_tokens=None if capacity is None else capacity / lanes,
         machines=tuple(
-            Machine(host.target.name, tuple(host.work.looks), host.view.speed, host.work.usual_mhz)
+            Machine(host.target.name, tuple(host.work.polls), host.view.speed, host.work.usual_mhz)
             for host in hosts
             if host.health.failure is None
         ),
@@ -207,13 +207,13 @@ def _peers(
 
 
 def _backends_behind(group: Group, backends: Mapping[str, BackendTrack]) -> list[BackendTrack]:
-    return [backends[name] for name in group.backends if name in backends and backends[name].work.looks]
+    return [backends[name] for name in group.backends if name in backends and backends[name].work.polls]
 
 
 def _is_routed(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> bool | None:
     """Return whether the router's own counts show that the requests of its backends pass it."""
     behind = _backends_behind(group, backends)
-    newest = max((track.work.looks[-1].at for track in behind), default=math.inf)
+    newest = max((track.work.polls[-1].at for track in behind), default=math.inf)
     return router.passes([track.load for track in behind], newest - _ROUTED_S)
 
 
@@ -230,8 +230,8 @@ def _requests_held_back(
 
 
 def _requests_at(track: BackendTrack) -> float:
-    look = track.work.looks[-1]
-    return (look.running or 0.0) + (look.waiting or 0.0)
+    poll = track.work.polls[-1]
+    return (poll.running or 0.0) + (poll.waiting or 0.0)
 
 
 def _is_serving(track: BackendTrack) -> bool:
@@ -241,8 +241,8 @@ def _is_serving(track: BackendTrack) -> bool:
 
 def _least_and_most_loaded(tracks: Iterable[BackendTrack]) -> Iterable[Peer]:
     by_load = sorted(
-        (track for track in tracks if track.work.looks),
+        (track for track in tracks if track.work.polls),
         key=_requests_at,
     )
     chosen = {id(track): track for track in (*by_load[:_MOST_PEERS], *by_load[-_MOST_PEERS:])}
-    return (Peer(peer.target.name, tuple(peer.work.looks), peer.view.slots) for peer in chosen.values())
+    return (Peer(peer.target.name, tuple(peer.work.polls), peer.view.slots) for peer in chosen.values())

@@ -142,7 +142,7 @@ hung up."""
 _LIFE_WINDOW_S, _ENOUGH_LIVES = 120.0, 20
 """The durations of requests depend on the load, so the newest requests are used alone if there are enough of
 them."""
-_FEWEST_LOOKS, _FEWEST_ANSWERS = 8, 16
+_FEWEST_PERIODS, _FEWEST_ANSWERS = 8, 16
 """With fewer groups of answers, or fewer answers, the variation of lengths would be a guess."""
 
 
@@ -374,7 +374,7 @@ def length_variation(logs: Iterable[LoadLog], since: float) -> float | None:
     """
     steps = [step for log in logs for step in log.answers_since(since)]
     number = sum(count for count, _ in steps)
-    if len(steps) < _FEWEST_LOOKS or number < _FEWEST_ANSWERS:
+    if len(steps) < _FEWEST_PERIODS or number < _FEWEST_ANSWERS:
         return None
     mean = sum(tokens for _, tokens in steps) / number
     if mean <= 0:

@@ -12,7 +12,7 @@ from statistics import median
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.evidence import MachineLook
+from sparktop.analysis.evidence import MachinePoll
 from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, Trend, headroom, trend
 from sparktop.analysis.placement import engine_processes, orphaned_pids
 from sparktop.analysis.speed_state import (
@@ -306,16 +306,16 @@ class MachineLog:
 
     def __init__(self) -> None:
         """Start without samples."""
-        self.looks: deque[MachineLook] = deque()
+        self.polls: deque[MachinePoll] = deque()
         self.usual_mhz: float | None = None
         """Highest SM clock seen under load; None if there was no load yet."""
 
     def note(self, sample: NodeSample) -> None:
         """Add a sample."""
         self._note_clock(_busiest_gpu(sample))
-        self.looks.append(machine_look(sample))
-        while self.looks[0].at < sample.at - _KEPT_S:
-            self.looks.popleft()
+        self.polls.append(machine_poll(sample))
+        while self.polls[0].at < sample.at - _KEPT_S:
+            self.polls.popleft()
 
     def _note_clock(self, gpu: GpuReading | None) -> None:
         if gpu is None or gpu.sm_clock_mhz is None or (gpu.utilization_percent or 0.0) < _LOADED_PERCENT:
@@ -323,11 +323,11 @@ class MachineLog:
         self.usual_mhz = max(self.usual_mhz or 0.0, float(gpu.sm_clock_mhz))
 
 
-def machine_look(sample: NodeSample) -> MachineLook:
+def machine_poll(sample: NodeSample) -> MachinePoll:
     """Return the figures of a sample that show what holds a backend on the machine back."""
     gpu = _busiest_gpu(sample)
     link = max(filter(_carries_load, sample.network), key=_link_share, default=None)
-    return MachineLook(
+    return MachinePoll(
         sample.at,
         gpu.utilization_percent if gpu is not None else None,
         gpu.sm_clock_mhz if gpu is not None else None,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
+from sparktop.analysis.loading import StartClock, StartSample, best_past, is_warm
 from sparktop.analysis.placement import server_process
 from sparktop.analysis.start_memory import room_of
 from sparktop.model.engine import EngineSample
@@ -204,10 +204,10 @@ class ServerStarts:
                 return
             self._starts[backend] = start
         start.server = server
-        look = _look(sample, workloads, server)
-        start.clock.note(look)
-        if look.on_gpu:
-            start.peak_gpu_bytes = max(start.peak_gpu_bytes, look.memory_bytes or 0)
+        seen = _start_sample(sample, workloads, server)
+        start.clock.note(seen)
+        if seen.on_gpu:
+            start.peak_gpu_bytes = max(start.peak_gpu_bytes, seen.memory_bytes or 0)
         room = room_of(sample, _gpu_count(sample, server))
         if room is not None:
             if start.least_bytes is None and start.clock.from_begin:
@@ -326,7 +326,7 @@ def _gpu_count(sample: NodeSample, server: Workload) -> int:
     return min(max(1, len(sample.gpus)), server.asks.ranks if server.asks is not None else 1)
 
 
-def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
+def _start_sample(sample: NodeSample, workloads: Workloads, server: Workload) -> StartSample:
     """Return what a sample of its machine shows of the start of `server`."""
     mine = {process.pid: process for process in workloads.processes if process.server == server.pid}
     on_gpu = any(gpu.processes is not None for gpu in sample.gpus)
@@ -340,7 +340,7 @@ def _look(sample: NodeSample, workloads: Workloads, server: Workload) -> Look:
     else:
         memory = sum(process.memory_bytes or 0 for process in mine.values())
     rates = [link.rx_bytes_per_s for link in sample.network if link.kind in {"ethernet", "wifi"}]
-    return Look(
+    return StartSample(
         sample.at,
         memory,
         on_gpu,

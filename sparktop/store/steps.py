@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from types import MappingProxyType
 
-from sparktop.analysis.evidence import Look
+from sparktop.analysis.evidence import Poll
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.yardsticks import batch_key
 from sparktop.model.engine import EngineSample
@@ -262,36 +262,36 @@ class StepBaseline:
 _KEPT_S = 60.0
 """Seconds for which polls are kept."""
 _APART_S = 0.9
-"""A group whose balance is judged is polled up to four times a second; one look a second is enough."""
+"""A group whose balance is judged is polled up to four times a second; one poll a second is enough."""
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class WorkLog:
-    """The load and the counters of a server, about one look a second over a minute."""
+    """The load and the counters of a server, about one poll a second over a minute."""
 
     def __init__(self) -> None:
-        """Start without looks."""
-        self.looks: deque[Look] = deque()
+        """Start without polls."""
+        self.polls: deque[Poll] = deque()
         self._cpu: deque[tuple[float, float]] = deque()
-        """(time, CPU seconds of the HTTP server's process) of each look."""
+        """(time, CPU seconds of the HTTP server's process) of each poll."""
 
     def gap(self) -> None:
-        """Forget all looks, because a poll failed or another server answers: totals begin again."""
-        self.looks.clear()
+        """Forget all polls, because a poll failed or another server answers: totals begin again."""
+        self.polls.clear()
         self._cpu.clear()
 
     def note(self, sample: EngineSample, view: BackendView, tally: Tally | None, prompts: str) -> None:
-        """Add a look at the time of `sample`, unless the last one is less than about a second old.
+        """Add a poll at the time of `sample`, unless the last one is less than about a second old.
 
         `view` has the load at that time, `tally` the totals, and `prompts` is the name of the total that
         counts computed prompt tokens.
         """
-        at, looks = sample.at, self.looks
-        if looks and at - looks[-1].at < _APART_S:
+        at, polls = sample.at, self.polls
+        if polls and at - polls[-1].at < _APART_S:
             return
         total = (tally.counters if tally is not None else _NOTHING).get
-        looks.append(
-            Look(
+        polls.append(
+            Poll(
                 at,
                 view.running,
                 view.waiting,
@@ -305,8 +305,8 @@ class WorkLog:
                 total("prefill_seconds"),
             )
         )
-        while looks[0].at < at - _KEPT_S:
-            looks.popleft()
+        while polls[0].at < at - _KEPT_S:
+            polls.popleft()
         if sample.cpu_s is not None:
             self._cpu.append((at, sample.cpu_s))
             while self._cpu[0][0] < at - _KEPT_S / 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparktop.analysis.evidence import Look, Machine, MachineLook
+from sparktop.analysis.evidence import Machine, MachinePoll, Poll
 from sparktop.model.snapshot import SpeedState
 
 SECONDS = 60
@@ -26,14 +26,14 @@ class Served:
     """Every other five seconds this many more requests run."""
     preempted_per_s: float = 0.0
 
-    def looks(self) -> tuple[Look, ...]:
+    def polls(self) -> tuple[Poll, ...]:
         """Return a poll for each second of a minute."""
         made = []
         steps = generated = prompted = 0.0
         for second in range(SECONDS + 1):
             running = self.running + (self.swing if second // 5 % 2 else 0.0)
             made.append(
-                Look(
+                Poll(
                     100.0 + second,
                     running,
                     self.waiting,
@@ -67,8 +67,8 @@ def machine(
     speed: SpeedState | None = None,
 ) -> Machine:
     """Return a machine with the same readings in each sample."""
-    looks = tuple(
-        MachineLook(100.0 + second, gpu, clock, core, link, link * 12.5e9, "rocep1s0f0")
+    polls = tuple(
+        MachinePoll(100.0 + second, gpu, clock, core, link, link * 12.5e9, "rocep1s0f0")
         for second in range(0, SECONDS + 1, 2)
     )
-    return Machine(name, looks, speed or SpeedState("normal"), usual)
+    return Machine(name, polls, speed or SpeedState("normal"), usual)

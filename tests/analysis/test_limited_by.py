@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
+from sparktop.analysis.evidence import Evidence, Machine, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import limited_by, step_cost
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding
@@ -21,7 +21,7 @@ UNEVEN = Balance("proxy", ("server-1", "server-2"), BalanceWord.UNEVEN, BalanceW
 
 def judged(served: Served, **known: object) -> Limit:
     """Return the verdict on a server on one busy GPU, with further evidence from `known`."""
-    evidence = Evidence(**{"looks": served.looks(), "machines": (machine(),), **known})  # type: ignore[arg-type]  # the tests name the fields
+    evidence = Evidence(**{"polls": served.polls(), "machines": (machine(),), **known})  # type: ignore[arg-type]  # the tests name the fields
     found = limited_by(evidence)
     assert found is not None
     return found
@@ -29,7 +29,7 @@ def judged(served: Served, **known: object) -> Limit:
 
 def peer(**load: float) -> tuple[Peer, ...]:
     """Return the other server of a group, with 16 slots."""
-    return (Peer("server-2", Served(**load).looks(), 16),)
+    return (Peer("server-2", Served(**load).polls(), 16),)
 
 
 FULL = Served(running=16, waiting=9)
@@ -140,23 +140,23 @@ def test_each_server_has_its_limit(case: str) -> None:
     assert said in f"{found.line}; {found.hint}"
 
 
-def preempting(at_second: int, kv_percent: float = 89.7) -> tuple[Look, ...]:
+def preempting(at_second: int, kv_percent: float = 89.7) -> tuple[Poll, ...]:
     """Return polls of a vLLM server that preempts the last of 8 requests and has not counted it yet."""
-    looks = Served(running=8, kv_percent=84.6, prompt_tokens=0.0).looks()
+    polls = Served(running=8, kv_percent=84.6, prompt_tokens=0.0).polls()
     return tuple(
-        look._replace(finished=0.0)
+        poll._replace(finished=0.0)
         if index < at_second
-        else look._replace(running=7.0, waiting=1.0, for_capacity=1.0, kv_percent=kv_percent, finished=0.0)
-        for index, look in enumerate(looks)
+        else poll._replace(running=7.0, waiting=1.0, for_capacity=1.0, kv_percent=kv_percent, finished=0.0)
+        for index, poll in enumerate(polls)
     )
 
 
 @pytest.mark.parametrize(("share", "limits"), [(0.012, False), (0.6, True)])
 def test_the_servers_own_time_of_prompts_replaces_an_estimate(share: float, limits: bool) -> None:  # noqa: FBT001 - a case
     """Whatever steps and tokens suggest, the seconds that the server counts for prompts decide."""
-    counted = Served(prompt_tokens=3000.0, per_prompt_s=0.0002 if not limits else 0.0).looks()
-    looks = tuple(look._replace(prefilled_s=share * (look.at - 100.0)) for look in counted)
-    found = limited_by(Evidence(looks, machines=(machine(),)))
+    counted = Served(prompt_tokens=3000.0, per_prompt_s=0.0002 if not limits else 0.0).polls()
+    polls = tuple(poll._replace(prefilled_s=share * (poll.at - 100.0)) for poll in counted)
+    found = limited_by(Evidence(polls, machines=(machine(),)))
     assert found is not None
     assert (found.kind is LimitKind.PREFILL) is limits
     if limits:
@@ -169,7 +169,7 @@ def test_no_router_is_blamed_without_evidence_that_the_requests_pass_it(
     word: BalanceWord, *, routed: bool | None
 ) -> None:
     """What is not known to pass the router is stated as uneven, whatever the verdict on the balance."""
-    peer = Peer("server-2", Served(running=1).looks(), 16)
+    peer = Peer("server-2", Served(running=1).polls(), 16)
     known = {"split": replace(UNEVEN, word=word, word_now=word), "peers": (peer,), "router": "proxy"}
     found = judged(Served(running=7), slots=16, routed=routed, **known)
     assert (found.kind, found.words) == (LimitKind.UNKNOWN, "uneven: 7 requests here while server-2 has 1")
@@ -188,10 +188,10 @@ def test_a_gpu_that_is_busy_without_its_server_works_for_others(
     assert found.reason == f"no request in the last 30 s, the GPU is 97 % busy with {user}"
 
 
-def long_prompt(idle_s: int, prefill_s: int, *, kv_per_s: float = 0.2) -> tuple[Look, ...]:
+def long_prompt(idle_s: int, prefill_s: int, *, kv_per_s: float = 0.2) -> tuple[Poll, ...]:
     """Return polls of a server that is idle for `idle_s` seconds and then computes one prompt."""
     return tuple(
-        Look(
+        Poll(
             100.0 + second,
             running=float(second >= idle_s),
             waiting=0.0,
@@ -208,12 +208,12 @@ def long_prompt(idle_s: int, prefill_s: int, *, kv_per_s: float = 0.2) -> tuple[
 @pytest.mark.parametrize(("idle_s", "prefill_s"), [(40, 5), (40, 20), (40, 60), (0, 12)])
 def test_one_long_prompt_is_prefill_from_its_first_seconds_on(idle_s: int, prefill_s: int) -> None:
     """A growing KV cache without new tokens is prefill, however long the server was idle before."""
-    found = judged(Served(), looks=long_prompt(idle_s, prefill_s))
+    found = judged(Served(), polls=long_prompt(idle_s, prefill_s))
     assert found.kind is LimitKind.PREFILL
     assert found.reason == (
         f"no token in the last {prefill_s} s while the KV cache fills: prompts are computed"
     )
-    unseen = judged(Served(), looks=long_prompt(idle_s, prefill_s), machines=())
+    unseen = judged(Served(), polls=long_prompt(idle_s, prefill_s), machines=())
     assert unseen.kind is LimitKind.UNKNOWN
     assert unseen.reason.startswith(
         "prefill compute, or a low clock (watch its machine): no token in the last"
@@ -226,7 +226,7 @@ def test_one_long_prompt_is_prefill_from_its_first_seconds_on(idle_s: int, prefi
 )
 def test_a_preemption_is_seen_before_it_is_reported(at_second: int, reason: str) -> None:
     """A request that goes from running to waiting counts as preempted, and later as one without room."""
-    found = judged(Served(), looks=preempting(at_second), kv_capacity_tokens=5000.0)
+    found = judged(Served(), polls=preempting(at_second), kv_capacity_tokens=5000.0)
     assert (found.kind, found.reason) == (LimitKind.KV, reason)
 
 
@@ -243,7 +243,7 @@ phases = st.lists(
 """(seconds, running, waiting) of successive phases of a server."""
 
 
-def looks_of(parts: list[tuple[int, int, int]], kv: float = 30.0) -> tuple[Look, ...]:
+def polls_of(parts: list[tuple[int, int, int]], kv: float = 30.0) -> tuple[Poll, ...]:
     """Return a poll each second of a server that goes through these phases, and is in the last one now."""
     counts = [(running, waiting) for seconds, running, waiting in parts for _ in range(seconds)]
     counts = ([counts[0]] * 60 + counts)[-60:]
@@ -252,7 +252,7 @@ def looks_of(parts: list[tuple[int, int, int]], kv: float = 30.0) -> tuple[Look,
         made += 20.0 * running
         totals = {"generated": made, "prompted": made / 4, "steps": 20.0 * second, "finished": made / 100}
         found.append(
-            Look(100.0 + second, float(running), float(waiting), float(waiting), kv, preempted=0.0, **totals)
+            Poll(100.0 + second, float(running), float(waiting), float(waiting), kv, preempted=0.0, **totals)
         )
     return tuple(found)
 
@@ -260,18 +260,18 @@ def looks_of(parts: list[tuple[int, int, int]], kv: float = 30.0) -> tuple[Look,
 @st.composite
 def evidences(draw: st.DrawFn) -> Evidence:
     """Draw everything that a limit is judged by."""
-    looks = looks_of(draw(phases))
+    polls = polls_of(draw(phases))
     word = draw(st.sampled_from([None, *BalanceWord]))
     split = None
     if word is not None:
         window_s = draw(st.sampled_from([10.0, 60.0]))
         split = Balance("proxy", ("a", "b"), word, word, router="proxy", window_s=window_s, needed_s=60.0)
-    machine = Machine("spark-1", tuple(MachineLook(look.at) for look in looks))
+    machine = Machine("spark-1", tuple(MachinePoll(poll.at) for poll in polls))
     if draw(st.booleans()):
         gpu, core = draw(st.sampled_from([20.0, 97.0])), draw(st.sampled_from([None, 30.0, 99.0]))
-        machine = Machine("spark-1", tuple(MachineLook(look.at, gpu, 2400.0, core) for look in looks))
+        machine = Machine("spark-1", tuple(MachinePoll(poll.at, gpu, 2400.0, core) for poll in polls))
     return Evidence(
-        looks,
+        polls,
         slots=draw(st.sampled_from([None, 8])),
         machines=draw(st.sampled_from([(), (machine,)])),
         router=None if split is None else "proxy",
@@ -279,7 +279,7 @@ def evidences(draw: st.DrawFn) -> Evidence:
         held_back=draw(st.sampled_from([None, 0.0, 12.0])),
         slow_router=draw(st.sampled_from([None, "it answers in 406 ms, 60 ms before"])),
         split=split,
-        peers=() if split is None else (Peer("b", looks_of(draw(phases)), 8),),
+        peers=() if split is None else (Peer("b", polls_of(draw(phases)), 8),),
     )
 
 
@@ -290,21 +290,21 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
     found = limited_by(evidence)
     if found is None:
         return
-    window = [look for look in evidence.looks if look.at >= evidence.looks[-1].at - WINDOW_S - 0.5]
-    last, machine_looks = window[-1], [one for machine in evidence.machines for one in machine.looks]
+    window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
+    last, machine_polls = window[-1], [one for machine in evidence.machines for one in machine.polls]
     words = found.words
     if "none waits" in words or "nothing waits" in words:
-        assert not any(look.waiting for look in window)
+        assert not any(poll.waiting for poll in window)
     if (now := re.search(r"(\d+) wait now", words)) is not None:
         assert last.waiting == float(now[1])
     if (share := re.search(r"no request runs in (\d+) % of the time", words)) is not None:
-        assert round(100 * sum(look.running == 0 for look in window) / len(window)) == int(share[1])
+        assert round(100 * sum(poll.running == 0 for poll in window) / len(window)) == int(share[1])
     if (run := re.search(r"(\d+) of (\d+) run, (\d+) wait", words)) is not None:
-        assert max(look.running or 0.0 for look in window) == float(run[1])
-        assert any(look.waiting for look in window)
+        assert max(poll.running or 0.0 for poll in window) == float(run[1])
+        assert any(poll.waiting for poll in window)
     if "no CPU core is full" in words:
-        assert machine_looks
-        assert all(one.core_percent is not None for one in machine_looks)
+        assert machine_polls
+        assert all(one.core_percent is not None for one in machine_polls)
     if "requests are still in proxy" in words:
         assert evidence.held_back == 12.0
     if "is slow" in words:
@@ -318,11 +318,11 @@ def test_who_sends_too_little_does_so_now(evidence: Evidence) -> None:
     found = limited_by(evidence)
     if found is None:
         return
-    window = [look for look in evidence.looks if look.at >= evidence.looks[-1].at - WINDOW_S - 0.5]
+    window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
     last = window[-1]
     if found.kind in TOO_LITTLE:
         assert not last.waiting
-        assert any(look.running == 0 for look in window[-11:])
+        assert any(poll.running == 0 for poll in window[-11:])
         assert evidence.slots is None or (last.running or 0.0) < evidence.slots
     if found.kind is LimitKind.CLIENT_OR_ROUTER:
         assert evidence.router is not None
@@ -348,9 +348,9 @@ def test_a_limit_never_contradicts_the_balance(evidence: Evidence) -> None:
 
 def test_the_router_says_where_its_requests_are() -> None:
     """Twelve requests inside the router, none at its servers: the router; without its counts, either."""
-    looks = looks_of([(20, 1, 0), (3, 0, 0), (20, 1, 0), (5, 0, 0)])
+    polls = polls_of([(20, 1, 0), (3, 0, 0), (20, 1, 0), (5, 0, 0)])
     calm = Balance("proxy", ("a", "b"), BalanceWord.IDLE, BalanceWord.IDLE, router="proxy")
-    evidence = Evidence(looks, slots=8, router="proxy", split=calm)
+    evidence = Evidence(polls, slots=8, router="proxy", split=calm)
     found = limited_by(evidence)
     assert found is not None
     assert found.title == "limited by client or router"
@@ -371,7 +371,7 @@ def test_the_router_says_where_its_requests_are() -> None:
 def test_the_three_coefficients_are_found() -> None:
     """The coefficients are found: 30 ms a step, 2 ms for each request, 0.1 ms for each prompt token."""
     made = Served(swing=16, fixed_s=0.03, per_token_s=0.002, per_prompt_s=0.0001, prompt_tokens=2000.0)
-    cost = step_cost(made.looks())
+    cost = step_cost(made.polls())
     assert cost is not None
     assert cost.fixed_s == pytest.approx(0.03, rel=0.02)
     assert cost.per_token_s == pytest.approx(0.002, rel=0.02)

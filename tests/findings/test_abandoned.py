@@ -14,7 +14,7 @@ LEAKED = (Call(-50.0, 1e6, -20.0),)
 
 @pytest.mark.parametrize(
     ("silent", "shortest_s", "longest_s"),
-    [((60.0, 71.0), 120.0, 150.0), ((60.0, 100.0), 30.0, 50.0)],
+    [((60.0, 71.0), 120.0, 150.0), ((60.0, 100.0), 30.0, 60.0)],
     ids=["a missed poll", "more than 30 s"],
 )
 def test_only_a_long_silence_of_the_machine_ends_what_was_seen(

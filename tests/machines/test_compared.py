@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import MachinesCompared
-from sparktop.analysis.slow_link import LinkLook, judge_link
+from sparktop.analysis.slow_link import LinkSample, judge_link
 from sparktop.model.event import Sure
 from sparktop.model.node import EngineSetup, Gid, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
@@ -81,7 +81,9 @@ def test_whatever_an_agent_sends_is_judged(text: str, number: int) -> None:
 def test_ports_that_carry_nothing_at_some_batches_raise_nothing() -> None:
     """Slow steps without any traffic at one of the batch sizes: link or GPU is unknown."""
     looks = [
-        LinkLook(float(at), 0.2, 0.1, float(2 ** (at % 5)), 96.0, 20.0, 2400.0, 2e9 if at % 5 else 0.0, 25e9)
+        LinkSample(
+            float(at), 0.2, 0.1, float(2 ** (at % 5)), 96.0, 20.0, 2400.0, 2e9 if at % 5 else 0.0, 25e9
+        )
         for at in range(100)
     ]
     found = list(judge_link("glm", 99.0, looks, [(40.0, 2400.0)] * 20))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
-from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
+from sparktop.analysis.evidence import Evidence, Machine, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import limited_by
 from sparktop.analysis.speed_state import Pace, advance_pace, bandwidth_gb_per_s, read_percent, worst_state
 from sparktop.model.engine import EngineSample, LaneSample
@@ -26,7 +26,7 @@ from sparktop.model.targets import NodeThresholds
 from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store import Hear, Reading, SourceKey
 from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
-from sparktop.store.node import machine_look
+from sparktop.store.node import machine_poll
 from sparktop.store.sources import SourceKind
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
@@ -95,7 +95,7 @@ class ServerPoint(Struct, frozen=True):
     start_time: float | None
     kv_fullest_percent: float | None = None
     """KV cache usage (0 to 100) of the engine core that has the highest."""
-    look: Look = Look(0.0)
+    look: Poll = Poll(0.0)
     """The same sample as the analysis of limits takes it."""
     read_bytes: float | None = None
     """Bytes that one GPU of each engine core has read so far, summed over the cores."""
@@ -129,7 +129,7 @@ class NodePoint(Struct, frozen=True):
     """True if the GPUs use the machine's main memory."""
     is_idle: bool = False
     """True if all GPUs report 0 % utilisation. Clock and power are then not those under load."""
-    look: MachineLook = MachineLook(0.0)
+    look: MachinePoll = MachinePoll(0.0)
     """The same sample as the analysis of limits takes it."""
 
 
@@ -160,7 +160,7 @@ def server_point(sample: EngineSample) -> ServerPoint:
             spec_drafts=lane_sum(lanes, lambda lane: lane.spec_drafts),
         ),
         start_time=sample.start_time,
-        look=_engine_look(sample.at, lanes),
+        look=_engine_poll(sample.at, lanes),
         read_bytes=lane_sum(lanes, lambda lane: lane.read_bytes_per_gpu),
         cores=len(lanes),
         kv_capacity_tokens=None if capacity is None else capacity / len(lanes),
@@ -184,7 +184,7 @@ def node_point(sample: NodeSample) -> NodePoint:
         headroom_bytes=sample.memory.headroom_bytes,
         unified=sample.memory.unified is True,
         is_idle=bool(gpus) and all(gpu.utilization_percent == 0 for gpu in gpus),
-        look=machine_look(sample),
+        look=machine_poll(sample),
     )
 
 
@@ -372,7 +372,7 @@ class ServerLog:
         `placed` has the names of the machines of each server, `slots` the most requests that a server runs
         at once, where it reports that. A server of which there are too few samples is left out.
         """
-        looks = {name: tuple(_looks_during(self._servers.get(name, ()), spans)) for name in placed}
+        looks = {name: tuple(_polls_during(self._servers.get(name, ()), spans)) for name in placed}
         limits: dict[str, Limit] = {}
         for name, machines in placed.items():
             peers = tuple(Peer(other, looks[other], slots.get(other)) for other in placed if other != name)
@@ -380,7 +380,7 @@ class ServerLog:
             limit = limited_by(
                 replace(
                     evidence,
-                    looks=looks[name],
+                    polls=looks[name],
                     slots=slots.get(name),
                     peers=peers,
                     router=router,
@@ -527,12 +527,12 @@ _GAP_S = 0.01
 """Seconds after a run at which an unknown look stands for the pause before the next one."""
 
 
-def _looks_during(points: Iterable[ServerPoint], spans: Sequence[Span]) -> Iterator[Look]:
+def _polls_during(points: Iterable[ServerPoint], spans: Sequence[Span]) -> Iterator[Poll]:
     """Yield the looks of a server during `spans`, about one a second, with an unknown one between two spans.
 
     Without the unknown one, the pause between two runs would count as work.
     """
-    thinned: list[Look] = []
+    thinned: list[Poll] = []
     for point in points:
         if not thinned or point.at - thinned[-1].at >= _APART_S:
             thinned.append(point.look)
@@ -540,7 +540,7 @@ def _looks_during(points: Iterable[ServerPoint], spans: Sequence[Span]) -> Itera
     for begin, end in spans:
         for number, look in enumerate([one for one in thinned if begin <= one.at <= end]):
             if number == 0 and last_at is not None:
-                yield Look(last_at + _GAP_S)
+                yield Poll(last_at + _GAP_S)
             yield look
             last_at = look.at
 
@@ -557,8 +557,8 @@ def _read_gb_per_s(points: Sequence[ServerPoint], spans: Sequence[Span]) -> floa
     return read / lasted_s / 1e9 if read > 0 and lasted_s > 0 else None
 
 
-def _engine_look(at: float, lanes: Sequence[LaneSample]) -> Look:
-    return Look(
+def _engine_poll(at: float, lanes: Sequence[LaneSample]) -> Poll:
+    return Poll(
         at,
         lane_sum(lanes, lambda lane: lane.running),
         lane_sum(lanes, lambda lane: lane.waiting),
