@@ -227,8 +227,9 @@ def _state_by_requests(running: float, load: LoadFigures, thresholds: StateThres
         return JudgedState(state, rule)
     window = _window_text(load)
     if load.running_mean:
-        state, rule = _busy_or_bored(load.running_mean, load, thresholds)
-        return JudgedState(state, f"{rule}; mean of {window}, none now", load.window_s)
+        when = f" on average over {window}, none now"
+        state, rule = _busy_or_bored(load.running_mean, load, thresholds, when)
+        return JudgedState(state, rule, load.window_s)
     if load.tokens_moved:
         when = f"{'in' if load.window_s else 'before'} {window}"
         rule = f"tokens came {when}, in requests too short to be seen running"
@@ -237,17 +238,17 @@ def _state_by_requests(running: float, load: LoadFigures, thresholds: StateThres
 
 
 def _busy_or_bored(
-    running: float, load: LoadFigures, thresholds: StateThresholds
+    running: float, load: LoadFigures, thresholds: StateThresholds, when: str = ""
 ) -> tuple[BackendState, str]:
     """Return (busy or bored, the rule that decided as text) for a number of running requests.
 
     `running` is compared with the requests that the server can run at once, or if this is unknown with a
     fixed number. With fewer requests it is busy too while it computes a long prompt, or if the engine itself
-    is known to be the limit.
+    is known to be the limit. `when` are words on a `running` that is not of this moment.
     """
     slots = load.slots
     enough = slots * thresholds.busy_share if slots else thresholds.busy_running
-    said = f"running {_count_text(running)} of {slots} slots" if slots else f"running {_count_text(running)}"
+    said = f"running {_count_text(running)}{f' of {slots} slots' if slots else ''}{when}"
     if running < enough and load.prefill_s is not None:
         reason = f"prefill: no token in the last {load.prefill_s:.0f} s while its KV cache fills"
         return BackendState.BUSY, f"{said}, {reason}"

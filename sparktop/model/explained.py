@@ -55,7 +55,7 @@ STATES: Mapping[BackendState, Explained] = {
     BackendState.SUSPECT: Explained(
         "it holds requests, but no progress for 1 minute (5 without a view of the GPUs); its panel "
         "says since when",
-        "N; watch its machines so that a long step can be distinguished from a hang",
+        "N asks NCCL which rank lags; watch its machines, so that a long step is no hang",
     ),
     BackendState.STILL: Explained(
         "it holds requests, and nothing has moved for 10 s or more: a fact, no verdict yet", "wait"

@@ -58,15 +58,15 @@ _SIGNALS = {
 
 
 def _levels_words(plan: Plan) -> str:
-    """Return the levels of a plan: ", c1 to c4", or ", c1 to at most c64" if it may go on; "" for none."""
+    """Return the levels of a plan: ", 1 to 4 requests at once"; "1 to at most 64 …" if it may go on."""
     if plan.texts:
         return f", {', '.join(plan.texts)}"
-    ends = list(dict.fromkeys(point.short for point in (*plan.axis[:1], *plan.axis[-1:])))
-    from sparktop.model.load import concurrency_point
-
-    if ends and plan.climb_to is not None:
-        return f", {ends[0]} to at most {concurrency_point(plan.climb_to).short}"
-    return f", {' to '.join(ends)}" if ends else ""
+    ends = list(dict.fromkeys(point.words for point in (*plan.axis[:1], *plan.axis[-1:])))
+    if not ends:
+        return ""
+    if plan.climb_to is not None:
+        ends = [ends[0], f"at most {plan.climb_to}"]
+    return f", {' to '.join(ends)} {plan.axis[0].kind.amount}"
 
 
 def _time(plan: Plan) -> str:

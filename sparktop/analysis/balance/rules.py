@@ -801,7 +801,7 @@ def _newest_words(shares: Mapping[str, float], percent: float | None) -> str:
     added = sum(shares.values())
     if percent is None or len(shares) != PAIR or abs(added - percent) < _ROUNDED_PERCENT:
         return ""
-    return f"; these count the newest stretch, which may be a drain, the {percent:.0f} % do not"
+    return f"; the newest stretch may be a drain and is not in the {percent:.0f} %"
 
 
 _ROUNDED_PERCENT = 1.0

@@ -294,9 +294,11 @@ def _uneven_sentence(result: Balance) -> str:
 
 
 def _starved_sentences(result: Balance) -> list[str]:
+    """Return who is nearly empty for how long, with the verb of the panel where "starved" is a verdict."""
     worst = sorted(result.starved_percent.items(), key=lambda item: -item[1])
+    verb = "starves: " if BalanceWord.STARVED in {result.word_now, *result.also} else ""
     return [
-        f"{name} nearly empty {percent:.0f} % of the time"
+        f"{name} {verb}nearly empty {percent:.0f} % of the time"
         for name, percent in worst[:_PAIR]
         if percent >= _WORTH_SAYING_PERCENT
     ]

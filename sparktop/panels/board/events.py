@@ -43,6 +43,9 @@ _PLAIN = {
     "ratio": "ratio for its batch",
 }
 """Words for values whose names are terms of the analysis."""
+_ROUNDED = frozenset({"period_s", "window_s", "lost_percent", "nearly_empty_percent"})
+"""Values of a verdict that its sentences have as whole numbers; a period below 10 s has a decimal."""
+_DECIMAL_BELOW = 10.0
 _OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
 """Names of values that are one text together."""
 _GROUPED = 1000
@@ -173,11 +176,21 @@ def value_texts(values: Values, said: str = "") -> Iterator[str]:
             continue
         if name.removeprefix("limit_") in values and name.startswith("limit_"):
             continue
-        text, limit = _named_value(name, value), values.get(f"limit_{name}")
+        shown = _as_in_sentences(name, value) if "rule" in values else value
+        text, limit = _named_value(name, shown), values.get(f"limit_{name}")
+        if text in said:
+            continue
         if limit is not None and "rule" in values and _value_with_unit(name, value)[0] == name:
             continue
         word = "from" if "rule" in values else "limit"
         yield f"{text} ({word} {_value_with_unit(name, limit)[1]})" if limit else text
+
+
+def _as_in_sentences(name: str, value: float | str) -> float | str:
+    """Return a value of a verdict with the digits that its sentences give it."""
+    if isinstance(value, str) or name not in _ROUNDED:
+        return value
+    return round(value, 1) if name == "period_s" and value < _DECIMAL_BELOW else float(round(value))
 
 
 def _failed_polls_words(values: Values) -> str:

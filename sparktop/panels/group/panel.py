@@ -326,7 +326,7 @@ def _answer_head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     right: Row = [
         label(f"{check.shown or check.name} "),
         (value_text(check), "text" if check.value is not None else "muted"),
-        label(f", {_limit_words(check)}"),
+        label(f", {_limit_words(check)}{', but' if check.within and answer is False else ''}"),
     ]
     gap = width - row_width(left) - row_width(right)
     if gap < 1:

@@ -410,7 +410,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         fact(
             "from cache",
             numbers.rate(cached, 6),
-            f" tok/s{part}" if width >= WIDE_FACTS + 4 else " tok/s" if wide else part or " tok/s",
+            f" tok/s{part}" if width >= WIDE_FACTS + 4 else " tok/s",
         ),
         fact("requests", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("finished", numbers.count(done, 6), " in all" if wide else ""),
@@ -525,7 +525,7 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     ]
     return [
         percent_bar("memory", percent, "load", after, width, 24),
-        percent_bar("per stream", of_limit, "load", below, width, 24),
+        percent_bar("stream", of_limit, "load", below, width, 24),
     ]
 
 
@@ -569,7 +569,7 @@ def _server_rows(view: BackendView, nodes: Mapping[str, NodeView], width: int) -
 
 def _node_row(name: str, node: NodeView | None, width: int) -> Row:
     """Return a row with the node that the backend runs on, and use, power and temperature of its GPUs."""
-    row: Row = [label("on node", name_width(width)), (fit(name, 14), "text")]
+    row: Row = [label("on node", name_width(width)), (fit(name, 14 if width >= WIDE_FACTS else 10), "text")]
     if node is None or node.sample is None:
         return [*row, label(" not watched" if node is None else " no answer yet")]
     gpus = node.sample.gpus
@@ -581,7 +581,7 @@ def _node_row(name: str, node: NodeView | None, width: int) -> Row:
     if not gpus:
         return [*row, label(f" {node.sample.gpu_note or '–'}")]
     row += [
-        label(" GPU" if width >= WIDE_FACTS else ""),
+        label(" GPU"),
         *percent_run(use, 5),
         *_count_with_unit(power, 6, " W"),
         *_count_with_unit(heat, 5, " °C"),

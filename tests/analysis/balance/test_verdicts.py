@@ -120,8 +120,8 @@ def test_the_reasons_of_the_cooldowns_can_be_checked_on_the_graph() -> None:
     assert balance.also == (Is.STARVED,)
     assert balance.reasons[:4] == (
         "spark-a and spark-b swap the lead (8 changes in 2.5 min; period 39 s ≈ 2 × the median E2E of 19 s)",
-        "spark-a nearly empty 35 % of the time",
-        "spark-b nearly empty 31 % of the time",
+        "spark-a starves: nearly empty 35 % of the time",
+        "spark-b starves: nearly empty 31 % of the time",
         "about 31 % of throughput lost to uneven loads",
     )
 

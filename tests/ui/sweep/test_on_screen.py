@@ -213,7 +213,8 @@ async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) 
             text = str(stage.top().query_one(Static).content)
             assert "running, " in text
             assert "requests of others" in text
-            assert re.search(r"Put load on [\w -]+(, c1 to (at most )?c\d+)?, for [\w ]+(s|min)\?$", text)
+            levels = r"(, 1 to (at most )?\d+ (requests at once|agents))?"
+            assert re.search(rf"Put load on [\w -]+{levels}, for [\w ]+(s|min)\?$", text)
             assert stage.at() is Stage.NONE
             await stage.press("n")
             assert stage.at() is Stage.NONE
