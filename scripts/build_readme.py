@@ -210,7 +210,7 @@ def words_block() -> str:
 
 
 def _explained(head: str, words: Mapping[Any, Explained]) -> str:
-    rows = [(f"**{word}**", one.meaning, one.remedy or "–") for word, one in words.items()]
+    rows = [(f"**{word}**", one.meaning, "<br>".join(one.all_remedies) or "–") for word, one in words.items()]
     return table((head, "meaning", "what to do"), rows)
 
 

@@ -23,6 +23,7 @@ from msgspec import Struct
 from sparktop.analysis.placement import bare_host, orphaned_pids, port_of, server_process
 from sparktop.graphics import numbers
 from sparktop.model.event import Finding, Severity, Sure, Values
+from sparktop.model.explained import FINDINGS
 from sparktop.model.node import Sockets, Workload, end_marks
 from sparktop.model.router import UNKNOWN_KIND, RouterView
 from sparktop.model.snapshot import BackendState, BackendView, EachServer, NodeView, Situation
@@ -249,9 +250,14 @@ def _finding(
         else None
     )
     nobody = "0 connections" if through is None else f"0 in flight at {through.name}"
-    line = f"works for nobody: {count}, {nobody} for {numbers.age(lasted_s)}"
-    line += "" if made is None else f", {made:,.0f} tokens"
-    sure = Sure.LIKELY
+    said = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
+        "" if made is None else f", {made:,.0f} tokens"
+    )
+    sure, line = Sure.LIKELY, f"works for nobody: {said}"
+    # vLLM and SGLang work on requests with background: true while no client is connected.
+    may_be_wanted = bool(view.responses) or (view.responses is None and view.engine == "vllm")
+    if may_be_wanted:
+        sure, line = Sure.UNKNOWN, f"no client: {said}; perhaps in the background"
     if reading is None:
         sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
     hung_up = 0 if reading is None else reading[1].hung_up
@@ -267,14 +273,14 @@ def _finding(
         ("requests", f"{running:.0f} run, none has finished; at every poll for {numbers.age(lasted_s)}"),
         ("clients", f"{nobody}; readings without a client: {seen.readings} (from {LEAST_READINGS} on)"),
         ("tokens", "not counted" if made is None else f"{made:,.0f} since, prompts included"),
-        *(_BACKGROUND if view.engine == "vllm" else ()),
+        ("in the background", _background_words(view.responses)),
         *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
     ]
     return Finding(
         FOR_NOBODY,
         view.name,
         line,
-        fix="it does not abort when clients hang up: update it, limit max_tokens",
+        fix=FINDINGS[FOR_NOBODY].advice("perhaps in the background" if may_be_wanted else "hung up"),
         sure=sure,
         severity=None if sure is Sure.UNKNOWN else Severity.WARNING,
         evidence=tuple(evidence),
@@ -282,8 +288,13 @@ def _finding(
     )
 
 
-_BACKGROUND = (("looks the same", "requests with background: true (Responses API), whose clients ask later"),)
-"""What no reading tells from abandoned requests of vLLM."""
+def _background_words(responses: float | None) -> str:
+    """Return what is known of requests that are meant to run without a connection."""
+    if responses is None:
+        return "not known: requests of the Responses API are not counted"
+    if not responses:
+        return "none: no request of the Responses API since its start"
+    return f"possible: {responses:,.0f} requests of the Responses API since its start"
 
 
 class Orphans:
@@ -330,7 +341,7 @@ def _orphan_finding(node: str, process: Workload, held: int, lasted_s: float) ->
         node,
         f"orphaned {process.about} (process {process.pid}) holds {held / _GIB:.1f} GiB: its server is gone",
         of_machine=True,
-        fix=f"kill {process.pid} on {node}{where}; kill -9 if it stays",
+        fix=FINDINGS[ORPHANED].advice(PID=process.pid, MACHINE=f"{node}{where}"),
         severity=Severity.WARNING,
         evidence=(
             ("process", f"{process.pid}, {process.engine} {process.about}{where}"),

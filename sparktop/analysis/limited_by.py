@@ -616,8 +616,8 @@ def _why_not_judged(evidence: Evidence, cost: StepCost, flat: float | None) -> s
     """
     used, reads = gpu_percent(evidence), evidence.read_percent
     if used is not None and used < BUSY_GPU_PERCENT:
-        cores = ", and no CPU core is full" if sees_cores(evidence) else ""
-        return f"requests run, the GPU is busy only {used:.0f} % of the time{cores}"
+        cores = ", no CPU core is full" if sees_cores(evidence) else ""
+        return f"the GPU is busy only {used:.0f} % of the time{cores}"
     if cost.prompt_share > 1 - PROMPTS:
         return f"prompts take {100 * cost.prompt_share:.0f} % of the time, steps the rest"
     if reads is not None and reads >= _READS and (flat is None or flat > _STEEP):

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from sparktop.analysis.speed_state import is_gb10
 from sparktop.analysis.stall import BLIND_S, GB10_POWER_W, GpuWork, gpu_words, rdma_mb_per_s, running_compiler
 from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.explained import FINDINGS
 from sparktop.model.node import GpuReading, NodeSample, Workload
 from sparktop.model.snapshot import (
     GROWTH,
@@ -445,21 +446,14 @@ def _finding(
         else []
     )
     rows.append(("named", f"from {BLIND_S[0] / 60:.0f} min on, critical from {BLIND_S[1] / 60:.0f} min on"))
-    if several:
-        fix = (
-            "read each machine's log: a rank that ended leaves the others waiting (RemoveIPC: enable-linger)"
-        )
-    elif loading.phase == _GRAPHS:
-        fix = "read its log; if it always hangs here, --enforce-eager starts without CUDA graphs"
-    else:
-        fix = "read its log, then end it"
+    case = "several machines" if several else "CUDA graphs" if loading.phase == _GRAPHS else "else"
     powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     used = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     return Finding(
         STUCK,
         view.name,
         f"{loading.phase}: nothing moved for {seconds / 60:.0f} min, {said}",
-        fix=fix,
+        fix=FINDINGS[STUCK].advice(case),
         sure=Sure.LIKELY,
         severity=Severity.CRITICAL if seconds >= BLIND_S[1] else Severity.WARNING,
         evidence=tuple(rows),

@@ -14,8 +14,10 @@ from statistics import fmean, median_low
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.explained import FINDINGS
 from sparktop.model.node import UNLIMITED, EngineSetup, MachineSetup, NetworkReading, Rail
 from sparktop.model.snapshot import NodeView, Situation
 
@@ -57,7 +59,7 @@ class Fact(NamedTuple):
 
     key: str
     title: str
-    fix: str
+    """Also the case of its advice in `FINDINGS`."""
     severity: Severity | None = Severity.WARNING
     sure: Sure = Sure.KNOWN
 
@@ -151,34 +153,33 @@ def _huge_pages(view: NodeView) -> str | None:
     return None if pages is None else str(pages)
 
 
-_UPDATE = "install the same version on all, and restart them"
 _READS = (
-    _Read(Fact("kernel", "kernel", _UPDATE, Severity.INFO), _kernel),
-    _Read(Fact("driver", "NVIDIA driver", _UPDATE), lambda view: view.identity.driver),
+    _Read(Fact("kernel", "kernel", Severity.INFO), _kernel),
+    _Read(Fact("driver", "NVIDIA driver"), lambda view: view.identity.driver),
     _Read(
-        Fact("gpu-firmware", "GPU firmware", "update the firmware of all (fwupdmgr)", Severity.INFO),
+        Fact("gpu-firmware", "GPU firmware", Severity.INFO),
         lambda view: _setup(view).gpu_firmware,
         by_maker=True,
     ),
     _Read(
-        Fact("bios", "BIOS", "update the firmware of all (fwupdmgr)", Severity.INFO),
+        Fact("bios", "BIOS", Severity.INFO),
         lambda view: _setup(view).bios,
         by_maker=True,
     ),
     _Read(
-        Fact("nic-firmware", "ConnectX firmware", "update the cards' firmware on all", Severity.INFO),
+        Fact("nic-firmware", "ConnectX firmware", Severity.INFO),
         _firmware,
     ),
-    _Read(Fact("kho", "kho= of the kernel", "give all the same kernel command line", None), _kho),
-    _Read(Fact("huge-pages", "huge pages", "set vm.nr_hugepages alike", Severity.INFO), _huge_pages),
-    _Read(Fact("power-cap", "power cap", "nvidia-smi -pl sets it; use the same adapters"), _power_cap),
+    _Read(Fact("kho", "kho= of the kernel", None), _kho),
+    _Read(Fact("huge-pages", "huge pages", Severity.INFO), _huge_pages),
+    _Read(Fact("power-cap", "power cap"), _power_cap),
     _Read(
-        Fact("ports", "RDMA ports up", "check cable and interface there", Severity.WARNING, Sure.LIKELY),
+        Fact("ports", "RDMA ports up", sure=Sure.LIKELY),
         _ports,
         of_links=True,
     ),
-    _Read(Fact("mtu", "MTU of RDMA ports", "set 9000 on all rails and the switch"), _mtu, of_links=True),
-    _Read(Fact("rate", "link rate", "check cable and switch port there"), _rate, of_links=True),
+    _Read(Fact("mtu", "MTU of RDMA ports"), _mtu, of_links=True),
+    _Read(Fact("rate", "link rate"), _rate, of_links=True),
 )
 
 
@@ -301,9 +302,8 @@ class MachinesCompared:
                 line = (
                     f"SM clock {clock:,.0f} MHz on {view.name}, {most:,.0f} on {best}, at {load:.0f} % load"
                 )
-                fix = view.speed.fix or "check power adapter, cooling and clock limits there"
-                fact = Fact(key, "SM clock", fix)
-                slower.append(({view.name}, _finding(group, view, fact, line, (("why", view.speed.reason),))))
+                clocked = _finding(group, view, Fact(key, "SM clock"), line, (("why", view.speed.reason),))
+                slower.append(({view.name}, replace(clocked, fix=view.speed.fix or clocked.fix)))
         return tuple(slower)
 
 
@@ -347,12 +347,13 @@ def _finding(
     """Return a finding about the engine, or about the machine `view` where none spans the group."""
     subject = group.engine if kind == DIFFER and group.engine is not None else None
     name = subject or (view or group.machines[-1]).name
+    case = fact.title if fact.title in FINDINGS[kind].remedies else "a variable"
     return Finding(
         kind,
         name,
         line,
         of_machine=subject is None,
-        fix=fact.fix,
+        fix=FINDINGS[kind].advice(case),
         sure=fact.sure,
         severity=fact.severity,
         evidence=tuple(row for row in evidence if row[1]),
@@ -379,7 +380,7 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     }
     for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
         values = {machine: environment.get(name, "not set") for machine, environment in variables.items()}
-        yield from _difference(group, Fact(name, name, "set it alike for all ranks"), values)
+        yield from _difference(group, Fact(name, name), values)
     limits = {
         name: _size(process.memory_max_bytes)
         for name, process in processes.items()
@@ -409,8 +410,8 @@ def alike_in(group: Group) -> list[str]:
     return alike
 
 
-_NCCL = Fact("nccl", "NCCL", "run the same container image, or install the same NCCL, on all machines")
-_MEMORY_MAX = Fact("memory-max", "memory limit", "start the containers with the same --memory", Severity.INFO)
+_NCCL = Fact("nccl", "NCCL")
+_MEMORY_MAX = Fact("memory-max", "memory limit", Severity.INFO)
 
 
 def _size(limit: int | None) -> str:
@@ -472,14 +473,14 @@ def process_of(view: NodeView, backend: str) -> EngineSetup | None:
 
 # Facts that are wrong on a machine, whatever the others have.
 
-_KHO = Fact("kho", "KHO", "kho=off on the kernel's command line: RDMA registration can fail with ENOMEM")
-_PLAIN = Fact("mtu", "MTU", "set 9000 on all rails and the switch", None)
-_LANES = Fact("lanes", "PCIe", "power the machine off and on; look for a BIOS update", sure=Sure.KNOWN)
-_SUBNET = Fact("subnet", "subnets", "give each rail a subnet of its own", Severity.WARNING, Sure.LIKELY)
-_MEMLOCK = Fact("memlock", "memlock", "--ulimit memlock=-1 for the container, or LimitMEMLOCK=infinity")
-_HCA = Fact("hca", "NCCL_IB_HCA", "correct the name: /sys/class/infiniband lists them")
-_GID = Fact("gid-index", "GID index", "unset NCCL_IB_GID_INDEX (NCCL 2.21 and later find it), or correct it")
-_TABLES = Fact("gid-table", "GID tables", "see that NCCL_IB_GID_INDEX fits on all", None, Sure.UNKNOWN)
+_KHO = Fact("kho", "KHO")
+_PLAIN = Fact("mtu", "MTU", None)
+_LANES = Fact("lanes", "PCIe")
+_SUBNET = Fact("subnet", "subnets", sure=Sure.LIKELY)
+_MEMLOCK = Fact("memlock", "memlock")
+_HCA = Fact("hca", "NCCL_IB_HCA")
+_GID = Fact("gid-index", "GID index")
+_TABLES = Fact("gid-table", "GID tables", None, Sure.UNKNOWN)
 _ROCE2, _ETHERNET = "RoCE v2", "Ethernet"
 _CUT = "…"
 """At the end of a value that was too long to keep."""
@@ -657,8 +658,8 @@ def _unread_tables(
 
 # Subnets and clocks, of which only several machines show whether they fit.
 
-_CABLES = Fact("cabling", "subnets", "give both ends of a cable one subnet", Severity.WARNING, Sure.LIKELY)
-_CLOCKS = Fact("clocks", "clocks", "start time synchronisation there: timedatectl set-ntp true")
+_CABLES = Fact("cabling", "subnets", sure=Sure.LIKELY)
+_CLOCKS = Fact("clocks", "clocks")
 
 
 def _network(text: str) -> IPv4Network | None:

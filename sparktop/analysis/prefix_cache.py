@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sparktop.model.engine import Histogram
 from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.explained import FINDINGS
 from sparktop.model.snapshot import BackendView, PrefixUse, Situation
 
 KIND = "prefix-unused"
@@ -46,14 +47,6 @@ _EVEN = 0.02
 """Relative standard deviation of lengths up to which all prompts are of one length, like a benchmark's."""
 _FULL_PERCENT = 90.0
 """KV cache usage from which on a prefix is likely evicted before its next turn."""
-_TWICE = (
-    "send one prompt twice: if the second hits, the clients' first tokens change (a date, an id, cache_salt; "
-    "Claude Code: CLAUDE_CODE_ATTRIBUTION_HEADER=0); else it is the engine"
-)
-_TWICE_LLAMACPP = (
-    "send one prompt twice: if the second hits, first tokens change, or conversations share too few slots "
-    "(-np, --cache-ram); else --no-cache-prompt, cache_prompt in requests, or sliding windows (--swa-full)"
-)
 
 
 class _Step(Struct, frozen=True):
@@ -194,30 +187,29 @@ class _Prompts:
             line = f"prefix cache hardly hits: {cached} of {asked} prompt tokens"
         grows = self.grow
         sure, severity = Sure.LIKELY, Severity.WARNING if grows else None
-        full = self._is_full
+        full, option = self._is_full, self._smaller
         if not cache.on:
-            line = f"prefix cache is off: {asked} prompt tokens computed"
-            sure, severity, fix = Sure.KNOWN, Severity.INFO if grows else None, self._turned_on
+            line, case, option = f"prefix cache is off: {asked} prompt tokens computed", "it is off", self._on
+            sure, severity = Sure.KNOWN, Severity.INFO if grows else None
         elif block and view.max_model_len and block > view.max_model_len:
             line += f", a block has {block:,}"
-            sure, fix = Sure.KNOWN, f"--max-model-len above {block:,}, or smaller blocks{self._smaller}"
+            sure, case = Sure.KNOWN, "a block exceeds the context"
         elif self._short is not None and self._short >= _MOSTLY_PERCENT:
             line += f", a block has {block:,}"
-            sure = Sure.KNOWN if self._needed == block else Sure.LIKELY
-            fix = f"only {self._needed:,} tokens or more can be found: smaller blocks{self._smaller}"
+            sure, case = Sure.KNOWN if self._needed == block else Sure.LIKELY, "prompts fill no block"
         elif grows and full:
-            line += ": evicted"
-            fix = "more memory for the KV cache, or fewer conversations at once"
+            line, case = f"{line}: evicted", "evicted"
         elif grows:
-            fix = _TWICE if self._is_counted else _TWICE_LLAMACPP
+            case = "turns that find nothing" if self._is_counted else "the same of llama.cpp"
         else:
             line = f"prefix cache: {cached} of {asked} prompt tokens found; whether they repeat is unknown"
-            sure, fix = Sure.UNKNOWN, f"if turns or system prompts repeat, {_TWICE}"
+            sure, case = Sure.UNKNOWN, "repetition unknown"
+        known = {"BLOCK": f"{block or 0:,}", "LEAST": f"{self._needed or 0:,}", "OPTION": option}
         return Finding(
             KIND,
             view.name,
             line,
-            fix=fix,
+            fix=FINDINGS[KIND].advice(case, **known),
             sure=sure,
             severity=severity,
             evidence=(looked_up, *self._evidence(full)),
@@ -243,7 +235,7 @@ class _Prompts:
             KIND,
             self._view.name,
             f"LMCache never hits: 0 of {asked:,.0f} prompt tokens",
-            fix="chunk_size below the shared beginning; one PYTHONHASHSEED and model name on all its servers",
+            fix=FINDINGS[KIND].advice("LMCache"),
             sure=Sure.LIKELY if self._turns is not None else Sure.UNKNOWN,
             key="lmcache",
             values={"asked_tokens": asked, "found_tokens": 0.0},
@@ -293,14 +285,15 @@ class _Prompts:
     @property
     def _smaller(self) -> str:
         states = self._cache.states
-        return " (--mamba-ssm-cache-dtype bfloat16, if it is float32)" if states else " (--block-size 16)"
+        return "--mamba-ssm-cache-dtype bfloat16, if it is float32" if states else "--block-size 16"
 
     @property
-    def _turned_on(self) -> str | None:
+    def _on(self) -> str:
+        """Return how to turn the cache on."""
         if self._view.engine == "sglang":
-            return "if turns or system prompts repeat: start it without --disable-radix-cache"
+            return "start it without --disable-radix-cache"
         compare = ", then compare answers: new for hybrid models" if self._cache.states is not None else ""
-        return f"if turns or system prompts repeat: --enable-prefix-caching{compare}"
+        return f"--enable-prefix-caching{compare}"
 
 
 def turns(lengths: Sequence[float]) -> tuple[int, int] | None:

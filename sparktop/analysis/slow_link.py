@@ -234,7 +234,7 @@ def judge_link(
         KIND,
         name,
         f"slow link: {said}" if limit is not None else f"ranks wait: {said}; link or GPU: unknown",
-        fix="with other numbers of requests the cause would show" if limit is None else FINDINGS[KIND].remedy,
+        fix=FINDINGS[KIND].advice("link or GPU" if limit is None else "the link"),
         sure=Sure.UNKNOWN if limit is None else Sure.LIKELY,
         severity=None if limit is None else Severity.WARNING,
         evidence=(

@@ -17,6 +17,7 @@ from statistics import median
 from msgspec import Struct
 
 from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.explained import FINDINGS
 from sparktop.model.snapshot import BackendView, Situation
 
 KIND = "draft-length"
@@ -152,7 +153,7 @@ class DraftLengthRule:
         drafts = (view.spec_drafts_per_s or 0.0) * (view.rate_window_s or 0.0)
         if per_draft is not None and per_draft <= _NOTHING and drafts >= _ENOUGH_DRAFTS:
             line = f"drafts give nothing: {1 + per_draft:.2f} tokens a step"
-            yield Finding(KIND, view.name, line, fix="start it without drafts, or with another draft model")
+            yield Finding(KIND, view.name, line, fix=FINDINGS[KIND].advice("none is accepted"))
         elif length and (batch is None or not any(other < length for other in _measured_lengths(batch))):
             yield from _question(view, length)
 
@@ -239,7 +240,7 @@ def _better_length(
             return None
         share = rates[1] / rates[0] - 1
         line = f"drafts cost more than they give: {rates[0]:.0f} tok/s with them, {rates[1]:.0f} without"
-        line, fix, best = f"{line}, at {running:.0f} requests", "start it without drafts", 0
+        line, fix, best = f"{line}, at {running:.0f} requests", FINDINGS[KIND].advice("none is faster"), 0
     elif gain is None or gain.share < margin:
         return None
     else:
@@ -248,7 +249,7 @@ def _better_length(
         costs = "costs" if best + 1 == last else "cost"
         line = f"{positions} {gain.lost_tokens:.2f} tokens a step and {costs} {gain.saved_ms:.0f} ms"
         line += f": k = {best} would give about {100 * share:.0f} % more"
-        fix = f"num_speculative_tokens {best}"
+        fix = FINDINGS[KIND].advice("shorter is faster", K=best)
         sure = sure if best == shorter else Sure.LIKELY  # its step time is interpolated
     severity = Severity.INFO if share >= alert_margin else None
     values |= {"best_length": float(best), "gain_percent": 100 * share}
@@ -270,7 +271,7 @@ def _question(view: BackendView, length: int) -> Iterator[Finding]:
         KIND,
         view.name,
         f"{which} {added:.2f} tokens a step; whether that pays is unknown",
-        fix=f"it does below {most_ms:.1f} ms a step: run k = {often} once while watched, at as many requests",
+        fix=FINDINGS[KIND].advice("not measured", TIME=f"{most_ms:.1f}", K=often),
         sure=Sure.UNKNOWN,
         evidence=(("missing", "the time of steps with shorter drafts, or without, in such a batch"),),
         values={"draft_length": float(length), "added_tokens": added, "pays_below_ms": most_ms},

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.event import Finding, Severity, Sure, Values
+from sparktop.model.explained import FINDINGS
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import FREE_PART, MemoryAsk, MemoryGuard, NodeSample, Workloads
 from sparktop.model.snapshot import (
@@ -212,7 +213,8 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
     size, least = need.size_bytes, "at least " if need.at_least else ""
     guard, limit = room.guard_limit()
     rows = [("need", need.basis if size is None else f"{_gib(size)} GiB: {need.basis}")]
-    rows.append(("can be had", f"{_gib(free)} GiB, {_gib(before)} while files stay cached"))
+    cached = "" if _gib(before) == _gib(free) else f", {_gib(before)} while files stay cached"
+    rows.append(("can be had", f"{_gib(free)} GiB{cached}"))
     rows += [(guard, f"ends a process where less than {_gib(limit)} GiB are available")] if guard else []
     values: Values = {
         "need_gib": None if size is None else round(size / _GIB, 2),
@@ -227,17 +229,17 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
         words, short = f"unknown if it fits: {need.basis}", None
     elif size > free + lack:
         words = f"would need {said}: {_gib(size - free)} GiB short"
-        fix = f"free {_gib(size - free)} GiB first, or ask for less"
+        fix = FINDINGS[SHORT].advice("too little", SHORT=_gib(size - free))
     elif guard and left is not None and left < limit + spare:
         words = f"would need {said}: {guard} acts below {_gib(limit)} GiB"
-        fix = "ask for less, or set its limit lower"
+        fix = FINDINGS[SHORT].advice("a guard would act")
     elif need.at_least:
         words, short = f"unknown if it fits: needs {said}", None
     elif size > free:
         words, short = f"would need {said}, about all there is", False
     elif size > before:
         words, short = f"would need {said}, {_gib(free - before)} of it file cache", False
-        fix = "if it finds too little free: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
+        fix = FINDINGS[FITS].advice("with file cache")
     else:
         words, short = f"would need {said}", False
     return Fit(words, short, fix, tuple(rows), values)
@@ -433,7 +435,7 @@ class HeldMemoryRule:
             name,
             f"{_gib(held)} GiB{part and f' of GPU {part}'} are held by no process that lives",
             of_machine=True,
-            fix="remove the container that ended (docker ps -a); if it stays, restart the machine",
+            fix=FINDINGS[HELD].advice(),
             sure=Sure.LIKELY,
             severity=Severity.WARNING,
             evidence=tuple(rows),

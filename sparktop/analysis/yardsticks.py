@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.speed_state import SLOW_CLOCK, SLOW_STEPS, THROTTLED
 from sparktop.model.event import Finding, Severity
+from sparktop.model.explained import FINDINGS
 from sparktop.model.node import ModelWeights
 from sparktop.model.snapshot import BackendView, Situation
 from sparktop.model.targets import NodeThresholds
@@ -45,6 +46,10 @@ _APART = 0.05
 """Of bests that are about as near to a batch, by this sum of logarithms, the fastest counts."""
 _ABOVE_LIMIT = 1.05
 """Times the limit from which on the weights cannot be those that were read: the engine shrank them."""
+
+
+_WORTH = 0.01
+"""Share of the weights' bytes from which on those of the KV cache are named."""
 
 
 def batch_key(running: float, batch: float, kv_percent: float | None) -> tuple[int, int, int]:
@@ -125,14 +130,20 @@ def published_at(rates: PublishedRates, running: float) -> float | None:
     return tps[below] + part * (tps[above] - tps[below])
 
 
-def step_limit_tps(weights: ModelWeights, bandwidth_gb_per_s: float, generated: float) -> float:
+def step_limit_tps(
+    weights: ModelWeights, bandwidth_gb_per_s: float, generated: float, kv_tokens: float = 0.0
+) -> float:
     """Return the highest tokens/s: bandwidth / bytes of a step x tokens that a step generates.
 
     `bandwidth_gb_per_s` is that of all machines, `generated` the tokens of a step of one engine core,
-    accepted drafts included: each core reads the weights, so that their number does not matter. The KV cache
-    and activations are not counted: the limit is never too low.
+    accepted drafts included: each core reads the weights, so that their number does not matter. `kv_tokens`
+    are those in the KV cache of a core. Activations are not counted: the limit is never too low.
     """
-    return bandwidth_gb_per_s / weights.token_gb * generated
+    return bandwidth_gb_per_s / (weights.token_gb + _kv_gb(weights, kv_tokens)) * generated
+
+
+def _kv_gb(weights: ModelWeights, kv_tokens: float) -> float:
+    return (weights.kv_token_bytes or 0.0) * kv_tokens / 1e9
 
 
 def yardsticks(
@@ -143,18 +154,19 @@ def yardsticks(
     generated: float | None = None,
     *,
     before: float = math.inf,
+    kv_tokens: float = 0.0,
 ) -> tuple[Yardstick, ...]:
     """Return its own best, the published rate and the limit for a decode rate of `tps` tokens/s.
 
     `running` requests ran at once; `batch` and `generated` are the tokens and generated tokens of a step of
-    an engine core (None: one for each request). Its best counts if it was reached before the Unix time
-    `before`.
+    an engine core (None: one for each request), and its KV cache has `kv_tokens` at least. Its best counts if
+    it was reached before the Unix time `before`.
     """
     each = running / yard.cores
     return (
         _best_stick(yard, tps, own_best(yard, running, batch, before)),
         _published_stick(yard, tps, running),
-        _limit_stick(yard, tps, each, each if generated is None else generated),
+        _limit_stick(yard, tps, each, each if generated is None else generated, kv_tokens),
     )
 
 
@@ -190,7 +202,7 @@ def _published_stick(yard: Yard, tps: float, running: float) -> Yardstick:
     return _stick(PUBLISHED, f"{best.source}{between}{among}", tps, rate)
 
 
-def _limit_stick(yard: Yard, tps: float, each: float, generated: float) -> Yardstick:
+def _limit_stick(yard: Yard, tps: float, each: float, generated: float, kv_tokens: float) -> Yardstick:
     """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
     weights, bandwidth = yard.weights, yard.bandwidth_gb_per_s
     if bandwidth is None:
@@ -199,12 +211,12 @@ def _limit_stick(yard: Yard, tps: float, each: float, generated: float) -> Yards
         return Yardstick(LIMIT, "unknown: bytes of a step ([models] bytes_per_token_gb)")
     if weights.mixture and round(each) > 1:
         return Yardstick(LIMIT, "unknown: how many experts a batch reads")
-    limit = step_limit_tps(weights, bandwidth, generated)
+    limit, kv_gb = step_limit_tps(weights, bandwidth, generated, kv_tokens), _kv_gb(weights, kv_tokens)
+    read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
+    read += f" and {kv_gb:.2f} of KV cache" if kv_gb >= _WORTH * weights.token_gb else ""
     if tps > _ABOVE_LIMIT * limit:
-        read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
         return Yardstick(LIMIT, f"unknown: it reads less than the {read}")
-    of = f"{bandwidth:.0f} GB/s, {weights.token_gb:.2f} GB a step by {weights.source}"
-    return _stick(LIMIT, of, tps, limit)
+    return _stick(LIMIT, f"{bandwidth:.0f} GB/s, {read}", tps, limit)
 
 
 def day(unix_s: float) -> str:
@@ -224,6 +236,7 @@ def words(sticks: Sequence[Yardstick]) -> str:
 # Rules: what a server gives beside the yardsticks, and why its steps are slower than they were once.
 
 
+SLOWER = "slower-than-best"
 _SLOWER, _CLEARS = 1.07, 1.04
 """Step time / best of the same batch from which on a server is slower than its best, and down to which it
 stays so: medians of ten looks differ by less between two starts."""
@@ -288,13 +301,11 @@ class Yardsticks:
         changed = list(changes(setup.facts, yard.facts))
         percent = 100 * (ratio - 1)
         return Finding(
-            "slower-than-best",
+            SLOWER,
             view.name,
             f"steps {percent:.0f} % slower than its best of {day(best.at)}: "
             + (", ".join(changed) or "nothing known has changed"),
-            fix="change it back, one at a time"
-            if changed
-            else "look for other work on its machines; else restart the server, then the machine",
+            fix=FINDINGS[SLOWER].advice("something has changed" if changed else "nothing known has changed"),
             severity=Severity.WARNING if ratio >= _WARNS else Severity.INFO,
             evidence=(
                 ("now", _steps_text(steady)),
@@ -324,6 +335,15 @@ def _is_decoding(view: BackendView) -> bool:
     return prompt is not None and bool(generated) and prompt <= MOST_PROMPT * (generated or 0.0)
 
 
+def _least_kv_tokens(view: BackendView) -> float:
+    """Return the least tokens in the KV cache of an engine core: each request's last block may be empty."""
+    block = None if view.prefix is None else view.prefix.cache.block_tokens
+    if block is None or view.kv_cache_percent is None or view.kv_capacity_tokens is None:
+        return 0.0
+    held = view.kv_cache_percent / 100 * view.kv_capacity_tokens
+    return max(0.0, held - block * (view.running or 0.0)) / view.yard.cores
+
+
 def _yardstick_findings(
     view: BackendView, steady: SteadyLoad, tps: float, before: float
 ) -> Iterator[Finding]:
@@ -331,7 +351,15 @@ def _yardstick_findings(
     drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
     accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
     generated = steady.running / view.yard.cores + accepted
-    sticks = yardsticks(view.yard, tps, steady.running, steady.batch, generated, before=before)
+    sticks = yardsticks(
+        view.yard,
+        tps,
+        steady.running,
+        steady.batch,
+        generated,
+        before=before,
+        kv_tokens=_least_kv_tokens(view),
+    )
     if not _is_decoding(view):
         prefill = "not compared: prompts are computed for part of the time"
         sticks = (

@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import count
 
 from aiohttp import web
@@ -43,6 +43,7 @@ _USUAL_ANSWER_TOKENS, _SPREAD = 220.0, 0.6
 """Median and log-normal spread of the tokens of an answer that may end by itself."""
 _STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 _TEXT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+_MODELS = "/v1/models"
 _INTERNAL = 500
 """HTTP status of a failure of the engine."""
 
@@ -74,7 +75,7 @@ class EngineServer:
         self._profile = live.engine.profile
         self._started_unix_s = started_unix_s
         self._answers = Counter[tuple[str, str, str]]()
-        """Answers to POST requests by handler, method and status."""
+        """Counted answers by handler, method and status."""
         # Lengths of answers need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._name = name
@@ -87,7 +88,7 @@ class EngineServer:
         app.router.add_post("/v1/chat/completions", self._respond_chat)
         app.router.add_post("/v1/completions", self._respond_completion)
         app.router.add_post("/tokenize", self._respond_tokenize)
-        app.router.add_get("/v1/models", self._respond_models)
+        app.router.add_get(_MODELS, self._respond_models)
         app.router.add_get("/metrics", self._respond_metrics)
         app.router.add_get("/version", self._respond_version)
         for path in ("/health", "/ping"):
@@ -98,13 +99,14 @@ class EngineServer:
     async def _convert_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to `handler`, and convert errors to vLLM's format; return the response.
 
-        Only POST requests are counted in the HTTP metrics and reported to `visitors`.
+        Those that only look at the server are not reported to `visitors`, nor counted as an answer, as by
+        vLLM; it counts those with the list of models.
         """
-        # A GET only observes the server: neither the demo's load nor vLLM's counters take it into account.
-        if request.method != "POST":
-            return await self._call_handler(request, handler)
-        with self._visitors.report_request(request.headers):
+        observes = request.method != "POST"
+        with nullcontext() if observes else self._visitors.report_request(request.headers):
             response = await self._call_handler(request, handler)
+        if observes and request.path != _MODELS:
+            return response
         route = request.match_info.route.resource
         path = route.canonical if route is not None else "none"
         self._answers[path, request.method, f"{response.status // 100}xx"] += 1

@@ -146,11 +146,7 @@ Answers = Mapping[tuple[str, str, str], int]
 
 def _bytes_read(engine: Engine, _: EngineHistograms) -> float:
     cost = engine.profile.cost
-    reading_s: float = sum(
-        steps * min(cost.weights_one_s * rows**cost.weights_exponent, cost.weights_all_s)
-        for rows, steps in engine.tally.work.items()
-    )
-    return reading_s * cost.read_bytes_per_s
+    return sum(steps * cost.read_bytes(rows) for rows, steps in engine.tally.work.items())
 
 
 def _rows_per_node(engine: Engine) -> float:

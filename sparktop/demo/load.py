@@ -18,7 +18,7 @@ from functools import partial
 import aiohttp
 
 from sparktop.demo.engine_requests import answer_words, tokenize_chat
-from sparktop.demo.scenario import QUIET_S, WAVE_S, Rests, Scenario, lengths_of
+from sparktop.demo.scenario import QUIET_S, WAVE_S, Restarts, Rests, Scenario, lengths_of
 
 MARK = "X-Sparktop-Demo-Load"
 """Name of the request header that marks requests of the demo's own load."""
@@ -137,6 +137,8 @@ _AGAIN_S = 0.1
 """Seconds that a client waits after a failure."""
 _READ_S = 120.0
 """Seconds without any data after which a request has failed."""
+_AROUND_CHANGE_S = 4.0
+"""Seconds without requests before and after a change of a server's engine: this process starts later."""
 _OK = 200
 _END = b"data: [DONE]\n\n"
 """How a complete answer ends."""
@@ -183,6 +185,8 @@ class Driver:
                 clients.create_task(self._client(session, number))
             if self._scenario.rests is not None:
                 await self._repeat_rests(self._scenario.rests)
+            elif self._scenario.restarts is not None and self._scenario.restarts.then is not None:
+                await self._rest_while_changed(self._scenario.restarts)
 
     async def _repeat_rests(self, rests: Rests) -> None:
         """Abort all requests and send none, for the last part of each period; never return."""
@@ -191,6 +195,13 @@ class Driver:
             self._begin_rest()
             await asyncio.sleep(rests.for_s)
             self._awake.set()
+
+    async def _rest_while_changed(self, restarts: Restarts) -> None:
+        """Send no request while a server gets another engine: one that failed would be what is seen first."""
+        await asyncio.sleep(restarts.every_s - restarts.down_s - _AROUND_CHANGE_S)
+        self._begin_rest()
+        await asyncio.sleep(restarts.down_s + 2 * _AROUND_CHANGE_S)
+        self._awake.set()
 
     def _begin_rest(self) -> None:
         self._awake.clear()

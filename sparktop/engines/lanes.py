@@ -656,7 +656,8 @@ def _merge_older_names(counts: dict[str, float]) -> None:
 def _http_counts(family: Family, status: str = "status") -> dict[str, float]:
     """Return the numbers of answers to POST requests: all, and those with an error in their label `status`.
 
-    Return {} if one of them is not valid.
+    Where the Responses API answered without an error, its answers are counted too. Return {} if one of them
+    is not valid.
     """
     if not family:
         return {}
@@ -669,6 +670,8 @@ def _http_counts(family: Family, status: str = "status") -> dict[str, float]:
         if kind in "45":
             found[f"http_{kind}xx"] += value
             found["http_errors"] += value
+        elif value and (label(labels, "handler") or label(labels, "endpoint") or "").endswith("/responses"):
+            found["responses"] = found.get("responses", 0.0) + value
     return found
 
 

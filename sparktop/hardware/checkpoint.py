@@ -19,6 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from sparktop.hardware.kernel_file import open_regular
 from sparktop.model.node import ModelWeights
 from sparktop.model.text import clean, reason_of
@@ -268,6 +270,10 @@ _CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
 """Names in a config.json for a layer's experts, and for those that a token chooses."""
 _RESHAPING = "--mxfp4-layers"
 """An option that makes other weights of those in the files."""
+_HYBRID = ("full_attention_interval", "hybrid_override_pattern", "layers_block_type", "attn_layer_period")
+"""Names in a config.json of models of which only some layers have attention."""
+_NUMBER_BYTES = {"bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0, "fp8": 1.0}
+_MOST_OF_CONFIG = 1 << 20
 _GB = 1e9
 
 
@@ -296,7 +302,40 @@ def read_step_weights(folder: Path, flags: tuple[str, ...] = ()) -> ModelWeights
             raise ValueError(f"{path.name} {header.problem or 'has a header that is too long'}")
         sizes |= {name: max(0, end - begin) for name, _, begin, end in header.tensors}
         left -= header.size
-    return step_weights(text, sizes)
+    weights = step_weights(text, sizes)
+    return None if weights is None else replace(weights, kv_token_bytes=kv_token_bytes(text, flags))
+
+
+def kv_token_bytes(config: Mapping[str, object], flags: Sequence[str] = ()) -> float | None:
+    """Return the bytes of KV cache of a token by a config.json and a server's options; None if unknown.
+
+    2 x layers x KV heads x their size x bytes of a number; of compressed keys (MLA) layers x (their rank +
+    rotary size) x bytes. Layers that see a window or keep a state are left out, if the file lists them.
+    """
+    layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
+    if isinstance(kinds, list):
+        layers = kinds.count("full_attention")
+    elif config.get("sliding_window") or any(name in config for name in _HYBRID):
+        return None
+    rank, heads, size = (config.get(one) for one in ("kv_lora_rank", "num_key_value_heads", "head_dim"))
+    if rank is not None:
+        numbers = (layers, rank, config.get("qk_rope_head_dim"))
+    else:
+        width, queries = config.get("hidden_size"), config.get("num_attention_heads")
+        if size is None and isinstance(width, int) and isinstance(queries, int) and queries > 0:
+            size = width // queries
+        numbers = (layers, heads, size)
+    stored = str(config.get("torch_dtype") or config.get("dtype"))
+    wanted = next((one.partition(" ")[2] for one in flags if one.startswith("--kv-cache-dtype ")), "auto")
+    each = _NUMBER_BYTES.get(
+        (stored if wanted == "auto" else wanted).removeprefix("torch.").partition("_")[0]
+    )
+    first, second, third = (
+        one if isinstance(one, int) and 0 < one < _MOST_OF_CONFIG else 0 for one in numbers
+    )
+    if each is None or not first * second * third:
+        return None
+    return each * (first * (second + third) if rank is not None else 2 * first * second * third)
 
 
 def step_weights(config: Mapping[str, object], sizes: Mapping[str, int]) -> ModelWeights | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Address
 from pathlib import Path
+from zlib import crc32
 
 from sparktop.hardware.kernel_file import (
     entries,
@@ -43,6 +45,9 @@ _ALL_USERS = [b"0", b"0", b"4294967295"]
 """The content of /proc/PID/uid_map in the machine's own user namespace."""
 _LONGEST_VALUE, _LONGEST_WORD = 200, 64
 """Most characters of a path or of a variable's value, and of a file's only word."""
+_LAYERS = re.compile(rb" - overlay \S+ (?:\S*,)?lowerdir=([^,\s]+)")
+_PODMAN = b"/storage/overlay/"
+"""Part of the paths of Podman's layers."""
 _NAMES = """
     ALGO BUFFSIZE CROSS_NIC CUMEM_ENABLE DEBUG IB_ADAPTIVE_ROUTING IB_ADDR_FAMILY IB_ADDR_RANGE IB_DISABLE
     IB_GID_INDEX IB_HCA IB_MERGE_NICS IB_PCI_RELAXED_ORDERING IB_QPS_PER_CONNECTION IB_RETRY_CNT
@@ -154,7 +159,22 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
         if _may_lock_all(read_small(f"{process}/status") or b"", read_small(f"{process}/uid_map") or b"")
         else _memlock_limit(read_small(f"{process}/limits") or b""),
         _memory_max(root, read_small(f"{process}/cgroup") or b""),
+        image_of(read_bytes(f"{process}/mountinfo") or b""),
     )
+
+
+def image_of(mounts: bytes) -> str | None:
+    """Return a digest of the layers of a container's image by /proc/PID/mountinfo; None outside containers.
+
+    Who may not ask a container engine can read these. Docker puts a layer of the container's own before those
+    of its image; whether containerd does depends on who uses it, so that its first one is left out too.
+    """
+    roots = [line for line in mounts.splitlines() if line.split()[4:5] == [b"/"]]
+    found = _LAYERS.search(roots[-1]) if roots else None
+    if found is None:
+        return None
+    layers = found[1].split(b":")
+    return f"{crc32(b':'.join(layers if _PODMAN in layers[0] else layers[1:])):08x}"
 
 
 def read_variables(path: str) -> dict[str, str] | None:

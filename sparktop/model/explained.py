@@ -13,6 +13,7 @@ from sparktop.model.snapshot import BackendState, LimitKind
 from sparktop.model.targets import NodeThresholds, StateThresholds
 
 _STATE, _NODE = StateThresholds(), NodeThresholds()
+_WITHOUT_BRACES = str.maketrans("", "", "{}")
 _WINDOW = f"the last {_STATE.window_s:.0f} s"
 
 
@@ -22,12 +23,27 @@ class Explained(Struct, frozen=True):
     meaning: str
     """When the word is shown, with its limits as they are by default."""
     remedy: str = ""
-    """What to do about it; "" where nothing has to be done."""
+    """What to do about it; "" where nothing has to be done, or where it depends on the case."""
+    remedies: Mapping[str, str] = {}
+    """What to do by case; "{PID}" stands for what only the rule knows."""
+
+    @property
+    def all_remedies(self) -> tuple[str, ...]:
+        """The remedy, or those of all cases, each behind its case; of several with the same, behind these."""
+        cases: dict[str, list[str]] = {}
+        for case, remedy in self.remedies.items():
+            cases.setdefault(remedy, []).append(case)
+        found = [f"{', '.join(names)}: {remedy}" for remedy, names in cases.items()]
+        return tuple(one.translate(_WITHOUT_BRACES) for one in found or [self.remedy] if one)
 
     @property
     def line(self) -> str:
-        """The meaning, and the remedy behind an arrow."""
-        return f"{self.meaning} → {self.remedy}" if self.remedy else self.meaning
+        """The meaning, and each remedy behind an arrow."""
+        return " → ".join((self.meaning, *self.all_remedies))
+
+    def advice(self, case: str = "", **known: object) -> str:
+        """Return what to do, in a case where it depends on that, with what the rule knows filled in."""
+        return (self.remedies[case] if case else self.remedy).format_map(known)
 
 
 STATES: Mapping[BackendState, Explained] = {
@@ -199,16 +215,26 @@ RANKS: Mapping[RanksWord, Explained] = {
 }
 """What NCCL reports about the ranks of an engine."""
 
+_SEND_TWICE = (
+    "send one prompt twice: if the second hits, the clients' first tokens change (a date, an id, cache_salt; "
+    "Claude Code: CLAUDE_CODE_ATTRIBUTION_HEADER=0); else it is the engine"
+)
+_IF_REPEATED = "if turns or system prompts repeat"
+_LARGE_MTU = "set 9000 on all rails and the switch"
 FINDINGS: Mapping[str, Explained] = {
     "for-nobody": Explained(
         "requests have run for 30 s, none has finished, and nobody is connected to the server's port (or all "
-        "are on the machine of a router that has none in flight): their clients have hung up, unless they "
-        "run in the background",
-        "update a server that does not abort them; limit max_tokens",
+        "are on the machine of a router that has none in flight): their clients have hung up. Unknown where "
+        "the server has accepted requests of the Responses API, which may run in the background, or (vLLM) "
+        "does not count them",
+        remedies={
+            "hung up": "update the server: it does not abort when clients hang up; limit max_tokens",
+            "perhaps in the background": "nothing, if their clients sent background: true and ask later",
+        },
     ),
     "orphaned-engine": Explained(
         "a process of an engine has held GPU memory for a minute after the server that started it ended",
-        "kill it",
+        "kill {PID} on {MACHINE}; kill -9 if it stays",
     ),
     "yardsticks": Explained(
         "its decode rate in percent of its own best at this batch, of what others published for the model, "
@@ -216,43 +242,97 @@ FINDINGS: Mapping[str, Explained] = {
     ),
     "slower-than-best": Explained(
         "steps take 7 % longer than the best that it made of such a batch, after allowing for a larger one; "
-        "a warning from 30 % on",
-        "its detail lists what has changed since: change it back, one at a time",
+        "a warning from 30 % on; its detail lists what has changed since",
+        remedies={
+            "something has changed": "change it back, one at a time",
+            "nothing known has changed": "look for other work on its machines; else restart the server, "
+            "then the machine",
+        },
     ),
     "start-short": Explained(
         "an engine sleeps, loads or has ended, and its machine has less memory than a start or waking "
-        "takes, by its last start, by the share that it asks for, or by its weights; or that is not known",
-        "free memory first, or ask for less: waking and starting have taken whole machines down",
+        "takes, by its last start, by the share that it asks for, or by its weights; or that is not known: "
+        "waking and starting have taken whole machines down",
+        remedies={
+            "too little": "free {SHORT} GiB first, or ask for less",
+            "a guard would act": "ask for less, or set its limit lower",
+        },
     ),
     "start-fits": Explained(
-        "the same, and memory suffices", "nothing; where it counts on file cache, that may have to be dropped"
+        "the same, and memory suffices",
+        remedies={
+            "with file cache": "if it finds too little free: sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
+        },
     ),
     "memory-held": Explained(
         "8 GiB or more of a machine's memory (2 GiB of a GPU's own) have been in use for a minute, and no "
         "process that could use them lives",
-        "remove the container that ended; if it stays, restart the machine",
+        "remove the container that ended (docker ps -a); if it stays, restart the machine",
     ),
     "draft-length": Explained(
         "shorter drafts (speculative decoding), or none, would give 10 % more tokens per second, by what "
         "positions add and what steps with shorter drafts took; an alert from 20 % on",
-        "num_speculative_tokens as it says",
+        remedies={
+            "shorter is faster": "num_speculative_tokens {K}",
+            "none is faster": "start it without drafts",
+            "none is accepted": "start it without drafts, or with another draft model",
+            "not measured": "it does below {TIME} ms a step: run k = {K} once while watched, at as many "
+            "requests",
+        },
     ),
     "prefix-unused": Explained(
         "less than 1 % of 12 prompts or more, of 512 tokens on average, was found in its prefix cache or "
         "LMCache, or that cache is off; where prompts grow turn by turn, less than 10 %: then it is an "
         "alert (of llama.cpp, which does not count prompts, only so); it stays up to 1.5 times these shares",
-        "its reason: a block that no prompt fills, evictions, first tokens that change, or the cache is off",
+        remedies={
+            "it is off": f"{_IF_REPEATED}: {{OPTION}}",
+            "a block exceeds the context": "--max-model-len above {BLOCK}, or smaller blocks ({OPTION})",
+            "prompts fill no block": "only {LEAST} tokens or more can be found: smaller blocks ({OPTION})",
+            "evicted": "more memory for the KV cache, or fewer conversations at once",
+            "turns that find nothing": _SEND_TWICE,
+            "the same of llama.cpp": "send one prompt twice: if the second hits, first tokens change, or "
+            "conversations share too few slots (-np, --cache-ram); else --no-cache-prompt, cache_prompt in "
+            "requests, or sliding windows (--swa-full)",
+            "repetition unknown": f"{_IF_REPEATED}, {_SEND_TWICE}",
+            "LMCache": "chunk_size below the shared beginning; one PYTHONHASHSEED and model name on all its "
+            "servers",
+        },
     ),
     "machines-differ": Explained(
         "machines of one engine, behind one router or of one product do not have the same kernel, "
         "driver, firmware, BIOS, NCCL or `NCCL_*` variable; those of one engine also not the same MTU, link "
         "rate, ports or subnets, an SM clock 10 % apart at the same load, or clocks 0.5 s apart",
-        "make them alike: it says what is usual",
+        remedies={
+            **dict.fromkeys(("kernel", "NVIDIA driver"), "install the same version on all, and restart them"),
+            **dict.fromkeys(("GPU firmware", "BIOS"), "update the firmware of all (fwupdmgr)"),
+            "ConnectX firmware": "update the cards' firmware on all",
+            "kho= of the kernel": "give all the same kernel command line",
+            "huge pages": "set vm.nr_hugepages alike",
+            "power cap": "nvidia-smi -pl sets it; use the same adapters",
+            "RDMA ports up": "check cable and interface there",
+            "MTU of RDMA ports": _LARGE_MTU,
+            "link rate": "check cable and switch port there",
+            "NCCL": "run the same container image, or install the same NCCL, on all machines",
+            "a variable": "set it alike for all ranks",
+            "memory limit": "start the containers with the same --memory",
+            "GID tables": "see that NCCL_IB_GID_INDEX fits on all",
+            "subnets": "give both ends of a cable one subnet",
+            "clocks": "start time synchronisation there: timedatectl set-ntp true",
+            "SM clock": "check power adapter, cooling and clock limits there",
+        },
     ),
     "machine-setup": Explained(
         "wrong on one machine: memory kept by kexec handover, MTU 1500 of RoCE, missing PCIe lanes, two "
         "rails in one subnet, memlock below 1 GiB, a device or GID index of NCCL that does not exist there",
-        "it says what helps",
+        remedies={
+            "KHO": "kho=off on the kernel's command line: RDMA registration can fail with ENOMEM",
+            "MTU": _LARGE_MTU,
+            "PCIe": "power the machine off and on; look for a BIOS update",
+            "subnets": "give each rail a subnet of its own",
+            "memlock": "--ulimit memlock=-1 for the container, or LimitMEMLOCK=infinity",
+            "NCCL_IB_HCA": "correct the name: /sys/class/infiniband lists them",
+            "GID index": "unset NCCL_IB_GID_INDEX (NCCL 2.21 and later find it), or correct it",
+        },
     ),
     "slow-link": Explained(
         "for a minute steps take 1.3 times the server's own best at this batch (also of earlier sessions), "
@@ -260,16 +340,26 @@ FINDINGS: Mapping[str, Explained] = {
         "below 40 % of the negotiated rate, and what steps take longer grows with their bytes; unknown while "
         "the batch does not vary. Without a best: a GB10 below 30 W, and steps that take as long as their "
         "bytes at all batches, the largest of twice as many requests",
-        "compare MTU, PCIe lanes, cables and error counters of the rails; look for other traffic on them",
+        remedies={
+            "the link": "compare MTU, PCIe lanes, cables and error counters of the rails; look for other "
+            "traffic on them",
+            "link or GPU": "with other numbers of requests the cause would show",
+        },
     ),
     "start-stuck": Explained(
         "a start in which nothing has moved for 5 minutes (critical: 15): memory, disks, links, compilers "
         "and CPU stand still, while its GPU is used at 90 % or more below 30 W, or rests; this phase lasts "
         "longer than last time",
-        "read the log of each of its machines: a rank that ended leaves the others waiting",
+        remedies={
+            "several machines": "read each machine's log: a rank that ended leaves the others waiting "
+            "(RemoveIPC: enable-linger)",
+            "CUDA graphs": "read its log; if it always hangs here, --enforce-eager starts without CUDA "
+            "graphs",
+            "else": "read its log, then end it",
+        },
     ),
 }
-"""What rules find about a server or a machine apart from its state, by kind."""
+"""What rules find about a server or a machine apart from its state, by kind; the advice of each `Finding`."""
 
 ALERTS: Mapping[str, Explained] = {
     "unreachable": STATES[BackendState.UNREACHABLE],

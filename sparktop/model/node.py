@@ -65,6 +65,8 @@ class ModelWeights(Struct, frozen=True):
     mixture: bool = False
     """Whether a step for several tokens reads more: those experts that at least one of them chooses."""
     source: str = "its files"
+    kv_token_bytes: float | None = None
+    """Bytes of KV cache that a step reads for a token of a request's context, at least; None if unknown."""
 
 
 def end_marks(host: str, port: int) -> tuple[int, int]:
@@ -588,6 +590,8 @@ class EngineSetup(Struct, frozen=True):
     """Most memory that it may lock; `UNLIMITED` without a limit."""
     memory_max_bytes: int | None = None
     """Limit of its control group; `UNLIMITED` without a limit."""
+    image: str | None = None
+    """A digest of the layers of its container's image, as this machine names them: another elsewhere."""
 
 
 class MachineSetup(Struct, frozen=True):

@@ -477,6 +477,9 @@ class BackendView(Struct, frozen=True, eq=False):
     """As in `EngineSample`."""
     prefix: PrefixUse | None = None
     """None where it is not known whether its prefix cache is on, or what that found."""
+    responses: float | None = None
+    """Requests of the Responses API that it has accepted since its start: those in the background run without
+    a connection. None where it does not count them."""
     in_sweep: bool = False
     """Whether a sweep of this program loads the server, on purpose."""
     restarts: int = 0  # since the first sample

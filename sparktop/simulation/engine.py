@@ -811,8 +811,11 @@ class StepCost(Struct, frozen=True):
     attention_pair_s: float
     """Seconds for attention between a token of a prompt and an earlier token: the quadratic part of
     prefill."""
+    one_row_bytes: float | None = None
+    """Bytes of weights that a step with a single row reads, where starting kernels takes a part of
+    `weights_one_s`; None: as many as can be read in that time."""
     read_bytes_per_s: float = 265e9
-    """Bytes of weights read per second; converts the reading time of a step into bytes."""
+    """Bytes of weights read per second, in what more rows take beyond `weights_one_s`."""
     weights_clock_share: float = 0.3
     """Share of the reading time, 0 to 1, that scales with the SM clock; computing time scales with it
     completely."""
@@ -824,10 +827,19 @@ class StepCost(Struct, frozen=True):
         token pairs for which the attention of prompts is computed.
         """
         slower = REFERENCE_CLOCK_MHZ / clock_mhz
-        weights_s: float = min(self.weights_one_s * rows**self.weights_exponent, self.weights_all_s)
-        reading_s = weights_s + context_tokens * self.context_token_s
+        reading_s = self._weights_s(rows) + context_tokens * self.context_token_s
         computing_s = rows * self.row_s + pairs * self.attention_pair_s
         return reading_s * self._reading_factor(slower) + computing_s * slower
+
+    def _weights_s(self, rows: int) -> float:
+        weights_s: float = min(self.weights_one_s * rows**self.weights_exponent, self.weights_all_s)
+        return weights_s
+
+    def read_bytes(self, rows: int) -> float:
+        """Return the bytes of weights that one GPU reads in a step that computes `rows` tokens."""
+        one = self.one_row_bytes
+        idle_s = 0.0 if one is None else self.weights_one_s - one / self.read_bytes_per_s
+        return (self._weights_s(rows) - idle_s) * self.read_bytes_per_s
 
     def growth_s(self, requests: int, clock_mhz: float) -> float:
         """Return the seconds by which a decode step takes longer than the step before it.

@@ -36,6 +36,7 @@ from sparktop.store.figures import (
     graph_points,
     prefix_use,
     prompt_counter,
+    responses_accepted,
     with_figures,
     with_limits,
 )
@@ -260,6 +261,7 @@ class BackendTrack:
             page_every_s=self._pages.every_s,
             step_ms=step_ms,
             prefix=prefix_use(sample, self.identity.prefix_cache),
+            responses=responses_accepted(lanes),
             best_step_ms=None if self.step_pace is None else self.step_pace.before_ms,
             failure=None,
             failing_since=None,

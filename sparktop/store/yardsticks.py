@@ -144,6 +144,7 @@ class Yards:
             "driver": _known_texts(identity.driver for identity in identities),
             "BIOS": _known_texts(setup.bios for setup in setups),
             "GPU firmware": _known_texts(setup.gpu_firmware for setup in setups),
+            "image": _known_texts(engine.image for setup in setups for engine in setup.engines),
             "NCCL": _known_texts(
                 engine.nccl_version or engine.nccl_build for setup in setups for engine in setup.engines
             ),
@@ -156,7 +157,8 @@ class Yards:
         size_gb = self._models.get(view.model or "", ModelFacts()).bytes_per_token_gb
         if size_gb is None:
             return read
-        return ModelWeights(size_gb, mixture=read is None or read.mixture, source=_FROM_CONFIGURATION)
+        known = ModelWeights(0.0, mixture=True) if read is None else read
+        return replace(known, token_gb=size_gb, source=_FROM_CONFIGURATION)
 
     def _published_rates(self, view: BackendView) -> tuple[PublishedRates, ...]:
         """Return the published rates of a backend's model on its engine and machines."""

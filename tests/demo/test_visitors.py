@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.load import Driver, ExternalClients, LoadPause
-from sparktop.demo.scenario import SCENARIOS
+from sparktop.demo.scenario import SCENARIOS, Restarts
+from sparktop.simulation.calibration import SOLO
 from tests.demo.quick_engines import live_engine
 
 pytestmark = pytest.mark.outside
@@ -109,6 +110,21 @@ async def test_requests_that_a_rest_aborts_have_not_failed() -> None:
         running = asyncio.ensure_future(driver.run())
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
         driver._begin_rest()
+        await until(lambda: not live.engine.in_flight)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+    assert driver.failed == 0
+
+
+async def test_no_request_runs_while_a_server_gets_another_engine() -> None:
+    """So that none of them fails: its alert would hide what the scenario is to show."""
+    live = live_engine(time.monotonic)
+    change = Restarts(0, 4.02, 0.0, then=SOLO)
+    async with served(live, ExternalClients()) as url:
+        driver = Driver(url, replace(SCENARIO, output_tokens=100_000, restarts=change), seed=1)
+        running = asyncio.ensure_future(driver.run())
+        await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
         await until(lambda: not live.engine.in_flight)
         running.cancel()
         with suppress(asyncio.CancelledError):

@@ -345,6 +345,18 @@ def test_what_has_no_engine_label_belongs_to_the_first_lane() -> None:
     assert lanes[1].counts == {}
 
 
+def test_accepted_requests_of_the_responses_api_are_counted() -> None:
+    """They may run in the background, unless the server refused them or another interface took them."""
+    rows = [("/v1/responses", "2xx", 3), ("/v1/responses", "4xx", 5), ("/v1/chat/completions", "2xx", 7)]
+    body = b"".join(
+        b'http_requests_total{handler="%s",method="POST",status="%s"} %d\n'
+        % (path.encode(), kind.encode(), many)
+        for path, kind, many in rows
+    )
+    (lane,) = read_page(RUNNING % 0 + body, at=1.0).lanes
+    assert (lane.counts["responses"], lane.counts["http_answers"]) == (3.0, 15.0)
+
+
 @pytest.mark.parametrize("value", ["-1", "NaN"])
 def test_an_invalid_count_is_unknown(value: str) -> None:
     """A count that is negative, infinite or not a number is unknown."""

@@ -67,6 +67,8 @@ class Play(NamedTuple):
     silent: tuple[float, float] = (float("inf"), float("inf"))
     """From when until when the machine misses its polls."""
     url: str = "http://10.0.0.2:8000"
+    responses: float | None = 0.0
+    """Requests of the Responses API that it has accepted."""
 
 
 def played(play: Play, chance: random.Random) -> list[Finding]:
@@ -114,6 +116,7 @@ def _polled(play: Play, at: float) -> dict[str, object]:
         "state": play.state if running else BackendState.IDLE,
         "client": OWN,
         "url": play.url,
+        "responses": play.responses,
     }
 
 
@@ -259,6 +262,12 @@ def another_port(chance: random.Random) -> list[Finding]:
 def proxied_watcher(chance: random.Random) -> list[Finding]:
     """The watcher's own connection goes through a docker-proxy and looks like a client's."""
     return played(Play(_long(chance, 20.0), own=end_marks("172.17.0.1", 51000), bridged=True), chance)
+
+
+def in_background(chance: random.Random) -> list[Finding]:
+    """Requests with `background: true` run without a connection, or nothing is counted that rules it out."""
+    calls = [one._replace(leaves=0.5) for one in _long(chance, 20.0)]
+    return played(Play(calls, responses=chance.choice((None, float(chance.randint(1, 99))))), chance)
 
 
 def starting(chance: random.Random) -> list[Finding]:
@@ -433,6 +442,7 @@ def _families() -> Iterator[Family]:
         "router that counts a part": (partly_counted, None, False),
         "past the router": (around_the_router, None, False),
         "Unix socket": (another_way_in, UNKNOWN, False),
+        "Responses API, perhaps in the background": (in_background, UNKNOWN, False),
         "another port": (another_port, UNKNOWN, False),
         "watched through docker-proxy": (proxied_watcher, UNKNOWN, False),
         "router, connections unseen": (unseen_behind_a_router, UNKNOWN, False),

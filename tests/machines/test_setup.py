@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.hardware.setup import SetupReader, read_engine, read_variables
+from sparktop.hardware.setup import SetupReader, image_of, read_engine, read_variables
 from sparktop.model.instant import Instant
 from sparktop.model.node import UNLIMITED, EngineSetup, Gid, MachineSetup, NodeIdentity
 from sparktop.recording.frames import Kind, Record
@@ -227,3 +227,36 @@ def test_damaged_files_are_no_exception(
     assert reply.identity.setup == setup
     for rail in setup.rails or ():
         assert all(ip_address(gid.address) for gid in rail.gids or ())
+
+
+_ROOT = b"900 800 0:60 / / rw,relatime - overlay overlay rw,lowerdir=%s,upperdir=/u,workdir=/w\n"
+
+
+def _layers(*names: str, folder: str = "/var/lib/docker/overlay2/l") -> bytes:
+    return (
+        b"22 900 0:21 / /proc rw - proc proc rw\n"
+        + _ROOT % ":".join(f"{folder}/{one}" for one in names).encode()
+    )
+
+
+def test_an_image_is_known_by_its_layers() -> None:
+    """Another container of the same image has the same digest, although its first layer is its own."""
+    first = image_of(_layers("INIT1", "A", "B"))
+    assert first is not None
+    assert first == image_of(_layers("INIT2", "A", "B")) != image_of(_layers("INIT2", "C", "B"))
+    podman = "/home/u/.local/share/containers/storage/overlay/l"
+    assert image_of(_layers("A", "B", folder=podman)) != image_of(_layers("C", "B", folder=podman))
+
+
+@pytest.mark.parametrize(
+    "mounts",
+    [
+        b"",
+        b"\xff\x00 /\n" * 1000,
+        b"27 1 8:2 / / rw - ext4 /dev/sda rw\n",
+        b"1 2 3 / / rw - overlay o lowerdir=\n",
+    ],
+)
+def test_what_is_no_container_has_no_image(mounts: bytes) -> None:
+    """A root that is no overlay, and what is no list of mounts."""
+    assert image_of(mounts) is None

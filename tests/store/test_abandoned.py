@@ -28,6 +28,7 @@ vllm:num_requests_running{{engine="0",model_name="m"}} 3.0
 vllm:num_requests_waiting{{engine="0",model_name="m"}} 0.0
 vllm:generation_tokens_total{{engine="0",model_name="m"}} {tokens}
 vllm:request_success_total{{engine="0",model_name="m",finished_reason="stop"}} 7.0
+http_requests_total{{handler="/v1/{api}",method="POST",status="2xx"}} 7.0
 """
 
 
@@ -47,8 +48,9 @@ class Recorded:
 class Stage:
     """A store, its clock, and a server on one machine."""
 
-    def __init__(self, journal: Recorded | None = None) -> None:
-        """Start at 1000 s."""
+    def __init__(self, journal: Recorded | None = None, api: str = "chat/completions") -> None:
+        """Start at 1000 s; `api` is what clients have asked until then."""
+        self.api = api
         self.at = 1000.0
         self.store = Store(
             WATCH,
@@ -61,7 +63,7 @@ class Stage:
         """Go on for some seconds while these clients are connected."""
         for _ in range(seconds):
             self.at += 1.0
-            page = PAGE.format(tokens=20 * self.at).encode()
+            page = PAGE.format(tokens=20 * self.at, api=self.api).encode()
             read = read_page(page, at=self.at, engine="vllm", answer_ms=2.0)
             self.store.accept(B, replace(read, client=OWN), 2.0)
             if self.at % 2 == 0:
@@ -91,6 +93,21 @@ def test_an_alert_names_requests_that_run_for_nobody() -> None:
     assert "works for nobody: 3 requests, 0 connections for 1 min" in alert.message
 
 
+def test_what_may_run_in_the_background_is_no_alert() -> None:
+    """Where the server has taken requests of the Responses API, their clients may ask for answers later."""
+    stage = Stage(api="responses")
+    stage.play(100, ())
+    assert stage.alerts() == []
+    (server,) = stage.store.snapshot().backends
+    (finding,) = server.findings
+    assert finding.line.startswith("no client: 3 requests, 0 connections for 1 min")
+    assert finding.line.endswith("perhaps in the background")
+    assert (
+        "in the background",
+        "possible: 7 requests of the Responses API since its start",
+    ) in finding.evidence
+
+
 def test_a_recording_gives_the_same_findings() -> None:
     """Whose connection a page came by is part of its record."""
     journal = Recorded()
@@ -110,7 +127,7 @@ def found(snapshot: Snapshot) -> tuple[str, ...]:
 @pytest.mark.parametrize("client", ["ten", [1], [1, "b"]])
 def test_a_record_of_another_form_is_refused(client: object) -> None:
     """A page whose client is not two numbers is no reading."""
-    read = read_page(PAGE.format(tokens=1).encode(), at=1.0, engine="vllm")
+    read = read_page(PAGE.format(tokens=1, api="models").encode(), at=1.0, engine="vllm")
     record = record_of(Instant(1.0, datetime.now(UTC)), Call(Change.ACCEPT, (B, read, None)))
     assert record is not None
     record.fields["client"] = client  # type: ignore[index]  # a dict here

@@ -599,14 +599,14 @@ def _why_lost_is_unknown(
     load: GroupLoad, grid: LoadGrid, pace: GroupPace, lost: float | None, *, some: bool
 ) -> str:
     if load.prefills:
-        return "prefill has no step time"
+        return "prefill, no steps"
     if lost is not None:
-        return "the step time is uncertain"
+        return "step time unsure"
     if any(track.part is not None for track in grid.tracks):
-        return "the parts are unequal on purpose"
+        return "unequal on purpose"
     if not some:
         return "no load"
-    return "the servers differ in speed" if len(pace.own) > 1 else "step time not measured yet"
+    return "unequal speeds" if len(pace.own) > 1 else "no step time yet"
 
 
 def _rhythm_says_most(swing: Swing | None, met: frozenset[str]) -> bool:

@@ -42,7 +42,7 @@ def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     """Return the worst thing that holds now as alternative rows, the longest first.
 
     Each has the number of alerts if there are several. What to try and the key that shows more are left out
-    first, then words.
+    first (before it, the parentheses of a named key such as "enter"), then words.
     """
     worst, count = verdict(snapshot), len(snapshot.alerts)
     role = "good" if worst.severity is None else alert_role(worst.about, worst.severity)
@@ -55,6 +55,7 @@ def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     cut = fit(worst.subject, _SUBJECT) if cell_width(worst.subject) > _SUBJECT else ""
     return [
         *rows,
+        *([[(several + worst.short, role), label(" "), key[1]]] if len(worst.key) > 1 else []),
         [(several + worst.short, role)],
         *([[(several + worst.short.replace(worst.subject, cut), role)]] if cut else []),
         [(f"{several[:1]} {words}", role) if count else label("no alerts")],

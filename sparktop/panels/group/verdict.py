@@ -182,13 +182,12 @@ def _lost_pieces(balance: Balance) -> list[Row]:
     if balance.router is None or balance.in_sweep:
         return []
     if not balance.lost_words:
-        why = f" ({balance.lost_unknown})" if balance.lost_unknown else ""
         if balance.lost_before_percent is None or balance.lost_before_s is None:
-            return [[label(f"throughput lost: unknown{why}")]]
+            return [[label(f"lost tok/s unknown: {balance.lost_unknown or 'not judged'}")]]
         before = numbers.percent(balance.lost_before_percent).strip()
         now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
-        age = f" ({numbers.age(balance.lost_before_s)} ago; unknown now{now})"
-        return [[label("throughput lost: about "), figure(before), label(age)]]
+        ago = label(f", {numbers.age(balance.lost_before_s)} ago")
+        return [[label("throughput lost: about "), figure(before), ago], [label(f"unknown now{now}")]]
     return [[label("about "), figure(balance.lost_words), label(" of throughput lost")]]
 
 

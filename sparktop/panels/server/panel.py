@@ -428,15 +428,19 @@ def _limit_beside(noted: Row, view: BackendView, limit: Limit, room: int | None)
 
 
 def _limit_beside_yardsticks(view: BackendView, limit: Limit, room: int) -> Row:
-    """Return what limits the backend and the yardsticks in one piece of `room` cells; [] without both.
+    """Return what limits the backend and the yardsticks in one piece of `room` cells; [] without yardsticks.
 
-    The last yardsticks are those that may go.
+    The last yardsticks are those that may go; before them a limit that is not known.
     """
     values = next((finding.values for finding in view.findings if finding.kind == "yardsticks"), NO_VALUES)
     known = [(values.get(name), words) for name, words in _YARDSTICKS]
     sticks = [f"{value:.0f} % of {words}" for value, words in known if isinstance(value, float)]
-    if not sticks or limit.kind is LimitKind.UNKNOWN:
+    if not sticks:
         return []
+    if limit.kind is LimitKind.UNKNOWN:
+        said = f" {' · '.join(sticks)} "
+        both = f"{said}· {limit.title}: {limit.reason} "
+        return [(both if cell_width(both) <= room else said, "muted")]
     said = "".join(f" · {stick}" for stick in sticks)
     (title, (words, role)) = limit_note(limit)
     first = f"{words.partition(' · ')[0].rstrip()}{said} "
@@ -475,7 +479,7 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
     if view.scrape is not None:
         poll = scraped(view.scrape, view.age_s)
     if on_board and view.limited_by is not None:
-        keeps = slow or view.page_note or view.limited_by.kind is LimitKind.UNKNOWN
+        keeps = slow or view.page_note or (view.limited_by.kind is LimitKind.UNKNOWN and not noted)
         return _limit_beside(noted, view, view.limited_by, room), poll if keeps else noted
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
     said = view.findings[0].line if view.findings else where

@@ -342,21 +342,27 @@ def test_the_load_of_a_sweep_is_named_without_advice() -> None:
     assert "lost" not in " ".join(row_text(piece) for piece in verdict_pieces(balance, ()))
 
 
+def test_a_verdict_that_the_newest_window_cannot_judge_is_no_other_verdict() -> None:
+    """It says that it is not known now; only another word is a question."""
+    unjudged = group(BalanceWord.BALANCED, BalanceWord.UNKNOWN)
+    assert row_text([word_run(unjudged)]) == "balanced, unknown now"
+    assert row_text([word_run(group(BalanceWord.BALANCED, BalanceWord.UNEVEN))]) == "balanced → uneven?"
+
+
 def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> None:
     """The panel shows when it was known, and why it is not known now."""
     balance = group(
         BalanceWord.OSCILLATING,
         BalanceWord.OSCILLATING,
-        lost_unknown="the servers differ in speed",
+        lost_unknown="unequal speeds",
         lost_before_percent=29.0,
         lost_before_s=40.0,
     )
     said = [row_text(piece) for piece in verdict_pieces(balance, ())]
-    assert "throughput lost: about 29 % (40 s ago; unknown now: the servers differ in speed)" in said
-    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="step time not measured yet")
-    assert "throughput lost: unknown (step time not measured yet)" in [
-        row_text(piece) for piece in verdict_pieces(first, ())
-    ]
+    assert {"throughput lost: about 29 %, 40 s ago", "unknown now: unequal speeds"} <= set(said)
+    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="no step time yet")
+    pieces = [row_text(piece) for piece in verdict_pieces(first, ())]
+    assert "lost tok/s unknown: no step time yet" in pieces
     evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
     assert "? Does starving cost throughput?" in evidence
-    assert "unknown: step time not measured yet" in evidence
+    assert "unknown: no step time yet" in evidence

@@ -119,6 +119,22 @@ def test_yardsticks_stand_on_each_panel(playing: Snapshot) -> None:
     assert "─now─╯" in last
 
 
+def test_yardsticks_stand_before_a_limit_that_is_not_known(playing: Snapshot) -> None:
+    """They say more than that the limit is not known, which follows where there is room."""
+    views = tuple(
+        replace(one, findings=(YARDSTICKS,), limited_by=Limit(LimitKind.UNKNOWN, "all steps had 1 request"))
+        for one in playing.backends
+    )
+    for width, expected in (
+        (80, "88 % of own best · 93 % of published · 52 % of limit"),
+        (200, "93 % of the best published rate, 52 % of the bandwidth limit"),
+    ):
+        scene = Scene(replace(playing, backends=views), width, 22 if width < 100 else 34)
+        edge = next(row_text(one.rows[-1]) for one in scene.draw() if one.key.kind == "backend")
+        assert expected in edge
+        assert ("all steps had 1 request" in edge) is (width == 200)
+
+
 def test_a_finding_leaves_the_limit_where_there_is_room(playing: Snapshot) -> None:
     """Its line and key stand at the left, with the number of those that need attention."""
     differs = Finding("machines-differ", "spark-a", "MTU differs", severity=Severity.WARNING)
