@@ -208,7 +208,7 @@ class SweepLine:
             self._live.take(event)
             if isinstance(event, PhaseChanged) or self._is_due():
                 self._drawn_at = self._clock()
-                self._write(_ERASE + progress_line(self._live.now(), self._width - 1))
+                self._write(_ERASE + progress_line(self._live.line_view(), self._width - 1))
 
     def _is_due(self) -> bool:
         return self._drawn_at is None or self._clock() - self._drawn_at >= REDRAW_S

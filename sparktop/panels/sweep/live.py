@@ -176,11 +176,11 @@ def gutter_row(words: Row, end: str) -> Row:
     return [*fit_row(words, GUTTER - row_width(tail)), *tail]
 
 
-def value_now(text: str, unit: str, *, role: str = "title") -> Row:
+def value_now(text: str, unit: str) -> Row:
     """Return the newest value of a graph with its unit as styled text; an unknown value has no unit."""
     stripped = text.strip()
     known = stripped != UNKNOWN
-    return [(stripped, role if known else "muted"), label(f" {unit}" if unit and known else "")]
+    return [(stripped, "title" if known else "muted"), label(f" {unit}" if unit and known else "")]
 
 
 def letters(targets: Sequence[str]) -> dict[str, str]:

@@ -61,9 +61,7 @@ def capacity_rows(searches: Sequence[SearchView], width: int, most: int, *, name
     With `named` each begins with the name of its target. The line of tried loads comes first, then the
     conditions, then what may come or the answer.
     """
-    rows: list[Row] = []
-    for search in searches:
-        rows += _search_rows(search, width, named=named)
+    rows = [row for search in searches for row in _search_rows(search, width, named=named)]
     return [merged(fit_row(row, width)) for row in rows[:most]]
 
 
@@ -106,22 +104,21 @@ def verdict_sign(load: TriedLoad) -> Run:
 
 
 def _condition_rows(view: SearchView, width: int) -> list[Row]:
+    """Return a row per condition: name, bar, value and limit, and the share that met it where it fits."""
     if not view.bars:
         return []
     names = max(len(bar.name) for bar in view.bars) + 1
-    words = [f" {bar.value} of {bar.limit}" for bar in view.bars]
-    met = [_met_share_text(bar) for bar in view.bars]
-    texts = max(map(len, words))
-    bar = width - names - texts
-    if bar - max(map(len, met)) >= _LEAST_BAR:
-        bar -= max(map(len, met))
-    else:
-        met = [""] * len(met)
-    bar = max(_LEAST_BAR, min(_MOST_BAR, bar))
+    values = [f" {bar.value} of {bar.limit}" for bar in view.bars]
+    shares = [_met_share_text(bar) for bar in view.bars]
+    value_width, share_width = max(map(len, values)), max(map(len, shares))
+    room = width - names - value_width
+    if room - share_width < _LEAST_BAR:
+        shares, share_width = [""] * len(shares), 0
+    bar_width = max(_LEAST_BAR, min(_MOST_BAR, room - share_width))
     rows: list[Row] = []
-    for bar_, text, share in zip(view.bars, words, met, strict=True):
-        row = [*fit_row([label(bar_.name)], names), *_limit_bar(bar_, bar)]
-        rows.append([*row, *fit_row([(text, "text")], texts), label(share)])
+    for bar, value, share in zip(view.bars, values, shares, strict=True):
+        row = [*fit_row([label(bar.name)], names), *_limit_bar(bar, bar_width)]
+        rows.append([*row, *fit_row([(value, "text")], value_width), label(share)])
     return [[label(f"{view.at}:")], *rows] if view.at else rows
 
 
@@ -134,7 +131,10 @@ def _met_share_text(bar: ConditionBar) -> str:
 
 
 def _limit_bar(bar: ConditionBar, width: int) -> Row:
-    """Draw a value beside its limit, which is at two thirds of the bar; the colour says how near it is."""
+    """Draw a value beside its limit, which is at two thirds of the bar; the colour says how near it is.
+
+    A ratio above 1 misses the limit. Of a minimum it is limit / value, so that the bar has its inverse.
+    """
     at, ratio = round((width - 1) / _BAR_END_IN_LIMITS), bar.ratio
     size = 0.0 if ratio is None else 1 / ratio if bar.at_least and ratio else ratio
     filled = 0 if ratio is None else max(1, min(width, round(size * at)))
@@ -327,35 +327,33 @@ def search_columns(view: SweepView) -> tuple[Column, ...]:
     }
     names = next(([bar.name for bar in load.bars] for load in tried.values() if load.bars), [])
 
-    def holds(row: ResultRow) -> str:
-        one = tried.get((row.key.target, row.key.point))
-        return (
-            numbers.UNKNOWN if one is None or one.holds_percent is None else _chance_text(one.holds_percent)
-        )
+    def load_of(row: ResultRow) -> TriedLoad:
+        return tried.get((row.key.target, row.key.point), TriedLoad(""))
 
-    def value(index: int) -> Callable[[ResultRow], str]:
-        def text(row: ResultRow) -> str:
-            one = tried.get((row.key.target, row.key.point))
-            return (
-                numbers.UNKNOWN if one is None or len(one.bars) <= index else _bar_value_text(one.bars[index])
-            )
+    def condition_text(row: ResultRow, index: int) -> str:
+        bars = load_of(row).bars
+        return _bar_value_text(bars[index]) if index < len(bars) else numbers.UNKNOWN
 
-        return text
-
-    conditions = (
-        Column(name := _short_heading(full), max(_LEAST_CONDITION, len(name)), None, value(index))
-        for index, full in enumerate(names)
-    )
-    return (Column("holds", 6, None, holds), *conditions) if tried else ()
+    columns = [Column("holds", 6, None, lambda row: _chance_text(load_of(row).holds_percent))]
+    for index, name in enumerate(names):
+        heading = _short_heading(name)
+        width = max(_LEAST_CONDITION, len(heading))
+        columns.append(Column(heading, width, None, partial(condition_text, index=index)))
+    return tuple(columns) if tried else ()
 
 
-def _chance_text(percent: float) -> str:
+def _chance_text(percent: float | None) -> str:
     """Return a probability, at the ends as "< 1 %" and "> 99 %": nothing measured is quite certain."""
+    if percent is None:
+        return numbers.UNKNOWN
     return "< 1 %" if percent < 1 else "> 99 %" if percent > 99 else f"{percent:.0f} %"
 
 
 def _bar_value_text(bar: ConditionBar) -> str:
-    """Return the value of a condition without its rate's unit; "> 2 s" where hardly any request has one."""
+    """Return the value of a condition in few cells: a rate without its unit.
+
+    Where hardly any request has a value, which is said in many words, it is more than the limit: "> 2 s".
+    """
     value = bar.value.removesuffix(" tok/s")
     return value if len(value) <= _MOST_CONDITION else f"> {bar.limit}"
 
@@ -450,9 +448,10 @@ def _table_place(column: Column) -> int:
 
 
 def _marks_column_width(view: SweepView, width: int) -> int:
-    """Return the width in cells of the column of marks: the first mark of each level is whole.
+    """Return the width in cells of the column of marks in a table of `width` cells.
 
-    It has only their signs where words would leave no room for the two most important values.
+    The first mark of each level is whole, else in one word. The column has only the signs of marks in narrow
+    tables, and where words would leave no room for the two most important values.
     """
     values = sum(column.width + 1 for column in columns_of(view, _load_kind(view))[:2])
     if width < _NARROW:

@@ -902,11 +902,6 @@ class OpenLoopResult(Part):
     client_wait_p99_ms: Number = None
 
     @property
-    def lower_bounds(self) -> bool:
-        """True if latencies are lower bounds, because requests waited in the client or had no answer."""
-        return self.overloaded or self.unanswered > 0
-
-    @property
     def growth_words(self) -> str:
         """How latencies grow, as text: "TTFT grows 0.80 s per s"; "" unless unstable."""
         if not self.unstable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import LoadEvent, LoadKind, RequestEnded
@@ -41,7 +42,7 @@ from sparktop.sweep.run.progress import LoadBatch, Phase, PhaseChanged, SearchJu
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
 _MINIMUM, _TPS = "at least ", " tok/s"
-_MS, _SECONDS_FROM = 1000.0, 1000.0
+"""Words before a limit that is a minimum, and after a rate."""
 _NAMES = {
     "ttft": "TTFT",
     "ttft_due": "TTFT",
@@ -126,12 +127,11 @@ def answer_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str
 def _stored_range_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield how far stored levels reach: between which the answer lies, and what was left out."""
     holds, fails = answer.holds, answer.fails
+    following = (holds or 0.0) * RATIO if search.load is LoadKind.RATE else (holds or 0.0) + 1
     if answer.at_least:
         yield "more is unknown: no stored level fails"
-    elif (
-        holds and fails is not None and fails > (holds * RATIO if search.load is LoadKind.RATE else holds + 1)
-    ):
-        ends = (amount(search.load, words, bare=True) for words in (holds, fails))
+    elif holds and fails is not None and fails > following:
+        ends = (amount(search.load, load, bare=True) for load in (holds, fails))
         yield f"unknown between {' and '.join(ends)}: no stored level lies there"
     yield from (f"left out {words}" for words in answer.left_out)
 
@@ -149,17 +149,15 @@ def drift_words(search: CapacityResult, drift: Drift) -> str:
 
 def capacity_title(search: CapacityResult) -> str:
     """Return the answers in a few words: "capacity: 9 agents hold", or "capacity: 9 and 14 agents"."""
-    known = [answer.holds for answer in search.answers.values() if answer.holds is not None]
-    if not known:
+    answers = [(answer, answer.holds) for answer in search.answers.values() if answer.holds is not None]
+    if not answers:
         return "capacity"
-    if len(known) > 1:
-        *first, last = known
+    if len(answers) > 1:
+        *first, last = (holds for _, holds in answers)
         names = [*(amount(search.load, load, bare=True) for load in first), amount(search.load, last)]
         return f"capacity: {names_in_words(names)}"
-    (answer,) = (answer for answer in search.answers.values() if answer.holds is not None)
-    if not answer.holds:
-        return "capacity: none hold"
-    return f"capacity: {_holds_words(search, answer, answer.holds)}"
+    ((answer, holds),) = answers
+    return f"capacity: {_holds_words(search, answer, holds) if holds else 'none hold'}"
 
 
 def _held_words(search: CapacityResult, answer: CapacityAnswer) -> str:
@@ -175,11 +173,9 @@ def _held_words(search: CapacityResult, answer: CapacityAnswer) -> str:
             return "unknown: no stored level can be judged"
         return f"unknown: no {'request' if answer.probes else 'level'} was completed before the search ended"
     held = _holds_words(search, answer, answer.holds)
-    return (
-        held
-        if fails is None
-        else f"{held}; {_fails_words(search, fails, amount(kind, fails.value, bare=True))}"
-    )
+    if fails is None:
+        return held
+    return f"{held}; {_fails_words(search, fails, amount(kind, fails.value, bare=True))}"
 
 
 def _holds_words(search: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
@@ -189,7 +185,7 @@ def _holds_words(search: CapacityResult, answer: CapacityAnswer, holds: float) -
         so_far = "" if answer.complete else " so far"
         return f"best estimate{so_far} {load}{' or more' if answer.at_least else ''}"
     how = "at least " if answer.at_least else "" if answer.complete else "so far "
-    return how + _with_verb(search.load, holds, "hold", load)
+    return how + _with_hold(search.load, holds, load)
 
 
 def _fails_words(search: CapacityResult, probe: ProbeResult, subject: str) -> str:
@@ -214,13 +210,17 @@ def _is_met(probe: ProbeResult) -> bool:
     """Return whether a level met all conditions, so that only the levels beside it say that it fails."""
     deciding = [condition for condition in probe.conditions if condition.met_percent is not None]
     together = [condition for condition in deciding if condition.figure is None] or deciding
-    return probe.trouble is None and all(
-        (one.met_percent or 0.0) >= (one.needed_percent or 0.0) for one in together
-    )
+    return probe.trouble is None and not any(map(_is_missed, together))
 
 
-def _with_verb(kind: LoadKind, value: float, verb: str, subject: str) -> str:
-    return f"{subject} {verb}{'s' if value == 1 and kind is not LoadKind.RATE else ''}"
+def _is_missed(condition: ConditionResult) -> bool:
+    """Return whether fewer requests met a condition than must."""
+    return (condition.met_percent or 0.0) < (condition.needed_percent or 0.0)
+
+
+def _with_hold(kind: LoadKind, value: float, subject: str) -> str:
+    """Return the `subject` of a load with its verb: "9 agents hold", "1 agent holds"."""
+    return f"{subject} hold{'s' if value == 1 and kind is not LoadKind.RATE else ''}"
 
 
 def amount(kind: LoadKind, value: float, *, bare: bool = False) -> str:
@@ -245,26 +245,28 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         if condition.figure is not None and condition.met_percent is not None
     ]
     if search.load is LoadKind.RATE:
-        together = next((condition for condition in probe.conditions if condition.figure is None), None)
         worst = min(single, key=lambda condition: condition.met_percent or 0.0, default=None)
-        if together is None or together.met_percent is None:
-            return "no request was measured"
-        low = together.interval_percent[0] if together.interval_percent else None
-        surely = "" if low is None else f"95 % sure of {low:.1f} %"
-        needs = "" if together.needed_percent is None else f"needs {together.needed_percent:g} %"
-        share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
-        if beside := ", ".join(filter(None, (surely, needs))):
-            share = f"{share} ({beside})"
-        return share if worst is None else f"{share}; {condition_words(worst)}"
-    short = [
-        condition
-        for condition in single
-        if (condition.met_percent or 0.0) < (condition.needed_percent or 0.0)
-    ]
-    worst = min(short or single, key=margin_to_limit, default=None)
+        share = _share_words(probe)
+        words = [share, *([] if worst is None else [condition_words(worst)])]
+        return "; ".join(words) if share else "no request was measured"
+    missed = [condition for condition in single if _is_missed(condition)]
+    worst = min(missed or single, key=margin_to_limit, default=None)
     if worst is None:
         return "no request was measured"
-    return condition_words(worst) + ("" if short and not _is_unsure(probe) else met_words(worst))
+    return condition_words(worst) + ("" if missed and not _is_unsure(probe) else met_words(worst))
+
+
+def _share_words(probe: ProbeResult) -> str:
+    """Return how many requests at a rate met all conditions, and what is certain; "" if none was measured."""
+    together = next((condition for condition in probe.conditions if condition.figure is None), None)
+    if together is None or together.met_percent is None:
+        return ""
+    low = together.interval_percent[0] if together.interval_percent else None
+    surely = "" if low is None else f"95 % sure of {low:.1f} %"
+    needs = "" if together.needed_percent is None else f"needs {together.needed_percent:g} %"
+    beside = ", ".join(filter(None, (surely, needs)))
+    share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
+    return f"{share} ({beside})" if beside else share
 
 
 def met_words(condition: ConditionResult) -> str:
@@ -307,7 +309,7 @@ def _quantile_name(condition: ConditionResult) -> str:
 
 def time_words(ms: float) -> str:
     """Return milliseconds as text: "840 ms", "3.6 s"."""
-    return f"{ms / _MS:.3g} s" if ms >= _SECONDS_FROM else f"{ms:.0f} ms"
+    return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms:.0f} ms"  # noqa: PLR2004 - a second
 
 
 def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str | None:
@@ -319,7 +321,7 @@ def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str | Non
         return "95 % sure"
     if low is None and high is None:
         return "not certain: too few requests"
-    held = None if low is None else _with_verb(search.load, low, "hold", amount(search.load, low, bare=True))
+    held = None if low is None else _with_hold(search.load, low, amount(search.load, low, bare=True))
     if high is None:
         return None if held is None else f"95 % sure: {held}"
     does = "does" if high == 1 and search.load is not LoadKind.RATE else "do"
@@ -358,7 +360,7 @@ class RunningSearch(Struct, eq=False):
     capacity: Capacity | None
     _result: CapacityResult | None = None
     _target: str | None = None
-    _now: float | None = None
+    _load_now: float | None = None
     """The load of the run that is being made."""
     _traces: dict[str, RequestTrace] = field(default_factory=dict)
     _so_far: tuple[int, tuple[ConditionResult, ...]] = (0, ())
@@ -375,7 +377,7 @@ class RunningSearch(Struct, eq=False):
                 if event.phase is not Phase.SETTLING:
                     self._traces, self._so_far = {}, (0, ())
                 self._target = target or self._target
-                self._now = None if load is None else load.point.value
+                self._load_now = None if load is None else load.point.value
             case LoadBatch(warm_up=False):
                 for load_event in event.events:
                     self._add_request(load_event)
@@ -386,11 +388,10 @@ class RunningSearch(Struct, eq=False):
         collect_into(self._traces, event)
         if not isinstance(event, RequestEnded) or (trace := self._traces.get(event.request_id)) is None:
             return
-        left = (
-            event.generated_tokens or 0
-        ) - trace.timed_tokens  # single tokens are not reported while it runs
-        if trace.arrivals and left > 0 and event.at > trace.arrivals[-1][0]:
-            trace.arrivals.append((event.at, left))
+        # Single tokens are not reported while a sweep runs: those not counted yet are dated at the end.
+        uncounted = (event.generated_tokens or 0) - trace.timed_tokens
+        if trace.arrivals and uncounted > 0 and event.at > trace.arrivals[-1][0]:
+            trace.arrivals.append((event.at, uncounted))
 
     def views(self) -> tuple[SearchView, ...]:
         """Return the search on the target that is being measured; nothing if there is none."""
@@ -401,13 +402,11 @@ class RunningSearch(Struct, eq=False):
         if search is None or answer is None:
             search, answer = CapacityResult(load=self.capacity.kind, conditions=()), CapacityAnswer()
         count, conditions = self._conditions_so_far(self.capacity)
-        bars: tuple[ConditionBar, ...] = ()
-        at = ""
-        if self._now is not None and count >= _LEAST_REQUESTS:
-            bars = tuple(map(_condition_bar, conditions))
-            at = f"{amount(search.load, self._now)}, {count} requests so far"
-        view = _search_view(self._target, search, answer, self._now, self.capacity.most)
-        return (SearchView(view.target, view.tried, view.ahead, bars, at) if bars else view,)
+        view = _search_view(self._target, search, answer, load_now=self._load_now, most=self.capacity.most)
+        if self._load_now is None or count < _LEAST_REQUESTS or not conditions:
+            return (view,)
+        at = f"{amount(search.load, self._load_now)}, {count} requests so far"
+        return (replace(view, bars=tuple(map(_condition_bar, conditions)), at=at),)
 
     def _conditions_so_far(self, capacity: Capacity) -> tuple[int, tuple[ConditionResult, ...]]:
         ended = [trace for trace in self._traces.values() if trace.ended is not None]
@@ -423,53 +422,39 @@ def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
     if search is None:
         return ()
     # One order of the conditions for all targets: their columns have one heading.
-    deciding = next(filter(None, map(_conditions_by_weight, search.answers.values())), ())
-    return tuple(
-        _search_view(name, search, answer, None, None, deciding) for name, answer in search.answers.items()
-    )
+    order = next(filter(None, map(_conditions_by_weight, search.answers.values())), ())
+    return tuple(_search_view(name, search, answer, order=order) for name, answer in search.answers.items())
 
 
 def _search_view(
     target: str,
     search: CapacityResult,
     answer: CapacityAnswer,
-    now: float | None,
-    most: float | None,
-    deciding: Sequence[str] = (),
+    *,
+    load_now: float | None = None,
+    most: float | None = None,
+    order: Sequence[str] = (),
 ) -> SearchView:
-    """Return the view of a search; `most` is None once it has ended.
+    """Return the view of a search; of a running one with the load of its run, and the `most` that it may try.
 
-    `deciding` is the order of the conditions; empty for the one that decides first at this target first.
+    `order` is that of the conditions; empty for the one that decides at this target first.
     """
     probes = {probe.value: probe for probe in answer.probes}
-    values = sorted({*probes, *([] if now is None else [now])})
-    deciding = deciding or _conditions_by_weight(answer)
+    order = order or _conditions_by_weight(answer)
     tried = tuple(
-        TriedLoad(
-            amount(search.load, value, bare=True),
-            probes[value].holds if value in probes else None,
-            probes[value].certain if value in probes else False,
-            search.point(value),
-            value == now,
-            *_chance_and_bars(probes.get(value), deciding),
-        )
-        for value in values
+        _tried_load(search, value, probes.get(value), order, now=value == load_now)
+        for value in sorted({*probes, *([] if load_now is None else [load_now])})
     )
-    over = most is None
     last = _deciding_probe(answer)
-    return SearchView(
-        target,
-        tried,
-        "" if most is None else _next_loads_words(search, answer, now, most),
-        ()
-        if last is None
-        else tuple(
-            _condition_bar(condition) for condition in last.conditions if condition.figure is not None
-        ),
-        "" if last is None else f"{amount(search.load, last.value)}, {last.requests} requests",
-        tuple(answer_words(search, answer)) if over else (),
-        answer.ran_out.hint or "" if over and answer.ran_out is not None else "",
-    )
+    view = SearchView(target, tried)
+    if last is not None:
+        single = (condition for condition in last.conditions if condition.figure is not None)
+        at = f"{amount(search.load, last.value)}, {last.requests} requests"
+        view = replace(view, bars=tuple(map(_condition_bar, single)), at=at)
+    if most is not None:
+        return replace(view, ahead=_next_loads_words(search, answer, load_now, most))
+    hint = "" if answer.ran_out is None else answer.ran_out.hint or ""
+    return replace(view, answer=tuple(answer_words(search, answer)), hint=hint)
 
 
 def _deciding_probe(answer: CapacityAnswer) -> ProbeResult | None:
@@ -477,19 +462,21 @@ def _deciding_probe(answer: CapacityAnswer) -> ProbeResult | None:
     return answer.probe(answer.fails) or max(answer.probes, key=lambda probe: probe.value, default=None)
 
 
-def _chance_and_bars(
-    probe: ProbeResult | None, order: Sequence[str]
-) -> tuple[float | None, tuple[ConditionBar, ...]]:
-    """Return (probability that a level holds in percent, its conditions in `order`)."""
+def _tried_load(
+    search: CapacityResult, value: float, probe: ProbeResult | None, order: Sequence[str], *, now: bool
+) -> TriedLoad:
+    """Return a load with its verdict and its conditions in `order`; `probe` is None before its first run."""
+    tried = TriedLoad(amount(search.load, value, bare=True), point=search.point(value), now=now)
     if probe is None:
-        return None, ()
-    bars = tuple(
-        _condition_bar(condition)
-        for name in order
-        for condition in probe.conditions
-        if condition.condition == name
+        return tried
+    results = {condition.condition: condition for condition in probe.conditions}
+    return replace(
+        tried,
+        holds=probe.holds,
+        certain=probe.certain,
+        holds_percent=None if probe.fails_percent is None else 100 - probe.fails_percent,
+        bars=tuple(_condition_bar(results[name]) for name in order if name in results),
     )
-    return None if probe.fails_percent is None else 100 - probe.fails_percent, bars
 
 
 def _conditions_by_weight(answer: CapacityAnswer) -> tuple[str, ...]:
@@ -536,9 +523,9 @@ def _results_of(answer: CapacityAnswer, condition: str) -> _ConditionResults:
 def _condition_line(search: CapacityResult, name: str, results: _ConditionResults) -> CurveLine:
     points = []
     for load, result in results:
-        if (known := _condition_value(result)) is not None:
-            missed = result.met_percent is not None and result.met_percent < (result.needed_percent or 0.0)
-            points.append(CurvePoint(search.point(load), known, missed=missed))
+        if (value := _condition_value(result)) is not None:
+            missed = result.met_percent is not None and _is_missed(result)
+            points.append(CurvePoint(search.point(load), value, missed=missed))
     return CurveLine(name, tuple(points))
 
 
@@ -553,31 +540,24 @@ def _condition_value(condition: ConditionResult) -> Value | None:
 def _condition_plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
     """Return the plot of a condition with its limit."""
     needed = f"{condition.needed_percent or 0.0:g} %"
+    title, _, short = condition_parts(condition)
+    limit, unit, more = condition.limit, "tok/s" if condition.at_least else "ms", condition.at_least
     if condition.figure is None:
-        limit, title, unit, more, short = (
-            condition.needed_percent or 0.0,
-            "Requests that met all limits",
-            "%",
-            True,
-            needed,
-        )
-    else:
-        title, _, short = condition_parts(condition)
-        limit, unit, more = (
-            condition.limit or 0.0,
-            "tok/s" if condition.at_least else "ms",
-            condition.at_least,
-        )
+        title, short = "Requests that met all limits", needed
+        limit, unit, more = condition.needed_percent, "%", True
     metric = f"condition {condition.condition}"
-    drawn = LimitLine(metric, f"limit for {needed} of the requests", limit, short=f"limit: {short}")
+    line = LimitLine(metric, f"limit for {needed} of the requests", limit or 0.0, short=f"limit: {short}")
     return CurvePlot(
-        metric, title, unit, "", more_is_better=more, lines=lines, limits=(drawn,), is_condition=True
+        metric, title, unit, "", more_is_better=more, lines=lines, limits=(line,), is_condition=True
     )
 
 
-def _next_loads_words(search: CapacityResult, answer: CapacityAnswer, now: float | None, most: float) -> str:
+def _next_loads_words(
+    search: CapacityResult, answer: CapacityAnswer, load_now: float | None, most: float
+) -> str:
+    """Return which loads a running search may try: up to `most`, or between what holds and fails."""
     if answer.fails is None:
-        top = max([*(probe.value for probe in answer.probes), now or 0.0])
+        top = max([*(probe.value for probe in answer.probes), load_now or 0.0])
         if top >= most:
             return "the end, if it holds"
         following = amount(search.load, min(2 * top, most), bare=True) if top else "twice as many"
@@ -592,6 +572,7 @@ def _next_loads_words(search: CapacityResult, answer: CapacityAnswer, now: float
 
 
 def _condition_bar(condition: ConditionResult) -> ConditionBar:
+    """Return a condition with its value and its limit as text, for a bar; "met all" of all together."""
     name, value, limit = condition_parts(condition)
     if condition.figure is None:
         met = "–" if condition.met_percent is None else f"{condition.met_percent:.0f} %"
@@ -608,14 +589,14 @@ def _condition_bar(condition: ConditionResult) -> ConditionBar:
 
 
 def _share_of_limit(condition: ConditionResult) -> float | None:
+    """Return value / limit, or limit / value of a minimum: above 1 the condition is missed; None if unknown.
+
+    2 stands for a value that is not known because too many requests have no answer.
+    """
     if condition.limit is None or condition.met_percent is None:
         return None
-    if condition.value is None or condition.value == 0:  # too many have no answer
+    if not condition.value:
         return None if condition.met_percent == 100 else 2.0  # noqa: PLR2004 - all of them
-    return (
-        condition.limit / condition.value
-        if condition.at_least
-        else condition.value / condition.limit
-        if condition.limit
-        else None
-    )
+    if condition.at_least:
+        return condition.limit / condition.value
+    return condition.value / condition.limit if condition.limit else None

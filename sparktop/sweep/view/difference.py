@@ -21,7 +21,6 @@ from sparktop.sweep.compare.compare import UNLIKE_LENGTHS, compare
 from sparktop.sweep.compare.series import (
     Load,
     Series,
-    SeriesLevel,
     aligned,
     has_like_lengths,
     load_of,
@@ -60,20 +59,19 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
     "before" and "after" are appended to them.
     """
     names = _distinct_names(*(labels or (before.name, after.name)))
-    pair = [_prepared_series(one, name) for one, name in zip((before, after), names, strict=True)]
+    pair = [_prepared_series(series, name) for series, name in zip((before, after), names, strict=True)]
     compared = compare(pair, baseline=names[0])
     changes = {(row.metric, load_of(row)): row.changes.get(names[1]) for row in compared.rows}
     first, second = aligned(pair)
     rows = []
     for name in COMPARED:
         for load in sorted(first.keys() | second.keys(), key=lambda load: load.order):
-            one, other = (_value_at(levels, load, name) for levels in (first, second))
-            if one is not None or other is not None:
-                alike = not (load in first and load in second) or has_like_lengths(
-                    first[load].load, second[load].load
-                )
-                change = (changes.get((name, load)) if alike else None) or Change()
-                row = _difference_row(name, load, one, other, change)
+            levels = [of_series.get(load) for of_series in (first, second)]
+            values = [None if level is None else level.figures.get(name) for level in levels]
+            if any(value is not None for value in values):
+                loads = [level.load for level in levels if level is not None]
+                change = changes.get((name, load)) if has_like_lengths(loads[0], loads[-1]) else None
+                row = _difference_row(name, load, values[0], values[1], change or Change())
                 floor = compared.noise_floor_percent.get(name, 0.0)
                 rows.append(replace(row, noise_floor_percent=floor))
     return Difference(
@@ -108,15 +106,10 @@ def _uncertainty_words(rows: Sequence[DifferenceRow], compared: ComparisonResult
 def _prepared_series(series: Series, name: str) -> Series:
     """Return a copy of a series that is named `name`, has no address, and has only the metrics to compare."""
     levels = tuple(
-        replace(level, figures={name_: level.figures[name_] for name_ in COMPARED if name_ in level.figures})
+        replace(level, figures={key: level.figures[key] for key in COMPARED if key in level.figures})
         for level in series.levels
     )
     return replace(series, name=name, levels=levels, address=None)
-
-
-def _value_at(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Value | None:
-    level = levels.get(load)
-    return None if level is None else level.figures.get(metric)
 
 
 def _distinct_names(before: str, after: str) -> tuple[str, str]:
@@ -152,7 +145,7 @@ def _verdict(rows: Sequence[DifferenceRow]) -> str:
         return "the two have no level in common"
     lengths = several_lengths(row.prompt_tokens for row in rows)
     titles = [*(METRICS[name].title for name in _DECIDING), both[0].title]
-    chosen = next(one for title in titles if (one := [row for row in both if row.title == title]))
+    chosen = next(rows for title in titles if (rows := [row for row in both if row.title == title]))
     if all(row.significant is None for row in chosen):
         spans = _percent_range(chosen)
         return f"{in_sentence(chosen[0].title)} {spans}: single runs, no test possible"
@@ -166,11 +159,9 @@ def _verdict(rows: Sequence[DifferenceRow]) -> str:
     rest = Counter(row.undecided for row in chosen if row.undecided is not None)
     if not parts:
         elsewhere = [row for row in both if row.better is not None]
-        also = (
-            f"; but {elsewhere[0].title} changed at {_level_names(elsewhere, lengths=lengths)}"
-            if elsewhere
-            else ""
-        )
+        also = ""
+        if elsewhere:
+            also = f"; but {elsewhere[0].title} changed at {_level_names(elsewhere, lengths=lengths)}"
         return f"{in_sentence(chosen[0].title)}: {_undecided_words(rest, 'level')}{also}"
     words = [*parts, *([_undecided_words(rest, "more")] if rest else [])]
     also = _first_token_words(both, lengths=lengths) if chosen[0].more_is_better else ""

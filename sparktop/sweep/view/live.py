@@ -397,10 +397,10 @@ class LiveView:
             self._backends[target.name] = names
             self._curves.watch(names, watched_nodes(target, snapshot))
         self._curves.sample(snapshot)
-        present = self._current
-        if present.key is not None and present.measuring and present.in_flight:
-            samples = self._samples.setdefault(present.key, _LevelSamples())
-            samples.add(snapshot, self._backends.get(present.key.target, ()))
+        current = self._current
+        if current.key is not None and current.measuring and current.in_flight:
+            samples = self._samples.setdefault(current.key, _LevelSamples())
+            samples.add(snapshot, self._backends.get(current.key.target, ()))
 
     def view(self, now: float | None = None) -> SweepView:
         """Return the view of the sweep at `now`, in monotonic seconds; by default the current time.
@@ -411,14 +411,14 @@ class LiveView:
         if self._ended_at is not None:
             at = self._ended_at
         result = self._result
-        present = self.now(at)
-        status = present.status
+        view = self.line_view(at)
+        status = view.status
         over = status.over and result is not None
         levels, current = self._levels.levels(at, self._current.ended_in_run), self._current.key
         share = completed_share(self._plan, levels, current, result, self._share)
         self._share = share or self._share
         view = replace(
-            present,
+            view,
             plan_words=self._plan_words(),
             guard=self._guard if result is None else result.guard,
             progress=None if over else share,
@@ -426,14 +426,14 @@ class LiveView:
             may_go_on_to=None if over or not result else may_go_on_to(self._plan, levels, current, result),
             levels=levels,
             live=self._curves.series(at),
-            searches=present.searches if over else self._capacity.views(),
+            searches=view.searches if over else self._capacity.views(),
             notices=tuple(self._notices),
         )
         if self.failure is None or status.over:
             return view
         return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
 
-    def now(self, at: float | None = None) -> SweepView:
+    def line_view(self, at: float | None = None) -> SweepView:
         """Return the view as far as a single line shows it: without curves, levels and notices."""
         at, result, status = self._clock() if at is None else at, self._result, self._status()
         over = status.over and result is not None
@@ -478,28 +478,28 @@ class LiveView:
             self._view_setter()(self._view_maker(self._result)())
 
     def _add_load(self, batch: LoadBatch) -> None:
-        key, present = key_of(batch.target, batch.load), self._current
+        key, current = key_of(batch.target, batch.load), self._current
         only = self._only_server(batch.target)
         for event in batch.events:
             self._rates.take(event)
             self._curves.take(event, key)
             if isinstance(event, LevelEnded):
-                present.in_flight = 0
+                current.in_flight = 0
             elif not batch.warm_up:
                 ttft_ms = self._bars.take(key, event, only)
                 if ttft_ms is not None:
-                    insort(present.ttfts_ms, ttft_ms)
-                    self._curves.first_token(event.at, ttft_ms)
+                    insort(current.ttfts_ms, ttft_ms)
+                    self._curves.add_first_token(event.at, ttft_ms)
                 if isinstance(event, RequestEnded):
-                    present.ended += 1
-                    present.ended_in_run += 1
-                    present.failed += event.error is not None
+                    current.ended += 1
+                    current.ended_in_run += 1
+                    current.failed += event.error is not None
         for token_bin in batch.bins:
-            self._curves.tokens(token_bin, only)
-            present.tokens += 0 if batch.warm_up else token_bin.tokens
+            self._curves.add_tokens(token_bin, only)
+            current.tokens += 0 if batch.warm_up else token_bin.tokens
         if batch.at is not None:
-            present.in_flight = batch.in_flight
-            self._curves.load(batch.at, batch.in_flight, None if batch.warm_up else present.p50_ms)
+            current.in_flight = batch.in_flight
+            self._curves.set_in_flight(batch.at, batch.in_flight, None if batch.warm_up else current.p50_ms)
 
     def _only_server(self, target: str) -> str | None:
         """Return the name of the only server that `target` sends its load to; None if several or unknown."""
@@ -598,20 +598,20 @@ class LiveView:
         return None if self._expected is None or not is_early else self._expected.after(now - self._began)
 
     def _moment(self, now: float) -> Moment:
-        phase, present = self._phase, self._current
-        opens = present.measuring and self._plan.kind is LoadKind.RATE
+        phase, current = self._phase, self._current
+        opens = current.measuring and self._plan.kind is LoadKind.RATE
         trace_s = None if self._plan.trace is None or not opens else self._plan.trace.measured_s
         return Moment(
             phase=phase.phase.value,
-            key=present.key,
+            key=current.key,
             run=None if phase.run is None else phase.run + 1,
             runs=phase.runs,
-            in_flight=present.in_flight,
-            tps=self._curves.newest_tps(now, RATE_WINDOW_S) if present.key is not None else None,
-            ttft_p50_ms=present.p50_ms,
-            ended=present.ended,
-            failed=present.failed,
-            tokens=present.tokens,
+            in_flight=current.in_flight,
+            tps=self._curves.newest_tps(now, RATE_WINDOW_S) if current.key is not None else None,
+            ttft_p50_ms=current.p50_ms,
+            ended=current.ended,
+            failed=current.failed,
+            tokens=current.tokens,
             requests_per_s=self._rates.per_s(now) if opens else None,
             trace_at_s=None if trace_s is None else min(trace_s, self._rates.run_s(now) or 0.0),
             trace_s=trace_s,

@@ -26,7 +26,7 @@ from sparktop.model.load import (
     RequestStarted,
 )
 from sparktop.model.series import LATE, Series
-from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     LETTERS,
     Activities,
@@ -191,13 +191,9 @@ class States:
 
     def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
-        values = self._values
-        self._values = [
-            values[min(index + 1, len(values) - 1)]
-            if values[min(index + 1, len(values) - 1)] is not None
-            else values[index]
-            for index in range(0, len(values), 2)
-        ]
+        pairs = (self._values[index : index + 2] for index in range(0, len(self._values), 2))
+        # The value at the end of a pair is valid after it; one that ended within the pair is still shown.
+        self._values = [pair[0] if pair[-1] is None else pair[-1] for pair in pairs]
 
 
 class Points:
@@ -216,8 +212,8 @@ class Points:
 
     def slots(self, count: int) -> tuple[tuple[float, ...], ...]:
         """Return the values in each of the first `count` slots; an empty tuple for slots without values."""
-        known = self._slots[:count]
-        return (*known, *([()] * (count - len(known))))
+        slots = self._slots[:count]
+        return (*slots, *([()] * (count - len(slots))))
 
     def merge_pairs(self) -> None:
         """Merge neighbouring slots in pairs."""
@@ -286,15 +282,15 @@ class AgentActivities:
                 self._calls[event.request_id] = call
                 self._sent[call.lane] = event.at
                 self._doing[call.lane] = Doing.PREFILL
-            case FirstToken() if (place := self._calls.get(event.request_id)) is not None:
+            case FirstToken() if (answered := self._calls.get(event.request_id)) is not None:
                 self._advance(event.at)
-                self._sent.pop(place.lane, None)
-                self._doing[place.lane] = Doing.DECODE
-            case RequestEnded() if (place := self._calls.pop(event.request_id, None)) is not None:
+                self._sent.pop(answered.lane, None)
+                self._doing[answered.lane] = Doing.DECODE
+            case RequestEnded() if (ended := self._calls.pop(event.request_id, None)) is not None:
                 self._advance(event.at)
-                self._sent.pop(place.lane, None)
-                tool = event.ok and place.then is CallStart.TOOL
-                self._doing[place.lane] = Doing.TOOL if tool else Doing.THINK
+                self._sent.pop(ended.lane, None)
+                calls_tool = event.ok and ended.then is CallStart.TOOL
+                self._doing[ended.lane] = Doing.TOOL if calls_tool else Doing.THINK
             case _:
                 pass
 
@@ -315,10 +311,10 @@ class AgentActivities:
         """Fill the slots that have ended by `at` with what everybody does."""
         if self._begin is None:
             return
-        behind = min(MOST_ACTIVITY_SLOTS, int((at - self._begin) / ACTIVITY_STEP_S) - self._slots)
+        ended = int((at - self._begin) / ACTIVITY_STEP_S)
+        behind, self._slots = min(MOST_ACTIVITY_SLOTS, ended - self._slots), max(ended, self._slots)
         if behind <= 0:
             return
-        self._slots = int((at - self._begin) / ACTIVITY_STEP_S)
         each = self._doing_now()
         self._counts += [tuple(map(each.count, Doing))] * behind
         for text, doing in zip(self._texts, each, strict=False):
@@ -436,7 +432,7 @@ class SweepCurves:
         if self.spans and self.spans[-1].ended_at is None:
             self.spans[-1] = LevelSpan(self.spans[-1].key, self.spans[-1].began_at, at)
 
-    def load(self, at: float, in_flight: int, p50_ms: float | None) -> None:
+    def set_in_flight(self, at: float, in_flight: int, p50_ms: float | None) -> None:
         """Record the number of requests in flight at the time `at`.
 
         `p50_ms` is the median time to first token of the current level so far, in milliseconds.
@@ -446,11 +442,11 @@ class SweepCurves:
         self._flying = float(in_flight)
         self._p50.put(slot, p50_ms)
 
-    def first_token(self, at: float, ttft_ms: float) -> None:
+    def add_first_token(self, at: float, ttft_ms: float) -> None:
         """Record a request's time to first token in milliseconds; the token arrived at the time `at`."""
         self._ttft.add(self.grid.slot(at), ttft_ms)
 
-    def tokens(self, received: TokenBin, only: str | None) -> None:
+    def add_tokens(self, received: TokenBin, only: str | None) -> None:
         """Record received tokens; `only` is the server that sent them if the answer names none."""
         slot = self.grid.slot(received.at)
         self._tps.add(slot, received.tokens)
@@ -469,14 +465,17 @@ class SweepCurves:
         self._apart_s = (apart_s, nodes_s)
         waiting = None
         for view in snapshot.backends:
-            if (known := self._backends.get(view.name)) is not None:
-                known.take(self.grid, _backend_histories(view), apart_s, floor)
+            if (backend := self._backends.get(view.name)) is not None:
+                history = view.history
+                histories = (history.running, history.waiting, history.kv_cache_percent)
+                backend.take(self.grid, histories, apart_s, floor)
                 if view.waiting is not None:
                     waiting = (waiting or 0.0) + view.waiting
         self._activity.set_waiting(waiting)
         for node in snapshot.nodes:
-            if (known := self._nodes.get(node.name)) is not None:
-                known.take(self.grid, _node_histories(node), nodes_s, floor)
+            if (machine := self._nodes.get(node.name)) is not None:
+                kept = node.history
+                machine.take(self.grid, (kept.power_w, kept.temperature_c, kept.sm_clock_mhz), nodes_s, floor)
 
     def newest_tps(self, now: float, window_s: float) -> float | None:
         """Return the mean tokens/s over the last `window_s` seconds; None before the first full time slot."""
@@ -511,16 +510,6 @@ class SweepCurves:
         )
 
     def _backend(self, name: str, count: int, held: int) -> BackendLine:
-        known = self._backends.get(name)
-        sampled = () if known is None else tuple(column.slots(count, held) for column in known.columns)
+        backend = self._backends.get(name)
+        sampled = () if backend is None else tuple(column.slots(count, held) for column in backend.columns)
         return BackendLine(name, self._served[name].rates(count, self.grid.step_s), *sampled)
-
-
-def _backend_histories(view: BackendView) -> tuple[Series, ...]:
-    kept = view.history
-    return kept.running, kept.waiting, kept.kv_cache_percent
-
-
-def _node_histories(view: NodeView) -> tuple[Series, ...]:
-    kept = view.history
-    return kept.power_w, kept.temperature_c, kept.sm_clock_mhz
