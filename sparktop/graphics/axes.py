@@ -114,8 +114,8 @@ class PlotAxis(Struct, frozen=True):
                 before = result[column]
                 result[column] = value if before is None or abs(value) > abs(before) else before
         if len(points):
-            for column, there in enumerate(result):
-                if there is None:
+            for column, value_there in enumerate(result):
+                if value_there is None:
                     result[column] = self._nearest_value(points, values, (column + 0.5) / count)
         return result
 

@@ -193,16 +193,17 @@ def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> lis
     heights = zip(
         below, above, _heights_in_dots(below, dots, top), _heights_in_dots(totals, dots, top), strict=True
     )
-    return [
-        (both, both)
-        if a is not None and (not b or b <= little * a)
-        else (0, both)
-        if not a
-        else (low, both)
-        if is_low and (b or 0.0) <= a
-        else _heights_apart(low, both, dots)
-        for a, b, low, both in heights
-    ]
+    result: list[tuple[int, int]] = []
+    for a, b, low, both in heights:
+        if a is not None and (not b or b <= little * a):
+            result.append((both, both))
+        elif not a:
+            result.append((0, both))
+        elif is_low and (b or 0.0) <= a:
+            result.append((low, both))
+        else:
+            result.append(_heights_apart(low, both, dots))
+    return result
 
 
 def _heights_apart(low: int, both: int, dots: int) -> tuple[int, int]:

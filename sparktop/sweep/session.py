@@ -205,7 +205,7 @@ class Sweeping:
             self._source = None
             self._change_stage(Stage.NONE)
 
-    def look(self, snapshot: Snapshot) -> None:
+    def take_snapshot(self, snapshot: Snapshot) -> None:
         """Add the samples of servers and machines in a new snapshot to the running sweep's view."""
         if self.stage is Stage.RUNNING and self._source is not None:
             self._source.sample(snapshot)

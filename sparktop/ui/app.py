@@ -152,7 +152,7 @@ class SparktopApp(ThemedApp):
         if self._store is not None:
             self._store.measure_terminal(self.meter.rate())
         snapshot = self._take()
-        self.desk.look(snapshot)
+        self.desk.take_snapshot(snapshot)
         if self.timeline is self.rewind:
             self.rewind.add(snapshot, self.desk.band)
         return snapshot
@@ -237,13 +237,13 @@ class SparktopApp(ThemedApp):
             self.desk.hang_up()
             return
         backlog = self._pending_writes()
-        self.cadence.drew(backlog)
+        self.cadence.note_drawing(backlog)
         if backlog > _MOST_UNREAD:
             self._picture()
             self._schedule_drawing()
             return
         shown = self.overview.shown
-        if shown is not None and self.cadence.polled(shown.backends) and self._monitor is not None:
+        if shown is not None and self.cadence.note_polls(shown.backends) and self._monitor is not None:
             self._monitor.set_interval(self.cadence.interval_s)
         self._redraw()
         self._schedule_drawing()
@@ -275,13 +275,13 @@ class SparktopApp(ThemedApp):
 
     def action_interval(self, step: int) -> None:
         """Change to the next longer (`step` 1) or shorter (-1) of `INTERVALS_S`."""
-        if self.overview.refuses():
+        if self.overview.refuse_in_past():
             return
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
         wanted = INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))]
         ends = f"{wanted:g} s is the {'longest' if step > 0 else 'shortest'} interval"
         self.notify(ends if wanted == self.interval_s else f"polls every {wanted:g} s", timeout=2)
-        self.cadence.ask(wanted)
+        self.cadence.set_interval(wanted)
         if self._monitor is not None:
             self._monitor.set_interval(self.cadence.interval_s)
         self._redraw()

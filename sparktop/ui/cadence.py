@@ -68,13 +68,13 @@ class Cadence:
         """
         return max(1, math.ceil(LOW_BANDWIDTH_S / self.interval_s)) if self.low_bandwidth else 1
 
-    def ask(self, interval_s: float) -> None:
+    def set_interval(self, interval_s: float) -> None:
         """Set the poll interval that the user requests, in seconds, and forget earlier slowness."""
         self.asked_s = interval_s
         self._draw_factor = self._poll_factor = 1
         self._calm = self._slow = self._quick = 0
 
-    def drew(self, backlog: int) -> None:
+    def note_drawing(self, backlog: int) -> None:
         """Record one drawing, and how many writes to the terminal were pending before it."""
         if backlog >= _BACKLOG:
             self._calm = 0
@@ -86,15 +86,15 @@ class Cadence:
             self._draw_factor //= 2
             self._calm = 0
 
-    def polled(self, backends: Iterable[BackendView]) -> bool:
+    def note_polls(self, backends: Iterable[BackendView]) -> bool:
         """Record how long the newest polls of `backends` took; return whether `interval_s` changed.
 
         The median duration counts, so that a single slow server does not slow down the polls of the others.
         """
-        took = [view.poll_ms / 1000 for view in backends if view.ok and view.poll_ms is not None]
-        if not took:
+        durations_s = [view.poll_ms / 1000 for view in backends if view.ok and view.poll_ms is not None]
+        if not durations_s:
             return False
-        typical = median(took)
+        typical = median(durations_s)
         before = self.interval_s
         self._slow = self._slow + 1 if typical > _SLOW_SHARE * before else 0
         self._quick = self._quick + 1 if typical < _QUICK_SHARE * before else 0

@@ -16,7 +16,9 @@ from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.text import Row
 
 _WORD = f"{ascii_letters}()?"
+"""Characters beside a key that a click on its word may meet."""
 _SCROLLS = ("↓", "↑")
+"""Keys that come and go with the height of the board: they do not turn the row back to its first page."""
 _DIGITS = str.maketrans("¹²³⁴", "1234")
 
 

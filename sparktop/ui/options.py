@@ -339,7 +339,7 @@ def _program_settings(host: Host) -> list[Setting]:
         ),
         Setting(
             LOW_BANDWIDTH.name,
-            _on_or_off(lambda: cadence.low_bandwidth),
+            lambda: "on" if cadence.low_bandwidth else "off",
             lambda _: host.action_low_bandwidth(),
             LOW_BANDWIDTH.help,
             file_name="low_bandwidth",
@@ -348,12 +348,9 @@ def _program_settings(host: Host) -> list[Setting]:
 
 
 def _snapshot_setting(host: Host) -> Setting:
-    key = next((key.shown for key in host.overview.key_table if key.name == "snapshot"), "")
-
-    def save(_: int) -> None:
-        host.action_save_snapshot()
-
-    return Setting("save a snapshot", lambda: "in this folder", save, _SNAPSHOT, key)
+    key = host.overview.key_names.get("snapshot", "")
+    save = host.action_save_snapshot
+    return Setting("save a snapshot", lambda: "in this folder", lambda _: save(), _SNAPSHOT, key)
 
 
 def _new_file_setting(app: App[None], host: Host, configured: Configured) -> Setting:
@@ -368,7 +365,3 @@ def _new_file_setting(app: App[None], host: Host, configured: Configured) -> Set
         return "exists" if configured.path is not None and configured.path.exists() else "none"
 
     return Setting("write a configuration", value, write, _FOUND)
-
-
-def _on_or_off(now: Callable[[], bool]) -> Callable[[], str]:
-    return lambda: "on" if now() else "off"

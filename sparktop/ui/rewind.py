@@ -140,8 +140,8 @@ class Rewind:
             wanted = at + self._clock() - began
             if wanted >= self._present[0].at - _AT_PRESENT_S:
                 self.to_end()
-            elif (found := self.past.at(wanted + _JITTER_S)) is not None and self._shown is not None:
-                self._shown = max(found, self._shown, key=lambda one: one.at)
+            elif (due := self.past.at(wanted + _JITTER_S)) is not None and self._shown is not None:
+                self._shown = max(due, self._shown, key=lambda picture: picture.at)
         return self._shown
 
     def word(self) -> str:

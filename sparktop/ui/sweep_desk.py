@@ -69,7 +69,7 @@ def _levels_words(plan: Plan) -> str:
     return f", {' to '.join(ends)} {plan.axis[0].kind.amount}"
 
 
-def _time(plan: Plan) -> str:
+def _duration_words(plan: Plan) -> str:
     """Return how long a plan lasts on a fast and on a slow server: ", for 2 to 9 min"; "" if unknown."""
     from sparktop.sweep.run.forecast import forecast
 
@@ -126,10 +126,10 @@ class SweepDesk:
         """Return what the sweep's panel on the board shows: a sweep or a countdown; None for no panel."""
         return None if self.sweeping is None else self.sweeping.band()
 
-    def look(self, snapshot: Snapshot) -> None:
+    def take_snapshot(self, snapshot: Snapshot) -> None:
         """Pass a snapshot to the running sweep."""
         if self.sweeping is not None:
-            self.sweeping.look(snapshot)
+            self.sweeping.take_snapshot(snapshot)
 
     def folder(self) -> Path | None:
         """Return the folder of stored results; None if results are not stored."""
@@ -233,14 +233,14 @@ class SweepDesk:
 
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
-        found = self._loadable(wanted, selected)
+        found = self._targets_to_load(wanted, selected)
         names = [one.name for one in found or ()]
-        if not wanted and (problem := self._refusal(self._watched(), names, selected)):
+        if not wanted and (problem := self._why_not_all(self._watched(), names, selected)):
             self.say(problem, Severity.WARNING)
             return None
         return found
 
-    def _refusal(
+    def _why_not_all(
         self, targets: Sequence[SweepTarget], names: Sequence[str], selected: PanelKey | None
     ) -> str:
         """Return why one key does not load `names`, which are too many; else ""."""
@@ -249,16 +249,16 @@ class SweepDesk:
         kind = "" if selected is None else selected.kind
         return why_too_many(targets, names, kind=kind, shown=self._host.overview.left_by_filter)
 
-    def _loadable(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
+    def _targets_to_load(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return what `targets` does, however many there are."""
-        sweeping = self._ready()
+        sweeping = self._session()
         if sweeping is None:
             return None
         if sweeping.busy:
             self.say("a sweep runs already: x twice stops it", Severity.WARNING)
             return None
         targets = self._watched()
-        names = self._meant(targets, wanted, selected)
+        names = self._names_to_load(targets, wanted, selected)
         by_name = {target.name: target for target in targets}
         missing = [name for name in names if name not in by_name]
         if missing:
@@ -276,7 +276,7 @@ class SweepDesk:
         snapshot = self._snapshot()
         return () if snapshot is None else watched_targets(self.watch, snapshot)
 
-    def _meant(
+    def _names_to_load(
         self, targets: Sequence[SweepTarget], wanted: Sequence[str], selected: PanelKey | None
     ) -> tuple[str, ...]:
         """Return `wanted`, or if it is empty, the names of the targets to load for the selected panel."""
@@ -304,7 +304,7 @@ class SweepDesk:
         from sparktop.ui.screens.dialogs import AskScreen
 
         def start() -> None:
-            sweeping = self._ready()
+            sweeping = self._session()
             if sweeping is not None:
                 self._names = tuple(target.name for target in plan.targets)
                 sweeping.announce(plan)
@@ -328,13 +328,13 @@ class SweepDesk:
         lines = [note, "", *lines] if note else lines
         lines.append(
             f"Put load on {names_in_words([target.name for target in plan.targets])}"
-            f"{_levels_words(plan)}{_time(plan)}?"
+            f"{_levels_words(plan)}{_duration_words(plan)}?"
         )
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 
     def edit(self, selected: PanelKey | None) -> None:
         """Open the editor with the last draft, or else with the default preset on the selected target."""
-        if self._loadable((), selected) is None:
+        if self._targets_to_load((), selected) is None:
             return
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
 
@@ -347,8 +347,8 @@ class SweepDesk:
         folder = self.folder()
         known = [] if folder is None else await asyncio.to_thread(newest_results, folder)
         targets, presets, guard = self._watched(), self.presets(), self.watch.guard
-        meant = self._meant(targets, (), selected)
-        meant = () if self._refusal(targets, meant, selected) else meant  # the user chooses some
+        meant = self._names_to_load(targets, (), selected)
+        meant = () if self._why_not_all(targets, meant, selected) else meant  # the user chooses some
         draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], meant, guard)
         draft = without_missing(draft, presets, {target.name for target in targets})
         draft = draft if draft.targets else replace(draft, targets=meant)
@@ -483,7 +483,7 @@ class SweepDesk:
         toast = _TOAST[severity]
         self._app.notify(message, severity=toast, timeout=timeout, markup=False)  # type: ignore[arg-type]  # one of its three words
 
-    def _ready(self) -> Sweeping | None:
+    def _session(self) -> Sweeping | None:
         """Return the sweep session, created at the first call; without a store, warn and return None."""
         if self.sweeping is None and self._store is None:
             self.say("nothing is being watched: no target to sweep", Severity.WARNING)

@@ -337,7 +337,7 @@ class Notifier:
         self._sent_at: float | None = None
         self._held_back = 0
 
-    def hear(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Notify the user of an event, if it is severe enough and the last notification is not too recent."""
         settings = self._settings()
         silent = not settings.bell and settings.notify == "off"
@@ -373,4 +373,4 @@ def notify_of_events(
 ) -> None:
     """Notify the user of the store's events from now on, as `settings` returns at each event."""
     if store is not None:
-        store.listen_events(Notifier(settings, write, in_tmux="TMUX" in os.environ).hear)
+        store.listen_events(Notifier(settings, write, in_tmux="TMUX" in os.environ).notify)

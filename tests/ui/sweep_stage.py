@@ -273,7 +273,7 @@ class _Fold:
 
     def sample(self, snapshot: Snapshot) -> None:
         """Pass a snapshot to the screen's sweep."""
-        self._stage.sweeping.look(snapshot)
+        self._stage.sweeping.take_snapshot(snapshot)
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:

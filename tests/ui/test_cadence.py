@@ -35,7 +35,7 @@ def views(*poll_ms: float | None) -> list[BackendView]:
 
 
 def polled(cadence: Cadence, times: int, *poll_ms: float | None) -> list[bool]:
-    return [cadence.polled(views(*poll_ms)) for _ in range(times)]
+    return [cadence.note_polls(views(*poll_ms)) for _ in range(times)]
 
 
 def test_slow_polls_double_the_interval() -> None:
@@ -74,7 +74,7 @@ def test_a_terminal_that_lags_is_drawn_half_as_often() -> None:
     cadence = Cadence(1.0)
     seen = []
     for _ in range(5):
-        cadence.drew(3)
+        cadence.note_drawing(3)
         seen.append(cadence.draw_s)
     assert seen == [2.0, 4.0, MAX_DRAW_S, MAX_DRAW_S, MAX_DRAW_S]
     assert cadence.interval_s == 1.0
@@ -84,11 +84,11 @@ def test_a_terminal_that_lags_is_drawn_half_as_often() -> None:
 def test_a_terminal_that_follows_again_is_drawn_more_often() -> None:
     """Ten drawings without lag take back one doubling; one with lag in between starts the count again."""
     cadence = Cadence(1.0)
-    cadence.drew(9)
+    cadence.note_drawing(9)
     for backlog in [2] * 9:
-        cadence.drew(backlog)
+        cadence.note_drawing(backlog)
     assert cadence.draw_s == 2.0
-    cadence.drew(0)
+    cadence.note_drawing(0)
     assert (cadence.draw_s, cadence.notice) == (1.0, None)
 
 
@@ -107,7 +107,7 @@ def test_low_bandwidth_draws_on_whole_intervals(interval_s: float, draw_s: float
 def test_slow_polls_are_said_before_all_else() -> None:
     """There is room for one notice: slow servers, then a slow terminal, then low bandwidth."""
     cadence = Cadence(1.0, low_bandwidth=True)
-    cadence.drew(5)
+    cadence.note_drawing(5)
     assert cadence.notice == "slow terminal: drawn every 8 s"
     polled(cadence, 5, 600.0)
     assert cadence.notice == "slow polls: every 2 s"
@@ -124,9 +124,9 @@ def test_whatever_happens_drawings_fall_on_polls(asked: float, low: bool, steps:
     for step in steps:
         before = cadence.interval_s
         if isinstance(step, int):
-            cadence.drew(step)
+            cadence.note_drawing(step)
         else:
-            assert cadence.polled(views(step)) == (cadence.interval_s != before)
+            assert cadence.note_polls(views(step)) == (cadence.interval_s != before)
         assert asked <= cadence.interval_s <= max(asked, MAX_INTERVAL_S)
         whole = cadence.draw_s / cadence.interval_s
         assert whole == round(whole) >= 1

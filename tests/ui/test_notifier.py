@@ -30,7 +30,7 @@ class Terminal:
         self, message: str = "down", severity: Severity = Severity.CRITICAL, subject: str = "b"
     ) -> None:
         """Pass an event to the notifier."""
-        self.notifier.hear(Event(NOON, severity, subject, message))
+        self.notifier.notify(Event(NOON, severity, subject, message))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_inside_tmux_a_notification_is_passed_on() -> None:
     sent: list[str] = []
     settings = EventSettings(bell=True, notify="osc9")
     notifier = Notifier(lambda: settings, sent.append, clock=lambda: 0.0, in_tmux=True)
-    notifier.hear(Event(NOON, Severity.CRITICAL, "b", "down"))
+    notifier.notify(Event(NOON, Severity.CRITICAL, "b", "down"))
     assert sent == ["\a\x1bPtmux;\x1b\x1b]9;sparktop: b: down\a\x1b\\"]
 
 

@@ -210,6 +210,7 @@ class RequestTrace(Struct, eq=False):
 
     @property
     def _tpot_s(self) -> float | None:
+        """Seconds per token as `tpot_s`, by the tokens of known time alone, however many others there are."""
         later = self.timed_tokens - self.arrivals[0][1] if self.arrivals else 0
         return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 

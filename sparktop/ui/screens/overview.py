@@ -246,7 +246,7 @@ class OverviewScreen(CanvasScreen):
 
     def _footer(self) -> list[tuple[str, str]]:
         table = self.key_table
-        if self.on_processes:  # the most useful key first: not all fit
+        if self.acts_on_processes:  # the most useful key first: not all fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
         # The frame of a panel that is shown has the key that hides it.
         framed = {name for name, box in _BOXES.items() if getattr(self.view.boxes, box)}
@@ -260,7 +260,7 @@ class OverviewScreen(CanvasScreen):
         first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys(), *self._wall_keys()]
         named = {shown for shown, _ in first}
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]
-        if self.on_processes and self.view.processes.filter:
+        if self.acts_on_processes and self.view.processes.filter:
             keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
         elif self.view.filter and (self.zoomed is None or self._has_selectable_lines):
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
@@ -278,9 +278,9 @@ class OverviewScreen(CanvasScreen):
             case "processes" | "compared":
                 return nodes > (name == "compared")
             case "sort":
-                return self.on_processes or max(servers, nodes) > 1
+                return self.acts_on_processes or max(servers, nodes) > 1
             case "filter":
-                return self.on_processes or servers + nodes > 0
+                return self.acts_on_processes or servers + nodes > 0
             case "sweep" | "capacity" | "sweep-editor":
                 return not self.frozen and (shown is None or bool(shown.backends) or bool(shown.routers))
             case _:
@@ -316,7 +316,7 @@ class OverviewScreen(CanvasScreen):
 
     def action_next_sort(self) -> None:
         """Change to the next sort order of the board, or of the processes if a node is shown alone."""
-        if self.on_processes:
+        if self.acts_on_processes:
             orders, order = list(ProcessSort), self.view.processes
             chosen = orders[(orders.index(order.sort) + 1) % len(orders)]
             self._first_row = 0
@@ -366,7 +366,7 @@ class OverviewScreen(CanvasScreen):
             self._filter_by("")
         elif self._call_off():
             return
-        elif (self.on_processes or self._has_selectable_lines) and self._filter_words:
+        elif (self.acts_on_processes or self._has_selectable_lines) and self._filter_words:
             self._filter_by("")
         elif self._has_lists and self.view.top:
             self._drop_list()
@@ -458,7 +458,7 @@ class OverviewScreen(CanvasScreen):
         self._paint()
 
     @property
-    def on_processes(self) -> bool:
+    def acts_on_processes(self) -> bool:
         """Whether a node is shown alone, so that sorting and filtering apply to its processes."""
         return self.zoomed is not None and self.zoomed.kind in {"node", "processes"}
 
@@ -668,7 +668,7 @@ class OverviewScreen(CanvasScreen):
             self._scroll = self._first_row = 0
             self._paint()
         elif kind == "server" and self.zoomed is not None:
-            self._read_closely(self._group_of(name))
+            self._read_each_sample(self._group_of(name))
         else:
             self.notify("what the Prometheus has about this machine stands in its line", timeout=2)
         return True
@@ -698,7 +698,7 @@ class OverviewScreen(CanvasScreen):
         servers = (server for fleet in fleets if fleet is not None for server in fleet.servers)
         return next((known.group for known in servers if known.name == server), None)
 
-    def _read_closely(self, group: str | None) -> None:
+    def _read_each_sample(self, group: str | None) -> None:
         """Begin to read a group of a Prometheus sample by sample, and show all panels."""
         begin = self.want_group
         self.notify(begin(group) if begin and group else "nothing is polled here", markup=False)
@@ -788,7 +788,7 @@ class OverviewScreen(CanvasScreen):
 
     def action_ranks(self) -> None:
         """Ask about the selected backend; if none is selected, about the only one over several machines."""
-        if self.refuses():
+        if self.refuse_in_past():
             return
         name = self._backend_to_ask()
         if self.ask_ranks is None:
@@ -838,7 +838,7 @@ class OverviewScreen(CanvasScreen):
     def action_filter(self) -> None:
         """Open the filter's input line. If a node is shown alone, its processes are filtered."""
         line = self._ask("filter", self._filter_words)
-        line.placeholder = _PROCESS_WORDS if self.on_processes else _BOARD_WORDS
+        line.placeholder = _PROCESS_WORDS if self.acts_on_processes else _BOARD_WORDS
 
     @on(Input.Submitted, "#filter")
     def _keep_filter(self) -> None:
@@ -848,17 +848,17 @@ class OverviewScreen(CanvasScreen):
         """Apply the filter words typed so far."""
         if event.input.id == "filter" and event.input.has_class("asking"):
             self._first_row = 0
-            if not self.on_processes:
+            if not self.acts_on_processes:
                 self._scroll = 0
             self._filter_by(clean(event.value, 80))
 
     @property
     def _filter_words(self) -> str:
-        return self.view.processes.filter if self.on_processes else self.view.filter
+        return self.view.processes.filter if self.acts_on_processes else self.view.filter
 
     def _filter_by(self, words: str) -> None:
         view = self.view
-        if self.on_processes:
+        if self.acts_on_processes:
             self.show_as(replace(view, processes=replace(view.processes, filter=words)))
         else:
             self.show_as(replace(view, filter=words))
@@ -901,7 +901,7 @@ class OverviewScreen(CanvasScreen):
         """Whether a past moment is shown."""
         return self.timeline.in_past
 
-    def refuses(self) -> bool:
+    def refuse_in_past(self) -> bool:
         """If a past moment is shown, notify the user that actions on servers are disabled, and return True.
 
         Otherwise, return False.
@@ -1050,22 +1050,22 @@ class OverviewScreen(CanvasScreen):
 
     def action_sweep(self) -> None:
         """Start the countdown of the default preset on the selected panel's targets."""
-        if not self.refuses():
+        if not self.refuse_in_past():
             self.desk.start_usual(self._panel_to_load)
 
     def action_capacity(self) -> None:
         """Start the countdown of a search for how many agents the selected panel's targets can take."""
-        if not self.refuses():
+        if not self.refuse_in_past():
             self.desk.start_capacity(self._panel_to_load)
 
     def action_preset(self, number: int) -> None:
         """Start the countdown of the configured preset `number` (from 0)."""
-        if not self.refuses():
+        if not self.refuse_in_past():
             self.desk.start_preset(number, self._panel_to_load)
 
     def action_sweep_editor(self) -> None:
         """Open the sweep editor, where the user chooses targets and load."""
-        if not self.refuses():
+        if not self.refuse_in_past():
             self.desk.edit(self._panel_to_load)
 
     def action_stop_sweep(self) -> None:
