@@ -16,7 +16,8 @@ STUB = """#!/bin/sh
 echo "$0 $*" >>"$CALLS"
 case "$*" in
   --version) echo "Python 3.99.0" ;;
-  "-m venv --clear "*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+  "-m venv --clear "*) mkdir -p "$4/bin" "$4/site" && cp "$0" "$4/bin/python" ;;
+  *purelib*) echo "$(dirname "$0")/../site" ;;
 esac
 """
 
@@ -25,7 +26,12 @@ def made(venv: Path, kind: str, stub: Path) -> tuple[list[str], list[str]]:
     """Run the script; return the lines that it writes, and the calls of Python."""
     calls = stub.with_name("calls")
     calls.write_text("")
-    env = os.environ | {"PYTHON": str(stub), "CALLS": str(calls)}
+    env = os.environ | {
+        "PYTHON": str(stub),
+        "CALLS": str(calls),
+        "UV": "",
+        "XDG_CACHE_HOME": str(stub.parent),
+    }
     done = subprocess.run(  # noqa: S603 - our own script
         [ROOT / "scripts/make_venv", venv, kind],
         env=env,
@@ -45,8 +51,23 @@ def test_the_first_line_says_what_takes_long(tmp_path: Path, kind: str) -> None:
     stub.write_text(STUB)
     stub.chmod(0o755)
     said, calls = made(venv, kind, stub)
-    assert f"is being installed into {venv}; this takes about" in said[0]
+    assert f"being installed into {venv}" in said[0]
     assert any("-m pip" in one for one in calls)
     said, calls = made(venv, kind, stub)
     assert said == []
     assert not any("-m pip" in one or "-m venv" in one for one in calls)
+
+
+def test_what_was_downloaded_is_installed_without_an_index(tmp_path: Path) -> None:
+    """A second environment takes the packages of the first; the program runs from the tree."""
+    stub = tmp_path / "python"
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    _, calls = made(tmp_path / "first", "run", stub)
+    assert [one for one in calls if "-m pip" in one and " download " in one]
+    _, calls = made(tmp_path / "second", "run", stub)
+    assert not [one for one in calls if "-m pip" in one and " download " in one]
+    (install,) = (one for one in calls if " install " in one)
+    assert f"--no-index --find-links {tmp_path}/sparktop/wheels --require-hashes" in install
+    assert (tmp_path / "second/site/sparktop-tree.pth").read_text() == f"{ROOT}\n"
+    assert "from sparktop.cli import program" in (tmp_path / "second/bin/sparktop").read_text()
