@@ -1,3 +1,3 @@
 """sparktop: watch LLM serving on DGX Sparks, live in a terminal."""
 
-__version__ = "1.3.0"
+__version__ = "2.0.0"

@@ -23,6 +23,16 @@ def test_the_changelog_starts_with_this_version() -> None:
     assert found[1] == sparktop.__version__
 
 
+def test_a_release_is_cited_by_its_version_and_date() -> None:
+    """CITATION.cff has the version of the package, and the date that CHANGELOG.md has for it."""
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {sparktop.__version__}\n" in citation
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    dated = re.search(rf"(?m)^## {re.escape(sparktop.__version__)} \((\d{{4}}-\d{{2}}-\d{{2}})\)$", changes)
+    assert dated is not None
+    assert f'\ndate-released: "{dated[1]}"\n' in citation
+
+
 def test_the_licence_is_the_whole_apache_licence() -> None:
     """LICENSE holds the full terms and the appendix, not just a reference to them."""
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
