@@ -227,9 +227,9 @@ def render(
 
         return text_snapshot.render(snapshot, TEXT_WIDTH).rstrip("\n") + "\n"
     if form == "md":
-        from sparktop.report import markdown
+        from sparktop.report import markdown_snapshot
 
-        return markdown.render(snapshot)
+        return markdown_snapshot.render(snapshot)
     if form in {"svg", "html"}:
         return _draw_screen(snapshot, form, size, theme)
     from sparktop.report import json_snapshot

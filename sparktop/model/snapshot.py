@@ -542,6 +542,10 @@ class NodeHistory(Struct, frozen=True):
     swap_in_bytes_per_s: Series = field(default_factory=Series)
 
 
+QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
+"""Words of a `SpeedState` that need no attention."""
+
+
 class SpeedState(Struct, frozen=True):
     """The verdict on whether a node's GPU runs as fast as it should under its load."""
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord
 from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.snapshot import QUIET_SPEEDS
 from sparktop.model.text import names_in_words
 from sparktop.moments.moment import (
     AROUND_S,
@@ -46,7 +47,6 @@ _ERRORS = 3.0
 """A change must exceed so many standard errors of the two means."""
 _STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
 """Kinds of events that say what a server's state became."""
-_QUIET = frozenset({"unknown", "idle", "normal"})
 
 
 class Line(Struct, frozen=True):
@@ -220,7 +220,7 @@ def _facts(moment: Moment) -> list[Line]:
 
 
 def _is_shown(spell: Spell) -> bool:
-    return spell.word not in _QUIET and spell.word != BalanceWord.UNKNOWN.value
+    return spell.word not in QUIET_SPEEDS and spell.word != BalanceWord.UNKNOWN.value
 
 
 def _of_event(one: Event) -> Line:

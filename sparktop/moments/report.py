@@ -28,7 +28,7 @@ from sparktop.model.node import NodeIdentity
 from sparktop.model.plain import json_time
 from sparktop.model.plain import plain as json_values
 from sparktop.model.series import Series
-from sparktop.model.snapshot import BackendState, NodeView
+from sparktop.model.snapshot import QUIET_SPEEDS, BackendState, NodeView
 from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot, share_words
@@ -576,8 +576,6 @@ def _figure_sentences(moment: Moment) -> Iterator[str]:
 # The verdicts in a report on a time span: when each held, and its evidence.
 
 
-_QUIET = frozenset({"unknown", "idle", "normal"})
-"""Verdicts on a node's speed that need no line."""
 _MOST_SPELLS = 40
 """Verdicts that are listed, the newest."""
 _MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
@@ -614,7 +612,7 @@ def seconds_words(seconds: float) -> str:
 
 
 def _needs_line(spell: Spell) -> bool:
-    return spell.word not in _QUIET if spell.speed else spell.word != BalanceWord.UNKNOWN.value
+    return spell.word not in QUIET_SPEEDS if spell.speed else spell.word != BalanceWord.UNKNOWN.value
 
 
 def bad_balances(moment: Moment) -> list[Spell]:

@@ -9,7 +9,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.figures import Figure
 from sparktop.model.router import Sum
-from sparktop.model.snapshot import BackendView, Quantile
+from sparktop.model.snapshot import Quantile
 from sparktop.model.text import clean
 
 
@@ -48,11 +48,6 @@ def duration(seconds: float | None) -> str:
 def seconds(value: float) -> str:
     """Return a number of seconds without unit, with one decimal below 9.5."""
     return f"{value:.1f}" if value < 9.5 else f"{value:.0f}"  # noqa: PLR2004 - where two digits begin
-
-
-def state(view: BackendView) -> str:
-    """Return a backend's state with what belongs to it: "queueing 10 s", "KV-full (sweep)"."""
-    return view.state_text
 
 
 def rate(value: float | None) -> str:

@@ -157,7 +157,11 @@ _BACKEND: Filled[BackendView] = name("backend", lambda one: one.name)
 def backend_load(backends: Sequence[BackendView]) -> Table:
     """Return a table of the current load and token rates, one row per backend."""
     return table(
-        "Backends", backends, _BACKEND, word("state", cell.state), *registry_columns(Of.SERVER, Where.LOAD)
+        "Backends",
+        backends,
+        _BACKEND,
+        word("state", lambda view: view.state_text),
+        *registry_columns(Of.SERVER, Where.LOAD),
     )
 
 
@@ -313,7 +317,7 @@ def standstills(snapshot: Snapshot) -> Table:
         "No progress",
         [one for one in snapshot.backends if one.progress is not None],
         _BACKEND,
-        word("state", cell.state),
+        word("state", lambda view: view.state_text),
         name("what", lambda one: one.progress.sentence if one.progress else None, _LONG),
     )
 

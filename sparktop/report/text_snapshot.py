@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from itertools import zip_longest
-from statistics import fmean
 from textwrap import wrap
 
 from sparktop import __version__
@@ -19,15 +18,13 @@ from sparktop.model.failure import Failure
 from sparktop.model.figures import Of, Where
 from sparktop.model.node import GpuReading, LostGpu, NodeSample
 from sparktop.model.router import FleetView, RouterView
-from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.snapshot import QUIET_SPEEDS, BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.machine.processes import process_lines
-from sparktop.panels.parts.figures import slow_page
+from sparktop.panels.parts.figures import known_total, slow_page
 from sparktop.panels.server.panel import loading_words
 from sparktop.report import cell, tables
 from sparktop.report.tables import Column, Filled, Kind, Table, figure, name, registry_columns, table, word
-
-_QUIET = frozenset({"unknown", "idle", "normal"})
 
 
 def node_sentences(node: NodeView) -> Iterator[str]:
@@ -35,7 +32,8 @@ def node_sentences(node: NodeView) -> Iterator[str]:
     sample = node.sample
     if sample is None:
         return
-    yield from _reader_line(node)
+    if node.identity.reader_sha256 is not None:  # of the reader that ssh has sent to the node
+        yield f"reader: sent over ssh, SHA-256 {node.identity.reader_sha256}"
     yield from _memory_lines(node, sample)
     if not sample.gpus and sample.gpu_note:
         yield f"GPU: {sample.gpu_note}"
@@ -43,11 +41,7 @@ def node_sentences(node: NodeView) -> Iterator[str]:
         yield loss_line(lost)
     for gpu in sample.gpus:
         yield _gpu_line(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 or node.gpus_lost else "GPU")
-    for line in process_lines(node):
-        if line.of_engine:
-            box = f", container {line.container}" if line.container else ""
-            memory = "" if line.gpu_bytes is None else f", {cell.data(line.gpu_bytes)} of the GPU"
-            yield f"process {line.pid}: {line.full_name}{box}{memory}"
+    yield from _engine_process_lines(node)
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     for port in ports:
         rates = (port.rx_bytes_per_s, port.tx_bytes_per_s)
@@ -55,21 +49,23 @@ def node_sentences(node: NodeView) -> Iterator[str]:
         failed = ", ".join(f"{name} {cell.rate(rate)}/s" for name, rate in port.errors.items())
         yield f"RDMA {port.name}: {received} in, {sent} out{f'; {failed}' if failed else ''}"
     speed = node.speed
-    if speed.word not in _QUIET:
+    if speed.word not in QUIET_SPEEDS:
         yield f"speed: {': '.join(part for part in (speed.word, speed.reason) if part)}"
         if speed.cause:
             yield f"likely: {speed.cause}{f'; to do: {speed.fix}' if speed.fix else ''}"
 
 
+def _engine_process_lines(node: NodeView) -> Iterator[str]:
+    for line in process_lines(node):
+        if line.of_engine:
+            box = f", container {line.container}" if line.container else ""
+            memory = "" if line.gpu_bytes is None else f", {cell.data(line.gpu_bytes)} of the GPU"
+            yield f"process {line.pid}: {line.full_name}{box}{memory}"
+
+
 def loss_line(gpu: LostGpu) -> str:
     """Return a sentence that names a lost GPU and the reason."""
     return f"{gpu.label} is LOST: {gpu.reason or 'the driver gives no reason'}"
-
-
-def _reader_line(node: NodeView) -> Iterator[str]:
-    """Yield a sentence with the full digest of the reader that ssh sent to the node, if it sent one."""
-    if node.identity.reader_sha256 is not None:
-        yield f"reader: sent over ssh, SHA-256 {node.identity.reader_sha256}"
 
 
 def _memory_lines(node: NodeView, sample: NodeSample) -> Iterator[str]:
@@ -116,18 +112,15 @@ _NODES: tuple[Filled[NodeView], ...] = (
     name("node", lambda node: node.name),
     *registry_columns(Of.MACHINE, Where.TEXT, plain=True),
     figure(
-        "GPU %",
-        lambda node: _whole_number(_mean_of_known([gpu.utilization_percent for gpu in _gpus_of(node)])),
+        "GPU %", lambda node: _whole_number(numbers.mean(gpu.utilization_percent for gpu in _gpus_of(node)))
     ),
-    figure("W", lambda node: _whole_number(_combine_known(sum, [gpu.power_w for gpu in _gpus_of(node)]))),
-    figure(
-        "°C", lambda node: _whole_number(_combine_known(max, [gpu.temperature_c for gpu in _gpus_of(node)]))
-    ),
+    figure("W", lambda node: _whole_number(known_total(gpu.power_w for gpu in _gpus_of(node)))),
+    figure("°C", lambda node: _whole_number(_hottest_c(node))),
     name("GPU", lambda node: _gpu_name(_gpus_of(node), len(node.gpus_lost))),
 )
 _BACKENDS: tuple[Filled[BackendView], ...] = (
     name("backend", lambda view: view.name),
-    word("state", cell.state),
+    word("state", lambda view: view.state_text),
     *registry_columns(Of.SERVER, Where.TEXT, plain=True),
     figure("TTFT p50", lambda view: cell.quantile(view.ttft.p50)),
     figure("p95", lambda view: cell.quantile(view.ttft.p95)),
@@ -234,14 +227,8 @@ def _gpus_of(node: NodeView) -> Sequence[GpuReading]:
     return node.sample.gpus if node.sample else ()
 
 
-def _combine_known(join: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
-    """Return `join` of the known values; None without any."""
-    known = [value for value in values if value is not None]
-    return join(known) if known else None
-
-
-def _mean_of_known(values: Iterable[float | None]) -> float | None:
-    return _combine_known(fmean, values)
+def _hottest_c(node: NodeView) -> float | None:
+    return max((gpu.temperature_c for gpu in _gpus_of(node) if gpu.temperature_c is not None), default=None)
 
 
 def _gpu_name(gpus: Sequence[GpuReading], lost: int) -> str:
@@ -255,7 +242,7 @@ def _gpu_name(gpus: Sequence[GpuReading], lost: int) -> str:
 
 def _backend_sentences(view: BackendView) -> Iterator[str]:
     """Yield the sentences below the row of a backend."""
-    yield from _standstill_lines(view)
+    yield "" if view.progress is None else view.progress.sentence
     yield "" if view.limited_by is None else clean(view.limited_by.line, _LONG)
     yield from (clean(one.words, _LONG) for one in view.findings)
     yield tables.also_reported_words(view)
@@ -263,12 +250,6 @@ def _backend_sentences(view: BackendView) -> Iterator[str]:
     yield slow_page(view)
     yield view.page_note or ""
     yield from _failure_lines(view.failure, view.age_s, loading_words(view))
-
-
-def _standstill_lines(view: BackendView) -> Iterator[str]:
-    """Yield a sentence about a standstill of the engine, if there is one."""
-    if view.progress is not None:
-        yield view.progress.sentence
 
 
 def _router_state(router: RouterView) -> str:

@@ -27,7 +27,7 @@ from sparktop.model.router import RouterView, Sum, Totals
 from sparktop.model.snapshot import BackendState, BackendView, Latency, Quantile, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.board.wall_lines import top_keys
-from sparktop.report import cell, html, markdown, text_snapshot
+from sparktop.report import cell, html, markdown, markdown_snapshot, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.tables import groups_table, keep_worst, omission, worst_table
@@ -67,7 +67,9 @@ def kinds(text: str) -> set[str]:
 def test_unknown_is_a_dash(full_snapshot: Snapshot) -> None:
     """A backend that never reported has dashes, and no zeros."""
     row = next(
-        line for line in markdown.render(full_snapshot).splitlines() if line.startswith("| `b [31mad`")
+        line
+        for line in markdown_snapshot.render(full_snapshot).splitlines()
+        if line.startswith("| `b [31mad`")
     )
     assert [cell.strip() for cell in row.strip("|").split("|")][2:] == ["–"] * 6
 
@@ -77,7 +79,9 @@ def test_tables_fit_a_forum_post(full_snapshot: Snapshot, name: str) -> None:
     """No table is wider than 100 columns, whatever the names are, and its rows are equally wide."""
     changed = replace(full_snapshot.backends[0], name=name, model=name, version=name)
     node = replace(full_snapshot.nodes[0], name=name)
-    text = markdown.render(replace(full_snapshot, backends=(changed, *full_snapshot.backends), nodes=(node,)))
+    text = markdown_snapshot.render(
+        replace(full_snapshot, backends=(changed, *full_snapshot.backends), nodes=(node,))
+    )
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
     assert len(tables) >= 7
     for table in tables:
@@ -91,7 +95,7 @@ def test_hostile_names_stay_text(full_snapshot: Snapshot, name: str) -> None:
     """Markup, links, HTML and pipes in a name are shown as they are, in tables and in lists."""
     backend = replace(full_snapshot.backends[0], name=name)
     event = Event(full_snapshot.taken_at, Severity.INFO, name, name)
-    text = markdown.render(replace(full_snapshot, backends=(backend,), events=(event,)))
+    text = markdown_snapshot.render(replace(full_snapshot, backends=(backend,), events=(event,)))
     assert kinds(text) <= {
         "text",
         "text_special",
@@ -411,7 +415,7 @@ def cells(text: str) -> list[list[str]]:
 def test_markdown_cuts_only_names(empty_snapshot: Snapshot, count: int, pattern: str, width: int) -> None:
     """What ends in dots is a name or a list of names; the tables fit the width."""
     shown = crowd(empty_snapshot, count, pattern)
-    text = markdown.narrowed(markdown.render(shown), width)
+    text = markdown.narrowed(markdown_snapshot.render(shown), width)
     cut = {cell for row in cells(text) for cell in row if "…" in cell}
     whole = {"openai/gpt-oss-120b", "litellm-proxy", *(one.name for one in shown.backends)}
     lists = {", ".join(one.backends) for one in shown.routers}

@@ -26,7 +26,7 @@ from sparktop.model.node import CpuReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
 from sparktop.panels.group.panel import value_text
-from sparktop.report import markdown, text_snapshot
+from sparktop.report import markdown_snapshot, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.sources.replies import Reply, encode
@@ -112,7 +112,7 @@ def test_a_source_that_fails_has_no_figures(full_snapshot: Snapshot) -> None:
     assert (node["ok"], node["product"]) == (False, alive["nodes"][0]["product"])
     row = next(line for line in text_snapshot.render(dead, 120).splitlines() if line.startswith("vllm-a"))
     assert row.split()[1:8] == ["unreachable", *["–"] * 6]
-    assert "nothing listens there" in markdown.render(dead)
+    assert "nothing listens there" in markdown_snapshot.render(dead)
 
 
 def test_latencies_are_in_milliseconds(full_snapshot: Snapshot) -> None:
@@ -313,12 +313,15 @@ def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot)
     text = " ".join(render(early, 100).split())
     assert "balance of proxy: oscillating in the newest window, not announced yet" in text
     assert "unknown" not in text.partition("balance of")[2]
-    table = markdown.render(early).partition("### Balance")[2].partition("###")[0]
+    table = markdown_snapshot.render(early).partition("### Balance")[2].partition("###")[0]
     assert "unknown" not in table
     assert "oscillating" in table
     late = replace(swinging, balance=(replace(one, word_now=BalanceWord.BALANCED),))
     assert "proxy: oscillating (newest window: balanced)" in " ".join(render(late, 100).split())
-    assert max(map(len, (line for line in markdown.render(late).splitlines() if line[:1] == "|"))) <= 100
+    assert (
+        max(map(len, (line for line in markdown_snapshot.render(late).splitlines() if line[:1] == "|")))
+        <= 100
+    )
 
 
 def test_a_loss_is_known_or_says_why_not_and_what_it_was() -> None:

@@ -20,7 +20,7 @@ from sparktop.panels.parts.figures import latency_row
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.server.detail import backend_detail
-from sparktop.report import html, markdown, text_snapshot
+from sparktop.report import html, markdown_snapshot, text_snapshot
 from stage.rehearsal import Rehearsal
 from tests.panels.balance_scenes import herd, traced
 
@@ -50,7 +50,7 @@ def screens(shown: Snapshot) -> Iterator[tuple[str, str]]:
 def reports(shown: Snapshot) -> Iterator[tuple[str, str]]:
     """Yield (form, text) of every report that is written of a moment."""
     yield "text", " ".join(text_snapshot.render(shown, 100).split())
-    yield "markdown", markdown.render(shown)
+    yield "markdown", markdown_snapshot.render(shown)
     yield "html", html.render(shown, "")
 
 

@@ -12,7 +12,7 @@ from sparktop.model.event import Finding, Phase, Severity, Sure
 from sparktop.model.snapshot import Situation
 from sparktop.panels.parts.figures import finding_note, findings_section
 from sparktop.panels.parts.text import row_text
-from sparktop.report import markdown
+from sparktop.report import markdown_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render as text_of
 from sparktop.store import store as store_module
@@ -88,7 +88,7 @@ def test_a_finding_in_every_form(told: Told) -> None:
     assert "(likely) → a smaller block" in drawn
     top = verdict(snapshot)
     assert (top.words, top.hint, top.key) == (f"b: {FINDING.line}", "a smaller block", "enter")
-    for text in (text_of(snapshot, 100), markdown.render(snapshot)):
+    for text in (text_of(snapshot, 100), markdown_snapshot.render(snapshot)):
         assert FINDING.words in " ".join(text.split())
     shown = json.loads(json.dumps(to_json(snapshot)))["backends"][0]["findings"]
     assert [(one["kind"], one["sure"], one["evidence"]) for one in shown] == [

@@ -12,7 +12,7 @@ from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.model.failure import NO_ANSWER, failure_words
 from sparktop.model.node import GpuReading, LostGpu, MemoryReading, MigInstance, NetworkReading, NodeSample
 from sparktop.model.series import Series
-from sparktop.model.snapshot import Headroom, NodeView, SpeedState
+from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
     LIVE,
     bar_runs,
@@ -706,10 +706,6 @@ def _scale_factor(height: int) -> float:
     return _DOTS * height / (_DOTS * height - 1)
 
 
-_QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
-"""Speed states of a GPU that are not shown in a list."""
-
-
 def short_node(view: NodeView, shape: LineShape, *, selected: bool = False) -> Row:
     """Return a node for lists with several columns, in one cell more than `shape` is wide."""
     row = [mark(selected=selected), *node_line(view, shape)]
@@ -776,4 +772,4 @@ def _gpu_trouble(view: NodeView) -> Run | None:
     """Return what is wrong with a node's GPUs as a styled text segment; None if nothing is."""
     if view.gpus_lost:
         return lost_run(view.gpus_lost)
-    return None if view.speed.word in _QUIET_SPEEDS else (view.speed.title, speed_role(view.speed))
+    return None if view.speed.word in QUIET_SPEEDS else (view.speed.title, speed_role(view.speed))

@@ -76,8 +76,8 @@ def paragraph(text: str) -> str:
 # Tables whose cells may contain untrusted names, and their conversion to safe Markdown.
 
 
-_NARROWEST = 24
-"""A column of names is not cut below this width: the table is split in two instead."""
+_NARROWEST = 26
+"""Cells below which no column of names is cut: the table is split in two instead."""
 
 
 class Outside(Struct, frozen=True):
@@ -112,8 +112,8 @@ def in_markdown(grid: Grid) -> str:
 
 def rows_in_markdown(grid: Grid) -> str:
     """Return the headings and rows of a table as Markdown."""
+    widths = _markdown_widths(grid.heads, grid.rows)
     lines = [[escaped(cell) for cell in row] for row in (grid.heads, *grid.rows)]
-    widths = [max(3, *(cell_width(row[number]) for row in lines)) for number in range(len(grid.heads))]
     rules = [
         "-" * width if number in grid.left else "-" * (width - 1) + ":" for number, width in enumerate(widths)
     ]
@@ -122,6 +122,12 @@ def rows_in_markdown(grid: Grid) -> str:
     if grid.width is not None:
         table = list(split_table(table, grid.width))
     return "\n".join(table)
+
+
+def _markdown_widths(heads: Sequence[Cell], rows: Iterable[Sequence[Cell]]) -> list[int]:
+    """Return the width of each column in cells, as Markdown."""
+    columns = zip(heads, *rows, strict=True)
+    return [max(3, *(cell_width(escaped(cell)) for cell in column)) for column in columns]
 
 
 def escaped(cell: Cell) -> str:
@@ -137,35 +143,50 @@ def _row_line(cells: Sequence[str], widths: Sequence[int], left: frozenset[int])
     return f"| {' | '.join(padded)} |"
 
 
-def grid_of(table: Table, width: int | None = None) -> Grid:
-    """Return a table of names, words and figures as a grid of at most `width` cells; long names are cut.
+def grid_of(table: Table, width: int | None = None, *, longest: int | None = None) -> Grid:
+    """Return a table of names, words and figures as a grid of at most `width` cells; None is any width.
 
-    With None for `width`, names have any length.
+    For that, names are cut. With `longest`, only names of more cells are, and a grid too wide for the others
+    is split.
     """
-    columns = [
-        [column.title, *(row[number] for row in table.rows)] for number, column in enumerate(table.columns)
-    ]
-    widths = [max(3, *map(cell_width, column)) for column in columns]
+    heads = tuple(column.title for column in table.columns)
     names = [number for number, column in enumerate(table.columns) if column.kind is Kind.NAME]
-    while width is not None and names and sum(widths) + 3 * len(widths) + 2 * len(names) + 1 > width:
-        widest = max(names, key=lambda number: widths[number])
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
-    rows = tuple(
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
         tuple(
-            Outside(_cut_name(text, widths[number])) if number in names and text != UNKNOWN else text
-            for number, text in enumerate(row)
+            Outside(text) if number in names and text != UNKNOWN else text for number, text in enumerate(row)
         )
         for row in table.rows
     )
+    if width is not None:
+        widths = _markdown_widths(heads, rows)
+        if longest is None:
+            _narrow_names(widths, names, width)
+        most = [min(cells, longest or cells) for cells in widths]
+        rows = tuple(tuple(map(_cut_name, row, most)) for row in rows)
     left = (number for number, column in enumerate(table.columns) if column.kind is not Kind.FIGURE)
-    heads = tuple(column.title for column in table.columns)
     return Grid(table.title, heads, rows, frozenset(left), width=width)
 
 
-def _cut_name(text: str, width: int) -> str:
-    return text if cell_width(text) <= width else fit(text, width)
+def _narrow_names(widths: list[int], names: Sequence[int], width: int) -> None:
+    """Reduce the widths of the columns `names`, the widest first, until a table has at most `width` cells.
+
+    No column becomes narrower than `_NARROWEST`.
+    """
+    while names and sum(widths) + 3 * len(widths) + 1 > width:
+        widest = max(names, key=lambda number: widths[number])
+        if widths[widest] <= _NARROWEST:
+            return
+        widths[widest] -= 1
+
+
+def _cut_name(cell: Cell, width: int) -> Cell:
+    """Return a cell whose name is cut so far that it has at most `width` cells as Markdown."""
+    if isinstance(cell, str):
+        return cell
+    name = cell.name
+    while cell_width(code(name)) > width and cell_width(name) > 1:
+        name = fit(name, cell_width(name) - 1)
+    return Outside(name, cell.after)
 
 
 # Sections of a report (text, tables, lists and plots), and how they are written as Markdown.
