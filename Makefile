@@ -7,7 +7,7 @@ PARALLEL := -n auto --maxprocesses 4
 # Most other tests wait for half of their time, whole programs for two thirds.
 CORES := $(shell nproc)
 CROWDED := -n $(shell echo $$((2 * $(CORES)))) --maxprocesses 8
-PROCESSES := -n $(shell echo $$(($(CORES) + 1))) --maxprocesses 4
+PROCESSES := -n $(shell echo $$(($(CORES) + 2))) --maxprocesses 4
 # The files with tests of whole programs, a sixteenth of all: the others are not read again for them.
 PROCESS_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.process' tests)
 # Python files are compiled once, not by every worker and every program that a test starts.
@@ -46,8 +46,8 @@ fuzz: $(VENV)/.dev ## random keys, clicks and resizes on the demo for SECONDS=60
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
 
-# The tests run last: their count is the last line of a log. Tests of whole programs follow the others, fewer at a
-# time: they hold processes to what a less busy machine would let them do. The longest checks start first.
+# The tests run last: their count is the last line of a log. Tests of whole programs follow the others, at most four
+# at a time: they hold processes to what a less busy machine would let them do. The longest checks start first.
 test: $(VENV)/.dev ## everything a change must pass (about ten minutes on two cores)
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target wheel pictures types compiled aarch64 rules
 	@$(MAKE) --no-print-directory all-tests

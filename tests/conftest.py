@@ -18,6 +18,7 @@ import selectors
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,26 @@ LONGEST_WAIT_S = 0.1
 SERVING = frozenset({"bench", "certificate", "make_shim", "serve", "server", "start_agent", "start_server"})
 """Fixtures that serve or start a helper: a test that asks for one is marked by that."""
 SCREENS = Path(__file__).parent / "ui"
+FIRST_FILES = (
+    "tests/test_shown_commands.py",
+    "tests/ui/screens/test_sweep_editor.py",
+    "tests/recording/test_replay.py",
+    "tests/ui/test_fuzz.py",
+    "tests/sweep/test_own_requests.py",
+    "tests/benchmarks/test_truth_table.py",
+    "tests/sweep/run/test_leave.py",
+    "tests/ui/screens/test_menu.py",
+    "tests/ui/test_keys_at_large.py",
+    "tests/ui/test_wall.py",
+    "tests/watch/prometheus/test_other_servers.py",
+    "tests/test_house_rules.py",
+    "tests/ui/screens/test_help.py",
+    "tests/agent/test_prometheus_scrape.py",
+)
+"""Files with few tests that take above 10 s together, the longest first: a worker that began one of them last
+would end long after the others."""
+SPREAD = ("tests/test_shown_commands.py::test_every_command_runs", "tests/ui/test_fuzz.py::")
+"""Beginnings of the ids of tests that take up to half a minute each, and need not run in one process."""
 DRAWN_S, QUIET_ROUNDS = 0.02, 3
 """Longer than a sixtieth of a second, after which Textual draws; rounds of an event loop without any work."""
 
@@ -210,9 +231,40 @@ def _on_screen(item: pytest.Function) -> bool:
     return item.path.is_relative_to(SCREENS) and inspect.iscoroutinefunction(item.function)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:  # noqa: ANN401 - xdist is not typed
+    """Return what gives workers a file at a time (`--dist loadfile`) in the order of collection.
+
+    Tests that begin with one of `SPREAD` are given singly. None for another `--dist`.
+    """
+    if config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # by the number of tests, those of half a minute would begin last
+    scheduling: Any = importlib.import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    scheduling._split_scope = lambda test: test if test.startswith(SPREAD) else _file_of(test)
+    return scheduling
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _order_longest_first(items: list[pytest.Item]) -> None:
+    """Sort by file: first those of `FIRST_FILES`, then those with the most tests."""
+    files = [_file_of(item.nodeid) for item in items]
+    counts, ranks = Counter(files), {file: rank for rank, file in enumerate(FIRST_FILES)}
+    keys = {file: (ranks.get(file, len(ranks)), -counts[file]) for file in counts}
+    items.sort(key=lambda item: keys[_file_of(item.nodeid)])
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use a server or drive a screen, before marks select which tests run."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that use a server or drive a screen, before marks select which tests run.
+
+    A worker of several sorts its tests, too.
+    """
+    if hasattr(config, "workerinput"):
+        _order_longest_first(items)
     for item in items:
         if isinstance(item, pytest.Function) and (
             SERVING.intersection(item.fixturenames) or _on_screen(item)

@@ -142,12 +142,20 @@ def here(line: str, port: int) -> str:
     return re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):975\d", r"\1:0", line)
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder, and home, with the files that the pages name."""
+    folder = tmp_path_factory.mktemp("prepared")
+    prepare(folder, environment(folder))
+    return folder
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("page", [path for path in PAGES if blocks(path, "sh")], ids=lambda path: path.name)
-def test_every_command_runs(page: Path, server: TruthProcess, tmp_path: Path) -> None:
+def test_every_command_runs(page: Path, server: TruthProcess, prepared: Path, tmp_path: Path) -> None:
     """The lines of a page run in their order in one folder, where recordings and results of before are."""
     env = environment(tmp_path, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    prepare(tmp_path, env)
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     run = [line for line in lines(page) if not any(re.match(pattern, line) for pattern in UNRUN)]
     run = [line for line in run if name_of(line) not in LOADS]  # planned above
     for line in run:
