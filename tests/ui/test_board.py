@@ -286,17 +286,17 @@ async def test_a_finding_about_a_machine_opens_the_machine() -> None:
 
 
 async def test_the_header_keeps_the_key_beside_the_clock() -> None:
-    """At 80 cells the key of a finding loses its parentheses before it is left out."""
+    """At 80 cells blanks before counts, and the key's parentheses, go before the key of a finding does."""
     live = Rehearsal(nodes=2).play(30).snapshot()
-    differs = Finding("machines-differ", "pr-1", "MTU differs", severity=Severity.WARNING)
-    first = replace(live.backends[0], name="pr-1", findings=(differs,))
+    differs = Finding("machines-differ", "pair-1", "MTU differs", severity=Severity.WARNING)
+    first = replace(live.backends[0], name="pair-1", findings=(differs,))
     alerts = tuple(
-        Alert(f"backend:pr-1:machines-differ/{key}", Severity.WARNING, "pr-1", "MTU differs" * 9, START)
+        Alert(f"backend:pair-1:machines-differ/{key}", Severity.WARNING, "pair-1", "MTU differs" * 9, START)
         for key in ("mtu", "rate")
     )
     shown = replace(live, backends=(first, *live.backends[1:]), alerts=alerts)
     async with Board(lambda: shown).on((80, 24)) as board:
-        assert "▲2 pr-1 machines differ enter " in board.rows[0]
+        assert "run 16 wait 3 ▲2 pair-1 machines differ (enter) " in board.rows[0]
         assert re.search(r"\d\d:\d\d:\d\d", board.rows[0])
 
 

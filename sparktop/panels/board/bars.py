@@ -91,13 +91,18 @@ def header_row(
     verdicts, head = _verdict_wordings(snapshot), modes or [name]
     hinted = 2 if verdict(snapshot).hint else 0
     gap = 2 if width >= _WIDE else 1
-    # What is left out first, and how much of the verdict's words is worth that.
+    with_key = [wording for wording in verdicts if any(role == "key" for _, role in wording)]
+    close = [[words, (count.strip(), role)] for words, (count, role) in load]
+    # What is left out first, and how much of the verdict's words is worth that: the blanks before counts
+    # before the key that shows more.
     choices = [
         ([name, *modes, rate, prompt, *load], [*interval, *now], verdicts[:1]),
         ([name, *modes, rate, *load], [*interval, *now], verdicts[:1]),
         ([name, *modes, rate, *load], now, verdicts[:hinted]),
         ([*head, rate, *load], now, verdicts[:hinted]),
         ([name, *modes, rate, *load], now, verdicts[: hinted + 1]),
+        ([*head, rate, *load], now, with_key),
+        ([*head, rate, *close], now, with_key),
         ([*head, rate, *load], now, verdicts[:-1]),
         ([*head, rate], now, verdicts[:-1]),
         (head, now, verdicts[:-1]),
