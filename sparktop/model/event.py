@@ -61,7 +61,8 @@ _ALERTS: Mapping[str, Condition] = {
     "rdma-errors": Condition("RDMA errors", hint="check cable and port"),
     **dict.fromkeys(("machines-differ", "machine-setup", "slow-link"), Condition()),
     **dict.fromkeys(("oscillating", "starved", "uneven"), Condition()),
-    **dict.fromkeys(("for-nobody", "orphaned-engine", "start-short", "memory-held"), Condition()),
+    "for-nobody": Condition("works for nobody"),
+    **dict.fromkeys(("orphaned-engine", "start-short", "memory-held"), Condition()),
     **dict.fromkeys(("prefix-unused", "start-stuck", "draft-length"), Condition()),
 }
 ALERT_KINDS = tuple(_ALERTS)

@@ -332,7 +332,8 @@ def _frame_edge(
 def _least_width(piece: Sequence[Run]) -> int:
     """Return the width in cells of the text `piece` without the parts that `shortened` leaves out first."""
     start, said, keys = _around_last_words(piece)
-    words = said[0][0].partition(_BETWEEN)[0] if said else ""
+    text = said[0][0] if said else ""
+    words = f"{text[:1]}{text[1:].partition(_BETWEEN)[0]}"  # not the sign of a text that begins with one
     return row_width(start) + cell_width(words) + row_width(keys) + 1 if piece else 0
 
 

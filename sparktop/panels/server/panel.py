@@ -419,12 +419,12 @@ def _known_limit(view: BackendView) -> Row:
     return [] if limit is None or limit.kind is LimitKind.UNKNOWN else limit_note(limit)
 
 
-def _limit_beside(noted: Row, view: BackendView, limit: Limit, room: int | None) -> Row:
-    """Return what limits the backend, with the yardsticks behind it where `noted` has no room beside it."""
+def _limit_and_finding(noted: Row, view: BackendView, limit: Limit, room: int | None) -> tuple[Row, Row]:
+    """Return what limits the backend, and `noted`; the first with the yardsticks where both have no room."""
     row = limit_note(limit)
-    if room is None or not noted or row_width([*row, *noted]) <= room:
-        return row
-    return _limit_beside_yardsticks(view, limit, room) or row
+    fits = room is None or not noted or row_width([*row, *noted]) <= room
+    both = [] if fits else _limit_beside_yardsticks(view, limit, room or 0)
+    return (both, []) if both else (row, noted)
 
 
 def _limit_beside_yardsticks(view: BackendView, limit: Limit, room: int) -> Row:
@@ -480,7 +480,8 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
         poll = scraped(view.scrape, view.age_s)
     if on_board and view.limited_by is not None:
         keeps = slow or view.page_note or (view.limited_by.kind is LimitKind.UNKNOWN and not noted)
-        return _limit_beside(noted, view, view.limited_by, room), poll if keeps else noted
+        row, noted = _limit_and_finding(noted, view, view.limited_by, room)
+        return row, poll if keeps else noted
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
     said = view.findings[0].line if view.findings else where
     facts = [said if on_board else f"{view.url} {where}".rstrip()]

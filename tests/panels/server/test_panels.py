@@ -132,6 +132,7 @@ def test_yardsticks_stand_before_a_limit_that_is_not_known(playing: Snapshot) ->
         scene = Scene(replace(playing, backends=views), width, 22 if width < 100 else 34)
         edge = next(row_text(one.rows[-1]) for one in scene.draw() if one.key.kind == "backend")
         assert expected in edge
+        assert edge.count("published") == 1
         assert ("all steps had 1 request" in edge) is (width == 200)
 
 
@@ -141,6 +142,15 @@ def test_a_finding_leaves_the_limit_where_there_is_room(playing: Snapshot) -> No
     first, _ = edges(playing, differs, replace(differs, line="NCCL differs"), width=120)
     assert first.startswith("╰─ ▲2 MTU differs enter ─")
     assert "limited by memory bandwidth: reads 262 of 273 GB/s" in first
+
+
+def test_a_remark_is_not_cut_to_its_sign(playing: Snapshot) -> None:
+    """What limits the server gives way to it."""
+    line = "positions 2–5 add 0.50 tokens a step and cost 44 ms: k = 1 would give 60 % more"
+    drafts = Finding("draft-length", "spark-a", line, severity=Severity.INFO)
+    for width in (80, 120, 200):
+        first, _ = edges(playing, drafts, width=width)
+        assert first.startswith("╰─ · positions 2–5 add 0.50 tokens a step and cost 44 ms")
 
 
 def test_unknown_yardsticks_are_explained_in_a_line(playing: Snapshot) -> None:
