@@ -219,7 +219,7 @@ async def test_keys_from_the_configuration_take_the_place_of_the_usual_ones() ->
         assert "┐Nnode spark-a┌" in board.text
         assert "¹" not in board.text
         assert "Processes" not in board.text
-        assert " a 1 s + " in board.rows[0]
+        assert " a poll 1 s + " in board.rows[0]
         await board.press("p", "v")
         assert (board.overview.frozen, board.overview.view.preset) == (False, Preset.WATCH)
         await board.press("ctrl+x", "F")
