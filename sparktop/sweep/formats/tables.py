@@ -425,7 +425,7 @@ class Columns(Struct, frozen=True):
         notes = (
             (*_refusal_lines(levels), *_roofline_line(levels), *_yardstick_lines(levels))
             if self.notes
-            else ()
+            else _meaning_lines(shown)
         )
         left = {number for number, column in enumerate(shown, start=1) if column.head == "Warnings"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
@@ -440,6 +440,21 @@ class Columns(Struct, frozen=True):
         return [
             column for column in self.columns if any(column.cell(level) != UNKNOWN for level in target.levels)
         ]
+
+
+def _meaning_lines(shown: Sequence[Column]) -> tuple[str, ...]:
+    """Return a line with what the rates of a table mean, and one that says which latencies are means."""
+    metrics = [(METRICS[column.metric], column.head) for column in shown if column.metric is not None]
+    rates = [
+        f"{metric.title}: {metric.meaning}"
+        for metric, head in metrics
+        if metric.meaning and metric.title == head
+    ]
+    means = [head for metric, head in metrics if metric.unit == "ms" and metric.title == head]
+    return (
+        *(["; ".join(rates)] if rates else ()),
+        *([f"{', '.join(means)}: the mean"] if means and len(means) < len(metrics) else ()),
+    )
 
 
 def known_columns(grid: Grid, without: Collection[int] = ()) -> Grid:

@@ -158,22 +158,22 @@ def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     mean = max((lag.mean for lag in lags), default=0.0)
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
-        reasons.append(f"its mean lag of {mean:.2f} ms is {100 * mean / tpot:.0f} % of the median TPOT")
+        reasons.append(f"its mean lag is {mean:.2f} ms, {100 * mean / tpot:.0f} % of the median TPOT")
     off, why = _possible_ttft_error(facts.health)
     if level.ttft_ms is not None and off > min(
         MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
     ):
         share = 100 * off / max(off, level.ttft_ms.mean)
-        reasons.append(f"{why.format(f'{off:.1f} ms')}: TTFT may read that much ({share:.2g} %) too long")
+        reasons.insert(0, f"TTFT may read {off:.1f} ms ({share:.2g} %) too long{why}")
     cpu = max((run_health.cpu_percent for run_health in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append(f"it took {cpu:.0f} % of a core")
     if reasons:
-        yield Validity(code=CLIENT_LAG, message=f"the load generator was late: {', '.join(reasons)}")
+        yield Validity(code=CLIENT_LAG, message="; ".join(reasons))
 
 
 def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str]:
-    """Return (ms by which the generator's own lag may lengthen a TTFT, a sentence with {0} for them)."""
+    """Return (ms by which the generator's own lag may lengthen a TTFT, why in words to put behind)."""
     lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms is not None]
     late = max((lag.p90 for lag in lags if lag.p90 is not None), default=None)
     waits = max(
@@ -182,8 +182,8 @@ def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, str]:
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
     if by_lag >= waits:
-        return by_lag, "one time in ten by {0} or more"
-    return waits, "it waited {0} for a CPU core each time"
+        return by_lag, ", or more one time in ten"
+    return waits, ": the load generator waited that long for a CPU core"
 
 
 def _queue_doubts(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:

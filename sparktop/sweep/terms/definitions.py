@@ -44,6 +44,8 @@ class Metric(Struct, frozen=True):
     more_is_better: bool = True
     decimals: int = 1
     """Decimal places for values below 1000; larger values are shown without decimals."""
+    meaning: str = ""
+    """The same in plain words, where a table has several metrics that read alike."""
 
     def text(self, value: float | None) -> str:
         """Return a value of this metric as text without unit, such as "12.3" or "1,234"; "–" for None."""
@@ -61,8 +63,8 @@ _TOO_LONG_FROM = 1e9
 """Values from here on are written with an exponent."""
 
 
-def _rate(name: str, title: str, definition: str, decimals: int = 1) -> Metric:
-    return Metric(name, title, "tok/s", definition, decimals=decimals)
+def _rate(name: str, title: str, definition: str, meaning: str, decimals: int = 1) -> Metric:
+    return Metric(name, title, "tok/s", definition, decimals=decimals, meaning=meaning)
 
 
 def _latency(name: str, title: str, definition: str, decimals: int = 0) -> Metric:
@@ -74,13 +76,35 @@ _ALL = (
         "decode_tps",
         "Decode",
         "tokens but each request's first / (latest last token - earliest first token)",
+        "generation, once first tokens come",
     ),
-    _rate("prefill_tps", "Prefill", "all prompt tokens / (latest first token - earliest start)", 0),
-    _rate("peak_tps", "Peak", "most tokens in any second of a run"),
-    _rate("pure_decode_tps", "Pure decode", "each stream's own rate, added up, while all decode"),
-    _rate("sustained_tps", "Sustained", "tokens / time while 95 % of the concurrency are in flight"),
-    _rate("output_tps", "Output", "all generated tokens / duration"),
-    _rate("total_tps", "Total", "prompt and generated tokens / duration"),
+    _rate(
+        "prefill_tps",
+        "Prefill",
+        "all prompt tokens / (latest first token - earliest start)",
+        "reading of prompts",
+        decimals=0,
+    ),
+    _rate("peak_tps", "Peak", "most tokens in any second of a run", "the best second"),
+    _rate(
+        "pure_decode_tps",
+        "Pure decode",
+        "each stream's own rate, added up, while all decode",
+        "generation while no request reads its prompt",
+    ),
+    _rate(
+        "sustained_tps",
+        "Sustained",
+        "tokens / time while 95 % of the concurrency are in flight",
+        "generation while nearly all requests run",
+    ),
+    _rate(
+        "output_tps",
+        "Output",
+        "all generated tokens / duration",
+        "generation over the whole run, with waiting and prefill",
+    ),
+    _rate("total_tps", "Total", "prompt and generated tokens / duration", "the same with prompt tokens"),
     Metric("requests_per_s", "Completed", "req/s", "completed requests / duration", decimals=2),
     _latency("ttft_due_ms", "TTFT due", "first token - when the request was due, whatever it waited for"),
     _latency("e2e_due_ms", "E2E due", "end - when the request was due"),
@@ -158,9 +182,11 @@ TERMS = {
 
 
 def lines(names: Collection[str]) -> list[str]:
-    """Return a line of text for each metric in `names`, with title, unit and definition."""
+    """Return a line of text for each metric in `names`, with title, unit, meaning and definition."""
     return [
-        f"{metric.title} ({metric.unit}): {metric.definition}." for metric in _ALL if metric.name in names
+        f"{metric.title} ({metric.unit}): {': '.join(filter(None, (metric.meaning, metric.definition)))}."
+        for metric in _ALL
+        if metric.name in names
     ]
 
 

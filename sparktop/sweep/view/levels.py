@@ -635,7 +635,7 @@ def _share_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     if not level.yardsticks and level.roofline_percent is not None:
         yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
     if level.padding_percent is not None:
-        yield "Padding", f"{level.padding_percent:.1f} % of the batch"
+        yield "Padding", f"{level.padding_percent:.1f} % of the batch is computed for nothing"
 
 
 def _yardstick_words(yardstick: YardstickSide) -> str:
@@ -719,7 +719,9 @@ def _rate_words(name: str, rate: Rate) -> str:
     words = f"{metric.text(rate.mean)} {metric.unit}"
     if rate.ci95 is None:
         return f"{words}, a single run"
-    return f"{words} ({metric.text(rate.ci95[0])} to {metric.text(rate.ci95[1])}, {len(rate.values)} runs)"
+    ends = f"{metric.text(rate.ci95[0])} to {metric.text(rate.ci95[1])}"
+    meant = f": {metric.meaning}" if name == "pure_decode_tps" else ""
+    return f"{words} (95 %: {ends}, {len(rate.values)} runs){meant}"
 
 
 def _latency_words(name: str, latency: Latency) -> str:
@@ -734,8 +736,8 @@ def _server_words(level: LevelResult) -> str | None:
     if server is None:
         return None
     figures = (
-        ("max running", server.running_max),
-        ("max waiting", server.waiting_max),
+        ("running up to", server.running_max),
+        ("waiting up to", server.waiting_max),
         ("preemptions", server.preemptions),
     )
     parts = [f"{word} {value:.0f}" for word, value in figures if value is not None]
