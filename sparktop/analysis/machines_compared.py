@@ -170,7 +170,7 @@ _READS = (
         Fact("nic-firmware", "ConnectX firmware", Severity.INFO),
         _firmware,
     ),
-    _Read(Fact("kho", "kho= of the kernel", None), _kho),
+    _Read(Fact("kho", "kernel option kho", None), _kho),
     _Read(Fact("huge-pages", "huge pages", Severity.INFO), _huge_pages),
     _Read(Fact("power-cap", "power cap"), _power_cap),
     _Read(

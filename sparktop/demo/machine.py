@@ -115,7 +115,7 @@ def workloads_at(
 
 
 IDENTITY = NodeIdentity(
-    "Ubuntu 24.04 · kernel 6.11",
+    "Ubuntu 24.04 · Linux 6.11",
     "580.95",
     "NVIDIA DGX Spark",
     maker="NVIDIA",

@@ -173,7 +173,7 @@ BALANCE: Mapping[BalanceWord, Explained] = {
     BalanceWord.BALANCED: Explained(
         "none of these; so are loads that differ within chance, as by random routing"
     ),
-    BalanceWord.IDLE: Explained("no load to be distributed"),
+    BalanceWord.IDLE: Explained("fewer requests than backends: nothing to split between them"),
     BalanceWord.UNKNOWN: Explained(
         "too few samples yet, too few requests, or sampled too seldom to see a swing: it says which",
         "through Prometheus: enter on the balance polls the servers directly",

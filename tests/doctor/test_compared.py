@@ -31,7 +31,7 @@ def test_a_healthy_pair_is_said_to_be_alike(tmp_path: Path) -> None:
     assert one.message == (
         "glm: spark-1, spark-2 have the same kernel 6.14.0-1013-nvidia, NVIDIA driver 580.126.09, "
         "GPU firmware 9A.0B.18.00.2D, BIOS 5.36_0ACUM018, ConnectX firmware 28.45.4028, "
-        "kho= of the kernel not set, huge pages 0, RDMA ports up 2, MTU of RDMA ports 9000, "
+        "kernel option kho not set, huge pages 0, RDMA ports up 2, MTU of RDMA ports 9000, "
         "link rate 200 Gb/s, NCCL 2.28.9 build 00112233"
     )
 

@@ -87,7 +87,8 @@ def reasons(
     if word is BalanceWord.UNKNOWN and unknown:
         said += [unknown, *(_loads_now(grid) if result.too_few else ())]
     elif word is BalanceWord.IDLE:
-        said.append(f"{_count_text(result.mean_total)} requests on average: less than one a backend")
+        held = f"{_count_text(result.mean_total)} requests on average"
+        said.append(f"{held} at {len(result.backends)} backends: nothing to split")
     elif word is BalanceWord.BALANCED:
         said.append(_balanced_sentence(result))
     holding = (word, *result.also)

@@ -75,7 +75,7 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
         word = "–" if latency.count is None else "no traffic"
         return [*row, (word, "muted")]
     if latency.p50 is None and latency.mean_s is not None:
-        few = latency.note or f"of {latency.count:.0f}: too few"
+        few = latency.note or f"of {latency.count:.0f}: no p50 yet"
         return [*row, *_named("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
     row += _quantile("p50", latency, latency.p50)
     row += _quantile("  p95", latency, latency.p95)

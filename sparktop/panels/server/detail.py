@@ -767,7 +767,7 @@ def _latency_graph(name: str, view: BackendView, latency: Latency, field: str) -
         over=getattr(view.history, f"{field}_p95_s"),
         over_gradient="waiting",
         over_holds_both=True,
-        empty="–" if latency.count is None else "no traffic",
+        empty="–" if latency.count is None else "too few for quantiles" if latency.count else "no traffic",
     )
 
 

@@ -762,7 +762,7 @@ _VERSIONS = {"model revision": "model revision ", "NCCL": "NCCL ", "kernel": ""}
 def version_facts(result: SweepResult) -> Iterator[str]:
     """Yield one line of Markdown with the versions below all servers, or one for servers with the same ones.
 
-    Such as "NCCL 2.28.9, Ubuntu 24.04 · kernel 6.11".
+    Such as "NCCL 2.28.9, Ubuntu 24.04 · Linux 6.11".
     """
     names: dict[str, list[str]] = {}
     setups = {name: facts for target in result.targets for name, facts in target.setups.items()}
