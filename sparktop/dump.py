@@ -1,4 +1,12 @@
-"""Dumps: the readings and metrics of a recording as JSON lines, CSV or OpenMetrics, for other programs."""
+"""Dumps: the readings and metrics of a recording as JSON lines, CSV or OpenMetrics, for other programs.
+
+Names of fields are those of the snapshot's JSON, with a dot between levels: "ttft_ms.p95". A part of a list
+is named by its index or name: "gpus.0.power_w", "network.eth0.rx_bytes_per_s", "lanes.1.running".
+
+As OpenMetrics, every sample of the recorded metrics pages is written, with a label `backend`, and every node
+sample under the names of the agent's page, with a label `node`: for `promtool tsdb create-blocks-from`.
+Format: https://prometheus.io/docs/specs/om/open_metrics_spec/.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +30,6 @@ from sparktop.recording.frames import Kind, Record, RecordError
 from sparktop.recording.records import call_of, read_head
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
-
-# Names are those of the snapshot's JSON, with a dot between levels: "ttft_ms.p95". A part of a list is
-# named by its index or name: "gpus.0.power_w", "network.eth0.rx_bytes_per_s", "lanes.1.running".
-
 
 HEADS = ("time", "source", "name")
 """Columns of every row: UTC time; "backend", "node", "router" or "balance"; name."""
@@ -123,21 +127,21 @@ def json_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def csv_lines(rows: Iterable[Row], fields: Fields, spool: IO[str]) -> Iterator[str]:
+def csv_lines(rows: Iterable[Row], fields: Fields, file: IO[str]) -> Iterator[str]:
     """Yield the lines of a CSV file; unknown values and fields that a source does not have are empty.
 
-    All rows are written to `spool`, an empty temporary file, first: the columns are known at the end only.
+    All rows are written to `file`, an empty temporary one, first: the columns are known at the end only.
     """
     columns = dict.fromkeys(HEADS)
     for row in rows:
         for name in row:
             if len(columns) < MAX_COLUMNS:
                 columns.setdefault(name)
-        spool.write(json.dumps(row) + "\n")
-    spool.seek(0)
+        file.write(json.dumps(row) + "\n")
+    file.seek(0)
     heads = _in_wanted_order(_without_parents(columns), fields.wanted)
     yield _csv_line([spreadsheet_text(head) for head in heads])
-    for line in spool:
+    for line in file:
         row = json.loads(line)
         yield _csv_line([_cell_value(row.get(head)) for head in heads])
 
@@ -181,20 +185,12 @@ def _cell_value(value: object) -> object:
     return spreadsheet_text(value) if isinstance(value, str) else value
 
 
-# A recording as OpenMetrics text with timestamps: `promtool tsdb create-blocks-from openmetrics` reads it.
-#
-# Every sample of the recorded metrics pages is written, with a label `backend`, and every node sample under
-# the names of the agent's page, with a label `node`. Format:
-# https://prometheus.io/docs/specs/om/open_metrics_spec/.
-
-
 MAX_SERIES = 100_000
 """Series of one dump; samples of further ones are left out and counted."""
 _MAX_TYPES = 20_000
 """Names of a source whose types are kept."""
 _MAX_NAME, _MAX_LABELS = 200, 8_192
 """Bytes of a metric's name and of its labels; longer ones are left out."""
-_TYPES = frozenset({"counter", "gauge", "histogram", "summary", "info", "stateset", "gaugehistogram"})
 _SUFFIXES = {
     "_total": ("counter",),
     "_created": ("counter", "histogram", "summary"),
@@ -248,13 +244,13 @@ class Collector:
     """Collects the samples of records and writes them family by family."""
 
     def __init__(
-        self, spool: SampleBuffer, families: Sequence[str] = (), *, every_s: float | None = None
+        self, buffer: SampleBuffer, families: Sequence[str] = (), *, every_s: float | None = None
     ) -> None:
-        """Prepare to collect into `spool` the metric families named in `families`, or all if it is empty.
+        """Prepare to collect into `buffer` the metric families named in `families`, or all if it is empty.
 
         With `every_s`, only one metrics page of each source is used per `every_s` seconds.
         """
-        self._buffer = spool
+        self._buffer = buffer
         self._wanted = frozenset(families)
         self._every_s = every_s
         self._families: dict[str, _Family] = {}
@@ -438,13 +434,6 @@ def _spell_value(text: bytes) -> bytes | None:
     return repr(value).encode()
 
 
-# Samples of many metrics, collected in the order of time and read back metric by metric.
-#
-# OpenMetrics wants all samples of a metric in one place. Their text is gathered in memory up to
-# `MAX_WAITING_BYTES` and then moved to a temporary file as a chain of pieces per metric, so that memory
-# grows with the number of metrics and not with the length of a recording.
-
-
 MAX_WAITING_BYTES = 16 << 20
 """Bytes of samples that are kept in memory."""
 _LINK = 16
@@ -460,7 +449,13 @@ class Metric(Struct):
 
 
 class SampleBuffer:
-    """The collected samples of all metrics; all must be added before any are read."""
+    """The samples of all metrics, collected in the order of time and read back metric by metric.
+
+    OpenMetrics wants all samples of a metric in one place. Their text is gathered in memory up to
+    `MAX_WAITING_BYTES` and then moved to a temporary file as a chain of pieces per metric, so that memory
+    grows with the number of metrics and not with the length of a recording. All must be added before any are
+    read.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         """Collect in `file`, an empty temporary file."""

@@ -55,11 +55,6 @@ class Ending:
         self.restore: Callable[[], None] | None = None
         """Restores the terminal without waiting for it; called before the process is ended by force."""
 
-    @property
-    def begun(self) -> bool:
-        """Whether the timer runs."""
-        return self._clock is not None
-
     def begin(self, code: int, within_s: float | None = None) -> None:
         """Start the timer, which ends the process after `within_s` seconds (default `PATIENCE_S`).
 

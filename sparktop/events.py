@@ -56,7 +56,7 @@ class Delivery:
 
         self._outboxes.append(Outbox(name, send_event, self._report))
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Queue an event for the hook and the webhook if it is severe enough; return before it is sent."""
         if self._reporting or event.importance.rank < self._settings.severity.rank:
             return
@@ -68,7 +68,7 @@ class Delivery:
 
         A hook that still runs after these seconds is killed.
         """
-        end = self._store.listen_events(self.hear)
+        end = self._store.listen_events(self.on_event)
         tasks = [asyncio.create_task(outbox.run()) for outbox in self._outboxes]
         try:
             # Not gather, which would cancel the tasks with this one.
@@ -89,10 +89,10 @@ class Delivery:
         if self._webhook is not None:
             await self._webhook.close()
 
-    def _report(self, message: str, trouble: bool) -> None:  # noqa: FBT001 - an outbox's two words
+    def _report(self, message: str, severity: Severity) -> None:
         self._reporting = True
         try:
-            self._store.note(SUBJECT, message, Severity.WARNING if trouble else Severity.INFO)
+            self._store.note(SUBJECT, message, severity)
         finally:
             self._reporting = False
 
@@ -102,12 +102,8 @@ async def deliver(settings: EventSettings, store: Store) -> None:
     await Delivery(settings, store).run()
 
 
-# An event as JSON: in snapshots, and with schema "sparktop.event/1" for a hook program or a webhook.
-#
-# Every key is always present; unknown values are null.
-
-
 SCHEMA = "sparktop.event/1"
+"""Name and number of the format. Every key is always present; unknown values are null."""
 _MINUTE_S = 60.0
 
 
@@ -142,9 +138,6 @@ def event_document(event: Event, *, simulated: bool, dropped: int = 0) -> bytes:
     return json.dumps(body, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
-# The hook: a program that the user configures, run once for each event, with the event as JSON on stdin.
-
-
 LIMIT_S = 10.0
 """Seconds that the program may run; then it is killed with all that it started."""
 PASSED_ON = frozenset(
@@ -165,7 +158,7 @@ _LONGEST = 120
 
 
 class Hook:
-    """A program that is run for events."""
+    """A program that the user configures, run once for each event, with the event as JSON on stdin."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], *, limit_s: float = LIMIT_S) -> None:
         """Prepare to run `command`, a program and its arguments, for each event.
@@ -258,9 +251,6 @@ async def _kill(process: Process) -> None:
             await process.wait()
 
 
-# The webhook: a URL that the user configures, to which each event is posted as JSON.
-
-
 PAUSES_S = (1.0, 5.0, 20.0)
 """Seconds before each further try."""
 DEADLINE_S = 10.0
@@ -275,7 +265,10 @@ Sleep = Callable[[float], Awaitable[object]]
 
 
 class Webhook:
-    """A URL that events are posted to. Its path may be a secret: messages name host and port only."""
+    """A URL that the user configures, to which each event is posted as JSON.
+
+    Its path may be a secret: messages name host and port only.
+    """
 
     def __init__(
         self, url: str, token: str | None, *, sleep: Sleep = asyncio.sleep, deadline_s: float = DEADLINE_S
@@ -334,20 +327,17 @@ class Webhook:
         return f"{self._where} answered with HTTP status {status}", status in _TRY_AGAIN
 
 
-# The queue of events for one receiver (the hook or the webhook), which are sent one at a time.
-
-
 WAITING = 100
 """Most events that wait; the oldest is dropped for a newer one."""
 
 Send = Callable[[Event, int], Awaitable[str | None]]
 """Sends an event, with the number of events dropped before it; returns why that failed, None for success."""
-Report = Callable[[str, bool], None]
-"""Receives a sentence about the deliveries, and whether it reports trouble."""
+Report = Callable[[str, Severity], None]
+"""Receives a sentence about the deliveries: a warning where trouble begins, an information where it ends."""
 
 
 class Outbox:
-    """The queue of events that wait to be sent to one receiver, the hook or the webhook.
+    """The queue of events for one receiver, the hook or the webhook, which are sent one at a time.
 
     A failed delivery or a full queue is reported once when the trouble begins. Once sending works again, this
     is reported with the number of lost events.
@@ -391,7 +381,8 @@ class Outbox:
                 if problem is not None:
                     self._count_lost(f"fails: {problem}")
                 elif self._lost and not self._dropped:
-                    self._report(f"{self._name} works again; events not delivered: {self._lost}", False)  # noqa: FBT003 - no trouble
+                    words = f"{self._name} works again; events not delivered: {self._lost}"
+                    self._report(words, Severity.INFO)
                     self._lost = 0
             self._more.clear()
             self._idle.set()
@@ -402,5 +393,5 @@ class Outbox:
 
     def _count_lost(self, why: str) -> None:
         if not self._lost:
-            self._report(f"{self._name} {why}", True)  # noqa: FBT003 - trouble
+            self._report(f"{self._name} {why}", Severity.WARNING)
         self._lost += 1

@@ -1,6 +1,8 @@
 """Rates and quantiles from counters and buckets of raw samples; restarts of the servers that count.
 
-A *lane* is an engine core (data-parallel rank) of a server, a *tally* all that was counted so far.
+A *lane* is an engine core (data-parallel rank) of a server, a *tally* all that was counted since it was first
+polled: the sum of the increases between successive samples, over the lanes that are present in both. So it
+never falls: a lane that appears, disappears or restarts cannot make a rate negative or cause a spike.
 """
 
 from __future__ import annotations
@@ -21,28 +23,6 @@ from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, 
 from sparktop.model.figures import CounterFigure, How
 from sparktop.model.series import known_max
 from sparktop.model.snapshot import NO_LATENCY, Latency, Quantile
-
-__all__ = [
-    "LATENCIES",
-    "Lineage",
-    "Link",
-    "LinkKind",
-    "Tally",
-    "Window",
-    "advance",
-    "follow_server",
-    "histogram_latency",
-    "histogram_quantile",
-    "merge",
-]
-
-
-# Running totals of what a server counted since it was first polled, and rates over windows of time.
-#
-# A tally is the sum of the increases between successive samples, over the lanes (engine cores, data-
-# parallel ranks) that are present in both samples. So it never falls: a lane that appears, disappears or
-# restarts cannot make a rate negative or cause a spike.
-
 
 LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
 """Names of the `LaneSample` histograms that are shown as latencies."""
@@ -239,7 +219,7 @@ class Window:
         kept, for a minute.
         """
         before, recent, past = self.newest, self._recent, self._past
-        self._note_since(before, tally)
+        self._update_since(before, tally)
         self.newest = tally
         if before is not None:
             kept = recent or past
@@ -253,7 +233,8 @@ class Window:
         while past and past[0].at < tally.at - max(LATENCY_WINDOW_S, short_s) - EDGE_SLACK_S:
             past.popleft()
 
-    def _note_since(self, before: Tally | None, tally: Tally) -> None:
+    def _update_since(self, before: Tally | None, tally: Tally) -> None:
+        """Keep since when every tally has had each counter, and each histogram with its bounds."""
         counters = before.counters if before else {}
         reported, bounds = self._reported_since, self._bounds_since
         self._reported_since = {
@@ -383,12 +364,6 @@ class Window:
         yield from reversed(self._past)
 
 
-# Tallies of the past in a few bytes: their values in one array, their names shared by all tallies alike.
-#
-# A server has a tally for each second of the last minute. As mappings and histograms they would be most of
-# the memory that a server takes, and most of what the garbage collector visits.
-
-
 class TallyLayout:
     """The names of a tally's counters and histograms, the histograms' bounds, and where the values stand."""
 
@@ -415,7 +390,11 @@ class TallyLayout:
 
 
 class PackedTally(Struct, frozen=True):
-    """A tally of the past (see `Tally`)."""
+    """A tally of the past in a few bytes: its values in one array, its names shared by all tallies alike.
+
+    A server has a tally for each second of the last minute. As mappings and histograms they would be most of
+    the memory that a server takes, and most of what the garbage collector visits.
+    """
 
     at: float
     layout: TallyLayout
@@ -451,11 +430,6 @@ def pack_tally(
     if before is not None and before.layout is layout and before.values == values:
         values = before.values  # an idle server's window costs no memory
     return PackedTally(at, layout, values)
-
-
-# Detects restarts of a server process, and different servers that answer at the same address.
-#
-# A lane is an engine core (data-parallel rank) of a server; counters are compared lane by lane.
 
 
 START_TOLERANCE_S = 1.0
@@ -670,9 +644,6 @@ def _total_tokens(sample: EngineSample) -> float:
     return sum((lane.prompt_tokens or 0.0) + (lane.generation_tokens or 0.0) for lane in sample.lanes)
 
 
-# Operations on latency histograms: difference of two samples, sum over engine cores (lanes), quantiles.
-
-
 LEAST_OBSERVATIONS = 5
 """With fewer observations in a window, no quantile is reported."""
 _WIDE = 2.0
@@ -779,16 +750,11 @@ def histogram_latency(observed: Histogram, window_s: float) -> Latency:
     return Latency(mean, p50, p90, p95, p99, count, window_s, note)
 
 
-# Values of a server, combined from the values of its lanes, which are engine cores (data-parallel ranks).
-#
-# The board, the balance and the levels of a sweep use the same rule for sums: if a lane does not report a
-# value, the server's value is unknown, because the sum of the other lanes would be too low.
-
-
 def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | None]) -> float | None:
     """Return the sum of `of(lane)` over all lanes.
 
-    None if `lanes` is empty, or if `of` returns None for any lane.
+    None if `lanes` is empty, or if `of` returns None for any lane: the sum of the others would be too low.
+    The board, the balance and the levels of a sweep use this rule.
     """
     if len(lanes) == 1:
         value = of(lanes[0])

@@ -46,9 +46,9 @@ class Outage(Struct, frozen=True):
 class RouterPart(Struct, frozen=True):
     """Properties of the simulated LiteLLM router in front of all backends."""
 
-    tells: bool = True
+    reports_setup: bool = True
     """Whether the router reports its strategy and its deployments."""
-    strangers: int = 0
+    unwatched: int = 0
     """Number of the router's deployments that do not belong to watched backends."""
     down_at_s: float | None = None
     """Virtual time at which the router stops answering; None for never."""
@@ -249,15 +249,15 @@ class Rehearsal:
             Deployment(f"spark-{index + 1}", f"{backend.url}/v1", model)
             for index, backend in enumerate(self.watch.backends)
         ]
-        elsewhere = [Deployment(f"cloud-{index + 1}", None, model) for index in range(part.strangers)]
+        elsewhere = [Deployment(f"cloud-{index + 1}", None, model) for index in range(part.unwatched)]
         sample = RouterSample(
             self._now_s,
             LITELLM,
             alive=True,
             version="1.106.2",
-            strategy=self._scenario.strategy if part.tells else None,
-            deployments=(*here, *elsewhere) if part.tells else None,
-            note=None if part.tells else "needs a key to list its deployments",
+            strategy=self._scenario.strategy if part.reports_setup else None,
+            deployments=(*here, *elsewhere) if part.reports_setup else None,
+            note=None if part.reports_setup else "needs a key to list its deployments",
             answer_ms=2.4,
         )
         self.store.accept(key, sample, 2.6)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from sparktop.errors import UsageError
 from sparktop.files import read_bounded
 from sparktop.model.targets import AGENT_PORT
-from sparktop.model.text import clean, reason_of
+from sparktop.model.text import clean, host_port, reason_of
 
 TOKEN_VARIABLE = "SPARKTOP_TOKEN"  # noqa: S105 - the variable's name, not a token
 HOW_TO_MAKE_ONE = "`openssl rand -hex 32` makes one"
@@ -59,7 +59,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     Raises:
         UsageError: the name has no address, or an address cannot be bound.
     """
-    where = address(host, port)
+    where = host_port(host, port)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -80,11 +80,6 @@ def bind(host: str, port: int) -> list[socket.socket]:
         remedy = ": choose another port, or end what listens there" if error.errno == EADDRINUSE else ""
         raise UsageError(f"--listen {clean(where)}: {_error_text(error)}{remedy}") from None
     return sockets
-
-
-def address(host: str, port: int) -> str:
-    """Return "host:port", with an IPv6 address in square brackets as in a URL."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_local(sockets: list[socket.socket]) -> bool:
@@ -296,7 +291,7 @@ class Service(Struct, frozen=True):
     def urls(self) -> list[str]:
         """URLs at which viewers can reach the agent, one for each socket."""
         scheme = "http" if self.tls is None else "https"
-        return [f"{scheme}://{address(*listener.getsockname()[:2])}" for listener in self.listeners]
+        return [f"{scheme}://{host_port(*listener.getsockname()[:2])}" for listener in self.listeners]
 
     def about(self, name: str = "agent", page: str = "") -> str:
         """Return a line for the user: the name of the server, its URLs, and whether a token is required.
@@ -346,7 +341,7 @@ def prepare(
         for listener in listeners:
             listener.close()
         raise UsageError(
-            f"--listen {address(*listen)} is reachable from outside and wants a token: "
+            f"--listen {host_port(*listen)} is reachable from outside and wants a token: "
             f"--token-file FILE or {variable} ({HOW_TO_MAKE_ONE}), or --insecure to do without"
         )
     return Service(listeners, token, tls)

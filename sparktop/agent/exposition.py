@@ -91,7 +91,7 @@ def single(
     return Metric(name, text, lambda part: (((), read(part)),), is_counter=is_counter)
 
 
-def encoded(families: Callable[[], Iterable[Family]], accept: str | None) -> tuple[bytes, str]:
+def encode_page(families: Callable[[], Iterable[Family]], accept: str | None) -> tuple[bytes, str]:
     """Return the page of the families that `families` returns, and its content type.
 
     The format is the one that the Accept header `accept` prefers.
@@ -103,7 +103,7 @@ def encoded(families: Callable[[], Iterable[Family]], accept: str | None) -> tup
 
 
 def content_type_of(accept: str | None) -> str:
-    """Return the content type of the page that `encoded` returns for the Accept header `accept`."""
+    """Return the content type of the page that `encode_page` returns for the Accept header `accept`."""
     return choose_encoder(_supported_formats(accept))[1]
 
 
@@ -171,7 +171,7 @@ def share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-def named(
+def label_parts(
     label: str, parts: Iterable[Part], name: Callable[[Part], str]
 ) -> list[tuple[dict[str, str], Part]]:
     """Return ({`label`: name of the part}, part) for each part.
@@ -199,7 +199,7 @@ def page(
 
     If `sample` is None, the page holds only the identity and whether the machine is simulated.
     """
-    return encoded(lambda: node_families(identity, sample, simulated=simulated), accept)
+    return encode_page(lambda: node_families(identity, sample, simulated=simulated), accept)
 
 
 def node_families(
@@ -212,15 +212,17 @@ def node_families(
         return
     yield from families(_SAMPLE, [({}, sample)])
     yield from families(_CPU, [({}, sample.cpu)])
-    yield from families(_GROUP, named("group", sample.cpu.groups, lambda group: group.name))
+    yield from families(_GROUP, label_parts("group", sample.cpu.groups, lambda group: group.name))
     yield from families(_MEMORY, [({}, sample.memory)])
     yield from _gpu_families(sample.gpus)
-    links = named("device", sample.network, lambda link: link.name)
-    kinds = [({**labels, **_known({"kind": link.kind, "netdev": link.netdev})}) for labels, link in links]
+    links = label_parts("device", sample.network, lambda link: link.name)
+    kinds = [
+        ({**labels, **_known_labels({"kind": link.kind, "netdev": link.netdev})}) for labels, link in links
+    ]
     yield from _info_family("network", "What kind of interface a device is.", kinds)
     yield from families(_LINK, links)
-    yield from families(_SENSOR, named("sensor", sample.sensors, lambda sensor: sensor.name))
-    yield from families(_RAIL, named("rail", sample.rails, lambda rail: rail.name))
+    yield from families(_SENSOR, label_parts("sensor", sample.sensors, lambda sensor: sensor.name))
+    yield from families(_RAIL, label_parts("rail", sample.rails, lambda rail: rail.name))
 
 
 def _identity_family(identity: NodeIdentity) -> Family:
@@ -242,14 +244,14 @@ def _info_family(name: str, text: str, rows: Iterable[Labels]) -> Iterator[Famil
 
 
 def _gpu_families(gpus: Sequence[GpuReading]) -> Iterator[Family]:
-    parts = named("gpu", gpus, lambda gpu: str(gpu.index))
-    identities = [{**labels, **_known({"uuid": gpu.uuid, "name": gpu.name})} for labels, gpu in parts]
+    parts = label_parts("gpu", gpus, lambda gpu: str(gpu.index))
+    identities = [{**labels, **_known_labels({"uuid": gpu.uuid, "name": gpu.name})} for labels, gpu in parts]
     yield from _info_family("gpu", "Which GPU an index is.", identities)
     yield from families(_GPU, parts)
     instances = [
-        ({**labels, **more, **_known({"profile": one.name})}, one)
+        ({**labels, **more, **_known_labels({"profile": one.name})}, one)
         for labels, gpu in parts
-        for more, one in named("instance", gpu.mig_instances, lambda instance: str(instance.index))
+        for more, one in label_parts("instance", gpu.mig_instances, lambda instance: str(instance.index))
     ]
     yield from families(_MIG, instances)
 
@@ -269,7 +271,7 @@ def _memory_by_program(gpu: GpuReading) -> Iterator[Point]:
     return (((name,), size) for name, size in sizes.items())
 
 
-def _known(labels: Mapping[str, str | None]) -> dict[str, str]:
+def _known_labels(labels: Mapping[str, str | None]) -> dict[str, str]:
     """Return the labels that have a value, cleaned."""
     return {name: clean(value, LABEL_LIMIT) for name, value in labels.items() if value is not None}
 

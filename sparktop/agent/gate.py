@@ -109,7 +109,7 @@ class Limits(Struct, frozen=True):
     """Most requests per second on one connection. The number is lower than for an address, so that one
     client cannot use up what other clients at the same address may send."""
     connection_request_burst: float = 40.0
-    look_s: float = 1.0
+    check_s: float = 1.0
     """Seconds between checks whether clients are too slow."""
 
 
@@ -385,7 +385,7 @@ class Gate:
         self._opening[task] = connection
         task.add_done_callback(lambda ended: self._after_opening(ended, connection, client))
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._check_speeds)
+            self._timer = asyncio.get_running_loop().call_later(self._limits.check_s, self._check_speeds)
 
     def _limit_handshakes(self, peer: str) -> None:
         """Break off the oldest handshake of an address that has too many, so that `peer` may begin another.
@@ -465,4 +465,4 @@ class Gate:
         for connection in list(self._connections.values()):
             connection.check_speed(now)
         if self._connections:
-            self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._check_speeds)
+            self._timer = asyncio.get_running_loop().call_later(self._limits.check_s, self._check_speeds)

@@ -293,11 +293,6 @@ class Sampler:
         ]
         return min(recent, default=DEFAULT_INTERVAL_S)
 
-    @property
-    def resting(self) -> bool:
-        """True if no further sample will be taken before the next request."""
-        return self._timer is None and self._taking is None
-
     def now(self) -> float:
         """Return the current time of the clock that dates the samples."""
         return self._clock()
@@ -343,8 +338,8 @@ class Sampler:
         Return True if `ask` wants the process table and no other recent request wanted it.
         """
         self._asked_at = now
-        wished_s = DEFAULT_INTERVAL_S if ask.interval_s is None else ask.interval_s
-        self._asked_intervals[max(1, round(wished_s / _STEP_S)) * _STEP_S] = now
+        requested_s = DEFAULT_INTERVAL_S if ask.interval_s is None else ask.interval_s
+        self._asked_intervals[max(1, round(requested_s / _STEP_S)) * _STEP_S] = now
         had_table = self._wants_table(now)
         if ask.processes:
             self._table_asked_at = now

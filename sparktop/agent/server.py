@@ -20,6 +20,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from aiohttp import web
 
@@ -104,6 +105,29 @@ class WebServer:
             self._server.pre_shutdown()
             await self._server.shutdown(_CLOSING_S)
             self._gate.abort()
+
+    async def run(
+        self,
+        service: Service,
+        work: AbstractAsyncContextManager[object] | None = None,
+        *,
+        ready: Callable[[], None],
+    ) -> int:
+        """Serve at `service`, and within the context `work`, until a signal arrives; return the exit code.
+
+        `ready` is called once connections are accepted.
+        """
+        with stopped_by_signals() as stop:
+            self.start(service.listeners, tls=service.tls)
+            ready()
+            try:
+                async with work or nullcontext():
+                    # What the start made lives until the end: garbage collection need not visit it.
+                    gc.collect()
+                    gc.freeze()
+                    return await stop
+            finally:
+                await self.close()
 
     async def respond(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Respond to an authenticated GET or HEAD request; `path` is its URL's path, without the query."""
@@ -284,14 +308,4 @@ async def serve(service: Service, names: Collection[str] | None, *, ready: Calla
     `names` are those of the agent, as for `WebServer`. `ready` is called once it accepts connections.
     """
     sampler = Sampler(LocalSource("agent"))
-    server = AgentServer(sampler, token=service.token, names=names)
-    with stopped_by_signals() as stop:
-        server.start(service.listeners, tls=service.tls)
-        ready()
-        # The start-up objects live until the end: excluding them makes garbage collection cheaper.
-        gc.collect()
-        gc.freeze()
-        try:
-            return await stop
-        finally:
-            await server.close()
+    return await AgentServer(sampler, token=service.token, names=names).run(service, ready=ready)

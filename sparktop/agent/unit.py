@@ -142,9 +142,9 @@ def command_line(flags: UnitFlags, token_file: str | None) -> tuple[list[str], s
     instead of the files.
     """
     credentials: list[str] = []
-    words = [quoted(str(flags.program)), flags.command]
+    words = [quote_word(str(flags.program)), flags.command]
     if flags.listen is not None:
-        words += ["--listen", quoted(flags.listen)]
+        words += ["--listen", quote_word(flags.listen)]
     files = (
         ("--token-file", "token", token_file),
         ("--tls-cert", "tls-cert", flags.tls_cert),
@@ -157,7 +157,7 @@ def command_line(flags: UnitFlags, token_file: str | None) -> tuple[list[str], s
             words += [option, f"${{CREDENTIALS_DIRECTORY}}/{name}"]
     if flags.insecure:
         words.append("--insecure")
-    words += [word for name in flags.names for word in ("--name", quoted(name))]
+    words += [word for name in flags.names for word in ("--name", quote_word(name))]
     return credentials, " ".join(words)
 
 
@@ -203,7 +203,7 @@ def environment_lines(*, named: bool | None) -> Iterator[str]:
     yield f"EnvironmentFile=-{ENVIRONMENT_FILE}"
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """Quote and escape a word of a command line for systemd."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return (
@@ -235,7 +235,7 @@ MemoryMax=512M
 CPUWeight=20"""
 
 
-def watched_by(config: str | None, targets: Sequence[str]) -> tuple[list[str], Needs]:
+def unit_watch_words(config: str | None, targets: Sequence[str]) -> tuple[list[str], Needs]:
     """Return the unit's words that name what is watched, quoted for systemd, and what that needs.
 
     These are `targets`, else the configuration file `config`, else the usual file.
@@ -248,11 +248,11 @@ def watched_by(config: str | None, targets: Sequence[str]) -> tuple[list[str], N
             "a TARGET with a user or password would stand in the unit: name it in a configuration file, "
             "with api_key_env, and give --config FILE"
         )
-    names = [quoted(target) for target in targets]
+    names = [quote_word(target) for target in targets]
     if config is None and targets:
         return names, Needs(variables=False)
     path = Path(config or CONFIG).absolute()
-    return ["--config", quoted(str(path)), *names], needs_of(path)
+    return ["--config", quote_word(str(path)), *names], needs_of(path)
 
 
 def watching_unit(flags: UnitFlags, more: Sequence[str], needs: Needs) -> str:

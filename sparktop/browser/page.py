@@ -27,13 +27,6 @@ def shared_width(text: str | None, *, on_a_phone: bool = False) -> int:
     return max((width for width in WIDTHS if width <= int(text)), default=WIDTHS[0])
 
 
-# A choice in a page's address:
-#
-# ?sort=tokens      config, name, tokens, load, memory or state: the order of machines and servers
-# ?filter=words     words that must all occur in a server's name, model, state …
-# ?list=waiting     waiting, kv, ttft or clock: of a wall the list of the worst that is shown in full
-
-
 MOST_WORDS = 80
 """Most characters of a filter."""
 _ENOUGH = 400
@@ -44,16 +37,17 @@ Chosen = TypeVar("Chosen")
 
 
 class Choice(Struct, frozen=True):
-    """A viewer's choice; by default all servers and machines as configured, and the groups of a wall."""
+    """A viewer's choice; by default all servers and machines as configured, and the groups of a wall.
+
+    In a page's address: ?sort= is the order of machines and servers, ?filter= words that must all occur in a
+    server's name, model, state and so on, ?list= of a wall the list of the worst that is shown in full.
+    """
 
     sort: Sort = Sort.CONFIG
     filter: str = ""
     top: Top | None = None
     ignored: tuple[str, ...] = ()
     """Sentences on values that are not known, cleaned."""
-
-    def __hash__(self) -> int:
-        return hash((self.sort, self.filter, self.top, self.ignored))
 
     @property
     def view(self) -> View:
@@ -128,9 +122,6 @@ class Page(Struct, frozen=True):
     kind: Kind = Kind.BOARD
     name: str = ""
     choice: Choice = field(default_factory=Choice)
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.name, self.choice))
 
     @property
     def has_choice(self) -> bool:

@@ -112,7 +112,7 @@ class PageRenderer:
     def __init__(
         self,
         take: Callable[[], Snapshot],
-        shelf: ResultPages,
+        results: ResultPages,
         *,
         show_processes: Callable[[tuple[str, ...]], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
@@ -123,7 +123,7 @@ class PageRenderer:
         change: their process tables are read meanwhile.
         """
         self._take = take
-        self._results = shelf
+        self._results = results
         self._clock = clock
         self._channels: dict[tuple[Page, int], Channel] = {}
         self._wanted = asyncio.Event()
@@ -171,7 +171,7 @@ class PageRenderer:
         self._forget_unwatched()
         self._report_processes()
         if any(page.kind in _OF_RESULTS for page, _ in self._channels):
-            await self._results.look()
+            await self._results.refresh()
         snapshot = self._take_snapshot()
         for key, channel in list(self._channels.items()):
             if channel.viewers:
@@ -199,7 +199,7 @@ class PageRenderer:
             channel = self._channels.get(key)
             if channel is None:
                 if page.kind in _OF_RESULTS:
-                    await self._results.look()
+                    await self._results.refresh()
                 orders = Orders()
                 picture = await self._draw(page, width, self._take_snapshot(), orders)
                 channel = Channel(picture, self._clock(), orders)

@@ -23,7 +23,7 @@ from sparktop.panels.sweep.table import all_levels
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.history import History
 
-LOOK_EVERY_S = 5.0
+REFRESH_EVERY_S = 5.0
 """Least seconds between two searches for new results."""
 EACH_PAGE = 20
 """Results on a page of the list."""
@@ -49,17 +49,17 @@ class ResultPages:
         """Prepare to read results in `folder`; nothing is read before a page needs it."""
         self._history = History(folder)
         self._clock = clock
-        self._looked_at = float("-inf")
+        self._searched_at = float("-inf")
         self._rows: list[HistoryRow] = []
         self._views: dict[str, tuple[HistoryRow, SweepView | None]] = {}
         """By key, in the order of the last request: the row as it was, and its view; None if unreadable."""
         self._reading = asyncio.Lock()
 
-    async def look(self) -> None:
-        """Search for new and changed results, at most every `LOOK_EVERY_S` seconds."""
+    async def refresh(self) -> None:
+        """Search for new and changed results, at most every `REFRESH_EVERY_S` seconds."""
         async with self._reading:
-            if self._clock() - self._looked_at >= LOOK_EVERY_S:
-                self._looked_at = self._clock()
+            if self._clock() - self._searched_at >= REFRESH_EVERY_S:
+                self._searched_at = self._clock()
                 self._rows = await asyncio.to_thread(self._read_rows)
 
     def _read_rows(self) -> list[HistoryRow]:

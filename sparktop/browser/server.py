@@ -10,12 +10,11 @@ GET /healthz        liveness, without a token
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 import hmac
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import cache, lru_cache
 from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
@@ -48,7 +47,6 @@ from sparktop.colors.palette import (
 )
 from sparktop.model.targets import Watch
 from sparktop.report.html import templates
-from sparktop.stopping import stopped_by_signals
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor
 
@@ -82,7 +80,7 @@ def style_sheet(theme: str) -> str:
 
 @cache
 def read_static(name: str) -> str:
-    """Return the text of a file in the folder `read_static`."""
+    """Return the text of a file in the folder `static`."""
     return (files("sparktop.browser") / "static" / name).read_text(encoding="utf-8")
 
 
@@ -253,14 +251,14 @@ _PUBLIC = frozenset({"/style.css", "/icon.svg", "/login"})
 
 
 class BrowserServer(WebServer):
-    """Serves the pages of a studio to browsers."""
+    """Serves pages to browsers, drawn by a `PageRenderer`."""
 
     forms = frozenset({"/login"})
     command = "serve"
 
     def __init__(
         self,
-        studio: PageRenderer,
+        renderer: PageRenderer,
         *,
         theme: str,
         names: Collection[str],
@@ -270,14 +268,14 @@ class BrowserServer(WebServer):
         limits: Limits = LIMITS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Serve the pages of `studio` in the colours of `theme`, unless a viewer chooses other ones.
+        """Serve the pages of `renderer` in the colours of `theme`, unless a viewer chooses other ones.
 
         The usual theme follows the browser's choice between dark and light. `names` are those of the server
         itself; requests with another Host header are refused. With `token`, `sessions` has the cookies that
         stand for it. `is_tls` is whether browsers use TLS.
         """
         super().__init__(token=token, limits=limits, clock=clock, names=names)
-        self._renderer = studio
+        self._renderer = renderer
         self._theme = AUTO if theme == Watch().theme else theme
         self._sessions = sessions
         self._is_tls = is_tls
@@ -459,29 +457,14 @@ async def serve(
     service = place.service
     store = Store(watch, simulated=simulated)
     monitor = Monitor(watch, store)
-    studio = PageRenderer(store.snapshot, ResultPages(sweeps), show_processes=monitor.show_processes)
+    renderer = PageRenderer(store.snapshot, ResultPages(sweeps), show_processes=monitor.show_processes)
     port = int(service.listeners[0].getsockname()[1])
     server = BrowserServer(
-        studio,
+        renderer,
         theme=watch.theme,
         names=own_names(place.host, place.names),
         token=service.token,
         sessions=None if service.token is None else Sessions(service.token, port),
         is_tls=service.tls is not None,
     )
-    with stopped_by_signals() as stop:
-        server.start(service.listeners, tls=service.tls)
-        ready()
-        await monitor.start()
-        drawing = asyncio.get_running_loop().create_task(studio.run())
-        # The start-up objects live until the end: excluding them makes garbage collection cheaper.
-        gc.collect()
-        gc.freeze()
-        try:
-            return await stop
-        finally:
-            drawing.cancel()
-            with suppress(asyncio.CancelledError):
-                await drawing
-            await monitor.stop()
-            await server.close()
+    return await server.run(service, monitor.running(renderer.run()), ready=ready)

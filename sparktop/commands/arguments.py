@@ -329,9 +329,9 @@ class Listening(Struct, frozen=True):
 
     def unit(self, arguments: argparse.Namespace) -> str:
         """Return a systemd unit that runs the command with these arguments."""
-        from sparktop.agent.unit import watched_by, watching_unit  # late: as above
+        from sparktop.agent.unit import unit_watch_words, watching_unit  # late: as above
 
-        words, needs = watched_by(arguments.config, arguments.targets)
+        words, needs = unit_watch_words(arguments.config, arguments.targets)
         return watching_unit(self.flags(arguments), words, needs)
 
 

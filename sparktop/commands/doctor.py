@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.commands.choice import apply_arguments
     from sparktop.doctor.check import Status, failed, next_step
     from sparktop.doctor.machine import check_open_files, check_recorder, check_versions, open_file_limits
-    from sparktop.doctor.terminal import check_terminal, look_at_terminal
+    from sparktop.doctor.terminal import check_terminal, read_terminal
     from sparktop.logfile import open_log
 
     open_log(os.environ)
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         *check_versions(),
         *file_checks,
         # With JSON, standard output must hold nothing else, so the terminal is not queried.
-        *check_terminal(look_at_terminal(os.environ, ask=arguments.form == "txt")),
+        *check_terminal(read_terminal(os.environ, ask=arguments.form == "txt")),
         check_open_files(*open_file_limits(), wanted),
         *check_recorder(watch, os.environ),
     ]
@@ -150,12 +150,12 @@ def _run_start(command: str, form: str) -> int:
     import asyncio
 
     from sparktop.doctor.check import failed
-    from sparktop.doctor.machine import check_machine, look_at_machine
+    from sparktop.doctor.machine import check_machine, read_machine
     from sparktop.doctor.start import check_start, parse_start
     from sparktop.watch.state_files import read_starts, starts_file
 
     parse_start(command)
-    reading, identity = asyncio.run(look_at_machine())
+    reading, identity = asyncio.run(read_machine())
     starts, _ = read_starts(starts_file(os.environ))
     start = check_start(command, reading, identity, starts, os.environ)
     _write_report({"this machine": check_machine(reading, identity), "start": start}, "", form)
@@ -232,12 +232,12 @@ async def _examine(watch: Watch, *, named: bool) -> tuple[list[Check], list[Chec
     """
     # Late: as above.
     from sparktop.doctor.examination import examine_network
-    from sparktop.doctor.machine import check_machine, look_at_machine
+    from sparktop.doctor.machine import check_machine, read_machine
     from sparktop.doctor.network import open_network
 
     routers = (*watch.routers, *watch.sweep_routers)
     urls = [*(target.url for target in watch.backends), *(target.url for target in routers)]
-    own = await look_at_machine()
+    own = await read_machine()
     machine = check_machine(*own)
     async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
         return machine, await examine_network(watch, network, wanted=named, own=own)

@@ -160,10 +160,10 @@ def unit(program: Path, output: str | None, config: str | None = None, targets: 
     It records `targets`, else what the configuration file `config` lists, else the usual file.
     """
     # Late: --help needs none of it.
-    from sparktop.agent.unit import environment_lines, quoted, start_note, unit_text, watched_by
+    from sparktop.agent.unit import environment_lines, quote_word, start_note, unit_text, unit_watch_words
 
     file = "/var/lib/sparktop/night.rec.zst" if output is None else str(Path(output).absolute())
-    words, needs = watched_by(config, targets)
+    words, needs = unit_watch_words(config, targets)
     note = (
         "# Record *other* hosts where you can: a machine that hangs writes nothing, and its last seconds are "
         "lost."
@@ -171,7 +171,7 @@ def unit(program: Path, output: str | None, config: str | None = None, targets: 
     return unit_text(
         "record",
         "recorder: what servers and machines did, for later",
-        " ".join((quoted(str(program)), "record", *words, "--append", "-o", quoted(file))),
+        " ".join((quote_word(str(program)), "record", *words, "--append", "-o", quote_word(file))),
         (*environment_lines(named=needs.variables), _SERVICE),
         after="network-online.target time-sync.target",
         notes=(start_note("record"), note),

@@ -212,7 +212,7 @@ def _router_table(
 def _unwatched_deployments(view: RouterView, servers: Sequence[BackendTarget]) -> Iterator[str]:
     """Yield a comment for each deployment that is not among the backends."""
     own = {address_of(target.url) for target in servers}
-    for one in view.told or ():
+    for one in view.reported or ():
         if view.deployments is not None and view.deployments.get(one.id) is None:
             place = one.address and address_of(one.address)
             if not place or place not in own:

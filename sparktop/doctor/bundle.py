@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import metadata
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from sparktop import __version__
 from sparktop.config.schema import SETTINGS, Config, Kind
 from sparktop.config.watch import variable_words
 from sparktop.doctor.check import Check
+from sparktop.doctor.machine import installed
 from sparktop.engines import ENGINES
 from sparktop.files import read_bounded
 from sparktop.model.targets import Target, Watch
@@ -311,7 +311,7 @@ def bundle(
         "sparktop": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "packages": {name: _installed(name) for name in _PACKAGES},
+        "packages": {name: installed(name) for name in _PACKAGES},
     }
     return {"schema": SCHEMA, "versions": versions, **redacted()}
 
@@ -319,10 +319,3 @@ def bundle(
 def _log_line(line: str) -> str:
     """Return a line without control characters; the indentation of a traceback stays."""
     return line[: len(line) - len(line.lstrip(" "))][:80] + clean(line, _LONGEST_LINE)
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.machine import check_compared, check_missing_gpu
-from sparktop.doctor.network import Network, check_names, host_key, place_of
+from sparktop.doctor.network import Network, check_names, host_key, host_port_of
 from sparktop.doctor.servers import check_backend, check_port, check_prometheus, check_router
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
@@ -70,7 +70,7 @@ async def examine_network(
         return await check_node(target, network, note=lambda *read: machines.append((target, *read)))
 
     async def check_listed(target: BackendTarget, network: Network) -> list[Check]:
-        return softened(await check_backend(target, network))
+        return soften_failures(await check_backend(target, network))
 
     parts = await asyncio.gather(
         each(check_machine, [*watch.nodes, *listed_nodes]),
@@ -90,7 +90,7 @@ def _hosts(watch: Watch) -> list[str]:
     urls += [target.url for target in (*watch.routers, *watch.sweep_routers)]
     urls += [target.url for target in watch.nodes if target.url]
     urls += [target.url for target in watch.prometheus]
-    places = (place_of(url) for url in urls)
+    places = (host_port_of(url) for url in urls)
     return [*watch.discover, *(place.host for place in places if place is not None)]
 
 
@@ -134,7 +134,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 """Hosts that are this machine."""
 
 
-def way_in(target: NodeTarget) -> Source:
+def node_source(target: NodeTarget) -> Source:
     """Return the source through which the monitor would read the node `target`: an agent or ssh."""
     if target.via == "ssh":
         from sparktop.sources.ssh import SshSource  # late: most examinations have no node elsewhere
@@ -149,7 +149,7 @@ async def check_node(
     target: NodeTarget,
     network: Network,
     *,
-    source: Callable[[NodeTarget], Source] = way_in,
+    source: Callable[[NodeTarget], Source] = node_source,
     note: Callable[[Reading, NodeIdentity], None] | None = None,
 ) -> list[Check]:
     """Check the access to a remote node by reading one sample; return [] if the node is this machine.
@@ -174,7 +174,7 @@ async def check_node(
 
 def _check_secrecy(target: NodeTarget) -> list[Check]:
     """Return a warning if the agent's token is sent without encryption to another machine, else no check."""
-    place = place_of(target.url or "")
+    place = host_port_of(target.url or "")
     secret = target.token or target.token_file
     if not secret or place is None or urlsplit(target.url or "").scheme == "https" or place.host in _LOOPBACK:
         return []
@@ -247,16 +247,16 @@ async def read_listed(
     return checks, servers, machines
 
 
-def softened(checks: Sequence[Check]) -> list[Check]:
+def soften_failures(checks: Sequence[Check]) -> list[Check]:
     """Return checks of a listed server, with warnings for failures: files keep servers that have ended.
 
     Ray lists exporters of its own, too: what answers with something else than an LLM server's page is named,
     without advice.
     """
-    return [_softened(one) if one.status is Status.FAIL else one for one in checks]
+    return [_soften_failure(one) if one.status is Status.FAIL else one for one in checks]
 
 
-def _softened(check: Check) -> Check:
+def _soften_failure(check: Check) -> Check:
     if check.message.endswith((": no engine figures", ", not metrics")):
         return Check(check.name, Status.SKIP, "answers, but not as an LLM server: not watched")
     return Check(check.name, Status.WARN, check.message, "listed in a file; it is watched once it answers")

@@ -57,7 +57,7 @@ _NOT_THERE = "no NVIDIA"
 fault."""
 
 
-async def look_at_machine(nvml: NvmlModule | None = None) -> tuple[NodeSample | Failure, NodeIdentity]:
+async def read_machine(nvml: NvmlModule | None = None) -> tuple[NodeSample | Failure, NodeIdentity]:
     """Read a sample of this machine, as the monitor does; return the sample and the machine's identity.
 
     If the driver hangs, a `Failure` is returned instead of the sample.

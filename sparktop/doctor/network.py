@@ -18,7 +18,7 @@ import httpx
 from msgspec import Struct
 
 from sparktop.doctor.check import Check, Status
-from sparktop.model.text import clean
+from sparktop.model.text import clean, host_port
 from sparktop.net.failure import Trust, timeout_error, transport_error
 from sparktop.net.once import Reply, get, open_client
 
@@ -39,7 +39,7 @@ class Resolved(Struct, frozen=True):
     took_s: float
 
 
-class Place(Struct, frozen=True):
+class HostPort(Struct, frozen=True):
     """Host and port of a URL."""
 
     host: str
@@ -48,11 +48,10 @@ class Place(Struct, frozen=True):
     @property
     def shown(self) -> str:
         """Host and port as "host:port" for messages, without control characters; IPv6 in square brackets."""
-        host = clean(self.host, 80)
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return host_port(clean(self.host, 80), self.port)
 
 
-def place_of(url: str) -> Place | None:
+def host_port_of(url: str) -> HostPort | None:
     """Return host and port of a URL; without a port in the URL, the usual port of the scheme.
 
     None if the URL has no host, or neither a port nor a scheme with a known port.
@@ -62,7 +61,7 @@ def place_of(url: str) -> Place | None:
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError:
         return None
-    return Place(parts.hostname, port) if parts.hostname and port else None
+    return HostPort(parts.hostname, port) if parts.hostname and port else None
 
 
 class Network(Protocol):
@@ -76,7 +75,7 @@ class Network(Protocol):
         """
         ...
 
-    async def connect(self, place: Place) -> None:
+    async def connect(self, place: HostPort) -> None:
         """Open a TCP connection and close it at once.
 
         Raises:
@@ -123,7 +122,7 @@ class RealNetwork:
         addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
         return Resolved(addresses, time.monotonic() - began)
 
-    async def connect(self, place: Place) -> None:
+    async def connect(self, place: HostPort) -> None:
         """Open a TCP connection and close it at once."""
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -140,7 +139,7 @@ class RealNetwork:
 
     async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
         """Send a GET and return the response; its time and its size are limited."""
-        place = place_of(url)
+        place = host_port_of(url)
         where = place.shown if place else clean(url, 80)
         if tls_ca is not None:
             async with open_client(secure=True, trust=Trust(tls_ca, where).context()) as client:

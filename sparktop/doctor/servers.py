@@ -15,7 +15,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from sparktop.doctor.check import Check, Status
-from sparktop.doctor.network import Network, Place, place_of
+from sparktop.doctor.network import HostPort, Network, host_port_of
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.registry import Engine
 from sparktop.engines.router_pages import LISTS, TITLES, router_kind
@@ -79,7 +79,7 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
     if reach.status is Status.FAIL:
         return [reach]
     visit = _Visit(target, network)
-    if target.engine == "auto" and await visit.meets_router():
+    if target.engine == "auto" and await visit.is_litellm_router():
         seen = "a router (LiteLLM), not an inference server: its figures need the servers behind it"
         advice = "watch it with [[routers]], where api_key_env adds deployments, strategy and failures"
         return [reach, Check(f"{target.name} router", Status.WARN, seen, advice)]
@@ -89,7 +89,7 @@ async def check_backend(target: BackendTarget, network: Network) -> list[Check]:
         engine = ENGINES[sample.engine]
         identity = await visit.identify(engine)
         checks.append(_check_version(target, engine, identity))
-        if not engine.beside:  # it runs no requests, or its engine has a page of its own
+        if not engine.runs_nothing:  # it runs no requests, or its engine has a page of its own
             checks += [
                 _check_model(target, sample, identity),
                 _check_slots(target, replace(identity, slots=identity.slots or sample.slots)),
@@ -150,7 +150,7 @@ async def check_port(
     where nothing listens.
     """
     title = f"{name} port"
-    place = place_of(url)
+    place = host_port_of(url)
     if place is None:
         return Check(title, Status.FAIL, "its URL names no host and port", "write http://host:port")
     try:
@@ -177,7 +177,7 @@ class _Visit:
         self._target = target
         self._network = network
         self._pages = EnginePages(target.engine, self._answer)
-        self._where = (place_of(target.url) or Place("?", 0)).shown
+        self._where = (host_port_of(target.url) or HostPort("?", 0)).shown
 
     async def read_page(self) -> tuple[Check, EngineSample | None]:
         """Read the server's metrics page, as the monitor would; return (check, sample on the page).
@@ -198,13 +198,13 @@ class _Visit:
         ranks = f", {len(sample.lanes)} data-parallel ranks" if len(sample.lanes) > 1 else ""
         seen = f"{ENGINES[sample.engine].title}, {size}{ranks}"
         if sample.note is not None:
-            advice = "" if ENGINES[sample.engine].beside else "turn the server's metrics on"
+            advice = "" if ENGINES[sample.engine].runs_nothing else "turn the server's metrics on"
             return Check(name, Status.WARN, f"{seen}: {sample.note}", advice), sample
         if (sample.answer_ms or 0) > _SLOW_MS:
             return Check(name, Status.WARN, seen, "too slow for every second: --interval 5"), sample
         return Check(name, Status.OK, seen), sample
 
-    async def meets_router(self) -> bool:
+    async def is_litellm_router(self) -> bool:
         """Return whether the server is a LiteLLM router, judged by its liveness route."""
         try:
             return is_litellm((await self._get(LIVELINESS)).body)
@@ -262,7 +262,7 @@ def _check_version(target: BackendTarget, engine: Engine, identity: EngineIdenti
     name = f"{target.name} version"
     if identity.version is not None:
         return Check(name, Status.OK, f"{engine.title} {clean(identity.version, 60)}")
-    if "version" not in engine.tells:
+    if "version" not in engine.reports:
         return Check(name, Status.SKIP, f"{engine.title} has no route that reports it")
     asked = ", ".join(engine.facts)
     return Check(

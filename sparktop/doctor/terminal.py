@@ -57,7 +57,7 @@ class Terminal(Struct, frozen=True):
     """Whether the cursor position was requested from the terminal."""
 
 
-def look_at_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
+def read_terminal(env: Mapping[str, str], *, ask: bool) -> Terminal:
     """Return the properties of the terminal, from the environment `env` and standard input and output.
 
     With `ask`, also print a braille character and request the cursor position, if the terminal is likely to

@@ -1,4 +1,13 @@
-"""Metrics pages in the Prometheus text format: their samples, by name and labels."""
+"""Metrics pages in the Prometheus text format 0.0.4: their samples, by name and labels.
+
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/; exemplars of OpenMetrics are skipped.
+
+One regular expression scans a page in C and stops only at lines that begin with a wanted name. Of all other
+lines, including HELP and TYPE comments, it reads only the first bytes. It never backtracks (possessive
+quantifiers and atomic groups), so the time grows linearly with the size of any page. Parsed label blocks are
+cached, because the pages of other servers have the same blocks. What follows from names and labels alone (a
+layout) is computed once: the next page of a server, and those of its replicas, differ only in values.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +22,13 @@ from typing import TypeAlias, TypeVar, cast
 from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind
 
-__all__ = ["Family", "Labels", "Page", "PageText", "Places", "Reader", "number", "parse_labels", "without"]
-
-
-# Parser of the Prometheus text format 0.0.4 for a given set of metric names; skips OpenMetrics exemplars.
-#
-# Format: https://prometheus.io/docs/instrumenting/exposition_formats/. One regular expression scans the
-# page in C and stops only at lines that begin with a wanted name. Of all other lines, including HELP and
-# TYPE comments, it reads only the first bytes. The expression never backtracks (possessive quantifiers and
-# atomic groups), so the time grows linearly with the size of any page. Parsed label blocks are cached,
-# because the pages of other servers have the same blocks. What follows from names and labels alone (a layout)
-# is computed once, because the next page of a server, and those of its replicas, differ only in their values.
-
-
 MAX_SAMPLES = 50_000
 """Wanted samples accepted from one page; vLLM 0.32 has about 205 per engine."""
 _MOST_PREFIXES = 16
 """Prefixes other than a reader's own for which its pattern is kept."""
 _AT_ONCE = 1 << 20
 """Most bytes of a page whose samples are found in one step, all in memory."""
-_MOST_KEPT_BYTES = 32 << 20
+_MOST_CACHED_BYTES = 32 << 20
 """Bytes of pages whose lines are kept: 500 pages of vLLM 0.32. Replicas of a model share one."""
 _MOST_ALIKE = 4
 """Most pages with the same number of lines and the same line in the middle that are kept."""
@@ -57,39 +53,39 @@ class PageText:
     exemplars are not compared.
     """
 
-    __slots__ = ("body", "kept", "lines")
+    __slots__ = ("body", "cache", "lines")
 
     def __init__(self, body: bytes) -> None:
         """Split a page into its lines."""
         self.body = body
         self.lines = body.split(b"\n") if len(body) <= _AT_ONCE else []
-        self.kept: Kept | None = _PAGES.kept_for(self.lines, body) if self.lines else None
+        self.cache: Cache | None = _PAGES.cache_for(self.lines, body) if self.lines else None
         """What follows from names and labels alone; shared by all pages that differ in numbers only."""
 
-    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    def cached(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` returned when first called for `key`; it may depend on names and labels only."""
-        return make() if self.kept is None else _once(self.kept, key, make)
+        return make() if self.cache is None else _cached(self.cache, key, make)
 
 
-class _KeptPages:
+class _PageCaches:
     """The beginnings of the lines of pages, each with what follows from them."""
 
     def __init__(self) -> None:
-        self._alike: dict[tuple[int, bytes], list[tuple[list[slice], list[bytes], Kept]]] = {}
+        self._alike: dict[tuple[int, bytes], list[tuple[list[slice], list[bytes], Cache]]] = {}
         """Where the beginnings of all lines end, these beginnings, and what follows from them.
 
         The key is the number of lines and the line in the middle, which has a model's name in most pages."""
         self._bytes = 0
 
-    def kept_for(self, lines: list[bytes], body: bytes) -> Kept | None:
+    def cache_for(self, lines: list[bytes], body: bytes) -> Cache | None:
         """Return what is kept for pages that begin all lines so; None for a page with exemplars."""
-        if self._bytes > _MOST_KEPT_BYTES:
+        if self._bytes > _MOST_CACHED_BYTES:
             self._alike.clear()
             self._bytes = 0
         alike = self._alike.setdefault((len(lines), _beginning(lines[len(lines) // 2])), [])
-        for ends, beginnings, kept in alike:
+        for ends, beginnings, cache in alike:
             if list(map(getitem, lines, ends)) == beginnings:
-                return kept
+                return cache
         if b"# {" in body:
             return None
         if len(alike) >= _MOST_ALIKE:
@@ -97,9 +93,9 @@ class _KeptPages:
         beginnings = list(map(_beginning, lines))
         # A line without a space is compared whole, and may not become longer.
         ends = [slice(len(text) if text.endswith(b" ") else None) for text in beginnings]
-        alike.append((ends, beginnings, kept := {}))
+        alike.append((ends, beginnings, cache := {}))
         self._bytes += len(body)
-        return kept
+        return cache
 
 
 def _beginning(line: bytes) -> bytes:
@@ -116,13 +112,13 @@ class Reader:
 
         A mapping maps each name on the page to the name under which `read` returns its samples.
         """
-        known = names if isinstance(names, Mapping) else {name: name for name in names}
-        self._known = known
+        self._names = names if isinstance(names, Mapping) else {name: name for name in names}
         self._others: dict[str, Reader] = {}
-        self._names = {name.encode(): known[name] for name in known}
-        self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
+        """Readers of the same names under other prefixes, by prefix."""
+        self._encoded = {name.encode(): returned for name, returned in self._names.items()}
+        self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._encoded) + rb")(?=[\s{]|\Z)" + _REST)
 
-    def under(self, own: str, theirs: str) -> Reader:
+    def with_prefix(self, own: str, theirs: str) -> Reader:
         """Return a reader of the names that begin with `own`, where a page has `theirs` in its place."""
         if own == theirs:
             return self
@@ -131,8 +127,8 @@ class Reader:
                 self._others.clear()
             self._others[theirs] = Reader(
                 {
-                    f"{theirs}{name.removeprefix(own)}" if name.startswith(own) else name: known
-                    for name, known in self._known.items()
+                    f"{theirs}{name.removeprefix(own)}" if name.startswith(own) else name: returned
+                    for name, returned in self._names.items()
                 }
             )
         return self._others[theirs]
@@ -147,20 +143,28 @@ class Reader:
             PageError: more than `MAX_SAMPLES` wanted samples.
         """
         text = PageText(page) if isinstance(page, bytes) else page
-        known = None if text.kept is None else cast("_ValueCells | None", text.kept.get(self))
-        if known is not None:
-            layout, rows, ends = known
-            values = _plain_numbers([text.lines[row][end] for row, end in zip(rows, ends, strict=True)])
-            if values is not None:
-                return Page(*layout, values)
+        known = self._read_values(text)
+        return self._read_all(text) if known is None else known
+
+    def _read_values(self, text: PageText) -> Page | None:
+        """Return the samples on a page of a known layout, of which only the values are parsed; else None."""
+        cells = None if text.cache is None else cast("_ValueCells | None", text.cache.get(self))
+        if cells is None:
+            return None
+        layout, rows, ends = cells
+        values = _plain_numbers([text.lines[row][end] for row, end in zip(rows, ends, strict=True)])
+        return None if values is None else Page(*layout, values)
+
+    def _read_all(self, text: PageText) -> Page:
+        """Return the samples on any page, and keep its layout for `_read_values`."""
         samples = list(self._samples(text.body))
         layout = self._layout([(name, (block or b"") if value else None) for name, block, value in samples])
         words = [value for _, _, value in samples]
-        if text.kept is not None and all(words):  # none is malformed
+        if text.cache is not None and all(words):  # none is malformed
             rows = [row for row, line in enumerate(text.lines) if self._line.match(b"\n" + line)]
             ends = [slice(len(_beginning(text.lines[row])), None) for row in rows]
             if [text.lines[row][end] for row, end in zip(rows, ends, strict=True)] == words:
-                text.kept[self] = layout, rows, ends
+                text.cache[self] = layout, rows, ends
         return Page(*layout, [number(word or b"") for word in words])
 
     def _layout(self, keys: Sequence[tuple[bytes, bytes | None]]) -> Layout:
@@ -168,7 +172,7 @@ class Reader:
         places: dict[str, dict[Labels, int]] = {}
         unreadable: set[str] = set()
         for index, (key, block) in enumerate(keys):
-            name, labels = self._names[key], None if block is None else labels_of(block)
+            name, labels = self._encoded[key], None if block is None else labels_of(block)
             if labels is None:
                 unreadable.add(name)
             else:
@@ -184,28 +188,28 @@ class Reader:
         page = b"\n" + body
         if b"# {" in body or len(body) > _AT_ONCE:
             return self._one_by_one(page)
-        found = self._line.findall(page)
-        if len(found) > MAX_SAMPLES:
-            raise _too_many()
-        return found
+        samples = self._line.findall(page)
+        if len(samples) > MAX_SAMPLES:
+            raise _too_many_samples()
+        return samples
 
     def _one_by_one(self, page: bytes) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
         for left, match in enumerate(self._line.finditer(page), -MAX_SAMPLES):
             if left >= 0:
-                raise _too_many()
+                raise _too_many_samples()
             key, block, value = match.groups()
-            found = _before_exemplar(page, match)
-            if found is not None:
-                block, value = found.groups()
+            sample = _match_before_exemplar(page, match)
+            if sample is not None:
+                block, value = sample.groups()
             yield key, block, value
 
 
-def _too_many() -> PageError:
+def _too_many_samples() -> PageError:
     message = f"a metrics page with more than {MAX_SAMPLES:,} samples of interest"
     return PageError(FailureKind.TOO_LARGE, message)
 
 
-def _before_exemplar(page: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
+def _match_before_exemplar(page: bytes, match: re.Match[bytes]) -> re.Match[bytes] | None:
     """Match labels and value of a sample that is followed by an exemplar; None if there is no exemplar.
 
     `match` is the sample's match on the page.
@@ -231,9 +235,6 @@ def _any_of(names: Iterable[bytes]) -> bytes:
     return b"(?:" + pattern + b")?" if ends_here is not None else pattern
 
 
-# The labels and the value of a sample of the Prometheus text format.
-
-
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """(name, value) of each label, sorted by name. Values are not cleaned; bytes that are not UTF-8 are kept as
 surrogates, so that two different values stay different."""
@@ -255,11 +256,11 @@ _ESCAPED = {b"\\\\": b"\\", b"\\n": b"\n", b'\\"': b'"'}
 def number(text: str | bytes) -> float:
     """Return `text` as a float; NaN when it is not a number (`1_000` and non-ASCII digits are rejected)."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         return math.nan
     underscore = b"_" in text if isinstance(text, bytes) else "_" in text
-    return math.nan if underscore or not text.isascii() else found
+    return math.nan if underscore or not text.isascii() else value
 
 
 def _plain_numbers(texts: list[bytes]) -> list[float] | None:
@@ -313,40 +314,38 @@ def labels_of(block: bytes | None) -> Labels | None:
     return _kept_labels(block) if len(block) <= _MAX_KEPT_BLOCK else parse_labels(block)
 
 
-# The samples of a metrics page, as values beside a description of where they stand.
-
-
 Places: TypeAlias = Mapping[Labels, int]
 """Index in `Page.values_read` of each sample of one metric name, by labels."""
-Kept: TypeAlias = dict[Hashable, object]
-Layout: TypeAlias = tuple[Mapping[str, Places], Kept]
+Cache: TypeAlias = dict[Hashable, object]
+"""What was computed from the names and labels of a page, by a key of who computed it."""
+Layout: TypeAlias = tuple[Mapping[str, Places], Cache]
 """Where the samples of each metric name stand, and what else follows from names and labels."""
 _ValueCells: TypeAlias = tuple[Layout, list[int], list[slice]]
 """Layout of a reader's samples, and the row and the place in its line of each value."""
 _T = TypeVar("_T")
-_PAGES = _KeptPages()
+_PAGES = _PageCaches()
 
 
-def _once(kept: Kept, key: Hashable, make: Callable[[], _T]) -> _T:
-    value = kept.get(key)
+def _cached(cache: Cache, key: Hashable, make: Callable[[], _T]) -> _T:
+    value = cache.get(key)
     if value is None:
-        value = kept[key] = make()
+        value = cache[key] = make()
     return cast("_T", value)
 
 
 class Page(Mapping[str, Family]):
     """The samples of a metrics page by metric name; a view for those who need single names.
 
-    `places` and what `kept` returns are shared by all pages of the same layout.
+    `places` and what `cached` returns are shared by all pages of the same layout.
     """
 
-    __slots__ = ("_kept", "places", "values_read")
+    __slots__ = ("_cache", "places", "values_read")
 
-    def __init__(self, places: Mapping[str, Places], kept: Kept, values: list[float]) -> None:
+    def __init__(self, places: Mapping[str, Places], cache: Cache, values: list[float]) -> None:
         """Combine a layout with the value of each sample, in the order of the page."""
         self.places = places
         self.values_read = values
-        self._kept = kept
+        self._cache = cache
 
     @classmethod
     def of(cls, families: Mapping[str, Family]) -> Page:
@@ -360,9 +359,9 @@ class Page(Mapping[str, Family]):
             values += family.values()
         return cls(places, {}, values)
 
-    def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    def cached(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` returned when first called for `key`; it may depend on names and labels only."""
-        return _once(self._kept, key, make)
+        return _cached(self._cache, key, make)
 
     def __getitem__(self, name: str) -> Family:
         """Return the samples of a metric name."""
@@ -380,9 +379,6 @@ class Page(Mapping[str, Family]):
     def __len__(self) -> int:
         """Return the number of metric names."""
         return len(self.places)
-
-
-# The exception for a response that cannot be read as a metrics page.
 
 
 class PageError(SparktopError):

@@ -2,6 +2,9 @@
 
 A lane is an engine core (data-parallel rank) of a server. Each engine's module has the two tables: one of
 fields and one of histograms, with the metric names for each.
+
+A counter that is negative, infinite or NaN is unknown (None), and so is any sum that includes such a counter.
+A share outside 0 to 1 and the value of a metric without samples are unknown too.
 """
 
 from __future__ import annotations
@@ -17,10 +20,6 @@ from sparktop.engines.exposition import Family, Labels, Page, PageError, Places,
 from sparktop.model.engine import POSITION, UNKNOWN_REASON, Histogram
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-
-# A counter that is negative, infinite or NaN is unknown (None), and so is any sum that includes such a
-# counter. A share outside 0 to 1 and the value of a metric without samples are unknown too.
-
 
 Reading: TypeAlias = Callable[[Family], object]
 """Reduces the samples of a metric name in one engine core (lane) to the value of a `LaneSample` field."""
@@ -235,7 +234,7 @@ class LanePage:
         A field whose metric is not on the page is absent.
         """
         page = self.families
-        models, cells = page.kept(
+        models, cells = page.cached(
             ("fields", fields, histograms), lambda: self._plan_reading(fields, histograms)
         )
         self.models |= models
@@ -262,7 +261,7 @@ class LanePage:
 
     def model_names(self) -> tuple[str, ...]:
         """Return the model names found so far, cleaned and sorted."""
-        return self.families.kept(
+        return self.families.cached(
             ("models", *sorted(self.models)),
             lambda: tuple(sorted({clean(model) for model in self.models} - {""})),
         )
@@ -281,9 +280,6 @@ def lane_order(lane: str) -> tuple[bool, int, str]:
     """Return a sort key for the names of lanes (engine cores): ascending numbers, then other names."""
     rank = lane.isascii() and lane.isdigit()
     return (not rank, int(lane) if rank else 0, lane)
-
-
-# Builds histograms from the samples of their buckets, sums and counts.
 
 
 MOST_BUCKETS = 512
@@ -608,7 +604,7 @@ class ExtraReader:
         two arguments are those of `LanePage`.
         """
         page = Page.of(families)
-        plan = page.kept(
+        plan = page.cached(
             ("extras", id(self), *lanes), lambda: self._plan_reading(page, lanes, lane_label, keep)
         )
         found: dict[tuple[str, str], dict[str, float]] = {}

@@ -66,7 +66,7 @@ _AWAKE = frozenset({LOADED, _LOADING})
 _OURS = "llamacpp:"
 _SECONDS, _PROMPT_SECONDS = f"{_OURS}tokens_predicted_seconds_total", f"{_OURS}prompt_seconds_total"
 _CACHED, _STATUS = f"{_OURS}prompt_tokens_cached_total", f"{_OURS}router_model"
-_FIELDS: Fields = (
+FIELDS: Fields = (
     ("running", (f"{_OURS}requests_processing",), requests),
     ("waiting", (f"{_OURS}requests_deferred",), requests),
     ("kv_cache_percent", (f"{_OURS}kv_cache_usage_ratio",), share),
@@ -80,9 +80,8 @@ _FIELDS: Fields = (
     ("prefill_seconds", (_PROMPT_SECONDS,), total),
     ("decode_seconds", (_SECONDS,), total),
 )
-NAMES = names_of(_FIELDS, (), _STATUS)
+NAMES = names_of(FIELDS, (), _STATUS)
 """Every metric name that is read, spelled as on the page."""
-FIELDS = _FIELDS
 READER = Reader(NAMES)
 _LINE = re.compile(rb"(?m)^(llamacpp:\w+)(?:\{[^\n]*\})?[ \t]+(\S+)")
 
@@ -96,7 +95,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
     listed = families.get(_STATUS, {})
     statuses = {label(labels, "model") or "": label(labels, "status") or "" for labels in listed}
     page = LanePage(families, lane_label="model" if statuses else None, model_label="model")
-    lanes = page.read(_FIELDS, ())
+    lanes = page.read(FIELDS, ())
     if not statuses:
         lanes.setdefault("0", {})
     for fields in lanes.values():

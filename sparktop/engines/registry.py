@@ -34,7 +34,7 @@ ReadDocument: TypeAlias = Callable[[bytes, float], EngineSample]
 
 def _page_reader(own: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]) -> ReadPage:
     """Return what reads a page by `reader`, whose names begin with `own`, and makes `sample_of` it."""
-    return lambda text, at, prefix: sample_of(reader.under(own, prefix).read(text), at)
+    return lambda text, at, prefix: sample_of(reader.with_prefix(own, prefix).read(text), at)
 
 
 class Engine(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Engine(Struct, frozen=True):
     """Builds the identity from the responses of the routes in `facts`."""
     older: tuple[tuple[str, str], ...] = ()
     """Routes in `facts`, each with the one that older versions have in its place."""
-    tells: tuple[str, ...] = ("version", "model")
+    reports: tuple[str, ...] = ("version", "model")
     """Parts of the identity that this engine can report; `facts` are requested again while one of these is
     missing."""
     path: str = METRICS_PATH
@@ -62,7 +62,7 @@ class Engine(Struct, frozen=True):
     metrics page."""
     read_json: ReadDocument | None = None
     """Parses the JSON that is polled where the engine has no metrics page, or where that is off."""
-    beside: bool = False
+    runs_nothing: bool = False
     """True if it runs no requests itself: its names often stand beside those of an engine."""
     silent: str = ""
     """When a server of this engine writes no engine metrics; follows the engine's name in a message."""
@@ -79,12 +79,14 @@ class Engine(Struct, frozen=True):
 def _read_nim(text: PageText, at: float, prefix: str) -> EngineSample:
     """Read a page of a NIM, whose names have no prefix of their own, but may have a word before them."""
     word = prefix.removesuffix(vllm.NIM_PREFIX)
-    return vllm.sample_of_nim(vllm.NIM_READER.under("", word).read(text), at)
+    return vllm.sample_of_nim(vllm.NIM_READER.with_prefix("", word).read(text), at)
 
 
-def _engine_with_metrics_port(title: str, read: ReadPage, *prefixes: str, beside: bool = False) -> Engine:
+def _engine_with_metrics_port(
+    title: str, read: ReadPage, *prefixes: str, runs_nothing: bool = False
+) -> Engine:
     """Return an engine whose metrics have a port of their own, where nothing else can be requested."""
-    return Engine(title, read, tells=(), prefixes=prefixes, beside=beside)
+    return Engine(title, read, reports=(), prefixes=prefixes, runs_nothing=runs_nothing)
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -142,7 +144,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             _page_reader("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
             ("/v1/models",),
             document.identify,
-            tells=("model",),
+            reports=("model",),
             prefixes=PREFIXES["lmdeploy"],
             read_json=openai.read,
             silent="has none with --disable-metrics",
@@ -174,7 +176,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             "a Dynamo worker",
             _page_reader("dynamo_component_", workers.DYNAMO_READER, workers.sample_of_dynamo),
             "dynamo_component_",
-            beside=True,
+            runs_nothing=True,
         ),
         "lmcache": _engine_with_metrics_port(
             "an LMCache server",
@@ -182,14 +184,14 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             "lmcache_mp_",
             "lmcache_mp:",
             "lmcache_mp.",
-            beside=True,
+            runs_nothing=True,
         ),
         "ollama": Engine(
             "Ollama",
             None,
             ollama.FACTS,
             ollama.identify,
-            tells=("version",),
+            reports=("version",),
             path=ollama.PATH,
             read_json=ollama.read,
         ),
@@ -198,7 +200,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             None,
             openai.FACTS,
             openai.identify,
-            tells=("model",),
+            reports=("model",),
             path=openai.PATH,
             read_json=openai.read,
         ),
@@ -211,15 +213,8 @@ names of several, the first that is listed here is the engine, and the others ar
 """
 
 
-# Detects which engines write a metrics page by the prefixes of its names, and parses the page accordingly.
-#
-# A page may have the names of an engine and of a server in front of it, such as those of vLLM and of the
-# Triton that it runs in: each reads what it knows, and a figure of the engine wins over the same one of its
-# front.
-
-
 _PREFIXES = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}
-_OWN = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}
+_OWN_PREFIXES = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}
 _LONGEST_FIRST = sorted(_PREFIXES, key=len, reverse=True)
 _AT_BEGIN = re.compile(rb"\n[ \t]*+((" + b"|".join(map(re.escape, _LONGEST_FIRST)) + rb"))([\w:]++)")
 _ANYWHERE = re.compile(
@@ -229,7 +224,9 @@ _ANYWHERE = re.compile(
 )
 """A line whose name has a known prefix at its beginning or after another word."""
 _COMMENT = re.compile(
-    rb"\n# (?:HELP|TYPE) (" + b"|".join(map(re.escape, sorted(_OWN, key=len, reverse=True))) + rb")[\w:]"
+    rb"\n# (?:HELP|TYPE) ("
+    + b"|".join(map(re.escape, sorted(_OWN_PREFIXES, key=len, reverse=True)))
+    + rb")[\w:]"
 )
 _BARE_TRTLLM = re.compile(
     rb"\n(?:request_success_total|kv_cache_(?:utilization|hit_rate)|e2e_request_latency_seconds_count)[ {]"
@@ -241,7 +238,7 @@ _NAMED = re.compile(rb"\n[ \t]*+(?:#[ \t]++TYPE[ \t]++)?+([A-Za-z_:][\w:]*+)[ \t
 _METRICS = re.compile(
     rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z]\w*[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
 )
-_LOOKED_AT = 65536
+_CLASSIFIED_BYTES = 65536
 """Number of bytes at the start of a response that are used to classify it."""
 _PROGRAMS: Mapping[str, str] = {
     "litellm": "LiteLLM",
@@ -294,6 +291,10 @@ def read_page(
 ) -> EngineSample:
     """Parse the response of the route where `engine` is polled (`/metrics` for "auto").
 
+    Engines are recognised by the prefixes of their names. A page may have the names of an engine and of a
+    server in front of it, such as those of vLLM and of the Triton that it runs in: each reads what it knows,
+    and a figure of the engine wins over the same one of its front.
+
     Args:
         body: the response, decompressed.
         at: monotonic time, in seconds, of the response's first byte.
@@ -316,15 +317,15 @@ def read_page(
             sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
         return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
     text = PageText(body)
-    found = text.once(("engines", engine), lambda: _engines_on(body, engine))
-    if not found:
+    engines = text.cached(("engines", engine), lambda: _engines_on(body, engine))
+    if not engines:
         raise _no_engine_error(body, engine)
-    names = [name for name, _ in found]
+    names = [name for name, _ in engines]
     is_nim = engine == "nim" and "vllm" in names  # newer NIMs write vLLM's names
     if engine != "auto" and engine not in names and not is_nim:
         message = f"a page of {ENGINES[names[0]].title}, not of {ENGINES[engine].title} as configured"
         raise PageError(FailureKind.UNSUPPORTED, message)
-    reads = [(ENGINES[name].read, prefix) for name, prefix in found]
+    reads = [(ENGINES[name].read, prefix) for name, prefix in engines]
     samples = [read(text, at, prefix) for read, prefix in reads if read is not None]
     return replace(_merge_samples(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
 
@@ -335,8 +336,7 @@ def engine_of(body: bytes) -> str | None:
     Raises:
         PageError: ROUTER, with the router's name as its message: the page is one of a router.
     """
-    found = _engines_on(body, "auto")
-    return found[0][0] if found else None
+    return next((name for name, _ in _engines_on(body, "auto")), None)
 
 
 def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
@@ -366,14 +366,14 @@ def _is_read(engine: str, prefix: bytes, name: bytes) -> bool:
 
     Any is after its own prefix, and after all prefixes of an engine without a table of its names.
     """
-    if prefix in _OWN or engine not in PREFIXES:
+    if prefix in _OWN_PREFIXES or engine not in PREFIXES:
         return True
     return f"{prefix.decode()}{name.decode()}" in names_with_prefix(engine, prefix.decode())
 
 
 def _may_be_router(padded: bytes, found: Mapping[str, str]) -> bool:
     """Return False if a page is certainly one of an engine; cheap to compute."""
-    if all(ENGINES[name].beside for name in found) or any(mark in padded for mark in ROUTERS_ONLY):
+    if all(ENGINES[name].runs_nothing for name in found) or any(mark in padded for mark in ROUTERS_ONLY):
         return True
     return "vllm" in found and (_SERVER_LABEL in padded or b"model_name=" not in padded)
 
@@ -416,9 +416,9 @@ def _no_engine_error(body: bytes, engine: str) -> PageError:
     The error's kind is MALFORMED if the response is no metrics page, OTHER_PROGRAM if it has names of another
     program, else METRICS_DISABLED.
     """
-    padded = b"\n" + body[:_LOOKED_AT]
+    padded = b"\n" + body[:_CLASSIFIED_BYTES]
     if not _METRICS.search(padded):
-        return PageError(FailureKind.MALFORMED, f"{_looks_like(body[:_LOOKED_AT])}, not metrics")
+        return PageError(FailureKind.MALFORMED, f"{_looks_like(body[:_CLASSIFIED_BYTES])}, not metrics")
     unset = _COMMENT.search(padded)
     if unset is not None:
         title = ENGINES[_PREFIXES[unset[1]]].title
@@ -440,14 +440,11 @@ def _program_of_page(padded: bytes) -> tuple[str, bool]:
     The second value is False if all names are of those that any program may write.
     """
     words = Counter(re.split(rb"[_:]", line[1], maxsplit=1)[0].decode() for line in _NAMED.finditer(padded))
-    own = [word for word, _ in words.most_common() if word not in _PLAIN]
-    title = next((_PROGRAMS[word] for word in own if word in _PROGRAMS), None)
-    if title is not None:
-        return title, True
-    if own:
-        return f"another program ({clean(own[0], 30)}_...)", True
-    title = next((_RUNTIMES[word] for word in words if word in _RUNTIMES), "another program")
-    return title, False
+    telling = [word for word, _ in words.most_common() if word not in _PLAIN]
+    if telling:
+        unknown = f"another program ({clean(telling[0], 30)}_...)"
+        return next((_PROGRAMS[word] for word in telling if word in _PROGRAMS), unknown), True
+    return next((_RUNTIMES[word] for word in words if word in _RUNTIMES), "another program"), False
 
 
 def _looks_like(body: bytes) -> str:

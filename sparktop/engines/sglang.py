@@ -70,7 +70,6 @@ FACTS = (_INFO, "/v1/models")
 `/model_info` has no version."""
 OLDER = ((_INFO, _OLD_INFO),)
 
-_OURS = "sglang:"
 _REALTIME = "sglang:realtime_tokens_total"
 _FORWARD = "sglang:forward_execution_seconds_total"
 _RANK_DIGITS = 6
@@ -102,7 +101,7 @@ def _tokens_of_modes(*modes: str) -> Callable[[Family], float | None]:
     return of_label("mode", None, *modes, combine=total)
 
 
-_FIELDS: Fields = (
+FIELDS: Fields = (
     ("running", ("sglang:num_running_reqs",), requests),
     ("waiting", ("sglang:num_queue_reqs",), requests),
     ("kv_cache_percent", ("sglang:full_token_usage", "sglang:token_usage"), share),
@@ -129,7 +128,7 @@ _FIELDS: Fields = (
     ),
     ("finished", ("sglang:num_requests_total",), finished),
 )
-_HISTOGRAMS: Histograms = (
+HISTOGRAMS: Histograms = (
     ("ttft", ("sglang:time_to_first_token_seconds",)),
     ("itl", ("sglang:inter_token_latency_seconds", "sglang:time_per_output_token_seconds")),
     ("tpot", ("sglang:request_time_per_output_token_seconds",)),
@@ -192,9 +191,8 @@ _STARTUP = {
     "sglang:startup_cuda_graph_time_seconds": "CUDA graphs",
 }
 """Gauges about the server's own start: by name, what they time; the first has a label `phase`."""
-NAMES = names_of(_FIELDS, _HISTOGRAMS, *_EXTRAS.names, *_STARTUP)
+NAMES = names_of(FIELDS, HISTOGRAMS, *_EXTRAS.names, *_STARTUP)
 """Every metric name that is read, spelled as on the page."""
-FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
 READER = Reader(NAMES)
 
 
@@ -216,7 +214,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
         PageError: the page holds more samples or lanes than any real server has.
     """
     page = LanePage(families, lane_label="dp_rank", keep=_of_first_rank)
-    lanes = page.read(_FIELDS, _HISTOGRAMS)
+    lanes = page.read(FIELDS, HISTOGRAMS)
     if not lanes:
         lanes["0"] = {}
     _EXTRAS.add(page.families, lanes, "dp_rank", _of_first_rank)

@@ -30,33 +30,27 @@ PREFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 Beside an engine's own spelling there are those of OpenTelemetry (`vllm_`: a colon is no character of its
 names), of KServe's PodMonitor (`kserve_vllm:`) and of Ray. On a page, any other word before an engine's own
 prefix is accepted, too."""
-_VLLM = (vllm.FIELDS, vllm.HISTOGRAMS)
 _TABLES: Mapping[str, tuple[Fields, Histograms]] = {
-    "vllm": _VLLM,
-    RAY: _VLLM,
-    "aphrodite": _VLLM,
-    "lmdeploy": _VLLM,
+    **dict.fromkeys(("vllm", RAY, "aphrodite", "lmdeploy"), (vllm.FIELDS, vllm.HISTOGRAMS)),
     "sglang": (sglang.FIELDS, sglang.HISTOGRAMS),
     "llamacpp": (llamacpp.FIELDS, ()),
     "trtllm": (trtllm.FIELDS, trtllm.HISTOGRAMS),
 }
 """The tables of fields of the engines whose servers are recognised among the series of a Prometheus."""
-_OWN: Mapping[str, Mapping[str, str]] = {
-    **{name: {one: one for one in vllm.NAMES} for name in ("vllm", RAY, "aphrodite")},
+_NAMES_READ: Mapping[str, Mapping[str, str]] = {
+    **{engine: {name: name for name in vllm.NAMES} for engine in ("vllm", RAY, "aphrodite")},
     "lmdeploy": LMDEPLOY_NAMES,
-    "sglang": {one: one for one in sglang.NAMES},
-    "llamacpp": {one: one for one in llamacpp.NAMES},
-    "trtllm": {one: one for one in trtllm.NAMES},
+    "sglang": {name: name for name in sglang.NAMES},
+    "llamacpp": {name: name for name in llamacpp.NAMES},
+    "trtllm": {name: name for name in trtllm.NAMES},
 }
-"""By engine: its name in the tables by the name on a page. They differ for LMDeploy, which is read with the
-tables of vLLM."""
+"""By engine: the name in its tables by the name on a page, under the first of `PREFIXES`.
+
+They differ for LMDeploy, which is read with the tables of vLLM."""
 
 
 def _table_prefix(engine: str) -> str:
-    """Return the prefix of an engine's names in `_OWN`.
-
-    Ray and Aphrodite are read with vLLM's table, so theirs is vLLM's.
-    """
+    """Return the prefix of an engine's names in `_NAMES_READ`: of Ray and Aphrodite, as of vLLM, vLLM's."""
     return PREFIXES["vllm" if engine in {RAY, "aphrodite"} else engine][0]
 
 
@@ -67,7 +61,7 @@ def names_with_prefix(engine: str, prefix: str) -> Mapping[str, str]:
     return MappingProxyType(
         {
             f"{prefix}{theirs.removeprefix(own)}": name
-            for theirs, name in _OWN[engine].items()
+            for theirs, name in _NAMES_READ[engine].items()
             if theirs.startswith(own)
         }
     )
@@ -81,12 +75,15 @@ def _spellings() -> Iterator[tuple[str, str, Mapping[str, str]]]:
 
 
 def _engine_by_spelling(names: Callable[[str], tuple[str, ...]]) -> dict[str, str]:
-    """Return the engine by spelling, of all spellings of the names that `names` returns for an engine."""
+    """Return {spelling on a page: engine} of the names in tables that `names` returns for an engine.
+
+    They are in the order of engines, prefixes and names.
+    """
     return {
-        theirs: engine
-        for engine, _, known in _spellings()
+        spelling: engine
+        for engine, _, name_by_spelling in _spellings()
         for wanted in names(engine)
-        for theirs, name in known.items()
+        for spelling, name in name_by_spelling.items()
         if name == wanted
     }
 
@@ -105,9 +102,13 @@ def names_without_total(field: str) -> tuple[str, ...]:
 
     Ray exports a counter under two names, with and without `_total`: these are those without.
     """
-    known = (names_with_prefix(RAY, prefix) for prefix in PREFIXES[RAY])
     wanted = _names_of(RAY, field)
-    names = {theirs for one in known for theirs, name in one.items() if name in wanted}
+    names = {
+        spelling
+        for prefix in PREFIXES[RAY]
+        for spelling, name in names_with_prefix(RAY, prefix).items()
+        if name in wanted
+    }
     return tuple(sorted(name for name in names if f"{name}_total" in names))
 
 
@@ -131,9 +132,9 @@ RUNNING: Mapping[str, str] = MappingProxyType(
 def names_beside(gauge: str) -> frozenset[str]:
     """Return every metric name that is read from the page that has this gauge of running requests."""
     engine = RUNNING[gauge]
-    names = next(known for name, _, known in _spellings() if name == engine and gauge in known)
+    names = next(names for name, _, names in _spellings() if name == engine and gauge in names)
     # Names without an engine's prefix, such as those of its Python process.
-    shared = {name for name in _OWN[engine] if not name.startswith(_table_prefix(engine))}
+    shared = {name for name in _NAMES_READ[engine] if not name.startswith(_table_prefix(engine))}
     return frozenset({*names, *shared})
 
 

@@ -22,7 +22,6 @@ from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 FACTS = ("/info",)
 """Routes that report the server's identity (version, model, limits)."""
 
-_OURS = "tgi_"
 _FIELDS: Fields = (
     ("running", ("tgi_batch_current_size",), requests),
     ("waiting", ("tgi_queue_size",), requests),

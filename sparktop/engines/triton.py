@@ -28,7 +28,6 @@ from sparktop.engines.lanes import (
 )
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 
-_OURS = "nv_inference_"
 _GENERAL = "nv_trt_llm_general_metrics"
 _REQUESTS, _BLOCKS = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
 _FIELDS: Fields = (

@@ -54,9 +54,8 @@ _MOST = 1e12
 FACTS = ("/version", "/v1/models")
 """Routes that report the server's identity (version and model)."""
 
-_OURS = "trtllm_"
 _BLOCKS, _BLOCK_TOKENS = "trtllm_kv_cache_max_blocks", "trtllm_kv_cache_tokens_per_block"
-_FIELDS: Fields = (
+FIELDS: Fields = (
     ("running", ("trtllm_num_requests_running",), requests),
     ("waiting", ("trtllm_num_requests_waiting",), requests),
     ("kv_cache_percent", ("trtllm_kv_cache_utilization",), share),
@@ -81,7 +80,7 @@ _FIELDS: Fields = (
     ("engine_work", ("trtllm_iteration_latency_seconds",), requests),
     ("finished", ("trtllm_request_success_total",), finished),
 )
-_HISTOGRAMS: Histograms = (
+HISTOGRAMS: Histograms = (
     ("ttft", ("trtllm_time_to_first_token_seconds",)),
     ("tpot", ("trtllm_time_per_output_token_seconds",)),
     ("e2e", ("trtllm_e2e_request_latency_seconds",)),
@@ -104,9 +103,8 @@ _EXTRAS = ExtraReader(
     ),
 )
 _SLOTS = "trtllm_max_num_active_requests"
-NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS, _SLOTS, *_EXTRAS.names)
+NAMES = names_of(FIELDS, HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS, _SLOTS, *_EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
-FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
 READER = Reader(NAMES)
 
 
@@ -117,7 +115,7 @@ def sample_of(families: Page, at: float) -> EngineSample:
         PageError: the page holds more samples or lanes than any real server has.
     """
     page = LanePage(families)
-    fields = page.read(_FIELDS, _HISTOGRAMS)["0"]
+    fields = page.read(FIELDS, HISTOGRAMS)["0"]
     blocks = total_or_none(page.families.get(_BLOCKS, {}))
     block_tokens = total_or_none(page.families.get(_BLOCK_TOKENS, {}))
     if blocks is not None and block_tokens is not None:

@@ -80,7 +80,7 @@ def _counter_names(*names: str) -> tuple[str, ...]:
 
 
 _BY_SOURCE = _counter_names("prompt_tokens_by_source")
-_FIELDS: Fields = (
+FIELDS: Fields = (
     ("running", ("vllm:num_requests_running",), requests),
     ("waiting", ("vllm:num_requests_waiting",), requests),
     (
@@ -114,7 +114,7 @@ _FIELDS: Fields = (
     ("asleep", ("vllm:engine_sleep_state",), _is_asleep),
     ("finished", _counter_names("request_success"), finished),
 )
-_HISTOGRAMS: Histograms = (
+HISTOGRAMS: Histograms = (
     ("ttft", ("vllm:time_to_first_token_seconds",)),
     ("itl", ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")),
     ("tpot", ("vllm:request_time_per_output_token_seconds",)),
@@ -134,9 +134,8 @@ _OF_ONE_PROCESS = (
     "vllm:num_requests_running_created",
 )
 """Names that only a page of a single process has."""
-NAMES = names_of(_FIELDS, _HISTOGRAMS, CPU, _CONFIG, *_OF_ONE_PROCESS, *EXTRAS.names)
+NAMES = names_of(FIELDS, HISTOGRAMS, CPU, _CONFIG, *_OF_ONE_PROCESS, *EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
-FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
 READER = Reader(NAMES)
 
 
@@ -149,8 +148,8 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: st
         PageError: the page has more lanes than any real server has.
     """
     page = LanePage(families, lane_label=lane_label)
-    fields = page.read(_FIELDS, _HISTOGRAMS)
-    named, capacities = families.kept("capacities", lambda: _read_cache_config(page, list(fields)))
+    fields = page.read(FIELDS, HISTOGRAMS)
+    named, capacities = families.cached("capacities", lambda: _read_cache_config(page, list(fields)))
     for lane in named or (() if fields else ("0",)):
         fields.setdefault(lane, {})
     if lane_label == "engine":
@@ -167,7 +166,7 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm", lane_label: st
         start_time=start_time(families.get(START, _EMPTY)),
         cpu_s=total_or_none(families.get(CPU, _EMPTY)),
         role=dynamo_role(families),
-        prefix_cache=families.kept("prefix cache", lambda: _prefix_cache(families)),
+        prefix_cache=families.cached("prefix cache", lambda: _prefix_cache(families)),
     )
 
 
@@ -197,7 +196,7 @@ def _has_several_servers(families: Mapping[str, Family]) -> bool:
     registries of Go may write none of them, but no description of the KV cache either, which every Python
     front end of vLLM writes.
     """
-    if any(label(labels, "pid") is not None for labels in families.get(_FIELDS[0][1][0], _EMPTY)):
+    if any(label(labels, "pid") is not None for labels in families.get(FIELDS[0][1][0], _EMPTY)):
         return True
     return _CONFIG in families and not any(name in families for name in _OF_ONE_PROCESS)
 
@@ -210,7 +209,7 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
     """
     for fields in lanes:
         fields.pop("step_tokens", None)
-        for gauge, names, _ in _FIELDS[:2]:
+        for gauge, names, _ in FIELDS[:2]:
             name = page.present(names)
             if name is None or page.families[name]:  # otherwise the gauge is present but could not be parsed
                 fields.setdefault(gauge, 0.0)
@@ -326,7 +325,7 @@ def sample_of_ray(families: Page, at: float) -> EngineSample:
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    lane_label = families.kept("lane label", lambda: _lane_label(families))
+    lane_label = families.cached("lane label", lambda: _lane_label(families))
     return sample_of(families, at, engine="ray", lane_label=lane_label)
 
 

@@ -35,7 +35,6 @@ from sparktop.model.engine import EngineSample, LaneSample
 DYNAMO_NOTE = "only this worker's requests in flight are known: its engine's metrics are not on the page"
 LMCACHE_NOTE = "a KV cache server: it runs no requests"
 
-_DYNAMO_PREFIX, _LMCACHE_PREFIX = "dynamo_component_", "lmcache_mp_"
 _KV_USED, _KV_HITS = "gpu_cache_usage_percent", "gpu_prefix_cache_hit_rate"
 _DYNAMO: Fields = (
     (

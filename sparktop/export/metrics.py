@@ -311,7 +311,7 @@ def page_families(
     `events` are numbers of events by kind, `levels` those of the newest sweep.
     """
     found = without_stale(snapshot)
-    room = _Room(MOST_SUBJECTS)
+    room = _SeriesBudget(MOST_SUBJECTS)
     backends: Named[BackendView] = room.take("backend", [(view.name, view) for view in found.backends])
     nodes: Named[NodeView] = room.take("node", [(view.name, view) for view in found.nodes])
     groups = [_limit_members(one) for one in found.balance]
@@ -340,7 +340,7 @@ def page_families(
     ]
 
 
-class _Room:
+class _SeriesBudget:
     """Names parts of a snapshot as long as there is room for more series."""
 
     def __init__(self, most: int) -> None:
@@ -435,14 +435,11 @@ def _without_agent(nodes: Named[NodeView], *, simulated: bool) -> list[Family]:
     return list(merged.values())
 
 
-# The levels of the newest stored sweep, for `sparktop export`: a level appears once it is measured.
-
-
 MOST_LEVELS = 64
 """Levels that have series, the last ones in the order of the result."""
 KEPT_S = 86_400.0
 """Seconds since the last level for which the levels have series."""
-LOOK_EVERY_S = 5.0
+REFRESH_EVERY_S = 5.0
 """Seconds between two searches for new results."""
 
 
@@ -466,7 +463,10 @@ class Level(Struct, frozen=True):
 
 
 class NewestSweep:
-    """The levels of the newest result in the folder of stored sweeps, read again when its file changes."""
+    """The levels of the newest result in the folder of stored sweeps, read again when its file changes.
+
+    A level appears once it is measured.
+    """
 
     def __init__(self, folder: Path, *, wall: Callable[[], float] = time.time) -> None:
         """Prepare to read results in `folder`; `wall` returns Unix seconds."""
@@ -478,16 +478,16 @@ class NewestSweep:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The levels as of the newest `look`; empty once the newest one is older than `KEPT_S` seconds."""
+        """The levels as of the newest `refresh`; empty once the newest one is older than `KEPT_S` seconds."""
         return self._levels if self._wall() - self._written_at < KEPT_S else ()
 
     async def watch(self) -> None:
         """Search for new results until cancelled."""
         while True:
-            await asyncio.to_thread(self.look)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.to_thread(self.refresh)
+            await asyncio.sleep(REFRESH_EVERY_S)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read the newest result if it is new or has changed; one that cannot be read changes nothing."""
         newest = _newest_result(self._folder)
         if newest is None or newest == self._stamp or self._wall() - newest[1] / 1e9 >= KEPT_S:

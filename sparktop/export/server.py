@@ -6,24 +6,21 @@ GET /healthz    liveness, without a token
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import gzip
 import re
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
 
 from sparktop.agent.access import Service
-from sparktop.agent.exposition import content_type_of, encoded
+from sparktop.agent.exposition import content_type_of, encode_page
 from sparktop.agent.gate import Limits
 from sparktop.agent.server import WebServer, page, text
 from sparktop.export.metrics import EventCounts, NewestSweep, page_families
 from sparktop.model.targets import Watch
-from sparktop.stopping import stopped_by_signals
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.reachable import reporting
@@ -87,7 +84,7 @@ class ExportServer(WebServer):
         at, body, zipped = self._pages.get(kind, (None, b"", b""))
         if at is None or now - at >= FRESH_S:
             found = page_families(self._store.snapshot(), self._events.items(), self._sweep.levels)
-            body, _ = encoded(lambda: found, accept)
+            body, _ = encode_page(lambda: found, accept)
             zipped = gzip.compress(body, _LEVEL, mtime=0)
             self._pages[kind] = (now, body, zipped)
         return kind, body, zipped
@@ -111,20 +108,10 @@ async def serve(
     monitor = Monitor(watch, store)
     sweep = NewestSweep(sweeps)
     server = ExportServer(store, sweep, token=service.token, names=names)
-    with stopped_by_signals() as stop:
-        server.start(service.listeners, tls=service.tls)
-        ready()
-        await monitor.start()
-        searching = asyncio.get_running_loop().create_task(sweep.watch())
-        # The start-up objects live until the end: excluding them makes garbage collection cheaper.
-        gc.collect()
-        gc.freeze()
-        try:
-            async with reporting(store, watch, report):
-                return await stop
-        finally:
-            searching.cancel()
-            with suppress(asyncio.CancelledError):
-                await searching
-            await monitor.stop()
-            await server.close()
+
+    @asynccontextmanager
+    async def watching() -> AsyncIterator[None]:
+        async with monitor.running(sweep.watch()), reporting(store, watch, report):
+            yield
+
+    return await server.run(service, watching(), ready=ready)

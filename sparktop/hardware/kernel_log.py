@@ -14,11 +14,14 @@ from sparktop.model.node import AER, OOM, THERMAL, XID, KernelLine, KernelLog
 from sparktop.model.text import clean
 
 _MOST_LINES = 20
+"""Lines of interest that are kept, the newest."""
 _MOST_FIRST, _MOST_LATER = 20_000, 200
 """Most records read at the first reading, which begins at the oldest one kept, and at each later one."""
 _RECORD_BYTES = 8192
+"""Longest record that the kernel returns."""
 _READ_AGAIN_S = 4.0
-_TEXT = 160
+"""Seconds between two readings."""
+_LONGEST_LINE = 160
 _KINDS = (
     (b"NVRM: Xid", XID),
     (b"Out of memory: Killed process", OOM),
@@ -49,10 +52,9 @@ class KernelLogReader:
         if self._log is None:
             most, self._log = _MOST_FIRST, self._open_log()
         if self._handle is not None:
-            found = self._read_records(self._handle, most)
-            if found:
-                lines = (*self._log.lines, *found)[-_MOST_LINES:]
-                self._log = KernelLog(lines, None)
+            new_lines = self._read_records(self._handle, most)
+            if new_lines:
+                self._log = KernelLog((*self._log.lines, *new_lines)[-_MOST_LINES:])
         return self._log
 
     def close(self) -> None:
@@ -71,7 +73,7 @@ class KernelLogReader:
         return KernelLog()
 
     def _read_records(self, handle: int, most: int) -> list[KernelLine]:
-        found: list[KernelLine] = []
+        lines: list[KernelLine] = []
         for _ in range(most):
             try:
                 record = os.read(handle, _RECORD_BYTES)
@@ -87,8 +89,8 @@ class KernelLogReader:
                 break
             line = parse_record(record)
             if line is not None:
-                found.append(line)
-        return found
+                lines.append(line)
+        return lines
 
 
 def parse_record(record: bytes) -> KernelLine | None:
@@ -102,7 +104,7 @@ def parse_record(record: bytes) -> KernelLine | None:
         since_boot_s = int(fields[2]) / 1e6
     except (ValueError, IndexError):
         return None
-    words = clean(text.partition(b"\n")[0].decode("utf-8", "replace"), _TEXT)
+    words = clean(text.partition(b"\n")[0].decode("utf-8", "replace"), _LONGEST_LINE)
     xid, pid = _XID.search(words), _PID.search(words)
     return KernelLine(
         since_boot_s,

@@ -1,4 +1,8 @@
-"""Asks the RAS thread of NCCL on this machine about the ranks of a job."""
+"""Asks the RAS thread of NCCL on this machine about the ranks of a job, and reads its answers.
+
+A query can harm a job: NCCL 2.26.2 to 2.26.5 crash while a communicator starts, versions below 2.29.2 read
+wrong memory while a rank is missing. So versions below 2.27.3 are never asked, and nothing is ever polled.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,8 @@ from msgspec.structs import replace
 from sparktop.hardware.kernel_file import entries, read_bytes
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import ALL_OPERATIONS, Communicator, MissingRank, Rank, RanksAnswer, RankStatus
-from sparktop.model.text import clean, reason_of
+from sparktop.model.text import clean, host_port, reason_of
 from sparktop.stopping import timeout
-
-# What both formats of an answer of NCCL's RAS thread share: limits, hashes, addresses and process ids.
 
 MOST_COMMUNICATORS, MOST_RANKS = 1024, 4096
 """Most communicators of an answer, and most ranks of each, that are kept."""
@@ -47,41 +49,37 @@ def pid_or_none(pid: int | None) -> int | None:
     return pid if pid is not None and pid >= 0 else None
 
 
-# Parses the JSON answer of NCCL's RAS thread (NCCL 2.28.7 and newer).
-
 _MOST_COUNTS = 16
+"""Operations that are counted apart for a rank."""
 _IN_PROGRESS = 7
 """NCCL's code for an operation that has not ended."""
 _MISSING_COMMA = re.compile(r'("nvml_dev":\s*-?\d+)(\s*"status")')
+"""Finds where NCCL 2.28.7 and 2.28.9 leave out a comma: after `nvml_dev` of missing ranks."""
 _LARGEST = 2**63
+"""Numbers from this on are no counts of NCCL."""
 
 
 def parse_json(text: str) -> RanksAnswer:
-    """Parse the JSON document in `text`, which may have other lines before it.
+    """Parse the JSON document in `text` (NCCL 2.28.7 and newer), which may have other lines before it.
 
     Raises:
         RanksError: there is no complete document of the known form.
     """
     document = text[text.find("{") :] if "{" in text else ""
-    found = _load_json(document)
-    if not isinstance(found, dict) or not isinstance(found.get("communicators"), list):
+    report = _load_json(document)
+    if not isinstance(report, dict) or not isinstance(report.get("communicators"), list):
         raise RanksError("the answer is not NCCL's: it lists no communicators")
-    ras = found.get("ras")
-    ras = ras if isinstance(ras, dict) else {}
+    ras = _object_or_empty(report.get("ras"))
     return RanksAnswer(
-        nccl=_text_or_none(found.get("nccl_version")),
-        communicators=tuple(_communicators(found["communicators"][:MOST_COMMUNICATORS])),
+        nccl=_text_or_none(report.get("nccl_version")),
+        communicators=tuple(_communicators(report["communicators"][:MOST_COMMUNICATORS])),
         timeouts=_int_or_none(ras.get("timeouts_count")) or 0,
         took_s=_seconds_or_none(ras.get("collection_time_sec")),
     )
 
 
 def _load_json(document: str) -> object:
-    """Return the first JSON value of `document`.
-
-    NCCL 2.28.7 and 2.28.9 leave out the comma after `nvml_dev` of missing ranks; it is inserted where the
-    document cannot be parsed without it.
-    """
+    """Return the first JSON value of `document`; where it cannot be parsed, the missing comma is inserted."""
     for text in (document, _MISSING_COMMA.sub(r"\1,\2", document)):
         try:
             return json.JSONDecoder().raw_decode(text)[0]
@@ -91,16 +89,16 @@ def _load_json(document: str) -> object:
 
 
 def _communicators(given: list[object]) -> Iterator[Communicator]:
-    for one in given:
-        if not isinstance(one, dict):
+    for fields in given:
+        if not isinstance(fields, dict):
             raise RanksError("the answer is not NCCL's: a communicator without fields")
-        ranks, others = _objects_in(one.get("ranks")), _objects_in(one.get("missing_ranks"))
+        ranks, others = _objects_in(fields.get("ranks")), _objects_in(fields.get("missing_ranks"))
         missing = [entry for entry in others if _is_unresponsive(entry)]
         absent = [entry for entry in others if entry not in missing]
         yield Communicator(
-            plain_hash(_text_or_none(one.get("hash")) or ""),
-            _text_or_none(one.get("secondary_hash")),
-            _int_or_none(one.get("size")) or len(ranks) + len(others),
+            plain_hash(_text_or_none(fields.get("hash")) or ""),
+            _text_or_none(fields.get("secondary_hash")),
+            _int_or_none(fields.get("size")) or len(ranks) + len(others),
             (
                 *map(_read_rank, ranks),
                 *(replace(_read_rank(entry), status=RankStatus.ABSENT) for entry in absent),
@@ -110,18 +108,22 @@ def _communicators(given: list[object]) -> Iterator[Communicator]:
 
 
 def _objects_in(given: object) -> list[Mapping[str, object]]:
-    return [one for one in given[:MOST_RANKS] if isinstance(one, dict)] if isinstance(given, list) else []
+    return [item for item in given[:MOST_RANKS] if isinstance(item, dict)] if isinstance(given, list) else []
+
+
+def _object_or_empty(given: object) -> Mapping[str, object]:
+    return given if isinstance(given, dict) else {}
 
 
 def _read_rank(entry: Mapping[str, object]) -> Rank:
-    status = entry.get("status")
-    error = _int_or_none(status.get("async_error")) if isinstance(status, dict) else None
+    status = _object_or_empty(entry.get("status"))
+    error = _int_or_none(status.get("async_error"))
     return Rank(
         _int_or_none(entry.get("rank")),
         host_or_none(_text_or_none(entry.get("host"))),
         pid_or_none(_int_or_none(entry.get("pid"))),
         _int_or_none(entry.get("cuda_dev")),
-        _read_status(status if isinstance(status, dict) else {}),
+        _read_status(status),
         error if error not in {None, 0, _IN_PROGRESS} else None,
         _read_counts(entry.get("collective_counts")),
     )
@@ -129,17 +131,15 @@ def _read_rank(entry: Mapping[str, object]) -> Rank:
 
 def _is_unresponsive(entry: Mapping[str, object]) -> bool:
     """Return whether the process of a missing rank does not answer: it may answer and not know the group."""
-    status = entry.get("status")
-    flags = status if isinstance(status, dict) else {}
-    return flags.get("unresponsive") is not False or flags.get("considered_dead") is True
+    status = _object_or_empty(entry.get("status"))
+    return status.get("unresponsive") is not False or status.get("considered_dead") is True
 
 
 def _read_missing_rank(entry: Mapping[str, object]) -> MissingRank:
     rank = _int_or_none(entry.get("rank"))
     if rank is None:
         raise RanksError("the answer is not NCCL's: a missing rank without its number")
-    status = entry.get("status")
-    dead = isinstance(status, dict) and status.get("considered_dead") is True
+    dead = _object_or_empty(entry.get("status")).get("considered_dead") is True
     host, pid = host_or_none(_text_or_none(entry.get("host"))), pid_or_none(_int_or_none(entry.get("pid")))
     return MissingRank(rank, host, pid, _int_or_none(entry.get("cuda_dev")), dead)
 
@@ -147,10 +147,10 @@ def _read_missing_rank(entry: Mapping[str, object]) -> MissingRank:
 def _read_status(status: Mapping[str, object]) -> RankStatus:
     if any(status.get(name) is True for name in ("finalize_called", "destroy_flag", "abort_flag")):
         return RankStatus.STOPPING
-    begun = _int_or_none(status.get("init_state"))
-    if begun == _IN_PROGRESS:
+    start = _int_or_none(status.get("init_state"))
+    if start == _IN_PROGRESS:
         return RankStatus.STARTING
-    return RankStatus.RUNNING if begun == 0 else RankStatus.FAILED
+    return RankStatus.RUNNING if start == 0 else RankStatus.FAILED
 
 
 def _read_counts(given: object) -> dict[str, int]:
@@ -175,10 +175,8 @@ def _text_or_none(value: object) -> str | None:
     return clean(value, 100) if isinstance(value, str) else None
 
 
-# Parses the text answer of NCCL's RAS thread.
-#
-# The text names only communicators whose ranks differ, fail or are missing, and of their ranks only those
-# that are few: the others are counted.
+# Lines of the text answer. It names only communicators whose ranks differ, fail or are missing, and of their
+# ranks only those that are few: the others are counted.
 
 _VERSION = re.compile(r"NCCL version (\S{1,60})(?: compiled with.*)?")
 _TOOK = re.compile(r"Communicators\.\.\. \((\d{1,6}(?:\.\d{1,6})?)s\)")
@@ -187,14 +185,19 @@ _GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+\S+\s+\S+\s+(\d+)\s+\S+\s+([A-Z,]+)\s+(
 errors."""
 _HEADING = re.compile(r"#(\d+)-\d+ \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)")
 _DIFFERENT = re.compile(r"\s+Communicator ranks have different (?:(\w{1,40}) )?operation counts")
-_PLACE = r"(?: -- (?:GPU (\d+).{0,40}? managed by process (-?\d+) on node (\S{1,100})|\[.*))?"
-_LAUNCHED = r"(?:launched up to operation (\d+)|not launched any operations)"
-_COUNT = re.compile(rf"\s+Rank (\d+) has {_LAUNCHED}{_PLACE}")
-_COUNTS = re.compile(rf"\s+(\d+) ranks have {_LAUNCHED}")
-_STATUS = re.compile(rf"\s+Rank (\d+) has status ([A-Z]+){_PLACE}")
-_STATUSES = re.compile(r"\s+(\d+) ranks have status ([A-Z]+)")
-_RANK = re.compile(rf"\s+Rank (\d+){_PLACE}")
-_ERROR = re.compile(rf"\s+Rank (\d+) reported [\w ]{{1,60}}?{_PLACE}")
+_PLACE = (
+    r"(?: -- (?:GPU (?P<gpu>\d+).{0,40}? managed by process (?P<pid>-?\d+) "
+    r"on node (?P<host>\S{1,100})|\[.*))?"
+)
+_LAUNCHED = r"(?:launched up to operation (?P<count>\d+)|not launched any operations)"
+_NUMBER = r"(?P<number>\d+)"
+"""Number of a rank, or of ranks."""
+_COUNT = re.compile(rf"\s+Rank {_NUMBER} has {_LAUNCHED}{_PLACE}")
+_COUNTS = re.compile(rf"\s+{_NUMBER} ranks have {_LAUNCHED}")
+_STATUS = re.compile(rf"\s+Rank {_NUMBER} has status (?P<word>[A-Z]+){_PLACE}")
+_STATUSES = re.compile(rf"\s+{_NUMBER} ranks have status (?P<word>[A-Z]+)")
+_RANK = re.compile(rf"\s+Rank {_NUMBER}{_PLACE}")
+_ERROR = re.compile(rf"\s+Rank {_NUMBER} reported [\w ]{{1,60}}?{_PLACE}")
 _PROCESS = re.compile(r"\s+Process (\d+) on node (\S{1,100}) managing GPU")
 _TIMEOUTS = re.compile(r"\s+Encountered (\d+) communication timeout")
 _WORDS = {
@@ -242,7 +245,7 @@ class _TextReader:
         self._shared: tuple[int, int] | None = None
         """(number of ranks, count) of the group of ranks whose names may follow; None outside of one."""
 
-    def take(self, line: str) -> None:
+    def read_line(self, line: str) -> None:
         """Read one line."""
         if not line.strip():
             self._open, self._part, self._shared = None, "", None
@@ -302,55 +305,50 @@ class _TextReader:
             return
         if different := _DIFFERENT.match(line):
             self._operation, self._shared = different[1] or ALL_OPERATIONS, None
-        elif one := _COUNT.match(line):
-            self._set_count(comm, one, int(one[2] or 0), one[3], one[4], one[5])
-        elif many := _COUNTS.match(line):
-            self._shared = (int(many[1]), int(many[2] or 0))
+        elif match := _COUNT.match(line):
+            self._set_count(comm, match, int(match["count"] or 0))
+        elif match := _COUNTS.match(line):
+            self._shared = (int(match["number"]), int(match["count"] or 0))
             comm.unnamed.append(Rank(None, counts={self._operation: self._shared[1]}, many=self._shared[0]))
-        elif one := _STATUS.match(line):
-            rank = self._rank(comm, one, one[3], one[4], one[5])
-            comm.ranks[int(one[1])] = replace(rank, status=_WORDS.get(one[2], RankStatus.FAILED))
-        elif many := _STATUSES.match(line):
-            comm.unnamed.append(Rank(None, status=_WORDS.get(many[2], RankStatus.FAILED), many=int(many[1])))
-        elif one := _ERROR.match(line):
-            comm.ranks[int(one[1])] = replace(self._rank(comm, one, one[2], one[3], one[4]), error=-1)
-        elif one := _RANK.match(line):
-            self._read_named_rank(comm, one)
+        elif match := _STATUS.match(line):
+            rank = replace(_rank_of(comm, match), status=_WORDS.get(match["word"], RankStatus.FAILED))
+            comm.ranks[int(match["number"])] = rank
+        elif match := _STATUSES.match(line):
+            status = _WORDS.get(match["word"], RankStatus.FAILED)
+            comm.unnamed.append(Rank(None, status=status, many=int(match["number"])))
+        elif match := _ERROR.match(line):
+            comm.ranks[int(match["number"])] = replace(_rank_of(comm, match), error=-1)
+        elif match := _RANK.match(line):
+            self._read_named_rank(comm, match)
 
-    def _read_named_rank(self, comm: _OpenCommunicator, one: re.Match[str]) -> None:
+    def _read_named_rank(self, comm: _OpenCommunicator, match: re.Match[str]) -> None:
         """Read a rank without a figure: a missing one, or one of the ranks that were counted before."""
-        number = int(one[1])
         if self._part == "INCOMPLETE":
-            comm.missing[number] = MissingRank(number, host_or_none(one[4]), _number(one[3]), _number(one[2]))
+            number, host = int(match["number"]), host_or_none(match["host"])
+            pid, gpu = _number_or_none(match["pid"]), _number_or_none(match["gpu"])
+            comm.missing[number] = MissingRank(number, host, pid, gpu)
         elif self._shared is not None and comm.unnamed:
             last = comm.unnamed[-1]
             if last.many > 1:
                 comm.unnamed[-1] = replace(last, many=last.many - 1)
             else:
                 comm.unnamed.pop()
-            self._set_count(comm, one, self._shared[1], one[2], one[3], one[4])
+            self._set_count(comm, match, self._shared[1])
 
-    def _set_count(
-        self,
-        comm: _OpenCommunicator,
-        one: re.Match[str],
-        count: int,
-        gpu: str | None,
-        pid: str | None,
-        host: str | None,
-    ) -> None:
-        rank = self._rank(comm, one, gpu, pid, host)
-        comm.ranks[int(one[1])] = replace(rank, counts={**rank.counts, self._operation: count})
-
-    @staticmethod
-    def _rank(
-        comm: _OpenCommunicator, one: re.Match[str], gpu: str | None, pid: str | None, host: str | None
-    ) -> Rank:
-        number = int(one[1])
-        return comm.ranks.get(number) or Rank(number, host_or_none(host), _number(pid), _number(gpu))
+    def _set_count(self, comm: _OpenCommunicator, match: re.Match[str], count: int) -> None:
+        rank = _rank_of(comm, match)
+        comm.ranks[int(match["number"])] = replace(rank, counts={**rank.counts, self._operation: count})
 
 
-def _number(text: str | None) -> int | None:
+def _rank_of(comm: _OpenCommunicator, match: re.Match[str]) -> Rank:
+    """Return the rank that a line names, as read so far."""
+    number, host = int(match["number"]), host_or_none(match["host"])
+    known = comm.ranks.get(number)
+    return known or Rank(number, host, _number_or_none(match["pid"]), _number_or_none(match["gpu"]))
+
+
+def _number_or_none(text: str | None) -> int | None:
+    """Return a number that the text has, None where NCCL does not know it (-1)."""
     return None if text is None else pid_or_none(int(text))
 
 
@@ -362,12 +360,12 @@ def parse_text(text: str) -> RanksAnswer:
     """
     reader = _TextReader()
     for line in text.splitlines():
-        reader.take(line.rstrip()[:1024])
+        reader.read_line(line.rstrip()[:1024])
     if reader.version is None:
         raise RanksError("the answer is not NCCL's: it does not begin with a version")
     if not reader.ended or not text.endswith("\n") or not _is_whole(reader):
         raise RanksError("half an answer of NCCL: its text ends too early")
-    named = tuple(_communicator(name, one, reader) for name, one in reader.found.items())
+    named = tuple(_communicator(name, comm, reader) for name, comm in reader.found.items())
     return RanksAnswer(
         reader.version,
         "text",
@@ -381,30 +379,31 @@ def parse_text(text: str) -> RanksAnswer:
 def _is_whole(reader: _TextReader) -> bool:
     """Return whether the details of all communicators whose ranks differ follow their row of the table."""
     for number, group in reader.groups.items():
-        named = [one for one in reader.found.values() if one.group == number]
+        named = [comm for comm in reader.found.values() if comm.group == number]
         if group.errors != "OK" and len(named) < min(group.comms, MOST_COMMUNICATORS):
             return False
         if (
             group.errors == "MISMATCH"
             and group.size <= MOST_RANKS
-            and any(_count_ranks(one) < group.size for one in named)
+            and any(_count_ranks(comm) < group.size for comm in named)
         ):
             return False
     return True
 
 
-def _count_ranks(one: _OpenCommunicator) -> int:
-    return len(one.ranks) + sum(rank.many for rank in one.unnamed)
+def _count_ranks(comm: _OpenCommunicator) -> int:
+    return len(comm.ranks) + sum(rank.many for rank in comm.unnamed)
 
 
-def _communicator(name: str, one: _OpenCommunicator, reader: _TextReader) -> Communicator:
-    group = reader.groups.get(one.group)
+def _communicator(name: str, comm: _OpenCommunicator, reader: _TextReader) -> Communicator:
+    """Return a communicator that was read; ranks of one that starts or shuts down do so too."""
+    group = reader.groups.get(comm.group)
     status = group.status if group is not None else RankStatus.RUNNING
-    ranks = [rank for _, rank in sorted(one.ranks.items())] + one.unnamed
+    ranks = [rank for _, rank in sorted(comm.ranks.items())] + comm.unnamed
     if status is not RankStatus.RUNNING and all(rank.status is RankStatus.RUNNING for rank in ranks):
         ranks = [replace(rank, status=status) for rank in ranks] or [Rank(None, status=status)]
     missing = tuple(
-        replace(rank, dead=(rank.host, rank.pid) in reader.dead) for _, rank in sorted(one.missing.items())
+        replace(rank, dead=(rank.host, rank.pid) in reader.dead) for _, rank in sorted(comm.missing.items())
     )
     size = group.size if group is not None else sum(rank.many for rank in ranks) + len(missing)
     return Communicator(name, None, size, tuple(ranks), missing)
@@ -414,7 +413,7 @@ def _unnamed_groups(
     groups: Mapping[int, _Group], found: Mapping[str, _OpenCommunicator]
 ) -> list[Communicator]:
     """Return an entry without a hash for each group of unnamed communicators that start or shut down."""
-    named = {one.group for one in found.values()}
+    named = {comm.group for comm in found.values()}
     return [
         Communicator("", None, group.size, (Rank(None, status=group.status, many=max(1, group.size)),))
         for number, group in groups.items()
@@ -422,15 +421,10 @@ def _unnamed_groups(
     ]
 
 
-# One query to NCCL's RAS thread over TCP: read-only, bounded in time and size.
-#
-# The protocol is lines of text. `CLIENT PROTOCOL 2` shows that it is NCCL that listens, `SET FORMAT json`
-# whether it writes JSON, and `STATUS` asks for the report, after which NCCL closes the connection. Nothing
-# is sent after `STATUS`, and the connection is not half-closed: either would make the RAS thread spin.
-
 MOST_BYTES = 4 << 20
 """Most bytes of an answer: one rank of one communicator takes about 500 bytes of JSON."""
 _CONNECT_S = 2.0
+"""Seconds that a connection may take."""
 _LINE_S = 3.0
 """Seconds for NCCL to acknowledge a command: its thread does that at once, also while the GPUs hang."""
 _LONGEST_LINE = 2048
@@ -455,7 +449,7 @@ async def query(address: Address, deadline_s: float) -> RanksAnswer:
     Raises:
         QueryError: nothing listens there, the answer is late or too large, or it is not one of NCCL.
     """
-    where = address_text(address)
+    where = host_port(*address)
     try:
         async with timeout(deadline_s):
             return await _exchange(address, where)
@@ -470,6 +464,12 @@ async def query(address: Address, deadline_s: float) -> RanksAnswer:
 
 
 async def _exchange(address: Address, where: str) -> RanksAnswer:
+    """Make one query, in lines of text over TCP.
+
+    `CLIENT PROTOCOL 2` shows that it is NCCL that listens, `SET FORMAT json` whether it writes JSON, and
+    `STATUS` asks for the report, after which NCCL closes the connection. Nothing is sent after `STATUS`, and
+    the connection is not half-closed: either would make the RAS thread spin.
+    """
     reader, writer = await _connect(address, where)
     try:
         if not (await _send_command(reader, writer, b"CLIENT PROTOCOL 2\n")).startswith(b"SERVER PROTOCOL"):
@@ -531,16 +531,6 @@ async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
             raise RanksError(f"an answer of over {MOST_BYTES >> 20} MiB")
     return bytes(body)
 
-
-def address_text(address: Address) -> str:
-    """Return "host:port", with an IPv6 address in square brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-# Finds the NCCL library that processes of this machine have loaded, its version, and its RAS address.
-#
-# Only what this user may read: another user's memory map and environment are closed without root.
 
 Version = tuple[int, int, int]
 
@@ -675,12 +665,6 @@ def _version_numbers(match: re.Match[str] | None) -> Version | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
-# Asks NCCL on this machine on request, under a guard: one query at a time, and never an unsafe version.
-#
-# A query can harm a job: NCCL 2.26.2 to 2.26.5 crash while a communicator starts, versions below 2.29.2
-# read wrong memory while a rank is missing. So versions below 2.27.3 are never asked, and nothing is ever
-# polled.
-
 OLDEST: Version = (2, 27, 3)
 """The oldest version that is asked."""
 SAFE: Version = (2, 29, 2)
@@ -752,14 +736,14 @@ class RasReader:
 
     async def _ask_addresses(self) -> Found | Failure:
         loaded = await asyncio.to_thread(loaded_nccl, self._root)
-        versions = [one.version for one in loaded if one.version is not None]
+        versions = [library.version for library in loaded if library.version is not None]
         if versions and min(versions) < OLDEST:
             return self._too_old_failure(min(versions))
         failure = Failure(FailureKind.REFUSED, _silence_reason(loaded), self._clock())
         end = self._clock() + DEADLINE_S
         for address in self._addresses_to_try(loaded):
             if address in self._refused:
-                message = f"not asked: at {address_text(address)} answers NCCL below {_version_text(OLDEST)}"
+                message = f"not asked: at {host_port(*address)} answers NCCL below {_version_text(OLDEST)}"
                 return Failure(FailureKind.UNSUPPORTED, message, self._clock())
             try:
                 answer = await query(address, max(0.1, end - self._clock()))
@@ -774,9 +758,9 @@ class RasReader:
         """Return the addresses to try, in their order."""
         if self._addresses is not None:
             return list(self._addresses)
-        named = [self._env.get("NCCL_RAS_ADDR"), *(one.ras_address for one in loaded)]
-        found = [address for text in named if text for address in parse_address(text)]
-        return list(dict.fromkeys((*found[:_MOST_ADDRESSES], *_LOCAL)))
+        named = [self._env.get("NCCL_RAS_ADDR"), *(library.ras_address for library in loaded)]
+        addresses = [address for text in named if text for address in parse_address(text)]
+        return list(dict.fromkeys((*addresses[:_MOST_ADDRESSES], *_LOCAL)))
 
     def _with_warning(self, address: Address, answer: RanksAnswer) -> Found | Failure:
         version = parse_version(answer.nccl)

@@ -287,7 +287,7 @@ class RouterView(Struct, frozen=True, eq=False):
     """Names of the backends behind the router: the configured ones, else those that match its deployments."""
     deployments: Mapping[str, str | None] | None = None
     """Backend name by deployment id, None for a deployment that is not watched; None without deployments."""
-    told: tuple[Deployment, ...] | None = None
+    reported: tuple[Deployment, ...] | None = None
     """The deployments as the router describes them; None when not reported."""
     running: Mapping[str, float | None] = field(default_factory=lambda: _NOTHING)
     """Running requests now, by name of the backends behind the router; None for a backend that does not

@@ -36,6 +36,11 @@ def with_subject(subject: str, text: str) -> str:
     return text if begins or text == subject else f"{subject}: {text}"
 
 
+def host_port(host: str, port: int) -> str:
+    """Return "host:port", with an IPv6 address in square brackets as in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def reason_of(error: BaseException) -> str:
     """Return why the system refused something, cleaned: "No such file or directory"."""
     return clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)

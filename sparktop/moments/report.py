@@ -898,7 +898,12 @@ def _known_hosts(moment: Moment) -> Iterator[str]:
     """Yield the addresses and host names that the snapshot knows of servers and machines."""
     shown = moment.shown
     urls = [one.url for one in shown.backends] + [one.url for one in shown.routers]
-    urls += [told.address for one in shown.routers for told in one.told or () if told.address]
+    urls += [
+        deployment.address
+        for router in shown.routers
+        for deployment in router.reported or ()
+        if deployment.address
+    ]
     urls += [one.url for one in shown.fleets]
     urls += [one.url for view in shown.fleets if view.fleet for one in view.fleet.servers]
     yield from filter(None, map(_host_of, urls))

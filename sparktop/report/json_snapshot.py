@@ -172,7 +172,7 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 
 def _router_json(view: RouterView) -> dict[str, object]:
-    left_out = ("failure", "failing_since", "answering_since", "told", "running")
+    left_out = ("failure", "failing_since", "answering_since", "reported", "running")
     return {**fields_of(view, *left_out), **_source_json(view)}
 
 

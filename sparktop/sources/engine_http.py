@@ -491,8 +491,8 @@ class EngineSource(HttpSource):
         if not same_server or sample.start_time != self._start_time:
             self._identity_due = True
         identity, now = self.identity, self._clock()
-        tells = ENGINES[sample.engine].tells
-        incomplete = identity is None or any(getattr(identity, part) is None for part in tells)
+        reports = ENGINES[sample.engine].reports
+        incomplete = identity is None or any(getattr(identity, part) is None for part in reports)
         swapped = (
             identity is not None and bool(sample.models) and identity.model not in {None, *sample.models}
         )

@@ -250,7 +250,7 @@ class RouterTrack:
             strategy_read=sample.strategy is not None,
             backends=group.backends,
             deployments=group.deployments,
-            told=sample.deployments,
+            reported=sample.deployments,
             running={name: loads.get(name) for name in group.backends},
             slow=self.slowness,
             stuck={view.name: self._stuck_text(at, view, group) for view in behind if view.state in STUCK},

@@ -24,7 +24,7 @@ from sparktop.model.targets import (
     RouterTarget,
     server_path,
 )
-from sparktop.model.text import clean
+from sparktop.model.text import clean, host_port
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY, look_up
 from sparktop.sources.source import LIVELINESS, is_litellm
 
@@ -396,10 +396,10 @@ class _HostSearch:
         return reply.status, reply.body
 
     def _name(self, port: int) -> str:
-        return f"[{self._label}]:{port}" if ":" in self._label else f"{self._label}:{port}"
+        return host_port(self._label, port)
 
     def _url(self, port: int) -> str:
-        return f"http://[{self._host}]:{port}" if ":" in self._host else f"http://{self._host}:{port}"
+        return f"http://{host_port(self._host, port)}"
 
 
 def _is_model_list(body: bytes) -> bool:

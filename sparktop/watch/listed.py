@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError
 from sparktop.model.engine import EngineSample
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.model.text import clean, reason_of
+from sparktop.model.text import clean, host_port, reason_of
 from sparktop.store import Store
 from sparktop.watch.discovery import parse_target
 from sparktop.watch.ways import poll_once
@@ -433,7 +433,7 @@ def _job_server(table: Mapping[str, object]) -> BackendTarget | None:
     if first is None or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
         return None
     host = first[0]
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = host_port(host, port)
     names = (table.get(key) for key in ("served_model_name", "model"))
     model = next((name for name in names if isinstance(name, str) and name), None)
     key = table.get("api_key")

@@ -11,8 +11,17 @@ import importlib
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
@@ -175,6 +184,19 @@ class Monitor:
 
             them = self._watch_found, self._watch_found_nodes
             self._spawn(follow_listed(watch, self._ways, self._store, *them, self._sleep))
+
+    @asynccontextmanager
+    async def running(self, beside: Coroutine[object, object, None]) -> AsyncIterator[None]:
+        """Poll within the context, and run `beside` meanwhile."""
+        await self.start()
+        task = asyncio.get_running_loop().create_task(beside)
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await self.stop()
 
     async def stop(self) -> None:
         """Stop all polling and close all connections. `start` may be called again."""

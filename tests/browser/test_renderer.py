@@ -18,7 +18,7 @@ from sparktop.browser.drawing import Orders, draw
 from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Picture
 from sparktop.browser.renderer import Channel, PageRenderer
-from sparktop.browser.results import EACH_PAGE, LOOK_EVERY_S, ResultPages
+from sparktop.browser.results import EACH_PAGE, REFRESH_EVERY_S, ResultPages
 from sparktop.model.snapshot import Snapshot
 from sparktop.sweep.result.store import new_file, save
 from tests.export.snapshots import snapshot
@@ -167,7 +167,7 @@ def files(folder: Path) -> list[Path]:
 
 async def drawn(shelf: ResultPages, page: Page, width: int = 100) -> Picture:
     """Search for new results and draw a page."""
-    await shelf.look()
+    await shelf.refresh()
     return await shelf.draw(page, snapshot(), width)
 
 
@@ -210,5 +210,5 @@ async def test_files_are_read_again_when_they_change_and_are_never_changed(tmp_p
     assert paths(await drawn(shelf, Page(Kind.SWEEPS))) == []
     assert files(tmp_path) == before
     (name,) = store(tmp_path, 1)
-    now[0] += LOOK_EVERY_S
+    now[0] += REFRESH_EVERY_S
     assert f"/sweep/{name}" in paths(await drawn(shelf, Page(Kind.SWEEPS)))

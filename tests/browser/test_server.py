@@ -132,7 +132,7 @@ async def test_viewers_are_limited_and_counted_until_they_go(
 
 async def test_a_viewer_that_does_not_read_is_dropped(start_server: StartServer) -> None:
     """A viewer that reads nothing for the time limit is disconnected; others are not."""
-    served = await start_server(limits=replace(LIMITS, answer_s=0.2, look_s=0.02))
+    served = await start_server(limits=replace(LIMITS, answer_s=0.2, check_s=0.02))
     reading = await live(served.port, "/live/events")
     with socket.socket() as mute:
         mute.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -254,7 +254,7 @@ SNAPSHOT = Snapshot(
             strategy="least-busy",
             strategy_read=True,
             deployments={"one": "a", "two": BACKENDS[1].name, "three": None},
-            told=(
+            reported=(
                 Deployment("one", "http://127.0.0.1:8000/v1"),
                 Deployment("three", "https://example.org/v1\n[[nodes]]"),
             ),

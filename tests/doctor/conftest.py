@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
-from sparktop.doctor.network import Network, Place, RealNetwork, Resolved, open_network
+from sparktop.doctor.network import HostPort, Network, RealNetwork, Resolved, open_network
 from sparktop.model.failure import FailureKind
 from sparktop.net.failure import AnswerError
 from sparktop.net.once import Reply
@@ -55,7 +55,7 @@ class FakeNetwork:
             raise OSError(host)
         return self.names[host]
 
-    async def connect(self, place: Place) -> None:
+    async def connect(self, place: HostPort) -> None:
         """Raise if the port is one of the closed ones."""
         if place.port in self.closed:
             raise AnswerError(FailureKind.REFUSED, f"nothing listens on {place.shown} (connection refused)")

@@ -28,10 +28,10 @@ from sparktop.doctor.machine import (
     check_open_files,
     check_recorder,
     check_versions,
-    look_at_machine,
+    read_machine,
 )
 from sparktop.doctor.network import RealNetwork, Resolved
-from sparktop.doctor.terminal import Terminal, ask_cursor, check_terminal, cursor_column, look_at_terminal
+from sparktop.doctor.terminal import Terminal, ask_cursor, check_terminal, cursor_column, read_terminal
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -279,7 +279,7 @@ def test_a_spark_without_a_driver_is_a_failure() -> None:
 @pytest.mark.outside
 async def test_this_machine_can_be_looked_at() -> None:
     """The real machine gives a reading that can be judged."""
-    checks = check_machine(*await look_at_machine())
+    checks = check_machine(*await read_machine())
     assert {"memory"} <= {check.name for check in checks}
 
 
@@ -436,7 +436,7 @@ def test_a_pipe_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     assert ask_cursor(read_end, write_end) == b""
     os.close(read_end)
     os.close(write_end)
-    assert look_at_terminal({"TERM": "xterm"}, ask=True) == Terminal(is_tty=False)
+    assert read_terminal({"TERM": "xterm"}, ask=True) == Terminal(is_tty=False)
     assert capfd.readouterr().out == ""
 
 

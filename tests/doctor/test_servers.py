@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.doctor.check import Check, Status, to_text
-from sparktop.doctor.examination import read_listed, softened
+from sparktop.doctor.examination import read_listed, soften_failures
 from sparktop.doctor.network import Network, RealNetwork, Resolved, check_names, open_network
 from sparktop.doctor.servers import check_backend, check_clock, check_prometheus, check_router, clock_skew_s
 from sparktop.engines.tables import RUNNING
@@ -314,7 +314,7 @@ async def test_jobs_and_the_default_cluster_of_sparkrun(
 def test_a_listed_server_that_is_gone_is_no_failure() -> None:
     """If a listed server is gone, this is a warning only: the file may be outdated."""
     fine, gone = Check("a port", Status.OK, "answers"), Check("b port", Status.FAIL, "refused", "start it")
-    assert [one.status for one in softened([fine, gone])] == [Status.OK, Status.WARN]
+    assert [one.status for one in soften_failures([fine, gone])] == [Status.OK, Status.WARN]
 
 
 class Answering:
@@ -336,7 +336,7 @@ class Answering:
 async def test_what_is_no_llm_server_is_not_called_one(page: bytes) -> None:
     """Ray lists exporters of its own: they answer, and nothing has to be done about them."""
     network = cast("Network", Answering(page))
-    checks = softened(await check_backend(BackendTarget("h:1", "http://h:1"), network))
+    checks = soften_failures(await check_backend(BackendTarget("h:1", "http://h:1"), network))
     assert {one.name: one.status for one in checks if one.name != "h:1 clock"} == {
         "h:1 port": Status.OK,
         "h:1 metrics": Status.SKIP,

@@ -142,12 +142,12 @@ class Receiver:
     def __init__(self) -> None:
         """Start without a failure."""
         self.sent: list[tuple[str, int]] = []
-        self.reports: list[tuple[str, bool]] = []
+        self.reports: list[tuple[str, Severity]] = []
         self.problem: str | None = None
         self.free = asyncio.Event()
         self.free.set()
         self.at_once = self.most_at_once = 0
-        self.outbox = Outbox("the hook", self._send, lambda said, bad: self.reports.append((said, bad)))
+        self.outbox = Outbox("the hook", self._send, lambda *report: self.reports.append(report))
 
     async def _send(self, one: Event, dropped: int) -> str | None:
         self.at_once += 1
@@ -181,8 +181,8 @@ async def test_of_too_many_the_oldest_are_dropped_and_counted() -> None:
     assert receiver.sent[1] == ("31", 30)
     assert receiver.sent[2:] == [(str(number), 0) for number in range(32, WAITING + 31)]
     assert receiver.reports == [
-        ("the hook is too slow: 100 events wait, older ones are dropped", True),
-        ("the hook works again; events not delivered: 30", False),
+        ("the hook is too slow: 100 events wait, older ones are dropped", Severity.WARNING),
+        ("the hook works again; events not delivered: 30", Severity.INFO),
     ]
 
 
@@ -196,8 +196,8 @@ async def test_trouble_is_reported_once_and_its_end_once() -> None:
     await receiver.put(5, 6)
     task.cancel()
     assert receiver.reports == [
-        ("the hook fails: it ended with exit code 1", True),
-        ("the hook works again; events not delivered: 5", False),
+        ("the hook fails: it ended with exit code 1", Severity.WARNING),
+        ("the hook works again; events not delivered: 5", Severity.INFO),
     ]
 
 

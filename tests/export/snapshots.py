@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparktop.agent.exposition import encoded
+from sparktop.agent.exposition import encode_page
 from sparktop.demo.machine import IDENTITY, node_sample
 from sparktop.export.metrics import Level, page_families
 from sparktop.model.balance import Balance, BalanceWord
@@ -130,7 +130,7 @@ def snapshot(**more: object) -> Snapshot:
 def text(found: Snapshot, levels: tuple[Level, ...] = (), accept: str | None = None, stuck: int = 3) -> str:
     """Return the page; `stuck` is the number of events of the kind "stuck"."""
     families = page_families(found, [("stuck", stuck)], levels)
-    return encoded(lambda: families, accept)[0].decode()
+    return encode_page(lambda: families, accept)[0].decode()
 
 
 def values(page: str) -> dict[Series, float]:

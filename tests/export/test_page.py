@@ -321,13 +321,13 @@ def stored(folder: Path, name: str, found: SweepResult, at: float) -> None:
 def test_levels_appear_as_they_end(tmp_path: Path) -> None:
     """Each finished level of the newest result has its figures in base units; a refused one has none."""
     sweep = NewestSweep(tmp_path, wall=lambda: 1000.0)
-    sweep.look()
+    sweep.refresh()
     assert list(sweep.levels) == []
     stored(tmp_path, "b.json", result(level(1)), 900.0)
-    sweep.look()
+    sweep.refresh()
     assert len(sweep.levels) == 1
     stored(tmp_path, "b.json", result(level(1), level(8), level(16, error="too long")), 950.0)
-    sweep.look()
+    sweep.refresh()
     found = values(text(snapshot(), sweep.levels))
     expected = {
         series("sweep_level_sustained_tokens_per_second", **LABELS): 130,
@@ -350,11 +350,11 @@ def test_old_and_damaged_results_have_no_series(tmp_path: Path) -> None:
     sweep = NewestSweep(tmp_path, wall=lambda: now[0])
     stored(tmp_path, "new.json", result(level(8)), 990.0)
     stored(tmp_path, "old.json", result(level(1), level(2)), 500.0)
-    sweep.look()
+    sweep.refresh()
     assert [one.result.concurrency for one in sweep.levels] == [8]
     (tmp_path / "damaged.json").write_text("{")
     os.utime(tmp_path / "damaged.json", (999.0, 999.0))
-    sweep.look()
+    sweep.refresh()
     assert [one.result.concurrency for one in sweep.levels] == [8]
     now[0] += KEPT_S
     assert sweep.levels == ()
@@ -365,7 +365,7 @@ def test_the_number_of_levels_and_the_words_of_limits_are_bounded(tmp_path: Path
     sweep = NewestSweep(tmp_path, wall=lambda: 1000.0)
     levels = [level(number, limit="http://a/word/of/another/version") for number in range(1, 200)]
     stored(tmp_path, "big.json", result(*levels), 990.0)
-    sweep.look()
+    sweep.refresh()
     assert len(sweep.levels) == MOST_LEVELS
     found = values(text(snapshot(), sweep.levels))
     assert not [name for name, _ in found if name == "sweep_level_limit"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.agent.access import own_names
-from sparktop.agent.unit import UnitFlags, watched_by, watching_unit
+from sparktop.agent.unit import UnitFlags, unit_watch_words, watching_unit
 from sparktop.cli import main
 from sparktop.config.watch import Needs
 from sparktop.model.event import Severity
@@ -113,7 +113,7 @@ PROGRAM = Path("/bin/true")
 
 def made(flags: UnitFlags, config: str | None, targets: Sequence[str]) -> str:
     """Return the unit that watches these targets, or what this configuration file lists."""
-    return watching_unit(flags, *watched_by(config, targets))
+    return watching_unit(flags, *unit_watch_words(config, targets))
 
 
 def starts(text: str) -> str:

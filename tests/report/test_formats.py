@@ -198,11 +198,11 @@ def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: s
 
 def test_routers_have_their_rows() -> None:
     """A router stands with its strategy and its backends; one that is down is among what does not answer."""
-    alive = Page(html.render(routed(strangers=1), SCREEN)).cells
+    alive = Page(html.render(routed(unwatched=1), SCREEN)).cells
     at = alive.index("proxy")
     assert alive[at + 1] == "alive"
     assert alive[at + 3 : at + 6] == ["least-busy", "spark-a, spark-b", "1"]
-    down = Page(html.render(routed(tells=False, down_at_s=10), SCREEN)).cells
+    down = Page(html.render(routed(reports_setup=False, down_at_s=10), SCREEN)).cells
     assert any("connection refused" in cell for cell in down)
     assert "unreachable" in down
 
@@ -265,7 +265,7 @@ def routed(**part: object) -> Snapshot:
 
 def test_json_has_the_deployments_of_a_router() -> None:
     """A deployment without a backend here is null, and so is what the router does not tell."""
-    (router,) = json.loads(json.dumps(to_json(routed(strangers=1)), allow_nan=False))["routers"]
+    (router,) = json.loads(json.dumps(to_json(routed(unwatched=1)), allow_nan=False))["routers"]
     assert (router["name"], router["strategy"], router["ok"]) == ("proxy", "least-busy", True)
     assert router["deployments"] == {"spark-1": "spark-a", "spark-2": "spark-b", "cloud-1": None}
     assert router["backends"] == ["spark-a", "spark-b"]
@@ -275,7 +275,7 @@ def test_json_has_the_deployments_of_a_router() -> None:
 @pytest.mark.parametrize("width", [60, 100])
 def test_the_plain_report_tells_where_a_router_sends(width: int) -> None:
     """A row with state and strategy, and below it each backend with the router's name for it."""
-    text = text_snapshot.render(routed(strangers=1), width)
+    text = text_snapshot.render(routed(unwatched=1), width)
     assert max(map(len, text.splitlines())) <= width
     said = " ".join(text.split())
     assert "sends to spark-a (deployment spark-1), spark-b (deployment spark-2)," in said

@@ -228,7 +228,7 @@ def _deployments_row(view: RouterView, width: int) -> Row:
         return [head, ("no deployment", "warn")]
     row: Row = [head]
     sent = list(view.deployments.items())
-    if view.told is None:
+    if view.reported is None:
         row.append(("(config) ", "muted"))
     for number, (name, backend) in enumerate(sent):
         sign: Row = [(" ▲", "warn")] if name in view.deployment_troubles else []
@@ -266,9 +266,11 @@ def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
     """
     if not view.deployments:
         return [_deployments_row(view, width)]
-    deployments = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)
+    deployments = (
+        view.reported if view.reported is not None else tuple(Deployment(name) for name in view.deployments)
+    )
     cells = min(40, max([10, *(len(deployment.id) for deployment in deployments)]))
-    from_config = "   (from the config)" if view.told is None else ""
+    from_config = "   (from the config)" if view.reported is None else ""
     rows: list[Row] = [
         [label(f"{fit('deployment', cells)}   {fit('backend', _NAME)}  address and model{from_config}")]
     ]

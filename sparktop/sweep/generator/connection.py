@@ -29,6 +29,7 @@ from sparktop.files import raise_open_files
 from sparktop.model.failure import RequestFailure
 from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import server_path
+from sparktop.model.text import host_port
 from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem, no_answer, not_http
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.wire import WorkerTarget
@@ -357,7 +358,7 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
         addresses=tuple((int(family), str(address[0]), port) for family, _, _, _, address in found),
         tls=tls,
         api_key=target.api_key,
-        host_header=f"[{name}]:{port}" if ":" in name else f"{name}:{port}",
+        host_header=host_port(name, port),
         headers=target.headers,
     )
 

@@ -25,7 +25,7 @@ SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 
 @pytest.fixture(scope="module")
 def routed() -> Snapshot:
-    return Rehearsal(router=RouterPart(strangers=1)).play(60).snapshot()
+    return Rehearsal(router=RouterPart(unwatched=1)).play(60).snapshot()
 
 
 def panel(view: RouterView, width: int = 118, height: int = 4) -> list[str]:
