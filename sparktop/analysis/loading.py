@@ -24,6 +24,7 @@ from sparktop.analysis.stall import BLIND_S, GB10_POWER_W, GpuWork, gpu_words, r
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.node import GpuReading, NodeSample, Workload
+from sparktop.model.series import known_max, known_min
 from sparktop.model.snapshot import (
     GROWTH,
     LAST_TIME,
@@ -433,22 +434,17 @@ def _finding(
 ) -> Finding:
     """Return the finding about a start in which nothing has moved for `seconds`."""
     gpus = [gpu for machine in machines for gpu in machine.gpus]
-    cpus = [machine.cpu_percent for machine in machines if machine.cpu_percent is not None]
+    cpu_percent = known_max(machine.cpu_percent for machine in machines)
     several = len(machines) > 1
     rdma = rdma_mb_per_s(machine.sample for machine in machines) if several else None
     said = gpu_words([replace(gpu, clock_mhz=None) for gpu in gpus], "") or "its GPU not used yet"
-    said += f", CPU {max(cpus):.0f} %" if cpus else ""
+    said += f", CPU {cpu_percent:.0f} %" if cpu_percent is not None else ""
     said += f", RDMA {rdma:.1f} MB/s" if rdma is not None else ""
     rows = [("looked at", "GPU memory, own memory, disk, file cache, links, swap, compilers, CPU, GPU power")]
-    rows += (
-        [("this phase last time", f"{minutes(past_s)} min, judged from {_LONGER:g} times that on")]
-        if past_s
-        else []
-    )
+    if past_s:
+        rows.append(("this phase last time", f"{minutes(past_s)} min, judged from {_LONGER:g} times that on"))
     rows.append(("named", f"from {BLIND_S[0] / 60:.0f} min on, critical from {BLIND_S[1] / 60:.0f} min on"))
     case = "several machines" if several else "CUDA graphs" if loading.phase == _GRAPHS else "else"
-    powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
-    used = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     return Finding(
         STUCK,
         view.name,
@@ -460,9 +456,9 @@ def _finding(
         values={
             "still_s": seconds,
             "limit_s": BLIND_S[0],
-            "power_w": max(powers, default=None),
-            "utilization_percent": min(used, default=None),
-            "cpu_percent": max(cpus, default=None),
+            "power_w": known_max(gpu.power_w for gpu in gpus),
+            "utilization_percent": known_min(gpu.utilization_percent for gpu in gpus),
+            "cpu_percent": cpu_percent,
             "rdma_mb_per_s": rdma,
         },
     )

@@ -373,7 +373,7 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
             yield from _difference(group, read.fact, values)
     if group.engine is None:
         return
-    processes = {view.name: process for view in group.machines if (process := process_of(view, group.engine))}
+    processes = _processes(group, group.engine)
     yield from _difference(group, _NCCL, _libraries(processes))
     variables = {
         name: process.variables for name, process in processes.items() if process.variables is not None
@@ -381,11 +381,8 @@ def differences_of(group: Group) -> Iterator[tuple[set[str], Finding]]:
     for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
         values = {machine: environment.get(name, "not set") for machine, environment in variables.items()}
         yield from _difference(group, Fact(name, name), values)
-    limits = {
-        name: _size(process.memory_max_bytes)
-        for name, process in processes.items()
-        if process.memory_max_bytes
-    }
+    maxima = {name: process.memory_max_bytes for name, process in processes.items()}
+    limits = {name: _size(size) for name, size in maxima.items() if size}
     yield from _difference(group, _MEMORY_MAX, limits)
     yield from _unread_tables(group, variables)
 
@@ -402,9 +399,7 @@ def alike_in(group: Group) -> list[str]:
         ):
             alike.append(f"{read.fact.title} {value}")
     if group.engine is not None:
-        libraries = _libraries(
-            {view.name: process for view in group.machines if (process := process_of(view, group.engine))}
-        )
+        libraries = _libraries(_processes(group, group.engine))
         if len(libraries) == len(group.machines) and len(set(libraries.values())) == 1:
             alike.append(f"NCCL {next(iter(libraries.values()))}")
     return alike
@@ -462,6 +457,11 @@ def _with_own_key(fact: Fact, odd: Sequence[str], count: Mapping[str, int]) -> F
 
 def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004 - that many
+
+
+def _processes(group: Group, engine: str) -> dict[str, EngineSetup]:
+    """Return the process of a server on each machine of a group that shows one, by machine."""
+    return {view.name: process for view in group.machines if (process := process_of(view, engine))}
 
 
 def process_of(view: NodeView, backend: str) -> EngineSetup | None:

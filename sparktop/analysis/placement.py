@@ -204,11 +204,8 @@ def place_backends(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dic
 
 def orphaned_pids(workloads: Workloads | None) -> frozenset[int]:
     """Return the PIDs of processes whose server has ended, so that they serve nobody."""
-    return (
-        frozenset(process.pid for process in workloads.processes if process.adopted)
-        if workloads
-        else frozenset()
-    )
+    processes = workloads.processes if workloads else ()
+    return frozenset(process.pid for process in processes if process.adopted)
 
 
 def with_backends(

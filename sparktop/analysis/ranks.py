@@ -143,7 +143,7 @@ def _judge_missing(
         return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=gone))
     numbers = {rank.rank for rank in gone}
     same = _newest_alike(
-        evidence, lambda timed: {rank.rank for rank in _missing_ranks(timed.answer)} == numbers
+        evidence, lambda item: {rank.rank for rank in _missing_ranks(item.answer)} == numbers
     )
     if not _is_enough(same):
         return replace(_asking_verdict(same), missing=gone)
@@ -175,12 +175,7 @@ def _changing_verdict(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
 
 def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
     """Return the verdict on counts that stand still."""
-    apart = [
-        difference
-        for comm in _communicators(answer)
-        if not comm.missing
-        for difference in _unequal_counts(comm)
-    ]
+    apart = [gap for comm in _communicators(answer) if not comm.missing for gap in _unequal_counts(comm)]
     if not apart and answer.form != "json":
         sentence = (
             "no verdict from NCCL: counts are equal on all ranks; its text does not say whether they move"
@@ -190,7 +185,7 @@ def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
         sentence = "no verdict from NCCL: counts stand still and are equal on all ranks"
         hint = "operations in CUDA graphs are not counted; or all GPUs hang in a kernel"
         return RanksVerdict(RanksWord.NO_VERDICT, sentence, hint)
-    name, least, most, behind, ahead = max(apart, key=lambda difference: difference[4] - difference[3])
+    name, least, most, behind, ahead = max(apart, key=lambda gap: gap[4] - gap[3])
     operation = "" if name == ALL_OPERATIONS else f"{name} "
     sentence = f"{_rank_text(least, place)} {_verb(least)} behind at {operation}{behind:,}, "
     sentence += f"{_rank_text(most, place)} {_verb(most)} at {ahead:,}"

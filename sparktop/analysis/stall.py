@@ -365,19 +365,13 @@ def engine_cpu(sample: NodeSample, engine: str | None, gpus: Iterable[GpuReading
     """
     pids = {process.pid for gpu in gpus for process in gpu.processes or () if process.kind != "graphics"}
     loads, table = sample.workloads, sample.processes
-    percents: list[float | None] = []
+    uses: Iterable[float | None] = ()
     if loads is not None and _is_fresh(loads.age_s):
-        percents = [
-            process.cpu_percent
-            for process in loads.processes
-            if process.pid in pids or process.engine == engine
-        ]
+        uses = (row.cpu_percent for row in loads.processes if row.pid in pids or row.engine == engine)
     elif table is not None and _is_fresh(table.age_s):
-        rows = (
-            process for process in table.processes if process.pid in pids or engine_of(process.name) == engine
-        )
-        percents = [row.cpu_percent for row in rows]
-    return tuple(percent for percent in percents if percent is not None)
+        rows = (row for row in table.processes if row.pid in pids or engine_of(row.name) == engine)
+        uses = (row.cpu_percent for row in rows)
+    return tuple(percent for percent in uses if percent is not None)
 
 
 def full_core_percent(percents: Iterable[float]) -> float | None:

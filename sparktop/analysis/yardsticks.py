@@ -273,7 +273,7 @@ class Yardsticks:
             return
         if steady is not None:
             if steady.tps:
-                yield from _yardstick_findings(view, steady, steady.tps, now.wall.timestamp() - _EARLIER_S)
+                yield from _rate_findings(view, steady, steady.tps, now.wall.timestamp() - _EARLIER_S)
             self._judged_at, self._slower = now.at, self._judge_steps(now, view, steady)
         if self._slower is not None and now.at - self._judged_at < _UNJUDGED_S:
             yield self._slower
@@ -311,10 +311,7 @@ class Yardsticks:
                 ("now", _steps_text(steady)),
                 ("best", f"{_steps_text(best)}, {day(best.at)}"),
                 ("changed", ", ".join(changed) or "nothing that is known"),
-                (
-                    "the same",
-                    ", ".join(sorted(_same_facts(setup.facts, yard.facts))) or "nothing that is known",
-                ),
+                ("the same", ", ".join(sorted(_common(setup.facts, yard.facts))) or "nothing that is known"),
                 ("limits", f"{100 * (_SLOWER - 1):.0f} % for {_HELD_S:.0f} s, a larger batch allowed for"),
             ),
             values={
@@ -344,9 +341,7 @@ def _least_kv_tokens(view: BackendView) -> float:
     return max(0.0, held - block * (view.running or 0.0)) / view.yard.cores
 
 
-def _yardstick_findings(
-    view: BackendView, steady: SteadyLoad, tps: float, before: float
-) -> Iterator[Finding]:
+def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
     """Yield the decode rate beside its yardsticks; nothing where none of them is known."""
     drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
     accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
@@ -394,7 +389,7 @@ _OPTION = " -"
 """What stands before each option of the flags of a setup."""
 
 
-def _same_facts(earlier: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+def _common(earlier: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
     return {name for name in earlier.keys() & now.keys() if earlier[name] == now[name]}
 
 

@@ -72,23 +72,16 @@ class Endings:
         before, self._workloads = self._workloads, {process.pid: process for process in workloads.processes}
         read_at, self._read_at = self._read_at, sample.at
         kills, self._oom_kills = self._oom_kills, sample.memory.oom_kills
-        began = {
-            process.pid: _engine_key(process)
-            for process in workloads.processes
-            if process.pid not in (before or {})
-        }
+        fresh = self._workloads.keys() - (before or {}).keys()
+        began = {pid: _engine_key(self._workloads[pid]) for pid in fresh}
         self._engines |= began
         self._ended_before = {engine: pids - began.keys() for engine, pids in self._ended_before.items()}
         if before is None or read_at is None:
             return []
-        gone = [
-            process
-            for pid, process in before.items()
-            if pid not in self._workloads and process.role in _AT_WORK
-        ]
         groups: dict[Hashable, list[Workload]] = {}
-        for process in gone:
-            groups.setdefault(self._engines.get(process.pid, _engine_key(process)), []).append(process)
+        for pid, process in before.items():
+            if pid not in self._workloads and process.role in _AT_WORK:
+                groups.setdefault(self._engines.get(pid, _engine_key(process)), []).append(process)
         groups = {engine: ended for engine, ended in groups.items() if self._is_new(engine, ended)}
         new_kills = None if kills is None or self._oom_kills is None else max(0, self._oom_kills - kills)
         events = [

@@ -7,7 +7,7 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -56,20 +56,14 @@ _HALF_WRITTEN = frozenset({_NO_JSON_TEXT, _NO_YAML_TEXT, _NO_LIST})
 NO_YAML = "YAML needs PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
 
 
-def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]]:
-    """Return the servers in the files that match `patterns`, each once, and a message for each unusable file.
-
-    At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned;
-    a message says what is left out.
-    """
-    result, problems, _ = _read_lists(patterns)
-    return result, problems
-
-
 async def read_settled(
     patterns: Sequence[str], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> tuple[list[BackendTarget], list[str]]:
-    """Return what `listed_targets` does, after a second reading where a file may be half written."""
+    """Return the servers in the files that match `patterns`, each once, and a message for each unusable file.
+
+    At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned;
+    a message says what is left out. Files are read a second time where one may be half written.
+    """
     result, problems, half_written = await asyncio.to_thread(_read_lists, patterns)
     if half_written:
         await sleep(_SETTLED_S)
@@ -189,41 +183,22 @@ def _group_name(labels: Mapping[object, object]) -> str | None:
     return clean(" ".join(words), _NAME) if isinstance(parts[0], str) and words else None
 
 
-async def follow_files(
+async def probe_files(
     patterns: Sequence[str],
     ways: Ways,
     store: Store,
     watch: Callable[[Sequence[BackendTarget]], None],
     sleep: Callable[[float], Awaitable[None]],
 ) -> None:
-    """Read the files that match `patterns` again and again; call `watch` with new servers that answer."""
-
-    def watched() -> list[str]:
-        return [target.url for target in store.targets() if target.url]
-
-    note = partial(store.note, "target files")
-    while True:
-        await probe_files(patterns, ways, watched, watch, note, sleep)
-        await sleep(AGAIN_S)
-
-
-async def probe_files(
-    patterns: Sequence[str],
-    ways: Ways,
-    watched: Callable[[], Collection[str]],
-    watch: Callable[[Sequence[BackendTarget]], None],
-    note: Callable[[str], None],
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> None:
     """Read the files that match `patterns` once, and probe the servers that are not watched yet.
 
-    `watched` returns the URLs that are watched, `watch` is called with new servers that answer, and `note`
-    with a message about a file or its servers.
+    `watch` is called with new servers that answer; a message about a file or its servers is an event.
     """
+    note = partial(store.note, "target files")
     listed, problems = await read_settled(patterns, sleep)
     for problem in problems:
         note(problem)
-    watched_urls = set(watched())
+    watched_urls = {target.url for target in store.targets()}
     new = [target for target in listed if target.url not in watched_urls]
     answered = await find_answering(ways, new)
     if answered:
@@ -510,18 +485,21 @@ async def follow_listed(
     watch: Watch,
     ways: Ways,
     store: Store,
-    watch_backends: Callable[[Iterable[BackendTarget], Mapping[str, str]], None],
-    watch_nodes: Callable[[Iterable[NodeTarget]], Awaitable[Mapping[str, str]]],
+    watch_backends: WatchBackends,
+    watch_nodes: WatchNodes,
     sleep: Callable[[float], Awaitable[None]],
 ) -> None:
     """Read the files that `watch` names again and again, and watch what they list and what answers.
 
     `watch_nodes` returns the name under which each machine is watched, which `watch_backends` is called with.
     """
-    works = []
-    if watch.target_files:
-        files = watch.target_files
-        works.append(follow_files(files, ways, store, lambda targets: watch_backends(targets, {}), sleep))
+
+    async def follow_files() -> None:
+        while True:
+            await probe_files(watch.target_files, ways, store, lambda new: watch_backends(new, {}), sleep)
+            await sleep(AGAIN_S)
+
+    works = [follow_files()] if watch.target_files else []
     if watch.sparkrun:
         works.append(follow_sparkrun(ways, store, watch_backends, watch_nodes, sleep))
     await asyncio.gather(*works)

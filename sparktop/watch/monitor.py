@@ -56,16 +56,6 @@ if TYPE_CHECKING:
     from sparktop.watch.scheduler import LoadCadence, PollGroup
 
 
-__all__ = [
-    "SELF_EVERY_S",
-    "TRY_AGAIN_S",
-    "Monitor",
-    "RealWays",
-    "ShowsProcesses",
-    "TellsInterval",
-    "Ways",
-]
-
 _log = logging.getLogger(__name__)
 ROUTER_INTERVALS = 5.0
 """The poll interval of routers in backend intervals, because routers change less often."""

@@ -74,9 +74,7 @@ class Through:
 
     def look_closer(self, group: str) -> str:
         """Begin to poll the servers of a group directly; return a message for the user."""
-        balance = next(
-            (candidate for candidate in self._store.balance.view() if candidate.group == group), None
-        )
+        balance = self._balance_of(group)
         names = frozenset(() if balance is None else balance.backends)
         feed = next(
             (candidate for candidate in self.feeds if names and names <= candidate.names.keys()), None
@@ -120,11 +118,12 @@ class Through:
             feed.resume(names)
             await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
 
+    def _balance_of(self, group: str) -> Balance | None:
+        return next((balance for balance in self._store.balance.view() if balance.group == group), None)
+
     def _note_verdict(self, group: str) -> None:
         """Keep what a closer look found as an event, because samples of a Prometheus cannot confirm it."""
-        balance = next(
-            (candidate for candidate in self._store.balance.view() if candidate.group == group), None
-        )
+        balance = self._balance_of(group)
         if balance is not None:
             message = f"closer look at {group} ended: {balance.word.value}"
             self._store.note(group, clean("; ".join((message, *balance.reasons[:1])), 300))

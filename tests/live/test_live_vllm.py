@@ -30,7 +30,8 @@ from sparktop.rates import EDGE_SLACK_S
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Source
 from sparktop.store import Reading, SourceKey, Store
-from sparktop.watch.monitor import Monitor, RealWays
+from sparktop.watch.monitor import Monitor
+from sparktop.watch.ways import RealWays
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(540)]
 

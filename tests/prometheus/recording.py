@@ -20,7 +20,8 @@ from sparktop.model.targets import BackendTarget, Watch
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Source
 from sparktop.store import Reading, SourceKey, Store
-from sparktop.watch.monitor import Monitor, RealWays
+from sparktop.watch.monitor import Monitor
+from sparktop.watch.ways import RealWays
 from tests.prometheus.prometheus_server import Prometheus
 
 LOAD_CLIENT = Path(__file__).parent.parent / "live" / "load_client.py"

@@ -19,10 +19,14 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import Store
-from sparktop.watch.listed import follow_sparkrun, listed_targets, probe_files, read_sparkrun
+from sparktop.watch.listed import follow_sparkrun, probe_files, read_settled, read_sparkrun
 from sparktop.watch.ways import Ways
 
 PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
+
+
+async def no_wait(_: float) -> None:
+    """Wait for nothing."""
 
 
 def written(folder: Path, name: str, content: object) -> str:
@@ -31,12 +35,12 @@ def written(folder: Path, name: str, content: object) -> str:
     return str(folder / name)
 
 
-def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
+async def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
     """Labels with __ set scheme and path, the model sets the group; in Ray's form too; no address repeats."""
     labels = {"__scheme__": "https", "__metrics_path__": "/x/metrics", "model_name": "m", "namespace": "n"}
     written(tmp_path, "a.json", [{"targets": ["h:1", "h:1", "h:2"], "labels": labels}])
     written(tmp_path, "ray.json", [{"labels": {"job": "ray"}, "targets": ["10.0.0.1:8080"]}])
-    found, problems = listed_targets([str(tmp_path / "*.json")])
+    found, problems = await read_settled([str(tmp_path / "*.json")])
     assert problems == []
     assert sorted((one.name, one.url, one.group) for one in found) == [
         ("10.0.0.1:8080", "http://10.0.0.1:8080", None),
@@ -45,7 +49,7 @@ def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
+async def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
     """A pipe without a writer is not waited for; a missing file is named, missing matches are not."""
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
@@ -53,7 +57,7 @@ def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
     written(tmp_path, "large.json", " " * (1 << 20) + "[]")
     written(tmp_path, "object.json", {"targets": []})
     patterns = [str(tmp_path / name) for name in ("*.json", "*.yml", "none.json")]
-    found, problems = listed_targets(patterns)
+    found, problems = await read_settled(patterns, no_wait)
     assert found == []
     assert sorted(problem.removeprefix(f"{tmp_path}/") for problem in problems) == [
         "folder.json: cannot be used: not a regular file",
@@ -77,23 +81,23 @@ def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
         "[" * 100_000,
     ],
 )
-def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> None:
+async def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> None:
     """They give no server, and no error beyond a printable message."""
-    found, problems = listed_targets([written(tmp_path, "a.json", content)])
+    found, problems = await read_settled([written(tmp_path, "a.json", content)], no_wait)
     assert found == []
     assert all(problem.isprintable() for problem in problems)
 
 
-def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many servers, too large a file, a file that is gone."""
     monkeypatch.setattr(listed_files, "MOST_TARGETS", 3)
     path = written(tmp_path, "a.json", [{"targets": [f"h:{number}" for number in range(1, 9)]}])
-    found, problems = listed_targets([path])
+    found, problems = await read_settled([path])
     assert [one.name for one in found] == ["h:1", "h:2", "h:3"]
     assert problems == ["8 servers listed; the first 3 are used"]
     monkeypatch.setattr(listed_files, "MOST_BYTES", 10)
-    assert listed_targets([path])[1][0].endswith("cannot be used: larger than 0 MiB")
-    assert listed_targets([str(tmp_path / "gone*.json")]) == ([], [])
+    assert (await read_settled([path]))[1][0].endswith("cannot be used: larger than 0 MiB")
+    assert await read_settled([str(tmp_path / "gone*.json")]) == ([], [])
 
 
 class Polled:
@@ -116,18 +120,18 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
     """Configured servers are skipped; a server that does not answer is tried again the next time."""
     path = written(tmp_path, "a.json", [{"targets": ["a:1", "b:1", "c:2"]}])
     watched: list[BackendTarget] = []
-    notes: list[str] = []
 
     def sources(targets: Sequence[BackendTarget]) -> list[Any]:
         return [Polled(target) for target in targets]
 
     ways = cast("Ways", SimpleNamespace(backends=sources))
-    look = partial(probe_files, [path], ways, lambda: ["http://a:1"], watched.extend, notes.append)
+    store = Store(Watch(backends=(BackendTarget("a", "http://a:1"),)))
+    look = partial(probe_files, [path], ways, store, watched.extend, no_wait)
     await look()
     assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
     written(tmp_path, "a.json", [])
     await look()
-    assert notes == [f"no servers in {path}"]
+    assert [event.message for event in store.snapshot().events] == [f"no servers in {path}"]
 
 
 @pytest.mark.parametrize("half", ["", '[{"targets": ["b:'])
@@ -137,7 +141,6 @@ async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> N
     other = written(tmp_path, "b.json", [{"targets": ["c:1"]}])
     waits: list[float] = []
     watched: list[BackendTarget] = []
-    notes: list[str] = []
     ways = cast("Ways", SimpleNamespace(backends=lambda targets: [Polled(target) for target in targets]))
     rewritten = [[{"targets": ["b:1"]}], half]
 
@@ -145,12 +148,14 @@ async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> N
         waits.append(seconds)
         written(tmp_path, "a.json", rewritten.pop(0))
 
-    look = partial(probe_files, [path, other], ways, list, watched.extend, notes.append, sleep)
+    store = Store(Watch())
+    look = partial(probe_files, [path, other], ways, store, watched.extend, sleep)
     await look()
-    assert ([one.name for one in watched], notes, waits) == (["b:1", "c:1"], [], [2.0])
+    assert ([one.name for one in watched], store.snapshot().events, waits) == (["b:1", "c:1"], (), [2.0])
     written(tmp_path, "a.json", half)
     await look()
-    assert (notes, waits) == ([f"{path}: cannot be used: not valid JSON"], [2.0, 2.0])
+    messages = [event.message for event in store.snapshot().events]
+    assert (messages, waits) == ([f"{path}: cannot be used: not valid JSON"], [2.0, 2.0])
 
 
 # Files of sparkrun: its clusters and jobs, what of them is watched, and that no key is ever shown.

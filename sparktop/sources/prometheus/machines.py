@@ -632,21 +632,14 @@ def sample_of(machine: Machine, by_exporter: Known, to_monotonic_s: float) -> No
     for gathered in both:
         if gathered is None:
             continue
+        index_of = gathered.driver_index
         all_of.machine = {**gathered.machine, **all_of.machine}
-        all_of.reasons = {
-            **{gathered.driver_index(index): some for index, some in gathered.reasons.items()},
-            **all_of.reasons,
-        }
-        all_of.named = {
-            **{gathered.driver_index(index): names for index, names in gathered.named.items()},
-            **all_of.named,
-        }
+        reasons = {index_of(index): active for index, active in gathered.reasons.items()}
+        all_of.reasons = {**reasons, **all_of.reasons}
+        all_of.named = {**{index_of(index): named for index, named in gathered.named.items()}, **all_of.named}
         all_of.parts = all_of.parts or gathered.parts
         for index, values in gathered.gpus.items():
-            all_of.gpus[gathered.driver_index(index)] = {
-                **values,
-                **all_of.gpus[gathered.driver_index(index)],
-            }
+            all_of.gpus[index_of(index)] = {**values, **all_of.gpus[index_of(index)]}
     model = machine.fact("modelName", "name")
     gpus = tuple(
         _gpu_reading(
