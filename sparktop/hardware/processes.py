@@ -496,9 +496,9 @@ def _python_command(arguments: list[str]) -> tuple[str, list[str]]:
 def _title_of_options(program: str, words: Sequence[str]) -> Title:
     """Return the title of a server by the words behind its program."""
     engine, port = _SERVERS[program]
-    pairs = options_of(words)
-    given = dict(reversed(pairs))  # of an option that is given twice, the first counts
+    given = dict(options_of(words))  # of an option that is given twice, engines take the last
     port_word = given.get("--port") or (given.get("-p") if program.startswith("text-") else None) or ""
+    kept = {name: value for name, value in given.items() if name in _KEPT_OPTIONS}
     number = int(port_word) if port_word.isascii() and port_word.isdecimal() else port
     return Title(
         engine,
@@ -506,7 +506,7 @@ def _title_of_options(program: str, words: Sequence[str]) -> Title:
         model=_model_name(words),
         port=number if 0 < number < 1 << 16 else None,
         path=_model_path(words),
-        flags=tuple(sorted(_flag_text(name, value) for name, value in pairs if name in _KEPT_OPTIONS)),
+        flags=tuple(sorted(_flag_text(name, value) for name, value in kept.items())),
         asks=_memory_ask(given),
     )
 
@@ -523,8 +523,8 @@ def options_of(words: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def option(words: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the value of the first option, by the order of `names`; None without one."""
-    given = dict(reversed(options_of(words)))
+    """Return the value that counts, the last one, of the first of `names` that is given; None without one."""
+    given = dict(options_of(words))
     return next((given[name] for name in names if given.get(name)), None)
 
 

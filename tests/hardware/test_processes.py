@@ -371,6 +371,14 @@ def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | 
     assert title._replace(path=None, flags=(), asks=None) == Title(engine, "server", None, model, port)
 
 
+def test_of_an_option_that_is_given_twice_the_last_counts() -> None:
+    """As for vLLM, SGLang and llama.cpp, whose start scripts add options behind the usual ones."""
+    line = "vllm serve --model a --port 1 --max-num-seqs 16 --port 2 --max-num-seqs 4"
+    title = read_title([*line.split(), "--model", "b"])
+    assert title is not None
+    assert (title.model, title.port, title.flags) == ("b", 2, ("--max-num-seqs 4",))
+
+
 @given(st.binary(max_size=300))
 def test_any_command_line_can_be_read(content: bytes) -> None:
     """Any command line can be parsed, because other users choose theirs freely."""

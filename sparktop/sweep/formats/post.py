@@ -91,7 +91,9 @@ def render(
     thin = [replace(grid, rows=tuple(_evenly_spaced(grid.rows, most))) for grid in grids]
     lost = max((len(grid.rows) - len(short.rows) for grid, short in zip(grids, thin, strict=True)), default=0)
     if grids:
-        about[-1] = f"{about[-1]} {_how_to_read(comparison, lost, is_matrix=is_matrix)}".rstrip()
+        has_marks = _has_marks(result)
+        reading = _how_to_read(comparison, lost, is_matrix=is_matrix, has_marks=has_marks)
+        about[-1] = f"{about[-1]} {reading}".rstrip()
     blocks = [f"## {_title(result)}", lead, bullets(about), *map(rows_in_markdown, thin), bullets(notes)]
     return "\n\n".join(blocks) + "\n"
 
@@ -264,7 +266,7 @@ def _with_changes(grid: Grid, loads: Sequence[Load], words: Mapping[Load, str], 
 def _level_table(result: SweepResult, main: Metric, changes: _Changes, against: str) -> Grid:
     """Return the table of levels, a row for each of a target: the rate `main`, others, latency, published."""
     rows = [
-        _level_row(target, level, main, changes)
+        _level_row(target, level, main, changes, marked=_has_marks(result))
         for target in result.targets
         for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
@@ -284,13 +286,25 @@ def _level_table(result: SweepResult, main: Metric, changes: _Changes, against: 
     return known_columns(grid, without={1} if len(result.targets) == 1 else ())
 
 
-def _level_row(target: TargetResult, level: LevelResult, main: Metric, changes: _Changes) -> tuple[Cell, ...]:
+def _has_marks(result: SweepResult) -> bool:
+    """Return whether the table marks levels with a warning: some have one, and the item does not say all."""
+    return len(set(map(_is_doubted, _levels(result)))) > 1
+
+
+def _is_doubted(level: LevelResult) -> bool:
+    return any(mark.doubt for mark in marks_of(level))
+
+
+def _level_row(
+    target: TargetResult, level: LevelResult, main: Metric, changes: _Changes, *, marked: bool
+) -> tuple[Cell, ...]:
+    """Return a level's row; `marked`: a level with a warning has a "?"."""
     load = load_of(level)
     where = load_words(load, lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
         return where, Outside(target.name), "refused", *[UNKNOWN] * 6
     words = _rate_text(level, main.name)
-    if any(mark.doubt for mark in marks_of(level)):
+    if marked and _is_doubted(level):
         words += " ?"
     each, first = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
@@ -322,7 +336,7 @@ def _evenly_spaced(rows: Sequence[tuple[Cell, ...]], most: int) -> Sequence[tupl
     return rows if len(rows) <= most else [rows[round(step * last / (most - 1))] for step in range(most)]
 
 
-def _how_to_read(comparison: ComparisonResult | None, lost: int, *, is_matrix: bool) -> str:
+def _how_to_read(comparison: ComparisonResult | None, lost: int, *, is_matrix: bool, has_marks: bool) -> str:
     """Return how the tables are read: who wins, which levels are left out."""
     parts = []
     if is_matrix and comparison is not None and any(True for _ in winner_rules(comparison)):
@@ -331,7 +345,7 @@ def _how_to_read(comparison: ComparisonResult | None, lost: int, *, is_matrix: b
             f"a winner is better than every other by over {floor:.1f} %, and surely ({rate:.0f} % error)"
         )
     if not is_matrix:
-        parts += [f"p95 from {P95_FROM} requests on", "?: the level has a warning"]
+        parts += [f"p95 from {P95_FROM} requests on", *(["?: the level has a warning"] if has_marks else [])]
     parts += [f"{lost} levels are left out here"] if lost else []
     return f"In the tables, {'; '.join(parts)}." if parts else ""
 

@@ -395,6 +395,16 @@ def test_doubts_name_their_levels() -> None:
     assert "(warning at c = 2: throttled)" in paragraphs(post)[0]
 
 
+@pytest.mark.parametrize(("doubted", "marks"), [(0, 0), (1, 1), (2, 0)])
+def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, marks: int) -> None:
+    """One target: a "?" behind the rate and a word on it; what holds for all levels is said once, above."""
+    late = (Validity(code="throttled", message="x"),)
+    levels = [made_level(at).model_copy(update={"validity": late if at <= doubted else ()}) for at in (1, 2)]
+    post = post_of(made_sweep(("solo", levels)))
+    assert sum(row[1].endswith("?") for row in table(post)) == marks
+    assert ("?: the level has a warning" in post) is bool(marks)
+
+
 def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
     """The post names the remedy; a loss that the balance knows is stated."""
     both = routed_sweep()
