@@ -444,7 +444,7 @@ class RoutedDestination:
             self._turn_away(request, -1, ROUTER_FULL)
             return
         faults = self._habits.faults
-        fails = self._fails(faults, backend, now_s)
+        fails = faults.share > 0 and self._random.random() < faults.share
         if self._habits.counted:
             router.started(backend, now_s)
         self.served[backend] += 1
@@ -460,12 +460,6 @@ class RoutedDestination:
         self._there[request.request_id] = (backend, router)
         self.loads[backend] += 1
         self._time.submit(backend, request)
-
-    def _fails(self, faults: Faults, backend: int, now_s: float) -> bool:
-        if not faults.share or not faults.from_s <= now_s < faults.until_s:
-            return False
-        here = faults.backends is None or backend in faults.backends
-        return here and self._random.random() < faults.share
 
     def _turn_away(self, request: SimulatedRequest, backend: int, message: str) -> None:
         """Report to the client of `request`, `REFUSED_S` seconds from now, that the request failed.

@@ -157,7 +157,7 @@ def test_the_store_is_listed(capsys: pytest.CaptureFixture[str], home: dict[str,
 
 def test_the_last_choice_is_offered(home: dict[str, str]) -> None:
     """The editor opens with the fields of the last session, whose preset and targets still exist."""
-    draft = last_choice.recall(last_choice.choice_file(home))
+    draft = last_choice.recall(remembered.state_file(home).with_name("sweep.json"))
     assert draft == Draft(
         preset="topology",
         targets=("proxy",),

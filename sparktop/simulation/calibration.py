@@ -201,12 +201,6 @@ SHORT_CONTEXT = EngineProfile(
 )
 """As `LONG_CONTEXT`, but before tuning: "max stable context 20k", and 40k failed (spark-dgx-benchmark)."""
 
-PROFILES = {
-    profile.name: profile
-    for profile in (SOLO, CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, LONG_CONTEXT, SHORT_CONTEXT)
-}
-"""Engine profiles by the name of the reference target."""
-
 HOP_S = 0.002
 """Seconds from LiteLLM's choice until its count shows it, a hop to a thread: an assumption, short beside a
 step."""

@@ -51,7 +51,7 @@ class Batch:
         self._block_tokens = block_tokens
         self._reserved_step = 0
         """The step up to whose end blocks are allocated: the last completed step, or the one in progress."""
-        self._crossings = [0] * block_tokens
+        self._new_blocks_in = [0] * block_tokens
         """Number of decoding requests by the step, modulo `block_tokens`, in which they need a new block."""
         self._finishes: list[tuple[int, int, EngineSequence]] = []
         self._serial = 0
@@ -64,10 +64,10 @@ class Batch:
         """
         size = self._block_tokens
         in_prefill = islice(reversed(self.running.values()), len(self.running) - self.decoding)
-        return self.pool.held - sum(one.blocks - -(-one.computed // size) for one in in_prefill)
+        return self.pool.held - sum(each.blocks - -(-each.computed // size) for each in in_prefill)
 
-    def made(self, sequence: EngineSequence) -> int:
-        """Return the number of tokens that a request has generated so far."""
+    def generated_tokens(self, sequence: EngineSequence) -> int:
+        """Return the number of tokens that a request in the batch has generated so far."""
         return self.steps - sequence.joined_step if sequence.phase is Phase.DECODE else sequence.generated
 
     def admit(self, sequence: EngineSequence) -> bool:
@@ -85,55 +85,55 @@ class Batch:
         pool.hold(hits)
         pool.allocate(wanted)
         sequence.shared = list(hits)
-        sequence.named = len(hits)
+        sequence.offered = len(hits)
         sequence.blocks = len(hits) + wanted
         sequence.computed = len(hits) * size
         sequence.phase = Phase.PREFILL
         self.running[sequence.request.request_id] = sequence
         return True
 
-    def compute(self, sequence: EngineSequence, tokens: int) -> None:
+    def record_computed(self, sequence: EngineSequence, tokens: int) -> None:
         """Record that `tokens` more tokens of a request's prompt are computed.
 
         Blocks that become full can be shared with other requests, as in vLLM.
         """
         sequence.computed += tokens
-        self._name(sequence, sequence.computed)
+        self._cache_full_blocks(sequence, sequence.computed)
 
-    def decode(self, sequence: EngineSequence) -> None:
+    def begin_decoding(self, sequence: EngineSequence) -> None:
         """Change a request from prefill to decoding: its prompt is computed and its first token generated."""
         sequence.phase = Phase.DECODE
         sequence.joined_step = self.steps - sequence.generated
         sequence.finish_step = sequence.joined_step + sequence.request.output_tokens
         self.decoding += 1
         self.context_tokens += sequence.length
-        self._crossings[self._crossing(sequence)] += 1
+        self._new_blocks_in[self._step_of_new_block(sequence)] += 1
         self._serial += 1
         heappush(self._finishes, (sequence.finish_step, self._serial, sequence))
 
-    def leave(self, sequence: EngineSequence) -> None:
+    def remove(self, sequence: EngineSequence) -> None:
         """Remove a request that has ended or is preempted from the batch, and release its blocks."""
         size = self._block_tokens
         del self.running[sequence.request.request_id]
         if sequence.phase is Phase.DECODE:
-            sequence.generated = self.made(sequence)
+            sequence.generated = self.generated_tokens(sequence)
             self.decoding -= 1
             self.context_tokens -= sequence.length
-            self._crossings[self._crossing(sequence)] -= 1
+            self._new_blocks_in[self._step_of_new_block(sequence)] -= 1
             # Its newest token is in no block yet, unless the step that stores it is under way.
             stored = sequence.length - 1 + self._reserved_step - self.steps
             sequence.blocks = -(-stored // size)
-            self._name(sequence, sequence.length - 1)
+            self._cache_full_blocks(sequence, sequence.length - 1)
         self.pool.release(sequence.blocks - len(sequence.shared), sequence.shared)
         sequence.shared = []
-        sequence.blocks = sequence.computed = sequence.named = 0
+        sequence.blocks = sequence.computed = sequence.offered = 0
 
     def blocks_for(self, steps: int) -> int:
         """Return the number of blocks that the next `steps` steps need, beyond those already allocated."""
         complete, rest = divmod(steps, self._block_tokens)
         first = self._reserved_step
         return complete * self.decoding + sum(
-            self._crossings[-(first + step) % self._block_tokens] for step in range(rest)
+            self._new_blocks_in[-(first + step) % self._block_tokens] for step in range(rest)
         )
 
     def reserve_step(self) -> bool:
@@ -148,7 +148,7 @@ class Batch:
         self._reserved_step += 1
         return True
 
-    def step(self, steps: int, *, under_way: bool) -> None:
+    def complete_steps(self, steps: int, *, under_way: bool) -> None:
         """Record that `steps` steps are complete.
 
         `under_way` is whether another step with the same batch follows at once. If so, the blocks for that
@@ -171,7 +171,7 @@ class Batch:
             heappop(finishes)
         return finishes[0][0] - self.steps
 
-    def finished(self) -> list[EngineSequence]:
+    def pop_finished(self) -> list[EngineSequence]:
         """Return the requests that have generated their last token since the last call of this method."""
         done: list[EngineSequence] = []
         finishes = self._finishes
@@ -181,17 +181,19 @@ class Batch:
                 done.append(sequence)
         return done
 
-    def _crossing(self, sequence: EngineSequence) -> int:
+    def _step_of_new_block(self, sequence: EngineSequence) -> int:
+        """Return the step, modulo the block size, in which a decoding request needs its next block."""
         # A request needs a block in the step that stores a token at a block's beginning: length - 1 is then a
         # multiple of the block size, and length - steps is constant while it decodes.
         return (sequence.request.prompt_tokens - sequence.joined_step - 1) % self._block_tokens
 
-    def _name(self, sequence: EngineSequence, stored: int) -> None:
+    def _cache_full_blocks(self, sequence: EngineSequence, stored: int) -> None:
+        """Let other requests find the blocks that the first `stored` tokens of a request fill."""
         hashes = sequence.request.block_hashes
-        while sequence.named < min(len(hashes), stored // self._block_tokens):
-            block = hashes[sequence.named]
-            sequence.named += 1
-            if self.pool.name(block):
+        while sequence.offered < min(len(hashes), stored // self._block_tokens):
+            block = hashes[sequence.offered]
+            sequence.offered += 1
+            if self.pool.cache(block):
                 sequence.shared.append(block)
 
 
@@ -251,7 +253,7 @@ class EngineSequence(Struct, eq=False):
     arrived_s: float
     phase: Phase = Phase.WAITING
     generated: int = 0
-    """Number of tokens generated; not updated while the request decodes (see `Batch.made`)."""
+    """Number of tokens generated; not updated while the request decodes (see `Batch.generated_tokens`)."""
     computed: int = 0
     """Number of tokens in the KV cache; counted only while the request's prompt is computed."""
     blocks: int = 0
@@ -259,8 +261,8 @@ class EngineSequence(Struct, eq=False):
     computed."""
     shared: list[int] = field(default_factory=list)
     """Hashes of those blocks of the request that other requests can find and share."""
-    named: int = 0
-    """Number of full blocks offered to the prefix cache, including those that it already had."""
+    offered: int = 0
+    """Number of full blocks offered to the prefix cache, with those that it had before."""
     joined_step: int = 0
     """Used while the request decodes: the batch's step count minus the request's generated tokens, which
     is constant."""
@@ -277,7 +279,8 @@ class EngineSequence(Struct, eq=False):
     def length(self) -> int:
         """Number of prompt tokens and of generated tokens.
 
-        While the request decodes, tokens generated since decoding began are not included (see `Batch.made`).
+        While the request decodes, tokens generated since decoding began are not included; see
+        `Batch.generated_tokens`.
         """
         return self.request.prompt_tokens + self.generated
 
@@ -372,7 +375,7 @@ class BlockPool:
         for _ in range(count - taken):
             self._kept.popitem(last=False)
 
-    def name(self, block: int) -> bool:
+    def cache(self, block: int) -> bool:
         """Assign the hash `block` to an allocated block, so that other requests find it; return True.
 
         If another block has this hash already, do nothing and return False.
@@ -396,11 +399,6 @@ class BlockPool:
             else:
                 del self._holders[block]
                 self._kept[block] = None
-
-    def forget(self) -> None:
-        """Make all cached blocks without a holder empty, as on a reset of the prefix cache."""
-        self._empty += len(self._kept)
-        self._kept.clear()
 
 
 LONGEST_STRETCH_S = 2.0
@@ -526,8 +524,8 @@ class Engine:
         if sequence is None:
             return False
         if request_id in self._batch.running:
-            sequence.generated = self._batch.made(sequence)
-            self._batch.leave(sequence)
+            sequence.generated = self._batch.generated_tokens(sequence)
+            self._batch.remove(sequence)
             stretch = self._stretch
             if stretch is not None:
                 # The step under way keeps its duration; what the request made in it is dropped, and a prompt
@@ -574,23 +572,25 @@ class Engine:
         return self._next_start_s()
 
     def _run_to(self, until_s: float) -> None:
+        """Do all steps that end by the model time `until_s`, planning stretches as they are needed."""
         while True:
             stretch = self._stretch
             if stretch is None:
                 start_s = self._next_start_s()
                 if start_s is None or start_s > until_s:
                     break
-                self._plan(start_s)
+                self._plan_stretch(start_s)
                 continue
             steps = min(stretch.steps, stretch.ended_by(until_s))
             if steps > stretch.done:
-                self._do_steps(stretch, steps)
+                self._complete_steps(stretch, steps)
             if steps < stretch.steps:
                 break
             self._finish(stretch)
         self._now_s = until_s
 
     def _next_start_s(self) -> float | None:
+        """Return when the next stretch begins; None while there is no request, or the engine is held up."""
         if self._held is not None:
             return None
         if self._batch.running or self._waiting:
@@ -602,7 +602,7 @@ class Engine:
             return self._free_s
         return arrived_s + self.profile.wake_s
 
-    def _plan(self, start_s: float) -> None:
+    def _plan_stretch(self, start_s: float) -> None:
         """Plan the next stretch (consecutive steps with the same batch), which starts at `start_s`.
 
         Requests that have arrived move to the queue. If there is no block for the next token of a request,
@@ -621,34 +621,38 @@ class Engine:
             rows += tokens
         drafts = 0 if prefilling else len(profile.drafts)
         computed = rows * (1 + drafts)
-        padded = profile.padded(computed)
+        padded = profile.padded_rows(computed)
         clock_mhz = min([node.load_clock_mhz(start_s) for node in self.nodes])
         noise = max(0.5, self._random.gauss(1.0, profile.jitter)) if profile.jitter else 1.0
-        link_s = profile.link_of(computed)
+        link_s = profile.link_seconds(computed)
         gpu_s = profile.cost.step_s(padded, batch.context_tokens, pairs, clock_mhz) + link_s
         gpu_s += drafts * profile.draft_token_s
-        first_s = noise * (gpu_s + profile.host_of(computed))
+        first_s = noise * (gpu_s + profile.host_seconds(computed))
         growth_s = noise * profile.cost.growth_s(batch.decoding, clock_mhz)
         power_w = step_power_w(padded) + (WAITING_W - step_power_w(padded)) * link_s / gpu_s
         if drafts:  # the time of a step is divided among the tokens that it generates for a request
             first_s, growth_s = first_s / profile.step_tokens, growth_s / profile.step_tokens
             gpu_s /= profile.step_tokens
-        stretch = Stretch(start_s, first_s, growth_s, 1, rows, padded - computed, prefilling, drafts=drafts)
+        stretch = Stretch(start_s, first_s, growth_s, 1, rows, prefilling, drafts=drafts)
         if not prefilling:
-            stretch.steps = self._steps_alike(first_s)
+            stretch.steps = self._steps_with_same_batch(first_s)
         self._stretch = stretch
         self._cut_for_arrival()
         for node in self.nodes:
             node.draw(start_s, power_w, noise * gpu_s / first_s)
 
     def _schedule_prompts(self, budget: int, now_s: float) -> list[tuple[EngineSequence, int]]:
+        """Return (request, tokens) of the prompts to compute in the next step, `budget` tokens at most.
+
+        Queued requests are admitted while there is a place and blocks for them.
+        """
         batch = self._batch
         parts: list[tuple[EngineSequence, int]] = []
 
         def compute(sequence: EngineSequence) -> None:
             nonlocal budget
             tokens = min(budget, sequence.length - sequence.computed)
-            batch.compute(sequence, tokens)
+            batch.record_computed(sequence, tokens)
             parts.append((sequence, tokens))
             budget -= tokens
 
@@ -664,18 +668,19 @@ class Engine:
             if not batch.admit(self._waiting[0]):
                 break
             sequence = self._waiting.popleft()
-            self._admitted(sequence, now_s)
+            self._record_admission(sequence, now_s)
             compute(sequence)
         return parts
 
-    def _admitted(self, sequence: EngineSequence, now_s: float) -> None:
+    def _record_admission(self, sequence: EngineSequence, now_s: float) -> None:
+        """Note when a request first joined the batch, and what the prefix cache had of it."""
         if sequence.admitted_s is None:
             sequence.admitted_s = now_s
             sequence.cached_tokens = sequence.computed
             self.tally.prefix_queries += sequence.request.prompt_tokens
             self.tally.prefix_hits += sequence.cached_tokens
 
-    def _steps_alike(self, first_s: float) -> int:
+    def _steps_with_same_batch(self, first_s: float) -> int:
         """Return for how many steps a decoding batch stays the same and the available KV blocks suffice.
 
         `first_s` is the duration of the first step in seconds.
@@ -698,14 +703,16 @@ class Engine:
             stretch.cut(self._arrivals[0].arrived_s)
 
     def _preempt(self) -> None:
+        """Move the newest request of the batch to the front of the queue; its blocks become free."""
         sequence = next(reversed(self._batch.running.values()))
-        self._batch.leave(sequence)
+        self._batch.remove(sequence)
         sequence.phase = Phase.WAITING
         sequence.preemptions += 1
         self._waiting.appendleft(sequence)
         self.tally.preemptions += 1
 
-    def _do_steps(self, stretch: Stretch, steps: int) -> None:
+    def _complete_steps(self, stretch: Stretch, steps: int) -> None:
+        """Count the steps of a stretch up to its step `steps`, with an event for each token."""
         batch, tally, done = self._batch, self.tally, stretch.done
         if self._token_events and batch.decoding:
             decoding = [name for name, sequence in batch.running.items() if sequence.phase is Phase.DECODE]
@@ -715,10 +722,9 @@ class Engine:
         count = steps - done
         tally.generation_tokens += count * batch.decoding
         (tally.drafted if stretch.drafts else tally.step_rows)[stretch.rows] += count
-        tally.padded_rows += count * stretch.padding
         tally.busy_s += stretch.end_s(steps) - stretch.end_s(done)
         stretch.done = steps
-        batch.step(count, under_way=steps < stretch.steps)
+        batch.complete_steps(count, under_way=steps < stretch.steps)
 
     def _finish(self, stretch: Stretch) -> None:
         """End the current stretch (consecutive steps with the same batch) after its last step.
@@ -727,12 +733,12 @@ class Engine:
         """
         self._stretch = None
         self._free_s = now_s = stretch.end_s(stretch.steps)
-        for sequence in self._batch.finished():
+        for sequence in self._batch.pop_finished():
             if sequence.phase is Phase.ENDED:
                 # Preempted and resumed with the same last step, it is in the batch's list of ends twice.
                 continue
             sequence.last_token_s = now_s
-            self._batch.leave(sequence)
+            self._batch.remove(sequence)
             self._end(sequence, now_s, sequence.request.reason)
         self._end_prompts((sequence for sequence, _ in stretch.prefilling), now_s)
         if not self._batch.running and not self._waiting and self._held is None:
@@ -754,10 +760,10 @@ class Engine:
             elif self._token_events:
                 self._outbox.append(Tokens(request.request_id, now_s))
             if sequence.generated < request.output_tokens:
-                self._batch.decode(sequence)
+                self._batch.begin_decoding(sequence)
             else:
                 sequence.last_token_s = now_s
-                self._batch.leave(sequence)
+                self._batch.remove(sequence)
                 self._end(sequence, now_s, request.reason)
 
     def _end(self, sequence: EngineSequence, at: float, reason: EndReason) -> None:
@@ -894,22 +900,7 @@ class EngineProfile(Struct, frozen=True):
     draft_token_s: float = 0.0
     """Seconds of a step for each token of a draft: a pass of the draft model."""
 
-    def __post_init__(self) -> None:
-        """Check the settings.
-
-        Raises:
-            ValueError: the scheduler could not work with these settings.
-        """
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise ValueError("max_num_batched_tokens is below max_num_seqs: a full batch could not decode")
-        if min(self.max_num_seqs, self.kv_blocks, self.block_tokens, self.max_model_len) < 1:
-            raise ValueError("slots, KV blocks, block size and context are at least 1")
-        if self.wake_s <= 0:
-            raise ValueError("wake_s is above 0: a step takes what arrived before it starts")
-        if list(self.capture_sizes) != sorted(set(self.capture_sizes)):
-            raise ValueError("capture sizes ascend")
-
-    def host_of(self, rows: int) -> float:
+    def host_seconds(self, rows: int) -> float:
         """Return the seconds of a step with `rows` tokens in which the GPU waits for one CPU core."""
         return self.host_s + rows * self.host_row_s
 
@@ -918,7 +909,7 @@ class EngineProfile(Struct, frozen=True):
         """Mean number of tokens that a step generates for a request, with those accepted of a draft."""
         return 1.0 + sum(self.drafts)
 
-    def link_of(self, rows: int) -> float:
+    def link_seconds(self, rows: int) -> float:
         """Return the seconds of a step with `rows` tokens in which the nodes wait for their link."""
         return rows * self.link_bytes_per_row / self.link_bytes_per_s if self.link_bytes_per_s else 0.0
 
@@ -927,7 +918,7 @@ class EngineProfile(Struct, frozen=True):
         """Number of tokens for which the KV cache has space."""
         return self.kv_blocks * self.block_tokens
 
-    def padded(self, rows: int) -> int:
+    def padded_rows(self, rows: int) -> int:
         """Return the number of rows that a step computes for `rows` tokens.
 
         This is the next larger or equal size in `capture_sizes`, or `rows` if no size is large enough.
@@ -954,8 +945,6 @@ class Stretch(Struct, eq=False):
     steps: int
     rows: int
     """Tokens computed in each step, without padding."""
-    padding: int = 0
-    """Rows (tokens) computed in addition to `rows`, because the batch is padded to the next captured size."""
     prefilling: list[tuple[EngineSequence, int]] = field(default_factory=list)
     """Pairs (request, number of tokens) for the requests whose prompt is computed in this step."""
     done: int = 0
@@ -1031,9 +1020,6 @@ class EngineTally(Struct, eq=False):
     """Tokens that a step with drafts generates for a request, on average."""
     busy_s: float = 0.0
     """Seconds that the engine has spent in steps."""
-    padded_rows: int = 0
-    """Rows computed in addition to tokens, because the batch was padded to the next size with a CUDA
-    graph."""
 
     @property
     def steps(self) -> int:

@@ -107,12 +107,6 @@ class RouterSettings(Struct, frozen=True):
     poll_s: float | None = None
     """Seconds between the times at which the router reads the counts; None: it always has the current
     counts."""
-    expiry_s: float | None = None
-    """Seconds from the first change of a count until all counts are reset: 600 in old LiteLLM, 3,600 in
-    newer; None: never."""
-    random_ties: bool = False
-    """Whether a random backend is chosen among those with equal counts (newest LiteLLM), or else the
-    first."""
     cooldown_s: float | None = COOLDOWN_S
     """Seconds that a failing backend gets no requests; None is LiteLLM's `disable_cooldowns`."""
 
@@ -176,13 +170,12 @@ class Router(ABC):
         return self._cooldown.at(now)
 
     def _make_counts(self) -> Counts:
-        given = self.settings
+        settings = self.settings
         return Counts(
             self.backends,
-            increment_lag_s=given.increment_lag_s,
-            decrement_lag_s=given.decrement_lag_s,
-            poll_s=given.poll_s,
-            expiry_s=given.expiry_s,
+            increment_lag_s=settings.increment_lag_s,
+            decrement_lag_s=settings.decrement_lag_s,
+            poll_s=settings.poll_s,
         )
 
     @abstractmethod
@@ -222,18 +215,13 @@ class LeastBusy(Router):
     """Router that chooses the backend with the fewest requests in flight, as LiteLLM's least-busy does.
 
     Of equal backends, the first is chosen. Backends that are cooling down are compared too: if such a backend
-    has the fewest requests, a random healthy backend is chosen instead. With `random_ties`, as in LiteLLM's
-    newest version, only healthy backends are compared, and of equal ones a random one is chosen.
+    has the fewest requests, a random healthy backend is chosen instead.
     """
 
     strategy = "least-busy"
 
     def _choose(self, healthy: Sequence[int] | None, now: float) -> int:
         counts = self._counts.at(now)
-        if self.settings.random_ties:
-            among = range(self.backends) if healthy is None else healthy
-            lowest = min(counts[backend] for backend in among)
-            return self._random.choice([backend for backend in among if counts[backend] == lowest])
         backend = counts.index(min(counts))
         return backend if healthy is None or backend in healthy else self._random.choice(healthy)
 
@@ -257,7 +245,7 @@ class PowerOfTwo(Router):
 class ShortestQueue(Router):
     """Router that chooses the healthy backend with the fewest requests in flight.
 
-    Unlike those of other routers, its counts are always exact: they have no lags, polls or expiry.
+    Unlike those of other routers, its counts are always exact: they have no lags or polls.
     """
 
     strategy = "shortest-queue"
@@ -289,17 +277,15 @@ def make_router(
     return STRATEGIES[strategy](backends, settings, seed=seed)
 
 
-# A simulated router's counts of requests in flight, which may be late, read periodically, or expire.
+# A simulated router's counts of requests in flight, which may be late or read periodically.
 
 
 class Counts:
-    """A router's counts of requests in flight, one per backend, which can be late or reset.
+    """A router's counts of requests in flight, one per backend, which can be late.
 
     A count rises `increment_lag_s` after a request went to its backend, and falls `decrement_lag_s` after the
     request's end. With `poll_s`, the router sees the counts as they were at the last multiple of `poll_s`.
-    With `expiry_s`, all counts are set to 0 `expiry_s` seconds after the first change, as when LiteLLM's
-    cache entry expires. A request that ends after such a reset still lowers the count of its backend, which
-    can then be negative. Times passed to the methods must not decrease.
+    Times passed to the methods must not decrease.
     """
 
     def __init__(
@@ -309,25 +295,22 @@ class Counts:
         increment_lag_s: float = 0.0,
         decrement_lag_s: float = 0.0,
         poll_s: float | None = None,
-        expiry_s: float | None = None,
     ) -> None:
         """Start with no requests in flight.
 
         Raises:
-            ValueError: a lag is negative, or `poll_s` or `expiry_s` is not above 0.
+            ValueError: a lag is negative, or `poll_s` is not above 0.
         """
         if min(increment_lag_s, decrement_lag_s) < 0:
             raise ValueError("a lag is not below 0")
-        if any(span is not None and span <= 0 for span in (poll_s, expiry_s)):
-            raise ValueError("poll_s and expiry_s are above 0")
-        self._known = [0] * backends
-        self._seen = self._known if poll_s is None else [0] * backends
+        if poll_s is not None and poll_s <= 0:
+            raise ValueError("poll_s is above 0")
+        self._current = [0] * backends
+        self._seen = self._current if poll_s is None else [0] * backends
         self._lags_s = {1: increment_lag_s, -1: decrement_lag_s}
         self._late: dict[int, deque[tuple[float, int]]] = {1: deque(), -1: deque()}
         self._poll_s = poll_s
         self._poll_at = -math.inf if poll_s is None else 0.0
-        self._expiry_s = expiry_s
-        self._forget_at = math.inf
 
     def at(self, now: float) -> list[int]:
         """Return the counts that the router sees at the time `now`, by backend.
@@ -344,18 +327,18 @@ class Counts:
         if lag_s:
             self._late[change].append((now + lag_s, backend))
         else:
-            self._write(backend, change, now)
+            self._current[backend] += change
 
     def _catch_up(self, now: float) -> None:
         if self._poll_s is not None and now >= self._poll_at:
             # Of the polls since the last call, only the newest is still visible.
             newest_at = math.floor(now / self._poll_s) * self._poll_s
-            self._settle(newest_at)
-            self._seen[:] = self._known
+            self._apply_late_changes(newest_at)
+            self._seen[:] = self._current
             self._poll_at = newest_at + self._poll_s
-        self._settle(now)
+        self._apply_late_changes(now)
 
-    def _settle(self, now: float) -> None:
+    def _apply_late_changes(self, now: float) -> None:
         rising, falling = self._late[1], self._late[-1]
         while rising or falling:
             change = 1 if rising and (not falling or rising[0] <= falling[0]) else -1
@@ -363,19 +346,7 @@ class Counts:
             if at > now:
                 break
             self._late[change].popleft()
-            self._write(backend, change, at)
-        self._forget(now)
-
-    def _write(self, backend: int, change: int, at: float) -> None:
-        self._forget(at)
-        if self._expiry_s is not None and math.isinf(self._forget_at):
-            self._forget_at = at + self._expiry_s
-        self._known[backend] += change
-
-    def _forget(self, now: float) -> None:
-        if now >= self._forget_at:
-            self._forget_at = math.inf
-            self._known[:] = [0] * len(self._known)
+            self._current[backend] += change
 
 
 class Faults(Struct, frozen=True):
@@ -387,8 +358,3 @@ class Faults(Struct, frozen=True):
     after_tokens: int | None = None
     """Number of tokens after which a request is broken off; None: it is refused before it reaches the
     engine."""
-    backends: frozenset[int] | None = None
-    """Indices of the backends whose requests can fail; None: all backends."""
-    from_s: float = 0.0
-    until_s: float = float("inf")
-    """Only requests that are routed from `from_s` to `until_s` (seconds) fail."""

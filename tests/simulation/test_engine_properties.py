@@ -115,7 +115,6 @@ def counters(engine: Engine) -> tuple[object, ...]:
         tally.prefix_hits,
         tally.ended,
         tally.step_rows,
-        tally.padded_rows,
     )
 
 
@@ -150,14 +149,14 @@ def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[f
         own = 0
         shared: set[int] = set()
         for sequence in batch.running.values():
-            stored = sequence.request.prompt_tokens + batch.made(sequence) - 1
+            stored = sequence.request.prompt_tokens + batch.generated_tokens(sequence) - 1
             stored += batch._reserved_step - batch.steps
             blocks = -(-stored // 4) if sequence.phase is Phase.DECODE else sequence.blocks
             own += blocks - len(sequence.shared)
             shared.update(sequence.shared)
         assert batch.pool.held == own + len(shared)
         assert batch.decoding == sum(one.phase is Phase.DECODE for one in batch.running.values())
-        assert sum(batch._crossings) == batch.decoding
+        assert sum(batch._new_blocks_in) == batch.decoding
 
     _, engine, _ = play(SMALL, asked, pauses=pauses, check=check)
     assert (engine.running, engine.waiting, engine.kv_usage) == (0, 0, 0.0)

@@ -267,7 +267,7 @@ def _request_words(plan: Plan) -> tuple[str, ...]:
 
 def _axis_words(plan: Plan, more: int | None) -> str:
     """Return the levels of a plan: "c = 1, 4", "0.5, 1 requests/s (poisson)"."""
-    if plan.find_knee:
+    if plan.search_rate:
         return f"rates from one request at a time until the server does not keep up ({plan.arrivals})"
     levels = ", ".join(dict.fromkeys(point.words for point in plan.axis))  # once for all kinds of text
     match plan.kind:

@@ -34,10 +34,10 @@ from sparktop.model.load import (
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog, Terms
 from sparktop.sweep.generator.prompts import BlockPrompts
-from sparktop.sweep.generator.wire import LONG, ContextLoad, OpenLoop, RunLoad
+from sparktop.sweep.generator.wire import LONG, OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
 from sparktop.sweep.plan.own_requests import Prompt
-from sparktop.sweep.plan.traces import Trace, TraceChoice, TracedRequest, TraceError
+from sparktop.sweep.plan.traces import Trace, TracedRequest, TraceError
 from sparktop.sweep.terms.request_errors import connect_failure
 
 _CHECK_S = 0.1
@@ -59,13 +59,7 @@ thousand tokens takes 20 µs."""
 class LoadClient:
     """Executes one load run: call `prepare`, then `run`."""
 
-    def __init__(
-        self,
-        load: RunLoad,
-        pool: ConnectionPool,
-        recipe: Recipe,
-        log: RunLog,
-    ) -> None:
+    def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
         """Create the run `load` over `pool`: `recipe` makes its requests, `log` records its events."""
         self.cancelled = False
         self._load = load
@@ -95,17 +89,17 @@ class LoadClient:
         ahead = self._requests_ahead()
         while len(self._ready) < ahead:
             self._ready.append(self._make_request())
-        filling = self._loop.create_task(self._open_connections(ahead))
-        self._tasks.add(filling)
-        await asyncio.wait([filling])
-        self._tasks.discard(filling)
-        if not filling.cancelled():
-            filling.result()
+        opening = self._loop.create_task(self._pool.fill(ahead))
+        self._tasks.add(opening)
+        await asyncio.wait([opening])
+        self._tasks.discard(opening)
+        if not opening.cancelled():
+            opening.result()
 
     def _requests_ahead(self) -> int:
         """Return the number of bodies to serialise, and of connections to open, before the run."""
-        most = self._load.requests if self._load.mode is LoadMode.STEADY else None
-        return self._load.concurrency if most is None else min(self._load.concurrency, most)
+        limit = self._load.requests if self._load.mode is LoadMode.STEADY else None
+        return self._load.concurrency if limit is None else min(self._load.concurrency, limit)
 
     async def run(self) -> None:
         """Execute the run until all its requests have ended, then close all connections.
@@ -144,9 +138,6 @@ class LoadClient:
         now = perf_counter()
         for exchange in list(self._active):
             exchange.cancel(now)
-
-    async def _open_connections(self, count: int) -> None:
-        await self._pool.fill(count)
 
     async def _execute(self) -> None:
         await (self._run_burst() if self._load.mode is LoadMode.BURST else self._run_steady())
@@ -187,15 +178,12 @@ class LoadClient:
     async def _send_in_slot(self, delay_s: float, following: Callable[[], Request | None]) -> None:
         """After `delay_s` seconds, send requests one after the other, each when the previous one has ended.
 
-        `following` makes the next one.
-
-        Return when the run is to stop, or when no request is left to send.
+        `following` makes the next one. Return when the run is to stop, or when no request is left to send.
         """
         await self._pause(delay_s)
         while not self._stopping.is_set() and (request := following()) is not None:
             began = perf_counter()
-            failed = await self._send_once(request)
-            if failed:
+            if await self._send_once(request):
                 await self._pause(_FAILED_LEAST_S - (perf_counter() - began))
 
     async def _send_once(self, request: Request) -> bool:
@@ -270,8 +258,8 @@ class LoadClient:
         return self._make_request() if self._has_more_requests() else None
 
     def _has_more_requests(self) -> bool:
-        most = self._load.requests
-        return most is None or self._made < most
+        limit = self._load.requests
+        return limit is None or self._made < limit
 
     def _make_request(self) -> Request:
         load, number = self._load, self._made
@@ -334,23 +322,17 @@ _BLOCK = 512
 class ContextClient(LoadClient):
     """Executes a run whose requests have a context: a system message, or text before the prompt."""
 
-    def __init__(
-        self,
-        load: RunLoad,
-        context: ContextLoad,
-        pool: ConnectionPool,
-        recipe: Recipe,
-        log: RunLog,
-    ) -> None:
-        """Create the run `load` with this context before each prompt; for the others see `LoadClient`."""
+    def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
+        """Create the run `load`, which has a context; see `LoadClient`."""
+        assert load.context is not None  # noqa: S101 - it is why this class is chosen
         super().__init__(load, pool, recipe, log)
-        self._context = context
-        self._blocks = BlockPrompts(recipe.book, recipe.tokens, context.salt)
+        self._context = load.context
+        self._blocks = BlockPrompts(recipe.book, recipe.tokens, load.context.salt)
 
     def _make_request(self) -> Request:
         load, context, number = self._load, self._context, self._made
         self._made += 1
-        keys = (f"{number}#{place}" for place in count())
+        keys = (f"{number}#{block}" for block in count())
         text, context_tokens = self._blocks.bare(context.tokens, _BLOCK, keys)
         prompt: Prompt = _TINY
         tokens: int | None = context_tokens
@@ -368,13 +350,11 @@ class BesideClient(LoadClient):
     The run ends when its requests and the last long prompt have ended.
     """
 
-    def __init__(
-        self, load: RunLoad, beside: ContextLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog
-    ) -> None:
-        """Create the run `load` with long prompts `beside` it; for the others see `LoadClient`."""
+    def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
+        """Create the run `load`, which has long prompts beside it; see `LoadClient`."""
         super().__init__(load, pool, recipe, log)
-        long = replace(load, id=load.id + LONG, output_tokens=1)
-        self._long = ContextClient(long, beside, pool, recipe, log)
+        long = replace(load, id=load.id + LONG, output_tokens=1, context=load.beside)
+        self._long = ContextClient(long, pool, recipe, log)
 
     async def _run_steady(self) -> None:
         self._add_task(self._send_in_slot(0.0, self._long.next_request))
@@ -399,7 +379,7 @@ def run_times(arrivals: OpenLoop) -> Iterator[float]:
     first = replace(rate, rises_to=None)
     begin, end = arrivals.warm_up_s, arrivals.warm_up_s + arrivals.duration_s
     warm_up = due_times(pattern, first, begin, f"{arrivals.seed}/warm-up") if begin else []
-    measured = (begin + one for one in due_times(pattern, rate, arrivals.duration_s, arrivals.seed))
+    measured = (begin + due_s for due_s in due_times(pattern, rate, arrivals.duration_s, arrivals.seed))
     return chain(warm_up, measured, later_times(pattern, rate, end, f"{arrivals.seed}/tail"))
 
 
@@ -409,16 +389,10 @@ class OpenLoopClient(LoadClient):
     Requests above that limit wait in the client. Their latencies from the due time include this wait.
     """
 
-    def __init__(
-        self,
-        load: RunLoad,
-        arrivals: OpenLoop,
-        pool: ConnectionPool,
-        recipe: Recipe,
-        log: RunLog,
-    ) -> None:
-        """Create the run `load` with these arrivals; for the others see `LoadClient`."""
-        self._arrivals = arrivals
+    def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
+        """Create the run `load`, which has the arrivals of an open loop; see `LoadClient`."""
+        assert load.open_loop is not None  # noqa: S101 - it is why this class is chosen
+        self._arrivals = load.open_loop
         super().__init__(load, pool, recipe, log)
         self._turns = asyncio.Semaphore(load.concurrency)
         self._unsent: dict[str, Request] = {}
@@ -463,9 +437,7 @@ class OpenLoopClient(LoadClient):
     def _open_connection_ahead(self) -> None:
         """Begin to open a connection for the request that is due next, unless one is ready."""
         if not self._stopping.is_set() and not self._pool.has_fresh():
-            task = self._loop.create_task(self._pool.add())
-            self._tasks.add(task)
-            task.add_done_callback(self._remove_task)
+            self._start_task(self._pool.add(), is_measured=False)
 
     async def _wait_for_measured(self, until: float) -> None:
         """Wait until all measured requests have ended, the run is to stop, or the monotonic time `until`."""
@@ -475,7 +447,12 @@ class OpenLoopClient(LoadClient):
     def _begin_due_request(self, due: float, *, is_measured: bool) -> None:
         request = self.next_request()
         assert request is not None  # noqa: S101 - an open loop has no fixed number of requests
-        task = self._loop.create_task(self._send_in_turn(replace(request, due=due if is_measured else None)))
+        request = replace(request, due=due if is_measured else None)
+        self._start_task(self._send_in_turn(request), is_measured=is_measured)
+
+    def _start_task(self, work: Coroutine[None, None, object], *, is_measured: bool) -> None:
+        """Start a task that is removed when it ends; the run waits for the end of those that are measured."""
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         if is_measured:
             self._measured.add(task)
@@ -518,23 +495,15 @@ class ReplayClient(OpenLoopClient):
     seconds after the last one was due.
     """
 
-    def __init__(
-        self,
-        load: RunLoad,
-        arrivals: OpenLoop,
-        choice: TraceChoice,
-        pool: ConnectionPool,
-        recipe: Recipe,
-        log: RunLog,
-    ) -> None:
-        """Create the run `load` of the trace `choice`.
+    def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
+        """Create the run `load`, which has a trace; see `LoadClient`.
 
-        `arrivals` has the mean rate and the time limit after the last request; for the other arguments see
-        `LoadClient`.
+        Its open loop has the mean rate and the time limit after the last request.
         """
-        super().__init__(load, arrivals, pool, recipe, log)
+        assert load.trace is not None  # noqa: S101 - it is why this class is chosen
+        super().__init__(load, pool, recipe, log)
         self._blocks = BlockPrompts(recipe.book, recipe.tokens, load.prompt_salt or str(load.seed))
-        self._trace: Iterator[TracedRequest] = iter(Trace(choice))
+        self._trace: Iterator[TracedRequest] = iter(Trace(load.trace))
         self._traced: dict[str, TracedRequest] = {}
         """The requests that were read and have not begun, by id."""
         self._is_read = False
@@ -591,7 +560,7 @@ class ReplayClient(OpenLoopClient):
                 await self._pause(due - perf_counter())
             if self._stopping.is_set():
                 break
-            self._schedule_request(request, due)
+            self._start_task(self._send_when_due(request, due), is_measured=True)
             self._last_due = max(self._last_due, due)
         while self._measured and not self._stopping.is_set():
             until = self._last_due + self._arrivals.tail_s
@@ -607,12 +576,6 @@ class ReplayClient(OpenLoopClient):
         at = -math.inf if traced.due_s is None else self._origin + traced.due_s
         return at if traced.after is None else max(at, self._ended[traced.after] + traced.delay_s)
 
-    def _schedule_request(self, request: Request, due: float) -> None:
-        task = self._loop.create_task(self._send_when_due(request, due))
-        self._tasks.add(task)
-        self._measured.add(task)
-        task.add_done_callback(self._remove_task)
-
     async def _send_when_due(self, request: Request, due: float) -> None:
         """Send a request when it is due; at its end, begin those that follow it."""
         if not request.content:
@@ -626,4 +589,4 @@ class ReplayClient(OpenLoopClient):
         for following in self._following.pop(number, ()):
             due = self._due_time(self._traced[following.request_id])
             self._last_due = max(self._last_due, due)
-            self._schedule_request(following, due)
+            self._start_task(self._send_when_due(following, due), is_measured=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from time import perf_counter
 
 from msgspec.structs import replace
@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from sparktop.model.load import RequestEnded, RunStarted, Turn
 from sparktop.sweep.generator.client import LoadClient
 from sparktop.sweep.generator.connection import ConnectionPool
-from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, Recipe, Request, RunLog
+from sparktop.sweep.generator.exchange import Exchange, Recipe, Request, RunLog
 from sparktop.sweep.generator.prompts import PromptMaker
-from sparktop.sweep.generator.wire import ConversationLoad, RunLoad
+from sparktop.sweep.generator.wire import RunLoad
 from sparktop.sweep.plan.conversations import Lane
 from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.terms.request_errors import CONTEXT, request_failure
@@ -64,7 +64,8 @@ class Dialogue:
         """Create the dialogue of `lane`, without messages."""
         self.lane = lane
         self._texts = texts
-        self._parts: list[bytes] = []
+        self.parts: list[bytes] = []
+        """The encoded prompt; see `BodyForm.conversation`."""
         is_chat = texts.api is Api.CHAT
         self._user = b'{"role":"user","content":"' if is_chat else b""
         self._model = b'{"role":"assistant","content":"' if is_chat else b""
@@ -90,18 +91,14 @@ class Dialogue:
         place = turn.place
         if place.turn and not place.compacted:
             text = self._texts.text(place.new_tokens, _step_name(turn))
-            self._parts += (self._comma, self._user, _json_text(text), self._end)
+            self.parts += (self._comma, self._user, _json_text(text), self._end)
             return
         text = self._texts.text(turn.prompt_tokens - self.lane.shared_tokens, _step_name(turn))
-        self._parts = [self._user, self._texts.shared, _json_text(text), self._end]
+        self.parts = [self._user, self._texts.shared, _json_text(text), self._end]
 
     def add_answer(self, text: str) -> None:
         """Append the server's answer to the last call."""
-        self._parts += (self._comma, self._model, _json_text(text), self._end)
-
-    def parts(self) -> list[bytes]:
-        """Return the encoded prompt; see `BodyForm.conversation`."""
-        return self._parts
+        self.parts += (self._comma, self._model, _json_text(text), self._end)
 
 
 def _step_name(turn: Turn) -> str:
@@ -129,16 +126,10 @@ class ConversationClient(LoadClient):
     Each request has a connection of its own: servers close connections that are idle for a pause.
     """
 
-    def __init__(
-        self,
-        load: RunLoad,
-        conversations: ConversationLoad,
-        pool: ConnectionPool,
-        recipe: Recipe,
-        log: RunLog,
-    ) -> None:
-        """Create the run `load` of these conversations; for the other arguments see `LoadClient`."""
-        self._conversations = conversations
+    def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
+        """Create the run `load`, which has conversations; see `LoadClient`."""
+        assert load.conversations is not None  # noqa: S101 - they are why this class is chosen
+        self._conversations = load.conversations
         super().__init__(load, pool, recipe, log)
         self._terms = replace(self._terms, keep_text=True)
         self._maker = PromptMaker(recipe.book, recipe.tokens.with_overhead(_OPENING_TOKENS))
@@ -170,8 +161,12 @@ class ConversationClient(LoadClient):
         await super().prepare()
 
     async def _send_before_run(self) -> None:
-        under_way = [dialogue for dialogue in self._dialogues if dialogue.lane.number in self._past]
-        await self._run_in_parallel([self._send_past(one) for one in under_way])
+        calls = [
+            self._send_call(dialogue, self._past[dialogue.lane.number], is_answered=True)
+            for dialogue in self._dialogues
+            if dialogue.lane.number in self._past
+        ]
+        await self._run_in_parallel(calls)
 
     def _run_started_event(self, number: int) -> RunStarted:
         plan, at = self._conversations, perf_counter()
@@ -195,16 +190,13 @@ class ConversationClient(LoadClient):
         for ending in endings:
             ending.cancel()
 
-    async def _run_in_parallel(self, works: list[Coroutine[None, None, None]]) -> None:
+    async def _run_in_parallel(self, works: Sequence[Coroutine[None, None, object]]) -> None:
         for work in works:
             self._add_task(work)
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._raise_task_faults()
         self._tasks.clear()
-
-    async def _send_past(self, dialogue: Dialogue) -> None:
-        await self._send_call(dialogue, self._past[dialogue.lane.number], is_answered=True)
 
     async def _run_agent(self, dialogue: Dialogue, delay_s: float) -> None:
         """After `delay_s` seconds, send the calls of a lane one after the other until the run is to stop."""
@@ -259,16 +251,15 @@ class ConversationClient(LoadClient):
         exchange = await self._begin_exchange(request, connection)
         self._measured -= is_measured
         if exchange.stream.text is not None and exchange.end is not None and exchange.end.ok:
-            dialogue.add_answer(exchange.stream.text.text)
+            dialogue.add_answer("".join(exchange.stream.text))
         if perf_counter() >= self._window[1] > 0:
             self._end_run_if_done()
         return exchange.end
 
     def _request_bytes(self, dialogue: Dialogue, turn: Turn) -> bytes:
-        load, form, endpoint = self._load, self._form, self._pool.endpoint
-        salt = load.cache_salt if CACHE_SALT not in form.dropped else None
-        tokens = turn.output_tokens
-        body = form.conversation(dialogue.parts(), tokens, salt)
+        form, endpoint = self._form, self._pool.endpoint
+        salt = self._request_salt(self._load.cache_salt)
+        body = form.conversation(dialogue.parts, turn.output_tokens, salt)
         return endpoint.head("POST", form.path, len(body)) + body
 
     def _request(self, turn: Turn, content: bytes) -> Request:

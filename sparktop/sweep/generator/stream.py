@@ -167,8 +167,6 @@ long prompt may follow in the same event."""
 _PROMPT_IDS = b'"prompt_token_ids":'
 _TOTAL = b'"completion_tokens":'
 _NUMBER = re.compile(rb"\s?([0-9]{1,9})[,}]")
-_TEXT_KEYS = ("content",)
-"""Keys of text in a chunk."""
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 """Keys of reasoning in a chunk: those of vLLM and DeepSeek, and that of OpenRouter and newer vLLM."""
 _CALL_KEYS = ("tool_calls", "function_call")
@@ -206,6 +204,8 @@ class StreamEvent(Struct, frozen=True):
     """Error message of the server, cleaned; "" for an error without a message, None for no error."""
     is_plain: bool = False
     """True if the event has nothing of interest but its tokens, so that no other field was read."""
+    text: str = ""
+    """Text of the answer, exactly as the server sent it; reasoning is no part of it. "" in a plain event."""
 
 
 _BY_IDS = tuple(StreamEvent(count, has_ids=True, is_plain=True) for count in range(65))
@@ -223,7 +223,7 @@ def read_event(data: bytes) -> StreamEvent:
     """
     if len(data) >= FAST_BYTES:
         head = data[:_ROLE_WITHIN_BYTES]
-        return _BY_ROLE if _ROLE in head and b'"finish_reason":null' in head else _parse_event(data)
+        return _BY_ROLE if _ROLE in head and b'"finish_reason":null' in head else parse_event(data)
     if (
         b'"reasoning' not in data
         and b'"error"' not in data
@@ -245,7 +245,7 @@ def read_event(data: bytes) -> StreamEvent:
             return _BY_TEXT if total < 0 else _read_with_total(data, total)
         if _ROLE in data:
             return _BY_ROLE
-    return _parse_event(data)
+    return parse_event(data)
 
 
 def _read_with_total(data: bytes, key: int) -> StreamEvent:
@@ -255,7 +255,7 @@ def _read_with_total(data: bytes, key: int) -> StreamEvent:
     """
     made = _read_total(data, key)
     if made is None:
-        return _parse_event(data)
+        return parse_event(data)
     return _BY_TOTAL[made] if made < len(_BY_TOTAL) else StreamEvent(1, total=made, is_plain=True)
 
 
@@ -268,7 +268,12 @@ def _read_total(data: bytes, key: int) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _parse_event(data: bytes) -> StreamEvent:
+def parse_event(data: bytes) -> StreamEvent:
+    """Parse the data of an event with all its fields, as `read_event` does for unusual ones.
+
+    Raises:
+        BadEventError: the data is not a JSON object.
+    """
     try:
         found = json.loads(without_prompt_ids(data))
     except (ValueError, RecursionError) as error:
@@ -288,8 +293,8 @@ def _event_of_choice(choice: dict[str, Any], usage: Usage | None) -> StreamEvent
     fields = delta if isinstance(delta, dict) else {}
     ids = choice.get("token_ids")
     id_count = len(ids) if isinstance(ids, list) else 0
-    text = bool(choice.get("text")) or any(fields.get(key) for key in _TEXT_KEYS)
-    answers = text or any(fields.get(key) for key in _CALL_KEYS)
+    text = choice.get("text") or fields.get("content")
+    answers = bool(text) or any(fields.get(key) for key in _CALL_KEYS)
     reasons = any(fields.get(key) for key in _REASONING_KEYS)
     finish = choice.get("finish_reason")
     shown = id_count or int(answers or reasons)
@@ -303,6 +308,7 @@ def _event_of_choice(choice: dict[str, Any], usage: Usage | None) -> StreamEvent
         reasoning=reasons and not answers,
         finish_reason=clean(finish, 40) if finish else None,
         usage=usage,
+        text=text if isinstance(text, str) else "",
     )
 
 
@@ -702,52 +708,6 @@ class TokenCount(Struct):
         return finish - max(times) > _FINISH_SHARE * gap
 
 
-# Collects the text of a streamed answer, for conversations in which it becomes part of the next prompt.
-
-
-_LARGE_BYTES = 4096
-"""Events from this size on may hold the token ids of the prompt."""
-
-
-class AnswerText:
-    """The text of one answer, event by event; reasoning is not part of it."""
-
-    __slots__ = ("_parts", "has_reasoning")
-
-    def __init__(self) -> None:
-        """Start without text."""
-        self._parts: list[str] = []
-        self.has_reasoning = False
-        """True if the answer has reasoning, which a client does not send back."""
-
-    @property
-    def text(self) -> str:
-        """The text so far, exactly as the server sent it."""
-        return "".join(self._parts)
-
-    def add(self, data: bytes) -> None:
-        """Add the text of an event; an event that is not JSON adds nothing."""
-        if data.startswith(DONE):
-            return
-        try:
-            found = json.loads(data if len(data) < _LARGE_BYTES else without_prompt_ids(data))
-        except (ValueError, RecursionError):
-            return
-        choices = found.get("choices") if isinstance(found, dict) else None
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        if isinstance(choice, dict):
-            self._add_choice(choice)
-
-    def _add_choice(self, choice: dict[str, Any]) -> None:
-        delta = choice.get("delta")
-        fields: dict[str, Any] = delta if isinstance(delta, dict) else {}
-        text = choice.get("text") or fields.get("content")
-        if isinstance(text, str):
-            self._parts.append(text)
-        if fields.get("reasoning_content") or fields.get("reasoning"):
-            self.has_reasoning = True
-
-
 # Parse one streamed answer: when its tokens arrived, how many, and what the server reported about them.
 
 
@@ -796,8 +756,8 @@ class TokenStream:
         """Violation of the format; events after it are ignored."""
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
-        self.text = AnswerText() if keep_text else None
-        """The text of the answer; None where it is not collected."""
+        self.text: list[str] | None = [] if keep_text else None
+        """The text of the answer in pieces; None where it is not collected."""
         self._count = TokenCount()
         self._splitter = EventSplitter()
         self._known: EventForm | None = None
@@ -855,8 +815,8 @@ class TokenStream:
             event = self._read(data)
             if event is None:
                 break
-            if self.text is not None:
-                self.text.add(data)
+            if event.text and self.text is not None:
+                self.text.append(event.text)
             stands_for = counter.chunk(event.tokens, event.total, has_ids=event.has_ids)
             if is_first:
                 is_first = False
@@ -913,7 +873,7 @@ class TokenStream:
         if self.done or self.error is not None:
             return None
         try:
-            return read_event(data)
+            return read_event(data) if self.text is None else parse_event(data)
         except BadEventError:
             self.fault = Fault.NO_JSON
             return None

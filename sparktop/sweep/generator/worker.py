@@ -69,17 +69,15 @@ def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog)
     """Return the client that executes `load` over `pool`, with requests made as in `recipe`."""
     if load.text is not None:
         recipe = replace(recipe, prompt=partial(text_at, load.text, load.prompt_tokens))
-    if load.conversations is not None:
-        return ConversationClient(load, load.conversations, pool, recipe, log)
-    if load.context is not None:
-        return ContextClient(load, load.context, pool, recipe, log)
-    if load.beside is not None:
-        return BesideClient(load, load.beside, pool, recipe, log)
-    if load.open_loop is None:
-        return LoadClient(load, pool, recipe, log)
-    if load.trace is None:
-        return OpenLoopClient(load, load.open_loop, pool, recipe, log)
-    return ReplayClient(load, load.open_loop, load.trace, pool, recipe, log)
+    kinds: tuple[tuple[object, type[LoadClient]], ...] = (
+        (load.conversations, ConversationClient),
+        (load.context, ContextClient),
+        (load.beside, BesideClient),
+        (load.trace, ReplayClient),
+        (load.open_loop, OpenLoopClient),
+    )
+    kind = next((kind for part, kind in kinds if part is not None), LoadClient)
+    return kind(load, pool, recipe, log)
 
 
 _PR_SET_PDEATHSIG = 1

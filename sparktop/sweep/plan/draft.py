@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.files import Place, folder_of, write_whole
+from sparktop.files import write_whole
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.model.text import clean, reason_of
@@ -560,11 +560,6 @@ _WORDS: Mapping[str, frozenset[str]] = {
     "trace_format": frozenset((AUTO_FORMAT, *FORMAT_NAMES)),
 }
 """The words that a kept field may have, where it may not have any."""
-
-
-def choice_file(env: Mapping[str, str]) -> Path:
-    """Return the path of the file with the last settings: `sweep.json` in sparktop's state folder."""
-    return folder_of(env, Place.STATE) / "sweep.json"
 
 
 def recall(path: Path) -> Draft | None:

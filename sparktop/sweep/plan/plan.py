@@ -155,7 +155,7 @@ class Plan(Struct, frozen=True):
     """Open mode: how the gaps between arrivals vary; see `sparktop.sweep.plan.arrivals`."""
     trace: Replay | None = None
     """Open mode: the recorded traffic that is replayed; lengths and duration are then its means."""
-    find_knee: bool = False
+    search_rate: bool = False
     """Open mode, without `points`: True to look for the highest rate that a target keeps up with."""
     conversations: ConversationPreset | None = None
     """Agents mode: what the agents do."""
@@ -211,7 +211,7 @@ class Plan(Struct, frozen=True):
     @property
     def axis(self) -> tuple[LoadPoint, ...]:
         """The points of all levels, in the order in which they are measured."""
-        if self.points or self.find_knee or self.capacity is not None:
+        if self.points or self.search_rate or self.capacity is not None:
             return self.points
         return tuple(
             concurrency_point(one, text) for one in self.concurrency for text in self.texts or (None,)
@@ -234,7 +234,7 @@ class Plan(Struct, frozen=True):
     @property
     def searches(self) -> bool:
         """True if the sweep chooses its levels as it goes, so that their number is not known before."""
-        return self.find_knee or (bool(self.slo) and not self.depths)
+        return self.search_rate or (bool(self.slo) and not self.depths)
 
     @property
     def highest_concurrency(self) -> int:
@@ -306,7 +306,7 @@ class Load(OnAxis, Struct, frozen=True):
         return self.point.label + (f" @ {self.depth:,}" if self.depth else "")
 
 
-class Stint(Struct, frozen=True):
+class RunBatch(Struct, frozen=True):
     """A series of load runs of one level on one target, without runs on other targets in between."""
 
     target: SweepTarget
@@ -314,9 +314,9 @@ class Stint(Struct, frozen=True):
     runs: tuple[int, ...] | None
     """Numbers of the runs within the level, from 0; None if the level lasts a fixed time instead."""
     first: bool = True
-    """True if the level's first run is in this stint."""
+    """True if the level's first run is in this batch."""
     last: bool = True
-    """True if the level's last run is in this stint."""
+    """True if the level's last run is in this batch."""
 
 
 def loads(plan: Plan) -> list[Load]:
@@ -345,8 +345,8 @@ def level_of(plan: Plan, target: SweepTarget, load: Load) -> Level:
     return replace(level, position=load.position, depth=load.depth)
 
 
-def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator[Stint]:
-    """Yield every stint (series of consecutive runs of one level on one target) of a plan in order.
+def run_batches(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator[RunBatch]:
+    """Yield every batch (series of consecutive runs of one level on one target) of a plan in order.
 
     `targets` replaces the targets of the plan, for example to leave out those that cannot be measured.
     """
@@ -354,10 +354,10 @@ def stints(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator
     if plan.order is Order.ASCENDING:
         for target in chosen:
             for load in loads(plan):
-                yield Stint(target, load, run_numbers(plan, load))
+                yield RunBatch(target, load, run_numbers(plan, load))
         return
     for load in loads(plan):
-        yield from _interleaved_stints(chosen, load, plan.runs_of(load.concurrency) or plan.runs)
+        yield from _interleaved_batches(chosen, load, plan.runs_of(load.concurrency) or plan.runs)
 
 
 def run_numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
@@ -366,10 +366,10 @@ def run_numbers(plan: Plan, load: Load) -> tuple[int, ...] | None:
     return None if count is None else tuple(range(count))
 
 
-def _interleaved_stints(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[Stint]:
-    """Yield the stints of a level with its runs interleaved over the targets, such as A B, B A, A B.
+def _interleaved_batches(targets: list[SweepTarget], load: Load, runs: int) -> Iterator[RunBatch]:
+    """Yield the batches of a level with its runs interleaved over the targets, such as A B, B A, A B.
 
-    This order makes slow drift affect all targets alike. Consecutive runs of one target make one stint.
+    This order makes slow drift affect all targets alike. Consecutive runs of one target make one batch.
     """
     turns = [
         (target, run)
@@ -380,4 +380,4 @@ def _interleaved_stints(targets: list[SweepTarget], load: Load, runs: int) -> It
         group_turns = list(group)
         chosen = tuple(run for _, run in group_turns)
         target = next(one for one in targets if one.name == name)
-        yield Stint(target, load, chosen, first=0 in chosen, last=runs - 1 in chosen)
+        yield RunBatch(target, load, chosen, first=0 in chosen, last=runs - 1 in chosen)

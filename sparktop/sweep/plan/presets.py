@@ -182,7 +182,7 @@ def _axis_settings(spec: SweepSpec, replay: Replay | None) -> dict[str, Any]:
             settings |= settings["trace"].settings()
         case "rate":
             points = rates_or_auto(spec.rate or "")
-            settings |= {"mode": LoadMode.OPEN, "points": points, "find_knee": not points}
+            settings |= {"mode": LoadMode.OPEN, "points": points, "search_rate": not points}
             settings |= {"duration_s": spec.duration_s or OPEN_S}
         case "agents":
             conversations = find_conversations(spec.workload or WORKLOAD)
@@ -340,9 +340,9 @@ def _check_open(plan: Plan) -> None:
         raise UsageError("--slo looks for a concurrency: for a rate, use sparktop capacity --rate --slo")
     if plan.trace is not None:
         return
-    if plan.find_knee and plan.order is Order.ABBA:
+    if plan.search_rate and plan.order is Order.ABBA:
         raise UsageError("--rate auto looks for each target's limit by itself: leave out --order abba")
-    if plan.find_knee and len(plan.lengths) > 1:
+    if plan.search_rate and len(plan.lengths) > 1:
         raise UsageError("--rate auto looks for the limit under one prompt length: give one with --pp")
     pattern = parse_pattern(plan.arrivals)
     for point in plan.points:

@@ -14,7 +14,7 @@ from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.compare.ratio import main_rate, rate_ratio
 from sparktop.sweep.plan.capacity import Pace, level_plan, longest_seconds
-from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition, Stint, level_of, load_at
+from sparktop.sweep.plan.plan import Capacity, Plan, RunBatch, SloCondition, level_of, load_at
 from sparktop.sweep.plan.slo import plain_words, words_of
 from sparktop.sweep.result.level import LIMITS_OF_STEPS, common_cause, level_result, with_common_cause
 from sparktop.sweep.result.measure import RequestTrace
@@ -79,8 +79,7 @@ def capacity_answer(
     """
     holds, fails = search.holds, search.fails
     best = None if holds is None else levels.get(holds)
-    seen = fails if fails is not None else holds
-    level = None if seen is None else levels.get(seen)
+    border = fails if fails is not None else holds
     return CapacityAnswer(
         holds=0.0 if holds is None and fails is not None and complete else holds,
         fails=fails,
@@ -89,11 +88,11 @@ def capacity_answer(
         interval=search.interval if drift is None else (None, None),
         drift=drift,
         moved_from=search.moved_from if search.moved_from != holds else None,
-        ran_out=None if level is None or seen is None else _limit_at_border(levels, holds, seen),
+        ran_out=None if border not in levels else _limit_at_border(levels, holds, border),
         output_tps=None if best is None or best.output_tps is None else best.output_tps.mean,
         probes=tuple(
-            _probe_result(value, one, search, holds=fails is None or value < fails, steady=drift is None)
-            for value, one in search.judged.items()
+            _probe_result(value, judged, search, holds=fails is None or value < fails, steady=drift is None)
+            for value, judged in search.judged.items()
         ),
     )
 
@@ -123,22 +122,30 @@ def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
     return None
 
 
-def _limit_at_border(levels: dict[float, LevelResult], holds: float | None, seen: float) -> RanOut:
-    """Return what held the servers back at the load `seen`, and what else at the border, by the levels."""
-    cause, own = common_cause(levels.values()), levels[seen].limited_by
-    evident = seen
-    if cause is not None and own is not None and own.kind in LIMITS_OF_STEPS:
+def _limit_at_border(levels: dict[float, LevelResult], holds: float | None, border: float) -> RanOut:
+    """Return what held the servers back at the load `border`, and what else near it, by the levels.
+
+    `holds` is the largest load that holds. Where a limit of steps has a cause in common with other levels,
+    the one nearest to the border that shows it is the evidence.
+    """
+    cause, at_border = common_cause(levels.values()), levels[border].limited_by
+    evident = border
+    if cause is not None and at_border is not None and at_border.kind in LIMITS_OF_STEPS:
         alike = [
-            at for at, one in levels.items() if one.limited_by is not None and one.limited_by.kind == cause
+            load
+            for load, level in levels.items()
+            if level.limited_by is not None and level.limited_by.kind == cause
         ]
-        evident = min(alike, key=lambda at: (abs(at - seen), at))
-    found = limit_of_level(levels[evident], evident)
+        evident = min(alike, key=lambda load: (abs(load - border), load))
+    limit = limit_of_level(levels[evident], evident)
+    if limit.kind is None:
+        return limit
     elsewhere: dict[str, tuple[float, ...]] = {}
-    for value, level in sorted(with_common_cause(levels).items()):
+    for load, level in sorted(with_common_cause(levels).items()):
         kind = None if level.limited_by is None else level.limited_by.kind
-        if (value == holds or value > seen) and kind not in {None, found.kind, *_NO_REASON}:
-            elsewhere[kind or ""] = (*elsewhere.get(kind or "", ()), value)
-    return found.model_copy(update={"elsewhere": elsewhere}) if found.kind is not None else found
+        if kind is not None and (load == holds or load > border) and kind not in {limit.kind, *_NO_REASON}:
+            elsewhere[kind] = (*elsewhere.get(kind, ()), load)
+    return limit.model_copy(update={"elsewhere": elsewhere})
 
 
 def limit_of_level(level: LevelResult, value: float) -> RanOut:
@@ -154,22 +161,22 @@ def limit_of_level(level: LevelResult, value: float) -> RanOut:
         if kv is not None:
             figures.append(f"KV cache {kv:.0f} % used")
         if server.preemptions:
-            count = f"{server.preemptions:.0f}"
-            figures.append(f"{count} preemption{'' if count == '1' else 's'}")
+            figures.append(f"{server.preemptions:.0f} preemption{_plural_end(server.preemptions)}")
         if server.waiting_max:
-            count = f"{server.waiting_max:.0f}"
-            figures.append(f"up to {count} request{'' if count == '1' else 's'} waited")
-    if limit is not None and limit.kind != LimitKind.UNKNOWN.value:
-        evidence = "; ".join([limit.reason, *figures])
-        # What more requests would do, the hint on steps, is what the search has measured.
-        hint = None if limit.kind in LIMITS_OF_STEPS else limit.hint
-        return RanOut(kind=limit.kind, evidence=evidence, hint=hint, server=limit.server, value=value)
-    if limit is not None:
-        evidence = "; ".join([limit.reason, *figures])
-    else:
-        missing = "the servers report no figures" if not figures else "no limit of the servers was reached"
-        evidence = "; ".join([missing, *figures])
-    return RanOut(kind=None, evidence=evidence, value=value)
+            count = f"{server.waiting_max:.0f} request{_plural_end(server.waiting_max)}"
+            figures.append(f"up to {count} waited")
+    reason = "no limit of the servers was reached" if figures else "the servers report no figures"
+    evidence = "; ".join([reason if limit is None else limit.reason, *figures])
+    if limit is None or limit.kind == LimitKind.UNKNOWN.value:
+        return RanOut(kind=None, evidence=evidence, value=value)
+    # What more requests would do, the hint on steps, is what the search has measured.
+    hint = None if limit.kind in LIMITS_OF_STEPS else limit.hint
+    return RanOut(kind=limit.kind, evidence=evidence, hint=hint, server=limit.server, value=value)
+
+
+def _plural_end(count: float) -> str:
+    """Return the "s" of a noun after a count that is shown without decimals; "" after 1."""
+    return "" if round(count) == 1 else "s"
 
 
 def _probe_result(
@@ -179,13 +186,13 @@ def _probe_result(
 
     It is certain by all levels together only if its own requests do not say the opposite.
     """
-    sure = search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS)
-    own = judged.holds is holds or not any(shares.count for shares in judged.shares)
+    by_all = search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS)
+    agrees = judged.holds is holds or not any(shares.count for shares in judged.shares)
     return ProbeResult(
         value=value,
         runs=search.runs[value],
         holds=holds,
-        certain=sure and own and steady,
+        certain=by_all and agrees and steady,
         fails_percent=round(_PERCENT * search.likely.fails(value), 1),
         trouble=judged.trouble or None,
         requests=judged.requests,
@@ -235,7 +242,7 @@ def value_to_repeat(held: Mapping[Value, bool], answer: Value | None, newest: Va
     have failed because the server got slower. It is not repeated if nothing was measured after it.
     """
     again = max(
-        (load for load, ok in held.items() if ok and (answer is None or load >= answer)), default=None
+        (load for load, holds in held.items() if holds and (answer is None or load >= answer)), default=None
     )
     return again if len(held) >= _LEAST_LEVELS and again != newest else None
 
@@ -275,8 +282,8 @@ def rate_drift(twice: Twice) -> str | None:
     shown = METRICS[metric]
     before, after = (
         f"{shown.text(rate.mean)} {shown.unit} at {at}"
-        for one, at in zip((twice.first, twice.last), twice.times, strict=True)
-        if (rate := one.rate(metric)) is not None
+        for level, at in zip((twice.first, twice.last), twice.times, strict=True)
+        if (rate := level.rate(metric)) is not None
     )
     return f"{changed_words(slower=ratio.percent < 0)}: {shown.title.lower()} {before}, {after}"
 
@@ -325,21 +332,8 @@ def times_apart(first: datetime, last: datetime) -> tuple[str, str]:
 # Measures the levels that a capacity search chooses on one target, and stores the answer after each.
 
 
-Make = Callable[[LevelMaker, Stint, LevelRecord], Awaitable[LevelResult | None]]
-"""Executes a stint and stores its result; None if nothing was measured."""
-
-
-async def find_capacities(
-    maker: LevelMaker,
-    targets: Iterable[PreparedTarget],
-    worker: SweepWorker,
-    builder: ResultBuilder,
-    make: Make,
-) -> None:
-    """Search for the largest load on one target after the other; `builder` gets the answers."""
-    for prepared in targets:
-        if not maker.cancellation.requested:
-            await CapacityLevels(maker, prepared, make, builder).run(worker)
+Measure = Callable[[LevelMaker, RunBatch, LevelRecord], Awaitable[LevelResult | None]]
+"""Executes a batch of runs, and stores and returns the level's result; None if nothing was measured."""
 
 
 class CapacityLevels(Struct, eq=False):
@@ -347,7 +341,7 @@ class CapacityLevels(Struct, eq=False):
 
     maker: LevelMaker
     prepared: PreparedTarget
-    make: Make
+    measure: Measure
     builder: ResultBuilder
     """Gets the answer so far after each run."""
     _records: dict[float, LevelRecord] = field(default_factory=dict)
@@ -409,8 +403,8 @@ class CapacityLevels(Struct, eq=False):
         capacity = self.maker.plan.capacity
         if capacity is not None:
             self.builder.enter_capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
-            if (found := self.builder.result.capacity) is not None:
-                self.maker.emit(SearchJudged(found))
+            if (result := self.builder.result.capacity) is not None:
+                self.maker.emit(SearchJudged(result))
 
     async def _rate_alone(self, plan: Plan, worker: SweepWorker) -> float:
         """Return the rate of requests one after the other, with which the search begins."""
@@ -425,30 +419,29 @@ class CapacityLevels(Struct, eq=False):
     async def _measure_run(self, capacity: Capacity, plan: Plan, probe: Probe) -> LoadVerdict | None:
         """Make one run of a level; return the judgement by all its runs, None if it was not completed."""
         value = probe.point.value
-        made = self.maker.plan = level_plan(plan, probe.point, self._pace, decides=probe.decides)
+        run_plan = self.maker.plan = level_plan(plan, probe.point, self._pace, decides=probe.decides)
         load = load_at(plan, probe.point, plan.pp)
-        first = probe.run == 0
         record = self._records.get(value)
         if record is None:
-            level = level_of(made, self.prepared.target, load)
-            record = self._records[value] = LevelRecord(made, self.prepared, level)
+            record = LevelRecord(run_plan, self.prepared, level_of(run_plan, self.prepared.target, load))
+            self._records[value] = record
         record.level = replace(record.level, runs=probe.run + 1)
-        stint = Stint(self.prepared.target, load, (probe.run,), first=first, last=True)
+        batch = RunBatch(self.prepared.target, load, (probe.run,), first=probe.run == 0)
         try:
-            found = await self.make(self.maker, stint, record)
+            level = await self.measure(self.maker, batch, record)
         except (TargetFailedError, LevelRefusedError) as error:
             self.builder.enter_failure(self.prepared.target.name, str(error))
             return None
-        if found is None or self.maker.cancellation.requested:
+        if level is None or self.maker.cancellation.requested:
             return None
-        self._levels[value] = found
-        unstable = unstable_words(found)
-        judged = judge(capacity, record.traces, max_error_share=made.max_error_share, unstable=unstable)
-        own = [trace for trace in record.traces if trace.run == probe.run]
-        alone = judge(capacity, own, max_error_share=made.max_error_share)
+        self._levels[value] = level
+        unstable = unstable_words(level)
+        judged = judge(capacity, record.traces, max_error_share=run_plan.max_error_share, unstable=unstable)
+        of_run = [trace for trace in record.traces if trace.run == probe.run]
+        alone = judge(capacity, of_run, max_error_share=run_plan.max_error_share)
         self._runs.setdefault(value, []).append((alone, datetime.now(UTC)))
         self._newest = value
-        seconds = (made.duration_s or 0.0) * record.level.runs
+        seconds = (run_plan.duration_s or 0.0) * record.level.runs
         self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
         return judged
 

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from sparktop.model.load import Level
-from sparktop.sweep.generator.wire import ContextLoad, RunLoad
+from sparktop.sweep.generator.wire import RunLoad
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import ContextPart, LevelResult, Validity
@@ -28,11 +28,6 @@ _OFF_SHARE = 0.01
 """Share (0 to 1) by which the length of a context may differ that the server counted."""
 TEMPLATE_TOKENS = 16
 """Tokens that a chat template may add for a message."""
-
-
-def context_of(run_id: str, depth: int) -> ContextLoad:
-    """Return the context of `depth` tokens for the requests of a run."""
-    return ContextLoad(depth, salt=run_id, cache_salt=run_id)
 
 
 def context_command(command: RunLoad) -> RunLoad:
@@ -57,21 +52,21 @@ def context_part(
     """
     if not level.depth:
         return None
-    made = level_result(replace(level, prompt_tokens=level.depth, depth=0), contexts)
-    each = made.each
+    sent = level_result(replace(level, prompt_tokens=level.depth, depth=0), contexts)
+    each = sent.each
     context = counted_context(level, prompts)
     # What a chat template adds for the context's message is not looked for in the cache.
     least = min(level.depth, context or level.depth)
     found_percent, found_from = _share_in_cache(least, prompts, grown)
     return ContextPart(
         counted_tokens=context,
-        ok=made.requests.ok,
-        failed=made.requests.failed,
-        prefill_tps=made.prefill_tps,
-        decode_tps=made.decode_tps,
-        peak_tps=made.peak_tps,
-        ttfr_ms=made.ttfr_ms,
-        ttft_ms=made.ttft_ms,
+        ok=sent.requests.ok,
+        failed=sent.requests.failed,
+        prefill_tps=sent.prefill_tps,
+        decode_tps=sent.decode_tps,
+        peak_tps=sent.peak_tps,
+        ttfr_ms=sent.ttfr_ms,
+        ttft_ms=sent.ttft_ms,
         each_prompt_tokens=() if each is None else each.prompt_tokens,
         each_ttfr_ms=() if each is None else each.ttfr_ms,
         each_ttft_ms=() if each is None else each.ttft_ms,
@@ -97,7 +92,7 @@ def _share_in_cache(
     ends = [trace.ended for trace in prompts if trace.ended is not None and trace.ok]
     cached = [end.cached_tokens for end in ends if end.cached_tokens is not None]
     if cached and len(cached) == len(ends):
-        return _PERCENT * sum(min(depth, one) for one in cached) / (depth * len(ends)), "answers"
+        return _PERCENT * sum(min(depth, tokens) for tokens in cached) / (depth * len(ends)), "answers"
     counted = _share_by_counters(depth, prompts, grown)
     return counted, None if counted is None else "counters"
 

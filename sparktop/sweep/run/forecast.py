@@ -23,7 +23,7 @@ from sparktop.sweep.plan.plan import (
     Load,
     Order,
     Plan,
-    Stint,
+    RunBatch,
     SweepTarget,
     loads,
     run_numbers,
@@ -121,51 +121,51 @@ class Estimate:
         waits = max(1.0, load.concurrency / most) / max(1.0, nearest.concurrency / most)
         return seconds * waits * float(ratio**growth)
 
-    def runs_of(self, stint: Stint) -> int | None:
-        """Return the expected number of runs of a stint (a series of consecutive runs of one level).
+    def runs_of(self, batch: RunBatch) -> int | None:
+        """Return the expected number of runs of a batch (a series of consecutive runs of one level).
 
         This is the planned number, or more if the plan adds runs to short levels. None if only the duration
-        limits the stint.
+        limits the batch.
         """
-        if stint.runs is None:
+        if batch.runs is None:
             return None
-        seconds = self.run_s(stint.target.name, stint.load) if self._plan.more_runs else None
-        return max(len(stint.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
+        seconds = self.run_s(batch.target.name, batch.load) if self._plan.more_runs else None
+        return max(len(batch.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
 
-    def sweep_s(self, todo: Sequence[Stint], made: int, least_growth: float = 0.0) -> float | None:
-        """Return the expected seconds until all stints in `todo` have ended; None if empty or unknown.
+    def sweep_s(self, todo: Sequence[RunBatch], made: int, least_growth: float = 0.0) -> float | None:
+        """Return the expected seconds until all batches in `todo` have ended; None if empty or unknown.
 
-        A stint is a series of consecutive runs of one level. The first of `todo` is the current stint, of
+        A batch is a series of consecutive runs of one level. The first of `todo` is the current batch, of
         which `made` runs have ended and the next run is about to begin; -1: its warm-up is about to begin.
         """
         if not todo:
             return None
-        present, *others = (self._with_expected_runs(stint) for stint in todo)
+        present, *others = (self._with_expected_runs(batch) for batch in todo)
         runs = None if present.runs is None else present.runs[max(0, made) :]
         left = [replace(present, runs=runs, first=present.first and made < 0), *others]
         return self.left_s(left, least_growth=least_growth)
 
-    def range_s(self, todo: Sequence[Stint], made: int) -> TimeRange | None:
+    def range_s(self, todo: Sequence[RunBatch], made: int) -> TimeRange | None:
         """Return the range of the seconds until the sweep ends; None if `todo` is empty or nothing is known.
 
         The parameters are those of `sweep_s`. The upper end includes the levels that the sweep may add.
         """
         least = self.sweep_s(todo, made)
-        most = self.sweep_s([*todo, *self._possible_stints(todo)], made, _LEAST_GROWTH)
+        most = self.sweep_s([*todo, *self._possible_batches(todo)], made, _LEAST_GROWTH)
         return None if least is None or most is None else TimeRange(LEAST * least, MOST * most)
 
-    def _possible_stints(self, todo: Sequence[Stint]) -> Iterator[Stint]:
-        """Yield the stints that may follow those in `todo`: higher concurrencies, and one between two."""
-        series: dict[tuple[str, int], list[Stint]] = {}
+    def _possible_batches(self, todo: Sequence[RunBatch]) -> Iterator[RunBatch]:
+        """Yield the batches that may follow those in `todo`: higher concurrencies, and one between two."""
+        series: dict[tuple[str, int], list[RunBatch]] = {}
         for one in todo:
             series.setdefault((one.target.name, one.load.prompt_tokens), []).append(one)
-        for (name, length), stints in series.items():
+        for (name, length), batches in series.items():
             known = {
                 load.concurrency
                 for target, load in self._known
                 if (target, load.prompt_tokens) == (name, length)
             }
-            coming = {stint.load.concurrency for stint in stints}
+            coming = {batch.load.concurrency for batch in batches}
             top = max(known | coming)
             most = self.most.get(name, 0)
             if max(coming) < top or not most:
@@ -174,36 +174,36 @@ class Estimate:
             higher = doublings(top, most)[: _MOST_UNSURE if saturated else None]
             for at in (*concurrencies_between([*known, *coming]), *higher):
                 load = Load(length, at)
-                yield Stint(stints[0].target, load, run_numbers(self._plan, load))
+                yield RunBatch(batches[0].target, load, run_numbers(self._plan, load))
 
-    def _with_expected_runs(self, stint: Stint) -> Stint:
-        """Return `stint` with the expected number of runs."""
-        count = self.runs_of(stint)
-        more = count is not None and (self._plan.more_runs or count > len(stint.runs or ()))
-        return replace(stint, runs=tuple(range(count or 0))) if more else stint
+    def _with_expected_runs(self, batch: RunBatch) -> RunBatch:
+        """Return `batch` with the expected number of runs."""
+        count = self.runs_of(batch)
+        more = count is not None and (self._plan.more_runs or count > len(batch.runs or ()))
+        return replace(batch, runs=tuple(range(count or 0))) if more else batch
 
     def left_s(
-        self, left: Iterable[Stint], run_elapsed_s: float = 0.0, least_growth: float = 0.0
+        self, left: Iterable[RunBatch], run_elapsed_s: float = 0.0, least_growth: float = 0.0
     ) -> float | None:
-        """Return the expected seconds until all stints in `left` have ended; None if not yet known.
+        """Return the expected seconds until all batches in `left` have ended; None if not yet known.
 
-        A stint is a series of consecutive runs of one level. `left` begins with the current stint, reduced to
+        A batch is a series of consecutive runs of one level. `left` begins with the current batch, reduced to
         its remaining runs; the current run has lasted `run_elapsed_s` seconds so far.
         """
         total, pause = -run_elapsed_s, self._pause_s()
-        for stint in left:
-            seconds = self.run_s(stint.target.name, stint.load, least_growth)
+        for batch in left:
+            seconds = self.run_s(batch.target.name, batch.load, least_growth)
             if seconds is None:
                 return None
-            if stint.runs is None:
+            if batch.runs is None:
                 total += self._plan.duration_s or 0.0
             else:
-                total += seconds * len(stint.runs)
-            if stint.last and self._plan.beside is not None:  # all runs again, while long prompts arrive
+                total += seconds * len(batch.runs)
+            if batch.last and self._plan.beside is not None:  # all runs again, while long prompts arrive
                 times = sum(self._beside) / len(self._beside) if self._beside else 1.0
                 total += seconds * times * self._plan.runs
             # The warm-up run of an open loop is a single request.
-            warms = stint.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
+            warms = batch.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
             total += pause + (seconds if warms else 0.0)
         return max(0.0, total)
 
@@ -273,7 +273,7 @@ class EarlierSweep(Struct, frozen=True):
     """One earlier sweep of a target, with the times that a forecast uses.
 
     `begin_s` are the seconds before the first level. `pause_s` are the mean seconds without load after each
-    stint, which is a series of consecutive runs of one level.
+    batch, which is a series of consecutive runs of one level.
     """
 
     result: SweepResult
@@ -399,13 +399,13 @@ def _times_between_runs(result: SweepResult) -> tuple[float, float]:
     begin_s -= next((s for key, s in warm_ups.items() if key[0] == result.ran[0].target), 0.0)
     busy_s = sum(level.duration_s or 0.0 for _, level in levels) + sum(warm_ups.values())
     rest_s = (result.finished_at - result.started_at).total_seconds() - max(0.0, begin_s) - busy_s
-    return max(0.0, begin_s), max(0.0, rest_s / _count_stints_made(result.ran))
+    return max(0.0, begin_s), max(0.0, rest_s / _count_batches_made(result.ran))
 
 
-def _count_stints_made(ran: Sequence[RanRun]) -> int:
-    """Return the number of stints (series of consecutive runs of one level) in the executed runs `ran`.
+def _count_batches_made(ran: Sequence[RanRun]) -> int:
+    """Return the number of batches (series of consecutive runs of one level) in the executed runs `ran`.
 
-    A new stint begins where target or concurrency changes, or where run numbers start again: then the prompt
+    A new batch begins where target or concurrency changes, or where run numbers start again: then the prompt
     length has changed, which `RanRun` does not record.
     """
     changes = (
@@ -576,7 +576,7 @@ def _expected_seconds(plan: Plan, found: Sequence[EarlierSweep | AssumedPace]) -
     for one in found:
         total += sum(
             _level_seconds(plan, load, one) for load in loads(plan)
-        ) + one.pause_s * _count_stints_planned(plan)
+        ) + one.pause_s * _count_batches_planned(plan)
     return total
 
 
@@ -647,10 +647,10 @@ def _steady_seconds(plan: Plan, load: Load, run_s: float) -> float | None:
     return None if plan.requests is None else run_s * max(1.0, plan.requests / load.concurrency)
 
 
-def _count_stints_planned(plan: Plan) -> int:
-    """Return the number of stints (series of consecutive runs of one level) of each target.
+def _count_batches_planned(plan: Plan) -> int:
+    """Return the number of batches (series of consecutive runs of one level) of each target.
 
-    After each stint the sweep waits until the servers are idle. In `abba` order every run counts as a stint.
+    After each batch the sweep waits until the servers are idle. In `abba` order every run counts as a batch.
     """
     each = plan.runs if plan.order is Order.ABBA and len(plan.targets) > 1 else 1
     return len(loads(plan)) * each
@@ -722,7 +722,7 @@ def _open_forecast(plan: Plan) -> Forecast:
     targets = len(plan.targets)
     before = sum(round(point.value * warm_up_s(plan)) for point in plan.points) * len(plan.lengths)
     each_s = warm_up_s(plan) + duration_s + _REST_S
-    known = not plan.find_knee
+    known = not plan.search_rate
     levels = levels if known else _KNEE_LEVELS
     made = levels * plan.runs * targets
     return Forecast(

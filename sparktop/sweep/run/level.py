@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from time import monotonic
@@ -47,7 +49,7 @@ from sparktop.sweep.generator.wire import (
     WorkerEnded,
     WorkerMessage,
 )
-from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan, Stint, TargetKind
+from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan, RunBatch, TargetKind
 from sparktop.sweep.result.level import level_result, run_starts, uncounted
 from sparktop.sweep.result.measure import RequestTrace, by_run, collect, gaps_s, run_duration_s
 from sparktop.sweep.result.open_loop import windows
@@ -61,7 +63,7 @@ from sparktop.sweep.result.results import (
     ServerSide,
     YardstickSide,
 )
-from sparktop.sweep.run.depth import context_command, context_of, context_part
+from sparktop.sweep.run.depth import context_command, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Cancellation, GuardWatch
 from sparktop.sweep.run.open_loop import open_loop_of, with_replay
@@ -80,7 +82,7 @@ from sparktop.sweep.run.server_side import (
     node_point,
     node_side,
     queue_reason,
-    same_moment,
+    sums_at_same_time,
 )
 from sparktop.sweep.run.validity import LevelFacts, TokensAsked, conversations_of, judge, with_servers
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
@@ -99,13 +101,13 @@ def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAs
     whole = [trace for trace in traces if trace.ok]
     broken = [trace for trace in traces if not trace.ok]
     prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
-    known = [count for count in prompts if count is not None]
-    came = sum(trace.tokens for trace in broken)
+    counted = [count for count in prompts if count is not None]
+    received = sum(trace.tokens for trace in broken)
     return TokensAsked(
-        generated=sum(trace.tokens for trace in whole) + came,
-        prompt=sum(known) if len(known) == len(prompts) else None,
+        generated=sum(trace.tokens for trace in whole) + received,
+        prompt=sum(counted) if len(counted) == len(prompts) else None,
         most=output_tokens * len(traces),
-        open=max(0, output_tokens * len(broken) - came),
+        open=max(0, output_tokens * len(broken) - received),
         open_requests=len(broken),
     )
 
@@ -155,12 +157,12 @@ def limit_side(
     `most_at_once` the largest number of requests in flight.
     """
     names, target = prepared.backends, prepared.target
-    placed = {name: prepared.placed.get(name, ()) for name in names}
+    machines = {name: prepared.placed.get(name, ()) for name in names}
     router = target.name if target.kind is TargetKind.ROUTER else None
-    found = level_limit(log.limits(placed, prepared.slots, loaded, router), busy)
-    if found is None:
+    limits = log.limits(machines, prepared.slots, loaded, router)
+    if not limits:
         return None
-    name, limit = found
+    name, limit = level_limit(limits, busy)
     if limit.kind in _TOO_FEW_SENT and most_at_once < len(names):
         count = "one request" if most_at_once == 1 else f"{most_at_once} requests"
         reason = f"{count} at a time cannot keep {len(names)} servers busy"
@@ -186,11 +188,11 @@ class LevelRecord(Struct, eq=False):
     partial: list[LoadEvent] = field(default_factory=list)
     """Events of a measured run that was cancelled or interrupted."""
     traces: list[RequestTrace] = field(default_factory=list)
-    """Requests of completed measured runs, folded from `events`."""
+    """Requests of completed measured runs, collected from `events`."""
     contexts: list[RequestTrace] = field(default_factory=list)
     """Requests that sent contexts alone, before the measured runs."""
     cut: list[RequestTrace] = field(default_factory=list)
-    """Requests of an interrupted run, folded from `partial`."""
+    """Requests of an interrupted run, collected from `partial`."""
     spans: list[Span] = field(default_factory=list)
     """Start and end of each measured run, completed or cancelled."""
     run_s: list[float] = field(default_factory=list)
@@ -199,7 +201,7 @@ class LevelRecord(Struct, eq=False):
     """Number of entries of `health` that the sweep's result already contains."""
     asked: TokensAsked = field(default_factory=TokensAsked)
     growth: dict[str, Counters] = field(default_factory=dict)
-    """Growth of each server's counters over all stints, warm-up included, to compare with all requests."""
+    """Growth of each server's counters over all batches, warm-up included, to compare with all requests."""
     measured: dict[str, Counters] = field(default_factory=dict)
     """Growth of each server's counters over measured runs only, from which the level's metrics are
     computed."""
@@ -229,19 +231,16 @@ class LevelRecord(Struct, eq=False):
         """Seconds that the completed runs lasted together, from the first start to the last end of each."""
         return sum(run_duration_s(run) for run in by_run(self.traces))
 
-    def add_run(
-        self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool, context: bool = False
-    ) -> None:
-        """Add a load run, completed or interrupted. Of a warm-up run, add only its token counts.
+    def add_run(self, record: RunRecord, events: list[LoadEvent], phase: Phase) -> None:
+        """Add a load run of a phase, completed or interrupted. Of a warm-up run, add only its token counts.
 
-        `events` are the run's events; they name backends as the monitor names them. With `context`, the run
-        sent the context of the next one.
+        `events` are the run's events; they name backends as the monitor names them.
         """
         traces = collect(events)
         self.asked = self.asked.plus(tokens_asked(traces, self._most_output))
-        if context:
+        if phase is Phase.CONTEXT:
             self.contexts += traces
-        if warm_up or context:
+        if phase is not Phase.RUNNING:
             return
         end = record.finished
         if end is not None:
@@ -261,10 +260,10 @@ class LevelRecord(Struct, eq=False):
         warm: Mapping[str, ServerPoint],
         after: Mapping[str, ServerPoint],
     ) -> None:
-        """Add how much the servers' counters grew over a stint (a series of consecutive runs of the level).
+        """Add how much the servers' counters grew over a batch of runs of the level.
 
-        Each argument has one sample per server, taken while the server was idle: `before` before the stint,
-        `warm` after the warm-up run of the stint, and `after` after the stint.
+        Each argument has one sample per server, taken while the server was idle: `before` before the batch,
+        `warm` after the warm-up run of the batch, and `after` after the batch.
         """
         for name in self.prepared.backends:
             first, middle, last = before.get(name), warm.get(name), after.get(name)
@@ -287,9 +286,9 @@ class LevelRecord(Struct, eq=False):
             for name in self.prepared.backends
             if name in before and name in after
         }
-        known = {name: round(count) for name, count in grown.items() if count is not None and count >= 0}
-        if len(known) == len(self.prepared.backends):
-            self.run_finished.append({name: count for name, count in known.items() if count})
+        counted = {name: round(count) for name, count in grown.items() if count is not None and count >= 0}
+        if len(counted) == len(self.prepared.backends):
+            self.run_finished.append({name: count for name, count in counted.items() if count})
 
     def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
         """Return the level's result so far: metrics, what servers and machines reported, reasons to doubt.
@@ -306,7 +305,7 @@ class LevelRecord(Struct, eq=False):
             made = made.model_copy(update={"uncounted": self._uncounted_requests()})
         facts = self.facts(log)
         served = dict(made.served_by)
-        if not served and self.prepared.target.kind is TargetKind.ROUTER:
+        if not served and not self.fell and self.prepared.target.kind is TargetKind.ROUTER:
             counts = {name: grown.finished or 0.0 for name, grown in self.measured.items()}
             served = {name: round(count) for name, count in counts.items() if count > 0}
             if served and len(self.run_finished) == self.runs:
@@ -382,27 +381,32 @@ class LevelRecord(Struct, eq=False):
         names = self.prepared.backends
         if not names or any(name not in growth for name in names):
             return None
-        first, *others = (growth[name] for name in names)
-        for one in others:
-            first = first.plus(one)
-        return first
+        total, *others = (growth[name] for name in names)
+        for grown in others:
+            total = total.plus(grown)
+        return total
 
     def _measured_growth(self) -> Counters | None:
         """Return the growth of all servers' counters over measured runs and contexts; None if unknown."""
         return None if self.fell else self._sum_over_servers(self.measured)
 
+    def _samples(self, log: ServerLog) -> dict[str, list[ServerPoint]]:
+        """Return the samples of each server of the target that were taken during measured runs."""
+        return {name: log.servers(name, self.spans) for name in self.prepared.backends}
+
     def _server_side(self, log: ServerLog) -> ServerSide | None:
-        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
-        if not looks:
+        """Return a summary of the samples and counters of all servers together; None without servers."""
+        samples = self._samples(log)
+        if not samples:
             return None
-        points = [point for reported in looks.values() for point in reported]
-        fullest = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
-        flying = InFlight((trace.start, trace.end) for trace in self._requests())
+        points = [point for reported in samples.values() for point in reported]
+        fullest = [point.kv_fullest_percent for point in points if point.kv_fullest_percent is not None]
+        requests = InFlight((trace.start, trace.end) for trace in self._requests())
         grown = self._measured_growth() or Counters()
         return ServerSide(
-            running_max=max(same_moment(looks, lambda point: point.running, flying), default=None),
-            waiting_max=max(same_moment(looks, lambda point: point.waiting, flying), default=None),
-            kv_cache_max_percent=_highest_kv_percent(looks),
+            running_max=max(sums_at_same_time(samples, lambda point: point.running, requests), default=None),
+            waiting_max=max(sums_at_same_time(samples, lambda point: point.waiting, requests), default=None),
+            kv_cache_max_percent=_highest_kv_percent(samples),
             kv_fullest_percent=max(fullest, default=None),
             preemptions=grown.preemptions,
             generation_tokens=grown.generation_tokens,
@@ -414,8 +418,8 @@ class LevelRecord(Struct, eq=False):
 
     def _backend_sides(self, log: ServerLog) -> dict[str, ServerSide]:
         """Return a summary of the samples of each server that was sampled during measured runs, by name."""
-        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
-        return {name: self._backend_side(name, points) for name, points in looks.items() if points}
+        samples = self._samples(log)
+        return {name: self._backend_side(name, points) for name, points in samples.items() if points}
 
     def _backend_side(self, name: str, points: list[ServerPoint]) -> ServerSide:
         running = [point.running for point in points if point.running is not None]
@@ -433,11 +437,11 @@ class LevelRecord(Struct, eq=False):
 
     def _busy_batches(self, log: ServerLog) -> dict[str, float]:
         """Return the mean batch size of each server while it was computing, where known, by server name."""
-        found = {
-            name: busy_batch(log.servers(name, self.spans), None if self.fell else self.measured.get(name))
-            for name in self.prepared.backends
+        means = {
+            name: busy_batch(points, None if self.fell else self.measured.get(name))
+            for name, points in self._samples(log).items()
         }
-        return {name: batch for name, batch in found.items() if batch is not None}
+        return {name: mean for name, mean in means.items() if mean is not None}
 
     def _uncounted_requests(self) -> RequestColumns | None:
         """Return a summary of the requests that are not part of the latency metrics.
@@ -463,9 +467,9 @@ class LevelRecord(Struct, eq=False):
             return 0.0
         if sizes is None:
             sizes = () if facts is None else facts.cudagraph_capture_sizes
-        wanted = self.level.concurrency
-        graph = min((size for size in sizes if size >= wanted), default=None)
-        return None if graph is None else _PERCENT * (graph - wanted) / graph
+        batch = self.level.concurrency
+        graph = min((size for size in sizes if size >= batch), default=None)
+        return None if graph is None else _PERCENT * (graph - batch) / graph
 
     def _roofline_percent(self, made: LevelResult) -> float | None:
         """Return the decode rate in percent of the maximum that the memory bandwidth allows.
@@ -489,20 +493,19 @@ class LevelRecord(Struct, eq=False):
         sticks = yardsticks(self.prepared.yard, made.decode_tps.mean, running, generated=generated)
         if not words(sticks):
             return ()
-        return tuple(YardstickSide.model_validate(one) for one in sticks)
+        return tuple(YardstickSide.model_validate(stick) for stick in sticks)
 
     def _router_side(
         self, log: ServerLog, events: list[LoadEvent], made: LevelResult
     ) -> dict[str, JsonValue] | None:
         if self.prepared.target.kind is not TargetKind.ROUTER:
             return None
-        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
-        life_ms = made.e2e_ms.p50 if made.e2e_ms is not None else None
+        e2e_ms = made.e2e_ms.p50 if made.e2e_ms is not None else None
         return router_side(
             self.prepared.target.name,
             events,
-            looks,
-            e2e_s=None if life_ms is None else life_ms / 1000,
+            self._samples(log),
+            e2e_s=None if e2e_ms is None else e2e_ms / 1000,
             until=self.spans[-1][1] if self.spans else None,
             strategy=self.prepared.target.strategy,
             errors=backend_errors(
@@ -525,22 +528,17 @@ class LevelRecord(Struct, eq=False):
 
 def _add_partial_requests(made: LevelResult, partial: LevelResult) -> LevelResult:
     """Return `made` with the failed and cancelled requests of an interrupted run (`partial`) added."""
-    mine, other = made.requests, partial.requests
-    errors = dict(mine.errors)
-    for word, count in other.errors.items():
-        errors[word] = errors.get(word, 0) + count
-    requests = mine.model_copy(
-        update={
-            "failed": mine.failed + other.failed,
-            "cancelled": mine.cancelled + other.cancelled,
-            "errors": errors,
-        }
-    )
-    return made.model_copy(update={"requests": requests})
+    whole, more = made.requests, partial.requests
+    update = {
+        "failed": whole.failed + more.failed,
+        "cancelled": whole.cancelled + more.cancelled,
+        "errors": dict(Counter(whole.errors) + Counter(more.errors)),
+    }
+    return made.model_copy(update={"requests": whole.model_copy(update=update)})
 
 
-def _highest_kv_percent(looks: Mapping[str, list[ServerPoint]]) -> float | None:
-    shares = (point.kv_cache_percent for points in looks.values() for point in points)
+def _highest_kv_percent(samples: Mapping[str, list[ServerPoint]]) -> float | None:
+    shares = (point.kv_cache_percent for points in samples.values() for point in points)
     return max((share for share in shares if share is not None), default=None)
 
 
@@ -554,62 +552,14 @@ def _percent(part: float | None, whole: float | None) -> float | None:
 
 
 def _add_counters(growth: dict[str, Counters], name: str, more: Counters) -> None:
-    known = growth.get(name)
-    growth[name] = more if known is None else known.plus(more)
-
-
-def run_command(
-    plan: Plan, sweep_id: str, stint: Stint, record: LevelRecord, run: int, *, fit: int | None, warm_up: bool
-) -> RunLoad:
-    """Return the command for the run number `run` of a level, or for its warm-up.
-
-    `fit` is the most connections that the limit of open files allows; None if unknown.
-    """
-    load = stint.load
-    number = [target.name for target in plan.targets].index(stint.target.name)
-    which = "w" if warm_up else str(run)
-    run_id = f"{sweep_id}-{number}-{load.word}-{which}"
-    # The same seed gives the same prompts; made ones without a cache salt are only of the same kind.
-    fresh = "" if record.prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
-    steady = plan.mode is LoadMode.STEADY and not warm_up
-    mode = LoadMode.BURST if warm_up else plan.mode
-    return RunLoad(
-        id=run_id,
-        target=record.prepared.asks,
-        concurrency=_most_at_once(plan, load, fit, warm_up=warm_up),
-        prompt_tokens=load.prompt_tokens,
-        output_tokens=plan.tg,
-        mode=mode,
-        run=run,
-        requests=plan.requests if steady else None,
-        duration_s=plan.duration_s if steady else None,
-        seed=plan.seed,
-        prompt_salt=f"{plan.seed}/{load.word}-{which}{fresh}",
-        cache_salt=run_id,
-        timeouts=plan.timeouts,
-        open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
-        trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
-        conversations=conversations_of(plan, load, record.prepared.max_model_len, run),
-        context=None if warm_up or not load.depth else context_of(run_id, load.depth),
-        text=load.point.text,
-        warm_up=warm_up,
-    )
-
-
-def _most_at_once(plan: Plan, load: Load, fit: int | None, *, warm_up: bool) -> int:
-    """Return the most requests in flight in a run: in an open loop what the limit of open files allows.
-
-    The warm-up of an open loop is a single request; it has arrivals of its own before the measured ones.
-    """
-    if plan.mode is not LoadMode.OPEN:
-        return load.concurrency
-    return 1 if warm_up else min(load.concurrency, fit or load.concurrency)
+    before = growth.get(name)
+    growth[name] = more if before is None else before.plus(more)
 
 
 # Execution of levels: warm-up run, measured runs, then a wait until the servers are idle.
 #
-# During the runs, the limits of failed requests are checked. A stint is a series of consecutive runs of one
-# level on one target; in `abba` order a level has several stints.
+# During the runs, the limits of failed requests are checked. In `abba` order a level has several batches of
+# runs.
 
 
 LEAST_REST_S = 5.0
@@ -627,7 +577,7 @@ class LevelRefusedError(Exception):
 
 
 class LevelMaker(Struct, eq=False):
-    """Executes stints (series of consecutive runs of one level) in sequence, with one load generator."""
+    """Executes batches of runs one after the other, with one load generator."""
 
     plan: Plan
     worker: SweepWorker
@@ -643,10 +593,10 @@ class LevelMaker(Struct, eq=False):
     """Seconds between two polls of a server."""
     left: Callable[[int], TimeRange | None] = lambda _: None
     """Returns the range of the sweep's remaining seconds after the given number of runs of the present
-    stint."""
+    batch."""
     clock: Callable[[], float] = monotonic
     present: PreparedTarget | None = None
-    """The target of the present run; None between two stints."""
+    """The target of the present run; None between two batches."""
     newest_data_at: float = 0.0
     """When data of any answer last arrived, in monotonic seconds."""
     rest: dict[str, ServerPoint] = field(default_factory=dict)
@@ -658,15 +608,15 @@ class LevelMaker(Struct, eq=False):
     """Number of requests of the present level that the server rejected as such (HTTP 400, 413, 422)."""
     _newest_failure: str = ""
     _made: int = 0
-    """Completed runs of the present stint; -1 until its warm-up is over."""
+    """Completed runs of the present batch; -1 until its warm-up is over."""
     _before_s: float = 0.0
     """Seconds that it took to send the context of the next run."""
     _run_from: dict[str, ServerPoint] = field(default_factory=dict)
     """Sample of each server while idle before the present run, to count the requests that it serves in the
     run. """
 
-    async def make(self, stint: Stint, record: LevelRecord) -> None:
-        """Execute a stint (series of runs of a level) and its warm-up, and fill in the level's `record`.
+    async def make(self, batch: RunBatch, record: LevelRecord) -> None:
+        """Execute a batch of runs and its warm-up, and fill in the level's `record`.
 
         Before it returns, wait until the servers are idle again.
 
@@ -677,56 +627,60 @@ class LevelMaker(Struct, eq=False):
         """
         names = record.prepared.backends
         before = self._samples_at_rest(names)
-        if stint.first:
+        if batch.first:
             self._ended = self._failed = self._refused = 0
-        self._made = -1 if stint.first and self.plan.warmup else 0
-        self._emit_load(stint, LevelStarted(self.clock(), record.level))
+        self._made = -1 if batch.first and self.plan.warmup else 0
+        self._emit_load(batch, LevelStarted(self.clock(), record.level))
         measured_from = self._run_from = before
         paused_s = 0.0
         try:
-            if stint.first and self.plan.warmup:
-                await self._run(stint, record, 0, Phase.WARMING_UP)
+            if batch.first and self.plan.warmup:
+                await self._run(batch, record, 0, Phase.WARMING_UP)
                 # Counters are read at rest, so that the growth by the warm-up is not part of the level's
                 # figures.
                 self._made = 0
-                if stint.load.depth:  # a warm-up without context says nothing about the requests with it
+                if batch.load.depth:  # a warm-up without context says nothing about the requests with it
                     self._ended = self._failed = self._refused = 0
                 paused_s = await self._settle_after_warm_up(names)
                 measured_from = self._run_from = self._samples_at_rest(names)
-            for run in self._run_numbers(stint, record):
+            for run in self._run_numbers(batch, record):
                 if self.cancellation.requested:
                     break
-                tells = await self._run_with_context(stint, record, run)
-                if record.prepared.names is not None and not tells:
-                    await self._count_requests_of_run(stint, record)
+                names_backend = await self._run_with_context(batch, record, run)
+                if record.prepared.names is not None and not names_backend:
+                    await self._count_requests_of_run(batch, record)
         finally:
             self.present = None
-            self._emit_load(stint, LevelEnded(self.clock(), record.level))
+            self._emit_load(batch, LevelEnded(self.clock(), record.level))
         if not self.cancellation.requested:
             began = self.clock()
-            self.emit(self._phase_event(Phase.SETTLING, stint))
+            self.emit(self._phase_event(Phase.SETTLING, batch))
             record.unsettled = await self.settle(names) or record.unsettled
             self.estimate.learn_pause(paused_s + self.clock() - began)
             record.add_growth(before, measured_from, self.rest)
-            if self.plan.leave and stint.last and names:
-                record.left = await self._hang_up(stint, record)
-            if self.plan.beside is not None and stint.last and record.runs:
-                record.beside = await self._measure_beside(stint, record, self.plan.beside)
+            if self.plan.leave and batch.last and names:
+                record.left = await self._hang_up(batch, record)
+            if self.plan.beside is not None and batch.last and record.runs:
+                record.beside = await self._measure_beside(batch, record, self.plan.beside)
 
-    async def _measure_beside(self, stint: Stint, record: LevelRecord, wanted: int) -> BesideResult | None:
-        """Repeat the runs of a level while long prompts arrive; return what its requests show, if anything.
+    async def _measure_beside(
+        self, batch: RunBatch, record: LevelRecord, long_tokens: int
+    ) -> BesideResult | None:
+        """Repeat the runs of a level while prompts of `long_tokens` arrive; return what its requests show.
+
+        None if the server's context has no room for longer prompts, or no request was sent.
 
         Raises:
             WorkerGoneError: the load generator's process exited.
         """
-        tokens = beside_tokens(wanted, record.level, record.prepared.max_model_len)
+        tokens = beside_tokens(long_tokens, record.level, record.prepared.max_model_len)
         if tokens is None:
-            self.emit(Notice(f"{stint.load.label}: the server's context has no room for longer prompts"))
+            self.emit(Notice(f"{batch.load.label}: the server's context has no room for longer prompts"))
             return None
         traces: list[RequestTrace] = []
-        self.emit(self._phase_event(Phase.BESIDE, stint))
+        self.emit(self._phase_event(Phase.BESIDE, batch))
         for number in range(record.runs, 2 * record.runs):
-            load = beside_command(self._command(stint, record, number), tokens)
+            load = beside_command(self._command(batch, record, number), tokens)
             run = RunRecord(load.id)
             async for _ in self._messages(record, load, run):
                 pass
@@ -735,40 +689,40 @@ class LevelMaker(Struct, eq=False):
                 break
             record.health.append(run.finished.health)
             took_s = run.finished.ended_at - run.finished.started_at
-            self.estimate.learn_beside(stint.target.name, stint.load, took_s)
+            self.estimate.learn_beside(batch.target.name, batch.load, took_s)
             traces += collect(run.events())
         if not self.cancellation.requested:
             await self.settle(record.prepared.backends)
         return beside_result(record.level, tokens, record.traces, traces)
 
-    async def _hang_up(self, stint: Stint, record: LevelRecord) -> LeftRequests | None:
+    async def _hang_up(self, batch: RunBatch, record: LevelRecord) -> LeftRequests | None:
         """Send requests, hang up in the middle of their answers, and return what the servers do then.
 
         Raises:
             WorkerGoneError: the load generator's process exited.
         """
-        names, begun, tokens = record.prepared.backends, 0, 0
-        load = leave_command(self._command(stint, record, 0, warm_up=True), record.prepared.max_model_len)
+        names, begun_answers, tokens = record.prepared.backends, 0, 0
+        load = leave_command(self._command(batch, record, 0, is_warm_up=True), record.prepared.max_model_len)
         before, run, hung_up = self._samples_at_rest(names), RunRecord(load.id), False
-        self.emit(self._phase_event(Phase.LEAVING, stint))
+        self.emit(self._phase_event(Phase.LEAVING, batch))
         async for message in self._messages(record, load, run):
             if not isinstance(message, Batch) or hung_up:
                 continue
-            begun += sum(isinstance(event, FirstToken) for event in message.events)
+            begun_answers += sum(isinstance(event, FirstToken) for event in message.events)
             tokens += sum(token_bin.tokens for token_bin in message.bins)
-            if is_middle(begun, tokens, load):
+            if is_middle(begun_answers, tokens, load):
                 hung_up = True
                 await self.worker.send(Cancel())
         self.present = None
         if run.finished is None or self.cancellation.requested:
             return None
         if not hung_up:
-            self.emit(Notice(f"{stint.load.label}: the answers ended before anybody could hang up"))
+            self.emit(Notice(f"{batch.load.label}: the answers ended before anybody could hang up"))
             return None
         at = run.finished.ended_at
-        found = await self.log.settled(names, at, LONGEST_S, lambda: self.cancellation.requested)
-        self.rest |= found or {}
-        return left_requests(collect(run.events()), at, before, self.log, settled=found is not None)
+        rest = await self.log.settled(names, at, LONGEST_S, lambda: self.cancellation.requested)
+        self.rest |= rest or {}
+        return left_requests(collect(run.events()), at, before, self.log, settled=rest is not None)
 
     async def _settle_after_warm_up(self, names: tuple[str, ...]) -> float:
         """Wait until the servers are idle after a warm-up run; return the seconds that this took."""
@@ -777,14 +731,14 @@ class LevelMaker(Struct, eq=False):
             await self.settle(names)
         return self.clock() - began
 
-    async def _count_requests_of_run(self, stint: Stint, record: LevelRecord) -> None:
+    async def _count_requests_of_run(self, batch: RunBatch, record: LevelRecord) -> None:
         """Enter into `record` how many requests of the last run each server finished, by its own counters.
 
         Called if the router's answers do not name backends. Do nothing for a level limited by a duration,
         because waiting for idle servers between runs would use up that duration.
         """
         names = record.prepared.backends
-        if stint.runs is None or len(names) <= 1 or self.cancellation.requested:
+        if batch.runs is None or len(names) <= 1 or self.cancellation.requested:
             return
         if await self.settle(names) is None:
             record.add_run_finished(self._run_from, self.rest)
@@ -799,9 +753,9 @@ class LevelMaker(Struct, eq=False):
         Return None, or a message for the user if a server is not idle when the time limit has passed.
         """
         limit_s = max(LEAST_REST_S, REST_INTERVALS * self.interval_s)
-        found = await self.log.settled(names, self.clock(), limit_s, lambda: self.cancellation.requested)
-        if found is not None:
-            self.rest |= found
+        rest = await self.log.settled(names, self.clock(), limit_s, lambda: self.cancellation.requested)
+        if rest is not None:
+            self.rest |= rest
             return None
         busy = []
         for name in names:
@@ -810,20 +764,16 @@ class LevelMaker(Struct, eq=False):
                 continue
             self.rest[name] = point
             if not point.idle:
-                count = (
-                    "requests"
-                    if point.running is None
-                    else f"{point.running:.0f} request{'' if point.running == 1 else 's'}"
-                )
-                busy.append(f"{name} still ran {count}")
+                count = "" if point.running is None else f"{point.running:.0f} "
+                busy.append(f"{name} still ran {count}request{'' if point.running == 1 else 's'}")
         what = ", ".join(busy) or "the counters of a server still moved"
         return f"{what} {limit_s:.0f} s after our last request ended: of others, or ours and not cancelled"
 
-    def _run_numbers(self, stint: Stint, record: LevelRecord) -> Iterator[int]:
-        """Yield the numbers of the stint's runs, from 0, as long as another run is to be made."""
-        if stint.runs is not None:
-            yield from stint.runs
-            run = len(stint.runs)
+    def _run_numbers(self, batch: RunBatch, record: LevelRecord) -> Iterator[int]:
+        """Yield the numbers of the batch's runs, from 0, as long as another run is to be made."""
+        if batch.runs is not None:
+            yield from batch.runs
+            run = len(batch.runs)
             while run < MOST_RUNS and self.plan.more_runs and record.lasted_s < ENOUGH_S:
                 yield run
                 run += 1
@@ -834,15 +784,15 @@ class LevelMaker(Struct, eq=False):
             yield run
             run += 1
 
-    async def _run_with_context(self, stint: Stint, record: LevelRecord, run: int) -> bool:
-        """Execute a measured run, after the one that sends its context; see `_run`."""
-        if stint.load.depth:
-            await self._run(stint, record, run, Phase.CONTEXT)
+    async def _run_with_context(self, batch: RunBatch, record: LevelRecord, run: int) -> bool:
+        """Execute a measured run, after the one that sends its context; return as `_run` does."""
+        if batch.load.depth:
+            await self._run(batch, record, run, Phase.CONTEXT)
             if self.cancellation.requested:
                 return False
-        return await self._run(stint, record, run, Phase.RUNNING)
+        return await self._run(batch, record, run, Phase.RUNNING)
 
-    async def _run(self, stint: Stint, record: LevelRecord, run: int, phase: Phase) -> bool:
+    async def _run(self, batch: RunBatch, record: LevelRecord, run: int, phase: Phase) -> bool:
         """Execute one load run and enter it into `record`; return whether any answer named its backend.
 
         In the phase CONTEXT it sends what comes before the measured run number `run`.
@@ -852,34 +802,33 @@ class LevelMaker(Struct, eq=False):
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """
-        warm_up, context = phase is Phase.WARMING_UP, phase is Phase.CONTEXT
-        command = self._command(stint, record, run, warm_up=warm_up)
-        if context:
+        command = self._command(batch, record, run, is_warm_up=phase is Phase.WARMING_UP)
+        if phase is Phase.CONTEXT:
             command = context_command(command)
-        uncounted = phase is not Phase.RUNNING
-        self.emit(self._phase_event(phase, stint, run))
-        if not uncounted:
-            self.note_run(stint.target.name, stint.load, run)
+        is_measured = phase is Phase.RUNNING
+        self.emit(self._phase_event(phase, batch, run))
+        if is_measured:
+            self.note_run(batch.target.name, batch.load, run)
         run_record = RunRecord(command.id)
         gone: WorkerGoneError | None = None
         try:
-            refused = await self._send(stint, record, command, run_record, warm_up=uncounted)
+            refused = await self._send(batch, record, command, run_record, is_measured=is_measured)
         except WorkerGoneError as error:
             gone, refused = error, None  # what came before belongs to the level
         events = use_watched_names(run_record.events(), record.prepared)
-        record.add_run(run_record, events, warm_up=uncounted and not context, context=context)
-        self.emit(RunCompleted(stint.target.name, stint.load, run, events, uncounted))
+        record.add_run(run_record, events, phase)
+        self.emit(RunCompleted(batch.target.name, batch.load, run, events, not is_measured))
         if gone is not None:
             raise gone
         if refused is not None and refused.failure.word != CANCELLED:
             raise TargetFailedError(refused.failure.message)
         if run_record.finished is not None and not run_record.finished.cancelled:
-            self._learn_duration(stint, run_record.finished, phase)
-            self._check_run(stint.target.name, events)
+            self._learn_duration(batch, run_record.finished, phase)
+            self._check_run(batch.target.name, events)
         return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
 
     async def _send(
-        self, stint: Stint, record: LevelRecord, command: RunLoad, run: RunRecord, *, warm_up: bool
+        self, batch: RunBatch, record: LevelRecord, command: RunLoad, run: RunRecord, *, is_measured: bool
     ) -> Refused | None:
         """Send the command of a run, and enter its messages into `run`; return its refusal, if any.
 
@@ -890,7 +839,7 @@ class LevelMaker(Struct, eq=False):
         async for message in self._messages(record, command, run):
             match message:
                 case Batch() if message.id == command.id:
-                    self._take_batch(stint, record.prepared, message, warm_up=warm_up)
+                    self._take_events(batch, record.prepared, message, is_measured=is_measured)
                 case Calibrated():
                     record.asked = record.asked.plus(tokens_of_calibration(message))
                 case Refused() if message.id == command.id:
@@ -899,10 +848,49 @@ class LevelMaker(Struct, eq=False):
                     pass
         return refused
 
-    def _command(self, stint: Stint, record: LevelRecord, run: int, *, warm_up: bool = False) -> RunLoad:
+    def _command(
+        self, batch: RunBatch, record: LevelRecord, run: int, *, is_warm_up: bool = False
+    ) -> RunLoad:
         """Return the command for the run number `run` of a level, or for its warm-up."""
-        fit = self._most_connections
-        return run_command(self.plan, self.sweep_id, stint, record, run, fit=fit, warm_up=warm_up)
+        plan, load, prepared = self.plan, batch.load, record.prepared
+        number = [target.name for target in plan.targets].index(batch.target.name)
+        which = "w" if is_warm_up else str(run)
+        run_id = f"{self.sweep_id}-{number}-{load.word}-{which}"
+        # The same seed gives the same prompts; made ones without a cache salt are only of the same kind.
+        fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
+        steady = plan.mode is LoadMode.STEADY and not is_warm_up
+        mode = LoadMode.BURST if is_warm_up else plan.mode
+        return RunLoad(
+            id=run_id,
+            target=prepared.asks,
+            concurrency=self._most_in_flight(load, is_warm_up=is_warm_up),
+            prompt_tokens=load.prompt_tokens,
+            output_tokens=plan.tg,
+            mode=mode,
+            run=run,
+            requests=plan.requests if steady else None,
+            duration_s=plan.duration_s if steady else None,
+            seed=plan.seed,
+            prompt_salt=f"{plan.seed}/{load.word}-{which}{fresh}",
+            cache_salt=run_id,
+            timeouts=plan.timeouts,
+            open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
+            trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
+            conversations=conversations_of(plan, load, prepared.max_model_len, run),
+            context=ContextLoad(load.depth, run_id, run_id) if load.depth and not is_warm_up else None,
+            text=load.point.text,
+            warm_up=is_warm_up,
+        )
+
+    def _most_in_flight(self, load: Load, *, is_warm_up: bool) -> int:
+        """Return the most requests in flight in a run: in an open loop what the limit of open files allows.
+
+        The warm-up of an open loop is a single request; it has arrivals of its own before the measured ones.
+        """
+        if self.plan.mode is not LoadMode.OPEN:
+            return load.concurrency
+        fit = None if self.worker.ready is None else self.worker.ready.most_connections
+        return 1 if is_warm_up else min(load.concurrency, fit or load.concurrency)
 
     async def _messages(
         self, record: LevelRecord, command: RunLoad, run: RunRecord
@@ -921,7 +909,7 @@ class LevelMaker(Struct, eq=False):
                 self.newest_data_at = self.clock()
             yield message
 
-    def _learn_duration(self, stint: Stint, finished: RunFinished, phase: Phase) -> None:
+    def _learn_duration(self, batch: RunBatch, finished: RunFinished, phase: Phase) -> None:
         """Count a complete run, and note its duration, with what came before it, to estimate the rest.
 
         The warm-up of an open loop is a single request, that of a level with depth has no context: their
@@ -929,30 +917,28 @@ class LevelMaker(Struct, eq=False):
         """
         self._made += phase is Phase.RUNNING
         took_s = self._before_s + finished.ended_at - finished.started_at
-        alone = not stint.load.depth and self.plan.mode is not LoadMode.OPEN
+        alone = not batch.load.depth and self.plan.mode is not LoadMode.OPEN
         if phase is Phase.RUNNING or (phase is Phase.WARMING_UP and alone):
-            self.estimate.learn_run(stint.target.name, stint.load, took_s)
+            self.estimate.learn_run(batch.target.name, batch.load, took_s)
         self._before_s = took_s if phase is Phase.CONTEXT else 0.0
 
-    @property
-    def _most_connections(self) -> int | None:
-        """The most connections that the limit of open files allows; None if unknown."""
-        return self.worker.ready.most_connections if self.worker.ready is not None else None
-
-    def _phase_event(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
-        runs = None if stint.runs is None else self.plan.runs_of(stint.load.concurrency)
-        if stint.runs is not None and stint.first and stint.last:
+    def _phase_event(self, phase: Phase, batch: RunBatch, run: int | None = None) -> PhaseChanged:
+        runs = None if batch.runs is None else self.plan.runs_of(batch.load.concurrency)
+        if batch.runs is not None and batch.first and batch.last:
             # A search makes more runs than the plan has, and a level of short runs may too.
-            runs = max(self.estimate.runs_of(stint) or 0, 0 if run is None else run + 1)
-        return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.left(self._made))
+            runs = max(self.estimate.runs_of(batch) or 0, 0 if run is None else run + 1)
+        return PhaseChanged(phase, batch.target.name, batch.load, run, runs, self.left(self._made))
 
-    def _emit_load(self, stint: Stint, event: LoadEvent) -> None:
-        self.emit(LoadBatch(stint.target.name, stint.load, (event,)))
+    def _emit_load(self, batch: RunBatch, event: LoadEvent) -> None:
+        self.emit(LoadBatch(batch.target.name, batch.load, (event,)))
 
-    def _take_batch(self, stint: Stint, prepared: PreparedTarget, batch: Batch, *, warm_up: bool) -> None:
-        events = use_watched_names(list(batch.events), prepared)
+    def _take_events(
+        self, batch: RunBatch, prepared: PreparedTarget, message: Batch, *, is_measured: bool
+    ) -> None:
+        """Count the ends of requests, pass the events on, and stop the sweep if too many requests failed."""
+        events = use_watched_names(list(message.events), prepared)
         names = prepared.names
-        bins = batch.bins
+        bins = message.bins
         if names is not None:
             bins = tuple(replace(token_bin, served_by=names.name(token_bin.served_by)) for token_bin in bins)
         for event in events:
@@ -964,20 +950,24 @@ class LevelMaker(Struct, eq=False):
                     self._newest_failure = event.error.message
         if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
             self.newest_data_at = self.clock()
-        target = stint.target.name
-        self.emit(LoadBatch(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
+        target, in_flight = batch.target.name, message.in_flight
+        self.emit(LoadBatch(target, batch.load, tuple(events), bins, in_flight, not is_measured, message.at))
         if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
             self._stop_because(
                 self.guard.check_requests(target, self._ended, self._failed, self._newest_failure)
             )
 
     def _check_run(self, target: str, events: list[LoadEvent]) -> None:
+        """Stop the sweep if the run shows that the server is down.
+
+        Raises:
+            LevelRefusedError: the server rejected every request of the level so far.
+        """
         if self._ended and self._refused == self._ended:
             raise LevelRefusedError(self._newest_failure)
         ends = [event for event in events if isinstance(event, RequestEnded)]
         ok = sum(end.ok for end in ends)
-        own = (end.error for end in ends if end.error is not None)
-        if any(error.kind is FailureKind.UNSUPPORTED for error in own):
+        if any(end.error is not None and end.error.kind is FailureKind.UNSUPPORTED for end in ends):
             return  # our own limit of open files says nothing about the server
         self._stop_because(self.guard.check_run(target, ok, count_errors(events), self._newest_failure))
 
@@ -1000,10 +990,10 @@ class LevelMaker(Struct, eq=False):
     def _why_silent(self, present: PreparedTarget) -> str | None:
         """Return why to stop if no server of the target answers polls or sends data any more; else None."""
         silences = [self.log.silence(name) for name in present.backends]
-        silent = [one for one in silences if one is not None]
+        silent = [silence for silence in silences if silence is not None]
         if not silent or len(silent) < len(silences):
             return None
-        newest = max(silent, key=lambda one: one[0])
+        newest = max(silent, key=lambda silence: silence[0])
         return self.guard.check_silence(present.target.name, newest, self.newest_data_at, self.clock())
 
     def _stop_because(self, reason: str | None) -> None:
@@ -1011,12 +1001,13 @@ class LevelMaker(Struct, eq=False):
             self.cancellation.request("stopped_by_guard", reason)
 
 
-def tokens_of_calibration(found: Calibrated) -> TokensAsked:
+def tokens_of_calibration(calibrated: Calibrated) -> TokensAsked:
     """Return the counts of the tokens that the requests of a calibration asked for and received."""
+    generated = calibrated.generated_tokens_used
     return TokensAsked(
-        generated=found.generated_tokens_used,
-        prompt=found.prompt_tokens_used,
-        most=max(found.generated_tokens_used, found.requests * (found.tried_tokens or 1)),
+        generated=generated,
+        prompt=calibrated.prompt_tokens_used,
+        most=max(generated, calibrated.requests * (calibrated.tried_tokens or 1)),
     )
 
 
@@ -1040,9 +1031,10 @@ def leave_command(load: RunLoad, max_model_len: int | None) -> RunLoad:
     return replace(load, id=f"{load.id}-leave", output_tokens=load.output_tokens + more, cache_salt=load.id)
 
 
-def is_middle(begun: int, tokens: int, load: RunLoad) -> bool:
-    """Return whether the answers that have begun are in their middle, by all tokens received."""
-    return begun > 0 and tokens >= max(begun, _MIDDLE * begun * load.output_tokens)
+def is_middle(begun_answers: int, tokens: int, load: RunLoad) -> bool:
+    """Return whether the answers that have begun are in their middle, by all `tokens` received."""
+    least = max(begun_answers, _MIDDLE * begun_answers * load.output_tokens)
+    return begun_answers > 0 and tokens >= least
 
 
 def left_requests(
@@ -1057,25 +1049,24 @@ def left_requests(
 
     `before` has the sample of each server at rest before the run; `settled` says whether all came to rest.
     """
-    open_ = [trace for trace in traces if not trace.ok]
-    looks = {name: log.servers(name, [(hung_up_at, float("inf"))]) for name in before}
-    known = [points for points in looks.values() if points and points[-1].idle is not None]
-    if not open_ or not known or len(known) < len(looks):
+    left = [trace for trace in traces if not trace.ok]
+    samples = {name: log.servers(name, [(hung_up_at, math.inf)]) for name in before}
+    reporting = [points for points in samples.values() if points and points[-1].idle is not None]
+    if not left or not reporting or len(reporting) < len(samples):
         return None
-    busy = [point.at for points in known for point in points if not point.idle]
-    last_at = max(busy, default=hung_up_at)
-    idle = [next((one.at for one in points if one.at > last_at), None) for points in known]
-    grown = [points[-1].counters.since(before[name].counters) for name, points in looks.items()]
-    made = [one.generation_tokens for one in grown if one.generation_tokens is not None]
+    busy_at = [point.at for points in reporting for point in points if not point.idle]
+    last_at = max(busy_at, default=hung_up_at)
+    idle_at = [next((point.at for point in points if point.at > last_at), math.inf) for points in reporting]
+    grown = [points[-1].counters.since(before[name].counters) for name, points in samples.items()]
+    generated = [growth.generation_tokens for growth in grown if growth.generation_tokens is not None]
     received = sum(trace.tokens for trace in traces)
-    whole = settled and len(made) == len(grown) and min(made) >= 0
-    ends = [at for at in idle if at is not None]
+    is_counted = settled and len(generated) == len(grown) and min(generated) >= 0
     return LeftRequests(
-        requests=len(open_),
-        received_tokens=sum(one.tokens for one in open_),
+        requests=len(left),
+        received_tokens=sum(trace.tokens for trace in left),
         goes_on_s=max(0.0, last_at - hung_up_at),
-        idle_s=max(ends) - hung_up_at if settled and len(ends) == len(idle) else None,
-        tokens_after=max(0.0, sum(made) - received) if whole else None,
+        idle_s=max(idle_at) - hung_up_at if settled and max(idle_at) < math.inf else None,
+        tokens_after=max(0.0, sum(generated) - received) if is_counted else None,
     )
 
 
@@ -1085,15 +1076,16 @@ def left_requests(
 _AROUND_TOKENS = 64
 """Tokens of a long request beside its text: chat template, a few words, and the answer."""
 _P95 = 0.95
-"""The quantile that is compared, and the percents of a whole."""
+"""The quantile that is compared, as a share."""
 
 
-def beside_tokens(wanted: int, level: Level, max_model_len: int | None) -> int | None:
-    """Return the tokens of the long prompts: `wanted`, or what fits into the server's context.
+def beside_tokens(tokens: int, level: Level, max_model_len: int | None) -> int | None:
+    """Return the tokens of the long prompts: `tokens`, or what fits into the server's context.
 
     None if that is not longer than the prompts of the level.
     """
-    tokens = wanted if max_model_len is None else min(wanted, max_model_len - _AROUND_TOKENS)
+    if max_model_len is not None:
+        tokens = min(tokens, max_model_len - _AROUND_TOKENS)
     return tokens if tokens > level.prompt_tokens else None
 
 
@@ -1117,12 +1109,12 @@ def beside_result(
     errors = [
         trace.ended.error for trace in long if trace.ended is not None and trace.ended.error is not None
     ]
-    beside = _gaps_ms(short, [(trace.start, trace.end) for trace in long if trace.ok])
-    quiet = _gaps_ms(alone, None)
+    gaps_ms = _gaps_ms(short, [(trace.start, trace.end) for trace in long if trace.ok])
+    alone_gaps_ms = _gaps_ms(alone, None)
     figure: Literal["p95", "mean"] = "p95"
-    if min(map(len, (*beside, *quiet)), default=0) < P95_FROM:
+    if min(map(len, (*gaps_ms, *alone_gaps_ms)), default=0) < P95_FROM:
         figure = "mean"  # each token may wait for a step with thousands of tokens of a prompt
-    runs, alone_runs = _figure_of_runs(beside, figure), _figure_of_runs(quiet, figure)
+    runs, alone_runs = _figure_of_runs(gaps_ms, figure), _figure_of_runs(alone_gaps_ms, figure)
     ratio = ratio_of(value_of(fmean(runs), runs), value_of(fmean(alone_runs), alone_runs)) if runs else None
     ends = None if ratio is None else ratio.ci95
     made = level_result(level, short)
@@ -1132,7 +1124,7 @@ def beside_result(
         failed=len(errors),
         error=errors[-1].message if errors else None,
         requests=made.requests,
-        itl_ms=Latency.of_values([gap for gaps in beside for gap in gaps]),
+        itl_ms=Latency.of_values([gap for gaps in gaps_ms for gap in gaps]),
         ttft_ms=made.ttft_ms,
         figure=figure,
         itl_runs_ms=runs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -52,24 +52,14 @@ class PreparedTarget(Struct, frozen=True):
     """The target as the load generator addresses it."""
     model: str | None = None
     """Name of the model, cleaned for display."""
-    engine: str | None = None
-    version: str | None = None
-    """Version of the engine, also of those behind a router; several are joined by commas."""
-    router_version: str | None = None
-    strategy: str | None = None
-    """How the router distributes requests; None for an engine."""
-    engines: tuple[str, ...] = ()
-    """Kinds of the servers behind a router; empty for an engine."""
+    reported: Mapping[str, object] = field(default_factory=dict)
+    """Fields of its `TargetResult` that are known of its servers, machines and router."""
     backends: tuple[str, ...] = ()
     """Names of the watched servers that the load reaches."""
     nodes: tuple[str, ...] = ()
     """Names of the watched machines that the load reaches."""
     placed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the machines that each watched server runs on, by server."""
-    machines: Mapping[str, str] = field(default_factory=dict)
-    """Product, GPUs and driver of each watched machine that reports any of them, by name."""
-    setups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What is known of each watched server's setup, such as its launch options, by its name."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Maximum concurrent requests of each watched server that reports it, by name."""
     max_model_len: int | None = None
@@ -85,7 +75,6 @@ class PreparedTarget(Struct, frozen=True):
     """What its decode rates are compared with, as known before the sweep."""
     names: BackendNames | None = None
     """For a router: maps what its answers report as backend to the names of watched backends."""
-    token_source: TokenSource | None = None
     mdns: bool = False
     takes_salt: bool = False
     """True if the servers support `cache_salt`, with which no run's prompts are found in the prefix cache."""
@@ -107,26 +96,26 @@ class PreparedTarget(Struct, frozen=True):
         return sum(counts) if counts and len(counts) == len(self.backends) else None
 
 
-class _Lengths(Struct):
-    """Results of calibrating the prompt lengths of a plan on one target."""
-
-    found: dict[int, Calibrated] = field(default_factory=dict)
-    refused: dict[int, str] = field(default_factory=dict)
-    """Prompt lengths that the target refuses, with the reason."""
-    model: str | None = None
-    """Name of the model as the server writes it, not cleaned."""
-    error: str | None = None
-    """Why the target cannot serve requests of any length; None if it can."""
-
-
-class _Trial(Struct, frozen=True):
-    """The way to calibrate prompt lengths of a plan on one target."""
+class _Calibrations(Struct):
+    """The calibration of the prompt lengths of a plan on one target: how it is done, and its results."""
 
     plan: Plan
     asks: WorkerTarget
     worker: SweepWorker
     report: Callable[[str], None]
     """Receives a sentence where the server makes it wait."""
+    accepted: dict[int, Calibrated] = field(default_factory=dict)
+    """Prompt lengths that the target accepts, with the largest one where that was searched for."""
+    refused: dict[int, str] = field(default_factory=dict)
+    """Prompt lengths that the target refuses, with the reason."""
+    model: str | None = None
+    """Name of the model as the server writes it, not cleaned."""
+    error: str | None = None
+    """Why the target cannot serve requests of any length; None if it can."""
+    largest: int | None = None
+    """The largest length of prompts that the target accepts; None if it was not found or not searched for."""
+    largest_within: int = 0
+    """Bound of its error in tokens: the true maximum is below `largest + largest_within`; 0 if exact."""
 
     async def calibrate(self, length: int) -> Calibrated | RequestFailure:
         """Find out by trial requests how to make prompts of `length` tokens."""
@@ -147,6 +136,66 @@ class _Trial(Struct, frozen=True):
                 case _:
                     pass
         raise WorkerGoneError(None)
+
+    async def calibrate_plan(self, views: Sequence[BackendView]) -> None:
+        """Calibrate each prompt length of the plan by trial requests.
+
+        A length that exceeds a known context is refused without a request. Stop at the first failure that is
+        not a refusal, with `error` set.
+        """
+        plan = self.plan
+        for length in plan.lengths:
+            if (why := _beyond_context(plan, length, views)) is not None:
+                self.refused[length] = why
+                continue
+            calibrated = await self.calibrate(length)
+            failure = calibrated if isinstance(calibrated, RequestFailure) else calibrated.failure
+            if isinstance(calibrated, Calibrated):
+                self.model = calibrated.model
+                if failure is None:
+                    self.accepted[length] = calibrated
+            if failure is not None and (plan.prompts is not None or not is_refusal(failure)):
+                self.error = failure.message
+                return
+            if failure is not None:
+                self.refused[length] = failure.message
+
+    async def find_largest(self, views: Sequence[BackendView]) -> None:
+        """Find the largest prompt that the server accepts, below the shortest length that it refused.
+
+        The first length to try is the reported context minus an answer of the plan; then the range is
+        bisected. The search ends early if prompts of exact length cannot be made.
+        """
+        high = min(self.refused)
+        low = max((length for length in self.accepted if length < high), default=0)
+        context = reported_context(views, self.refused.values())
+        by_context = None if context is None else context - self.plan.tg
+        largest: Calibrated | None = None
+        while high - low > max(1, min(LEAST_APART, round(ENOUGH_SHARE * high))):
+            is_by_context = by_context is not None and low < by_context < high
+            length = by_context if by_context is not None and is_by_context else (low + high) // 2
+            by_context = None
+            calibrated = await self._calibrate_with_answer(length)
+            if isinstance(calibrated, RequestFailure) or calibrated.failure is not None:
+                high = length
+                continue
+            if calibrated.is_exact:
+                low, largest = length, calibrated
+            if is_by_context or not calibrated.is_exact:
+                break
+        else:
+            self.largest_within = high - low
+        if largest is not None:
+            self.largest, self.accepted[low] = low, largest
+
+    async def _calibrate_with_answer(self, length: int) -> Calibrated | RequestFailure:
+        """Calibrate a length, if a prompt that is longer by the rest of an answer is accepted too.
+
+        A calibration requests fewer output tokens than a level: the longer prompt makes up for them.
+        """
+        whole = await self.calibrate(length + max(0, self.plan.tg - TRIED_TOKENS))
+        fits = isinstance(whole, Calibrated) and whole.failure is None
+        return await self.calibrate(length) if fits else whole
 
 
 async def prepare(
@@ -178,26 +227,24 @@ async def prepare(
         extra_body=json.dumps(dict(plan.extra_body)) if plan.extra_body else "",
         prompts=plan.prompts,
     )
-    asked = _Lengths()
-    trial = _Trial(plan, asks, worker, lambda words: report(f"{clean(target.name, 64)}: {words}"))
-    await _calibrate_lengths(trial, asked, _server_views(target, snapshot()))
-    if asked.error is not None:
-        return PreparedTarget(target, asks, model=_clean_name(asked.model), error=asked.error)
-    # Servers may have reported their context since the first calibration.
-    views = _server_views(target, snapshot())
-    for length in list(asked.found):
-        if (why := _beyond_context(plan, length, views)) is not None:
-            asked.refused[length] = why
-            del asked.found[length]
-    longest: LongestPrompt | None = None
-    if plan.longest and asked.refused:
-        longest = await _find_longest(trial, asked, views)
-    found = asked.found if longest is None else {**asked.found, longest.tokens: longest.found}
-    if not found:
-        error = next(iter(asked.refused.values()))
-        return PreparedTarget(target, asks, model=_clean_name(asked.model), error=error)
-    prepared = _add_servers(plan, target, asks, found, snapshot())
-    prepared = _add_refused(prepared, plan, asked.refused, longest)
+    calibrations = _Calibrations(
+        plan, asks, worker, lambda words: report(f"{clean(target.name, 64)}: {words}")
+    )
+    await calibrations.calibrate_plan(_server_views(target, snapshot()))
+    accepted, refused = calibrations.accepted, calibrations.refused
+    if calibrations.error is None:
+        # Servers may have reported their context since the first calibration.
+        views = _server_views(target, snapshot())
+        for length in list(accepted):
+            if (why := _beyond_context(plan, length, views)) is not None:
+                refused[length] = why
+                del accepted[length]
+        if plan.longest and refused:
+            await calibrations.find_largest(views)
+    if calibrations.error is not None or not accepted:
+        error = calibrations.error or next(iter(refused.values()))
+        return PreparedTarget(target, asks, model=_clean_name(calibrations.model), error=error)
+    prepared = _with_refused_lengths(_with_servers(plan, target, asks, accepted, snapshot()), calibrations)
     foreign = [name for name in prepared.backends if name in busy]
     if foreign:
         note = f"{target.name}: other clients had requests before the first level on {', '.join(foreign)}"
@@ -205,77 +252,57 @@ async def prepare(
     return prepared
 
 
-async def _calibrate_lengths(trial: _Trial, asked: _Lengths, views: Sequence[BackendView]) -> None:
-    """Calibrate each prompt length of the plan by trial requests, and enter the results into `asked`.
-
-    A length that exceeds a known context is entered as refused without a request. Stop at the first failure
-    that is not a refusal, with `asked.error` set.
-    """
-    plan = trial.plan
-    for length in plan.lengths:
-        if (why := _beyond_context(plan, length, views)) is not None:
-            asked.refused[length] = why
-            continue
-        calibrated = await trial.calibrate(length)
-        failure = calibrated if isinstance(calibrated, RequestFailure) else calibrated.failure
-        if isinstance(calibrated, Calibrated):
-            asked.model = calibrated.model
-            if failure is None:
-                asked.found[length] = calibrated
-        if failure is not None and (plan.prompts is not None or not is_refusal(failure)):
-            asked.error = failure.message
-            return
-        if failure is not None:
-            asked.refused[length] = failure.message
-
-
 def _beyond_context(plan: Plan, length: int, views: Sequence[BackendView]) -> str | None:
     """Return why requests with prompts of `length` tokens exceed a known context; None if they do not.
 
     The lengths of the user's own prompts are not known.
     """
-    known = length if plan.prompts is None else 0
-    return beyond_context(known, plan.tg, views, plan.conversations)
+    length = length if plan.prompts is None else 0
+    return beyond_context(length, plan.tg, views, plan.conversations)
 
 
-def _add_servers(
+def _with_servers(
     plan: Plan,
     target: SweepTarget,
     asks: WorkerTarget,
-    found: Mapping[int, Calibrated],
+    accepted: Mapping[int, Calibrated],
     snapshot: Snapshot,
 ) -> PreparedTarget:
+    """Return a target with what is known of its servers and machines; `accepted` are its prompt lengths."""
     views = _server_views(target, snapshot)
-    first = next(iter(found.values()))
+    first = next(iter(accepted.values()))
     router = next((view for view in snapshot.routers if view.url == target.url), None)
     versions = {view.version for view in views if view.version}
     engines = sorted({view.engine for view in views if view.engine})
+    only = views[0] if len(views) == 1 and not asks.router else None
+    nodes = watched_nodes(target, snapshot)
     return PreparedTarget(
         target=target,
         asks=asks,
         model=_clean_name(first.model),
-        engine=router.kind if asks.router and router is not None else next(iter(engines), None),
-        version=", ".join(sorted(versions)) or None,
-        router_version=None if router is None else router.version,
-        strategy=None if router is None else router.strategy,
-        engines=tuple(engines) if asks.router else (),
+        reported={
+            "engine": router.kind if asks.router and router is not None else next(iter(engines), None),
+            "version": ", ".join(sorted(versions)) or None,  # also of the engines behind a router
+            "router_version": None if router is None else router.version,
+            "strategy": None if router is None else router.strategy,
+            "engines": tuple(engines) if asks.router else (),
+            "machines": machines_words(nodes, snapshot),
+            "setups": {view.name: dict(view.yard.facts) for view in views if view.yard.facts},
+        },
         backends=watched_backends(target, snapshot),
-        nodes=watched_nodes(target, snapshot),
+        nodes=nodes,
         placed={view.name: view.nodes for view in views},
-        machines=machines_words(watched_nodes(target, snapshot), snapshot),
-        setups={view.name: view.yard.facts for view in views if view.yard.facts},
         slots={view.name: view.slots for view in views if view.slots is not None},
         max_model_len=reported_context(views, ()),
-        kv_capacity_tokens=_kv_capacity(views),
-        capture_sizes=views[0].capture_sizes if len(views) == 1 and not asks.router else None,
-        roofline_tps=views[0].roofline_tps if len(views) == 1 and not asks.router else None,
+        kv_capacity_tokens=_sum_if_all_report(view.kv_capacity_tokens for view in views),
+        capture_sizes=None if only is None else only.capture_sizes,
+        roofline_tps=None if only is None else only.roofline_tps,
         yard=_yardstick(views),
         names=_backend_names(target, snapshot) if asks.router else None,
-        token_source=first.token_source,
         mdns=is_mdns(target.url),
-        takes_salt=_takes_salt(plan, found, views),
-        notes=tuple(_notes(plan, target, found, views)),
-        lengths=dict(found),
+        takes_salt=_takes_salt(plan, accepted, views),
+        notes=tuple(_notes(plan, target, accepted, views)),
+        lengths=dict(accepted),
     )
 
 
@@ -283,14 +310,16 @@ def _yardstick(views: Sequence[BackendView]) -> Yard:
     """Return what the servers behind a target are compared with: several only with published rates."""
     if len(views) == 1:
         return views[0].yard
-    known = [view.yard for view in views]
-    same = bool(known) and all(one.published == known[0].published for one in known)
-    return Yard(published=known[0].published, servers=len(known)) if same else Yard()
+    published = [view.yard.published for view in views]
+    same = bool(published) and all(rates == published[0] for rates in published)
+    return Yard(published=published[0], servers=len(views)) if same else Yard()
 
 
-def _kv_capacity(views: Sequence[BackendView]) -> float | None:
-    known = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
-    return sum(known) if known and len(known) == len(views) else None
+def _sum_if_all_report(counts: Iterable[float | None]) -> float | None:
+    """Return the sum of a figure of several servers; None if one does not report it, or there is none."""
+    listed = list(counts)
+    reported = [count for count in listed if count is not None]
+    return sum(reported) if reported and len(reported) == len(listed) else None
 
 
 def _backend_names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
@@ -303,56 +332,34 @@ def _backend_names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
     return BackendNames(router_url=target.url, backends=urls | dict(target.backends), deployments=deployments)
 
 
-def _takes_salt(plan: Plan, found: Mapping[int, Calibrated], views: list[BackendView]) -> bool:
+def _takes_salt(plan: Plan, accepted: Mapping[int, Calibrated], views: list[BackendView]) -> bool:
     """Return whether the request field `cache_salt` takes effect: all servers run vLLM, and none refused it.
 
     Other engines may accept a field that they do not know and ignore it; the user may have set it.
     """
-    refused = any(CACHE_SALT in one.dropped_fields for one in found.values())
-    refused |= CACHE_SALT in plan.extra_body
-    return not refused and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
+    refused = any(CACHE_SALT in calibrated.dropped_fields for calibrated in accepted.values())
+    is_users = CACHE_SALT in plan.extra_body
+    return (
+        not refused and not is_users and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
+    )
 
 
-def _add_refused(
-    prepared: PreparedTarget, plan: Plan, refused: Mapping[int, str], longest: LongestPrompt | None
-) -> PreparedTarget:
-    """Return `prepared` with the `refused` prompt lengths, a note on each of them, and the `longest` prompt.
-
-    `refused` has the server's reason by prompt length. `longest` is the longest prompt that the server
-    accepts; None if the sweep did not search for it or did not find one.
-    """
-    if not refused:
+def _with_refused_lengths(prepared: PreparedTarget, calibrations: _Calibrations) -> PreparedTarget:
+    """Return `prepared` with the prompt lengths that it refuses, a note on each, and its largest length."""
+    plan, largest = calibrations.plan, calibrations.largest
+    if not calibrations.refused:
         return prepared
     more = ""
-    if longest is not None:
-        more = f"; {longest.words}"
+    if largest is not None:
+        within = calibrations.largest_within
+        more = f"; {largest} tokens fit" + ("" if within <= 1 else f", or up to {within - 1} more")
     elif plan.longest:
         more = "; the largest that fits was not found: the server does not count prompts, or takes none"
-    words = {length: f"{why}{more}" for length, why in refused.items()}
+    words = {length: f"{why}{more}" for length, why in calibrations.refused.items()}
     name = clean(prepared.target.name, 64)
     notes = (f"{name}: prompts of {length} tokens are left out: {why}" for length, why in words.items())
-    extra = () if longest is None or longest.tokens in plan.lengths else (longest.tokens,)
+    extra = () if largest is None or largest in plan.lengths else (largest,)
     return replace(prepared, refused=words, extra_lengths=extra, notes=(*prepared.notes, *notes))
-
-
-async def _find_longest(trial: _Trial, asked: _Lengths, views: Sequence[BackendView]) -> LongestPrompt | None:
-    """Return the largest prompt that fits into the context together with an answer of the plan's length.
-
-    None if no such prompt was found.
-    """
-    high = min(asked.refused)
-    low = max((length for length in asked.found if length < high), default=0)
-    # A calibration requests fewer output tokens than a level: a longer prompt makes up for them.
-    output_tokens = trial.plan.tg
-    missing = max(0, output_tokens - TRIED_TOKENS)
-
-    async def ask(length: int) -> Calibrated | RequestFailure:
-        whole = await trial.calibrate(length + missing)
-        fits = isinstance(whole, Calibrated) and whole.failure is None
-        return await trial.calibrate(length) if fits else whole
-
-    context = reported_context(views, asked.refused.values())
-    return await longest_prompt(low, high, output_tokens, context, ask)
 
 
 def _server_views(target: SweepTarget, snapshot: Snapshot) -> list[BackendView]:
@@ -361,46 +368,49 @@ def _server_views(target: SweepTarget, snapshot: Snapshot) -> list[BackendView]:
 
 
 def _notes(
-    plan: Plan, target: SweepTarget, found: Mapping[int, Calibrated], views: list[BackendView]
+    plan: Plan, target: SweepTarget, accepted: Mapping[int, Calibrated], views: list[BackendView]
 ) -> Iterator[str]:
+    """Yield what a user should know of a target before the first level, a line each."""
     name = clean(target.name, 64)
     if is_mdns(target.url):
         yield f"{name}: its .local name is looked up by multicast, which fails at times; use an address"
-    first = next(iter(found.values()))
+    first = next(iter(accepted.values()))
     if len(first.models) > 1 and target.model is None:
         chosen = f"{_clean_name(first.model)} is asked (--model names another)"
         yield f"{name}: serves {len(first.models)} models; {chosen}"
     for field_name, words in first.dropped_fields.items():
         yield f"{name}: refuses {clean(field_name, 40)} and is asked without it ({clean(words, 120)})"
-    for length, one in found.items():
-        if one.is_exact is False:
-            got = "they are not counted" if one.prompt_tokens is None else f"{one.prompt_tokens} came"
+    for length, calibrated in accepted.items():
+        if calibrated.is_exact is False:
+            counted = calibrated.prompt_tokens
+            got = "they are not counted" if counted is None else f"{counted} came"
             yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
-    if plan.prompts is not None and not _takes_salt(plan, found, views):
+    if plan.prompts is not None and not _takes_salt(plan, accepted, views):
         yield f"{name}: prompts are sent as they are: what it has in its prefix cache is not computed again"
     if first.token_source is TokenSource.CHUNKS:
         yield f"{name}: reports no token counts: each chunk counts as one token"
-    yield from _capacity_notes(plan, target, max(found), views)
+    yield from _capacity_notes(plan, target, max(accepted), views)
 
 
 def _capacity_notes(plan: Plan, target: SweepTarget, longest: int, views: list[BackendView]) -> Iterator[str]:
+    """Yield what the plan asks for beyond the context, slots or KV cache of the servers, a line each."""
     name = clean(target.name, 64)
     context = min((view.max_model_len for view in views if view.max_model_len is not None), default=None)
     if plan.trace is not None and (words := plan.trace.too_long(context)) is not None:
         yield f"{name}: {words}"
     if plan.kind is not LoadKind.CONCURRENCY:
         return  # how many requests are in flight is what the sweep finds out
-    most = plan.highest_concurrency
-    slots = [view.slots for view in views if view.slots is not None]
-    if slots and len(slots) == len(views) and most > sum(slots):
-        least = min((one for one in plan.concurrency if one > sum(slots)), default=most)
+    highest = plan.highest_concurrency
+    slots = _sum_if_all_report(view.slots for view in views)
+    if slots is not None and highest > slots:
+        first = min((count for count in plan.concurrency if count > slots), default=highest)
         waits = "the rest waits, and latencies include that"
-        yield f"{name}: more than its {sum(slots)} slots from c = {least} on: {waits}"
-    tokens = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
-    needed = most * (longest + plan.tg)
-    if plan.prompts is None and tokens and len(tokens) == len(views) and needed > sum(tokens):
+        yield f"{name}: more than its {slots} slots from c = {first} on: {waits}"
+    room = _sum_if_all_report(view.kv_capacity_tokens for view in views)
+    needed = highest * (longest + plan.tg)
+    if plan.prompts is None and room is not None and needed > room:
         yield (
-            f"{name}: c = {most} needs {needed} tokens of KV cache, it has {sum(tokens):.0f}: "
+            f"{name}: c = {highest} needs {needed} tokens of KV cache, it has {room:.0f}: "
             "requests will wait or be preempted"
         )
 
@@ -414,24 +424,6 @@ ENOUGH_SHARE = 0.01
 LEAST_APART = 16
 """The search ends when the largest length that fits is known to within `LEAST_APART` tokens, or to within
 `ENOUGH_SHARE` of the shortest refused length if that is less."""
-
-Try = Callable[[int], Awaitable[Calibrated | RequestFailure]]
-"""Sends a request with a prompt of the given length in tokens; returns its calibration result or failure."""
-
-
-class LongestPrompt(Struct, frozen=True):
-    """The largest prompt that was found to fit into a server's context."""
-
-    tokens: int
-    found: Calibrated
-    within: int = 0
-    """Bound of the error in tokens: the true maximum is less than `tokens + within`; 0 where it is exact."""
-
-    @property
-    def words(self) -> str:
-        """The result as text, such as "8000 tokens fit, or up to 15 more"."""
-        exact = "" if self.within <= 1 else f", or up to {self.within - 1} more"
-        return f"{self.tokens} tokens fit{exact}"
 
 
 def beyond_context(
@@ -448,11 +440,8 @@ def beyond_context(
     for view in views:
         start = 0 if conversations is None else conversations.start_tokens
         if conversations is not None and view.max_model_len is not None and start > view.max_model_len:
-            others = (
-                one.name
-                for one in map(find_conversations, BUILT_IN)
-                if one.least_context_tokens <= view.max_model_len
-            )
+            presets = map(find_conversations, BUILT_IN)
+            others = (other.name for other in presets if other.least_context_tokens <= view.max_model_len)
             return (
                 f"{view.name} takes at most {view.max_model_len:,} tokens a request; a conversation of "
                 f"{conversations.name} begins with about {start:,} (workloads that fit: "
@@ -472,38 +461,9 @@ def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int 
     If no server reports a context length, return the smallest one that the error messages `words` mention;
     None if they mention none.
     """
-    known = [view.max_model_len for view in views if view.max_model_len is not None]
-    named = [limit for word in words if (limit := stated_context(word)) is not None]
-    return min(known or named, default=None)
-
-
-async def longest_prompt(
-    fits: int, refused: int, output_tokens: int, context: int | None, ask: Try
-) -> LongestPrompt | None:
-    """Return the largest prompt that a server accepts, longer than `fits` and shorter than `refused` tokens.
-
-    `fits` is 0 if no accepted length is known. The first length to try is the server's reported `context`
-    minus `output_tokens`; then the range is bisected. `ask` sends a trial request with a prompt of the given
-    length. The search ends early if prompts of exact length cannot be made. Return None if the server
-    accepted no length that was tried.
-    """
-    best: LongestPrompt | None = None
-    low, high = fits, refused
-    wanted = None if context is None else context - output_tokens
-    while high - low > max(1, min(LEAST_APART, round(ENOUGH_SHARE * high))):
-        length = wanted if wanted is not None and low < wanted < high else (low + high) // 2
-        is_exact = length == wanted
-        wanted = None
-        found = await ask(length)
-        if isinstance(found, Calibrated) and found.failure is None:
-            if not found.is_exact:
-                return best
-            low, best = length, LongestPrompt(length, found)
-            if is_exact:
-                return best
-        else:
-            high = length
-    return None if best is None else LongestPrompt(best.tokens, best.found, high - low)
+    reported = [view.max_model_len for view in views if view.max_model_len is not None]
+    stated = [limit for message in words if (limit := stated_context(message)) is not None]
+    return min(reported or stated, default=None)
 
 
 # What the machines of a sweep are, in words that a reader elsewhere can compare with his own.
@@ -538,5 +498,5 @@ def _without_gpu(view: NodeView) -> list[str]:
     """Return the processors, memory and operating system of a machine without a known GPU."""
     total = None if view.sample is None else view.sample.memory.total_bytes
     memory = None if total is None else f"{total / _GIB:.3g} GiB of memory"
-    known = [words for words in (view.identity.cpu, memory, view.identity.os) if words]
-    return [*known, "no GPU known"] if known and view.sample is not None else known
+    parts = [words for words in (view.identity.cpu, memory, view.identity.os) if words]
+    return [*parts, "no GPU known"] if parts and view.sample is not None else parts

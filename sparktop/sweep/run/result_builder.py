@@ -72,24 +72,18 @@ class ResultBuilder:
         """Store what the preparation of a target found: its engine and model, or why it cannot be used."""
         target = self.result.target(prepared.target.name)
         assert target is not None  # noqa: S101 - every target of the plan is entered above
-        found = target.model_copy(
+        entered = target.model_copy(
             update={
-                "engine": prepared.engine,
                 "model": prepared.model,
                 "error": prepared.error,
                 "slots": prepared.all_slots,
-                "version": prepared.version,
                 "context_tokens": prepared.max_model_len,
-                "router_version": prepared.router_version,
-                "machines": dict(prepared.machines),
-                "setups": {name: dict(facts) for name, facts in prepared.setups.items()},
-                "strategy": prepared.strategy,
-                "engines": prepared.engines,
                 "fresh_by": _fresh_by(prepared, self.result),
+                **prepared.reported,
             }
         )
-        self._change(simulated=self.result.simulated or "simulated" in (prepared.version or ""))
-        self.result = self.result.with_target(found)
+        self._change(simulated=self.result.simulated or "simulated" in (entered.version or ""))
+        self.result = self.result.with_target(entered)
 
     def enter_guard(self, words: str) -> None:
         """Store the text `words`, which describes the limits at which the sweep stops itself."""
@@ -275,7 +269,7 @@ def plan_result(plan: Plan) -> PlanResult:
         timeout_s=plan.timeouts.token_s,
         arrivals=plan.arrivals if plan.mode is LoadMode.OPEN and plan.trace is None else None,
         trace=trace_plan(plan.trace),
-        find_knee=plan.find_knee,
+        find_knee=plan.search_rate,
         workload=None if plan.conversations is None else plan.conversations.name,
         duration_s=plan.duration_s,
         requests=plan.requests,

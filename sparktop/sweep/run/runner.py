@@ -23,13 +23,13 @@ from sparktop.store import Reading, SourceKey
 from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
 from sparktop.sweep.generator.connection import limit_message
 from sparktop.sweep.plan.capacity import with_fitting_conversations
-from sparktop.sweep.plan.plan import Load, Plan, Stint, level_of, load_at, run_numbers, stints
+from sparktop.sweep.plan.plan import Load, Plan, RunBatch, level_of, load_at, run_batches, run_numbers
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.capacity import (
+    CapacityLevels,
     Twice,
-    find_capacities,
     pace_drift,
     rate_drift,
     slo_drift,
@@ -52,7 +52,7 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.result_builder import ResultBuilder
 from sparktop.sweep.run.search import (
-    KneeSearch,
+    RateSearch,
     SloSearch,
     alone_per_s,
     keeps_up,
@@ -64,7 +64,7 @@ from sparktop.sweep.run.search import (
 from sparktop.sweep.run.server_side import SampleFeed, ServerLog, all_sampled, watched_contexts
 from sparktop.sweep.run.worker_process import SweepWorker
 
-FIRST_WORD_S = 5.0
+FIRST_SAMPLE_S = 5.0
 """Maximum seconds to wait for a first sample of the watched servers and machines before the first request."""
 _VERDICT_WORDS = {Verdict.HOLDS: "holds", Verdict.UNSURE: "may hold", Verdict.FAILS: "does not hold"}
 """How a notice states a verdict on a level."""
@@ -105,9 +105,9 @@ class SweepRunner:
         self._maker: LevelMaker | None = None
         self._listeners: list[Callable[[SweepEvent], None]] = []
         self._repeated: dict[tuple[str, Load], LevelResult] = {}
-        """The results of levels that are measured again at the end of a climb, by target and load."""
-        self._todo: list[Stint] = []
-        """The present stint and all that follow it."""
+        """Results of levels that are measured again after those of their length, by target and load."""
+        self._todo: list[RunBatch] = []
+        """The present batch and all that follow it."""
         self._calling_off: asyncio.Task[None] | None = None
 
     @property
@@ -148,41 +148,48 @@ class SweepRunner:
 
     def _check_limits(self, worker: SweepWorker) -> None:
         """Raise UsageError if the limit of open files is too low for the plan's highest concurrency."""
-        most = self._plan.highest_concurrency
-        fit = _fit(worker)
-        if fit is not None and most > fit and self._plan.mode is not LoadMode.OPEN:
-            raise UsageError(limit_message(most, fit))
+        highest, fit = self._plan.highest_concurrency, _most_connections(worker)
+        if fit is not None and highest > fit and self._plan.mode is not LoadMode.OPEN:
+            raise UsageError(limit_message(highest, fit))
 
     async def _measure_all(self, worker: SweepWorker) -> None:
-        prepared = await self._prepare(worker)
-        targets = {target.target.name: target for target in prepared if target.error is None}
+        targets = {
+            prepared.target.name: prepared
+            for prepared in await self._prepare(worker)
+            if prepared.error is None
+        }
         if not targets or self._is_stopped():
             return
         maker = self._maker = self._new_maker(worker)
         self._emit(PhaseChanged(Phase.SETTLING))
-        for one in targets.values():
-            why = await maker.settle(one.backends)
+        for name, prepared in targets.items():
+            why = await maker.settle(prepared.backends)
             if why is not None and not self._is_stopped():
-                self._emit(Notice(f"{one.target.name}: {why}; the load of other clients is in these figures"))
-        search = self._find_knee if self._plan.find_knee else self._search
+                self._emit(Notice(f"{name}: {why}; the load of other clients is in these figures"))
         if self._plan.capacity is not None:
-            await find_capacities(maker, targets.values(), worker, self._builder, self._measure_stint)
+            for prepared in targets.values():
+                if not self._is_stopped():
+                    await CapacityLevels(maker, prepared, self._measure_batch, self._builder).run(worker)
         elif self._plan.searches:
-            for one in targets.values():
-                await search(maker, one, worker)
+            for prepared in targets.values():
+                await self._search(maker, prepared, worker)
         else:
             await self._make_levels(maker, targets, worker)
 
     async def _prepare(self, worker: SweepWorker) -> list[PreparedTarget]:
-        await self._log.wait_for(self._may_begin, FIRST_WORD_S)
-        self._fit()
-        prepared = []
+        """Prepare the targets of the plan, store what is known of each, and announce the limits of the guard.
+
+        Stop early if the sweep is stopped.
+        """
+        await self._log.wait_for(self._may_begin, FIRST_SAMPLE_S)
+        self._fit_conversations()
+        targets: list[PreparedTarget] = []
         busy = {view.name for view in self._feed.snapshot().backends if view.running}
         for target in self._plan.targets:
             if self._is_stopped():
                 break
             self._emit(PhaseChanged(Phase.PREPARING, target.name))
-            found = await prepare(
+            prepared = await prepare(
                 self._plan,
                 target,
                 worker,
@@ -192,23 +199,23 @@ class SweepRunner:
             )
             if self._is_stopped():
                 break
-            busy -= set(found.backends)  # so that several targets do not announce the same wait
-            self._builder.enter_target(found)
-            for note in found.notes:
+            busy -= set(prepared.backends)  # so that several targets do not announce the same wait
+            self._builder.enter_target(prepared)
+            for note in prepared.notes:
                 self._emit(Notice(note))
-            if found.error is not None:
-                self._emit(Notice(f"left out: {with_subject(target.name, found.error)}"))
-            prepared.append(found)
-        seen = self._feed.snapshot()
-        self._builder.mark_simulated(simulated=seen.simulated)
-        below = {one.target.name: one.nodes for one in prepared if one.error is None}
-        if below:
-            words = guard_words(self._plan.guard, below, seen.nodes)
+            if prepared.error is not None:
+                self._emit(Notice(f"left out: {with_subject(target.name, prepared.error)}"))
+            targets.append(prepared)
+        snapshot = self._feed.snapshot()
+        self._builder.mark_simulated(simulated=snapshot.simulated)
+        nodes = {prepared.target.name: prepared.nodes for prepared in targets if prepared.error is None}
+        if nodes:
+            words = guard_words(self._plan.guard, nodes, snapshot.nodes)
             self._builder.enter_guard(words)
             self._emit(GuardSet(words))
-        return prepared
+        return targets
 
-    def _fit(self) -> None:
+    def _fit_conversations(self) -> None:
         """Fit the plan to the context of its servers, which is known by now, unless the user chose."""
         plan, words = with_fitting_conversations(
             self._plan, watched_contexts(self._plan, self._feed.snapshot())
@@ -243,44 +250,48 @@ class SweepRunner:
     async def _make_levels(
         self, maker: LevelMaker, targets: dict[str, PreparedTarget], worker: SweepWorker
     ) -> None:
-        self._todo = list(self._stints(targets))
-        self._estimate.most = most_concurrencies(self._plan.climb_to, targets, _fit(worker))
+        self._todo = list(self._run_batches(targets))
+        self._estimate.most = most_concurrencies(self._plan.climb_to, targets, _most_connections(worker))
         records: dict[tuple[str, Load], LevelRecord] = {}
         while self._todo and not self._is_stopped():
-            stint = self._todo[0]
-            name = stint.target.name
-            if (words := targets[name].refused.get(stint.load.prompt_tokens)) is not None:
-                await self._enter_refused(stint, words)
+            batch = self._todo[0]
+            name = batch.target.name
+            if (words := targets[name].refused.get(batch.load.prompt_tokens)) is not None:
+                await self._enter_refused(batch, words)
                 continue
-            record = records.setdefault((name, stint.load), self._new_record(targets[name], stint))
+            record = records.setdefault((name, batch.load), self._new_record(targets[name], batch))
             try:
-                await self._measure_stint(maker, stint, record)
+                await self._measure_batch(maker, batch, record)
             except TargetFailedError as error:
                 self._builder.enter_failure(name, str(error))
                 self._emit(Notice(f"{name} is left out: {error}"))
-                self._todo = [one for one in self._todo if one.target.name != name]
+                self._todo = [later for later in self._todo if later.target.name != name]
                 continue
             except LevelRefusedError as error:
-                if (name, stint.load) in self._repeated:
+                if (name, batch.load) in self._repeated:
                     self._todo.pop(0)
                 else:
-                    await self._enter_refused(stint, str(error))
+                    await self._enter_refused(batch, str(error))
                 continue
             self._todo.pop(0)
-            if stint.last:
-                if (first := self._repeated.pop((name, stint.load), None)) is not None:
+            if batch.last:
+                if (first := self._repeated.pop((name, batch.load), None)) is not None:
                     self._compare_repeated(name, first, record, rate_drift)
                 else:
-                    self._add_next_level(targets[name], stint.load)
-                length = stint.load.prompt_tokens
-                left = {one.load for one in self._todo if one.target.name == name}
-                if self._plan.climb_to is None or not any(load.prompt_tokens == length for load in left):
-                    # A climb may measure any of its levels again.
-                    for ended in [one for one in records if one[0] == name and one[1] not in left]:
-                        del records[ended]
-                self._log.forget(
-                    min((one.spans[0][0] for one in records.values() if one.spans), default=self._clock())
-                )
+                    self._add_next_level(targets[name], batch.load)
+                self._drop_records(records, name, batch.load.prompt_tokens)
+
+    def _drop_records(self, records: dict[tuple[str, Load], LevelRecord], name: str, length: int) -> None:
+        """Drop the records of ended levels on a target, and all samples that no record needs any more.
+
+        While the levels of a prompt length go on to higher concurrencies, any of them may be measured again.
+        """
+        left = {batch.load for batch in self._todo if batch.target.name == name}
+        if self._plan.climb_to is None or not any(load.prompt_tokens == length for load in left):
+            for key in [key for key in records if key[0] == name and key[1] not in left]:
+                del records[key]
+        starts = [record.spans[0][0] for record in records.values() if record.spans]
+        self._log.forget(min(starts, default=self._clock()))
 
     def _add_next_level(self, prepared: PreparedTarget, load: Load) -> None:
         """After the last level of a prompt length on a target, add the level that `next_step` suggests.
@@ -288,35 +299,37 @@ class SweepRunner:
         Do nothing without `climb_to` in the plan. If no level is added, send the reason as a notice.
         """
         name, length = prepared.target.name, load.prompt_tokens
-        most = self._estimate.most.get(name)
+        limit = self._estimate.most.get(name)
         target = self.result.target(name)
-        left = any((stint.target.name, stint.load.prompt_tokens) == (name, length) for stint in self._todo)
-        if most is None or left or target is None or self._is_stopped():
+        left = any((batch.target.name, batch.load.prompt_tokens) == (name, length) for batch in self._todo)
+        if limit is None or left or target is None or self._is_stopped():
             return
         levels = [level for level in target.levels if level.pp == length]
-        concurrency, words = next_step(levels, most, self._plan.max_error_share)
+        concurrency, words = next_step(levels, limit, self._plan.max_error_share)
         if words:
             self._emit(Notice(f"{name}: {words}"))
         if concurrency is not None:
             more = Load(length, concurrency)
-            self._todo.insert(0, Stint(prepared.target, more, run_numbers(self._plan, more)))
+            self._todo.insert(0, RunBatch(prepared.target, more, run_numbers(self._plan, more)))
         else:
             self._repeat_best(prepared, load, levels)
 
     def _repeat_best(self, prepared: PreparedTarget, newest: Load, levels: Sequence[LevelResult]) -> None:
-        """After the levels of a climb, add the best of them again, unless nothing was measured after it."""
+        """After the levels of a prompt length, add the best of them again, unless it was measured last."""
         best = top_of(levels)
         held = {
             level.concurrency: best is not None and level.concurrency <= best.concurrency for level in levels
         }
         again = value_to_repeat(held, None if best is None else best.concurrency, newest.concurrency)
-        load = None if again is None else Load(newest.prompt_tokens, again)
-        runs = None if load is None else run_numbers(self._plan, load)
-        if best is None or load is None or runs is None or len(runs) < LEAST_RATIO_RUNS:
+        if best is None or again is None:
+            return
+        load = Load(newest.prompt_tokens, again)
+        runs = run_numbers(self._plan, load)
+        if runs is None or len(runs) < LEAST_RATIO_RUNS:
             return
         self._repeated[prepared.target.name, load] = best
         more = tuple(best.runs + run for run in runs)
-        self._todo.insert(0, Stint(prepared.target, load, more, first=False))
+        self._todo.insert(0, RunBatch(prepared.target, load, more, first=False))
 
     def _compare_repeated(
         self, name: str, first: LevelResult, record: LevelRecord, drift_in: Callable[[Twice], str | None]
@@ -328,9 +341,8 @@ class SweepRunner:
         times = [self._now() - timedelta(seconds=self._clock() - at) for at in began]
         words = drift_in(Twice.of(first, record, *times))
         target = self.result.target(name)
-        level = (
-            next((one for one in target.levels if one.same_load == first.same_load), None) if target else None
-        )
+        levels = () if target is None else target.levels
+        level = next((level for level in levels if level.same_load == first.same_load), None)
         if words is None or level is None:
             return False
         self._builder.enter_drift(name, level, words)
@@ -338,123 +350,129 @@ class SweepRunner:
         self._emit(Notice(f"{name}: {words}"))
         return True
 
-    def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
-        """Yield the stints (series of consecutive runs of one level) of the plan and of extra prompt lengths.
+    def _run_batches(self, targets: Mapping[str, PreparedTarget]) -> Iterator[RunBatch]:
+        """Yield the batches of runs of the plan and of extra prompt lengths.
 
         If a target refuses a length of the plan, its extra length is the largest one that it accepts.
         """
         plan = self._plan
-        yield from stints(plan, [target.target for target in targets.values()])
-        for one in targets.values():
-            for length in one.extra_lengths:
+        yield from run_batches(plan, [target.target for target in targets.values()])
+        for prepared in targets.values():
+            for length in prepared.extra_lengths:
                 for load in (load_at(plan, point, length) for point in plan.axis):
-                    yield Stint(one.target, load, run_numbers(plan, load))
+                    yield RunBatch(prepared.target, load, run_numbers(plan, load))
 
-    async def _enter_refused(self, stint: Stint, words: str) -> None:
+    async def _enter_refused(self, batch: RunBatch, words: str) -> None:
         """Store a level that the server refuses, with `words` as error; save, and skip the level's runs."""
-        name, load = stint.target.name, stint.load
+        name, load = batch.target.name, batch.load
         level = self._builder.enter_level(
-            name, refused_level(level_of(self._plan, stint.target, load), words), ()
+            name, refused_level(level_of(self._plan, batch.target, load), words), ()
         )
-        self._todo = [one for one in self._todo if (one.target.name, one.load) != (name, load)]
+        self._todo = [later for later in self._todo if (later.target.name, later.load) != (name, load)]
         await asyncio.to_thread(self._save_now)
         self._emit(LevelMeasured(name, level, self.result))
 
     async def _search(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
-        """Measure levels on one target until the concurrencies at which the SLO conditions hold are found."""
-        plan, name = self._plan, prepared.target.name
-        most = min(MOST_CONCURRENCY, _fit(worker) or MOST_CONCURRENCY)
-        falls, rises = any_falls(plan.slo), any_rises(plan.slo)
-        search = SloSearch(plan.concurrency, most, falls=falls, rises=rises)
-        if plan.runs < LEAST_RUNS:
-            self._emit(
-                Notice(f"{name}: each level gets {LEAST_RUNS} runs: fewer have no interval to judge by")
-            )
-        held: dict[int, bool] = {}
-        best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
-        while (concurrency := search.next()) is not None and not self._is_stopped():
-            runs = runs_needed(plan, concurrency)
-            found = await self._searched_level(maker, prepared, Load(plan.pp, concurrency), runs)
-            if found is None:
-                return
-            judged = judge_level(plan.slo, found[0], found[1].traces, plan.max_error_share)
-            search.add(concurrency, judged)
-            held[concurrency] = judged.both is Verdict.HOLDS
-            if concurrency == max((value for value, holds in held.items() if holds), default=None):
-                best = found
-            self._builder.enter_slo_range(name, search)
-            word = _VERDICT_WORDS[judged.both]
-            self._emit(Notice(f"{name}: c = {concurrency} {word}: {judged.why}"))
-        again = value_to_repeat(held, search.holds_to, next(reversed(held), None))
-        if again is None or best is None or self._is_stopped():
-            return
-        first, record = best
-        runs = runs_needed(plan, again)
-        found = await self._searched_level(maker, prepared, Load(plan.pp, again), runs, record)
-        if found is not None:
-            drifted = self._compare_repeated(name, first, record, partial(slo_drift, conditions=plan.slo))
-            search.add(again, judge_level(plan.slo, found[0], record.traces, plan.max_error_share))
-            self._builder.enter_slo_range(name, search, is_certain=not drifted)
+        """Measure levels on one target until the limit that the plan looks for is found.
 
-    async def _find_knee(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
-        """Measure levels on one target until the highest rate that it keeps up with is found."""
+        That is the range of concurrencies in which its SLO conditions hold, or the highest rate that the
+        target keeps up with. At the end the highest level that held is measured again: the server may have
+        changed meanwhile.
+        """
         plan, name = self._plan, prepared.target.name
-        self._emit(PhaseChanged(Phase.PREPARING, name))
-        alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
-        await maker.settle(prepared.backends)
-        search = KneeSearch(alone, most_per_s(plan))
+        drift_in: Callable[[Twice], str | None] = partial(slo_drift, conditions=plan.slo)
+        search: SloSearch | RateSearch
+        if plan.search_rate:
+            drift_in = partial(pace_drift, max_error_share=plan.max_error_share)
+            search = await self._begin_rate_search(maker, prepared, worker)
+        else:
+            limit = min(MOST_CONCURRENCY, _most_connections(worker) or MOST_CONCURRENCY)
+            falls, rises = any_falls(plan.slo), any_rises(plan.slo)
+            search = SloSearch(plan.concurrency, limit, falls=falls, rises=rises)
+            if plan.runs < LEAST_RUNS:
+                few = f"each level gets {LEAST_RUNS} runs: fewer have no interval to judge by"
+                self._emit(Notice(f"{name}: {few}"))
         held: dict[float, bool] = {}
-        best: tuple[LevelResult, LevelRecord] | None = None
-        while (point := search.next()) is not None and not self._is_stopped():
-            found = await self._searched_level(maker, prepared, load_at(plan, point, plan.pp), plan.runs)
-            if found is None:
+        best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
+        while (point := search.next_point()) is not None and not self._is_stopped():
+            measured = await self._measure_searched(maker, prepared, load_at(plan, point, plan.pp))
+            if measured is None:
                 return
-            kept_up = keeps_up(found[0], plan.max_error_share)
-            search.add(point, kept_up=kept_up)
-            held[point.value] = kept_up
-            if point.value == max((value for value, holds in held.items() if holds), default=None):
-                best = found
-        again = value_to_repeat(held, search.highest, next(reversed(held), None))
+            held[point.value], words = self._judge_searched(search, *measured)
+            if held[point.value] and point.value >= max(value for value, holds in held.items() if holds):
+                best = measured
+            self._enter_search(name, search, words)
+        again = value_to_repeat(held, search.answer, next(reversed(held), None))
         if again is not None and best is not None and not self._is_stopped():
             first, record = best
             load = load_at(plan, first.point, plan.pp)
-            found = await self._searched_level(maker, prepared, load, plan.runs, record)
-            if found is not None:
-                search.add(first.point, kept_up=keeps_up(found[0], plan.max_error_share))
-                self._compare_repeated(
-                    name, first, record, partial(pace_drift, max_error_share=plan.max_error_share)
-                )
-        self._emit(Notice(f"{name}: {search.words()}"))
+            measured = await self._measure_searched(maker, prepared, load, record)
+            if measured is not None:
+                drifted = self._compare_repeated(name, first, record, drift_in)
+                self._judge_searched(search, *measured)
+                self._enter_search(name, search, is_certain=not drifted)
+        if isinstance(search, RateSearch):
+            self._emit(Notice(f"{name}: {search.words()}"))
 
-    async def _searched_level(
-        self,
-        maker: LevelMaker,
-        prepared: PreparedTarget,
-        load: Load,
-        runs: int,
-        again: LevelRecord | None = None,
+    async def _begin_rate_search(
+        self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker
+    ) -> RateSearch:
+        """Return a search that begins at the rate of requests sent one after the other, which is measured."""
+        name = prepared.target.name
+        self._emit(PhaseChanged(Phase.PREPARING, name))
+        alone = await alone_per_s(self._plan, prepared, worker, f"{maker.sweep_id}-{name}")
+        await maker.settle(prepared.backends)
+        return RateSearch(alone, most_per_s(self._plan))
+
+    def _judge_searched(
+        self, search: SloSearch | RateSearch, level: LevelResult, record: LevelRecord
+    ) -> tuple[bool, str]:
+        """Add a level to a search; return (whether what is searched for holds, the verdict for the user)."""
+        plan = self._plan
+        if isinstance(search, RateSearch):
+            kept_up = keeps_up(level, plan.max_error_share)
+            search.add(level.point, kept_up=kept_up)
+            return kept_up, ""
+        judged = judge_level(plan.slo, level, record.traces, plan.max_error_share)
+        search.add(level.concurrency, judged)
+        words = f"c = {level.concurrency} {_VERDICT_WORDS[judged.both]}: {judged.why}"
+        return judged.both is Verdict.HOLDS, words
+
+    def _enter_search(
+        self, name: str, search: SloSearch | RateSearch, words: str = "", *, is_certain: bool = True
+    ) -> None:
+        """Store what a search has found so far on the target `name`, and show `words` to the user."""
+        if isinstance(search, SloSearch):
+            self._builder.enter_slo_range(name, search, is_certain=is_certain)
+        if words:
+            self._emit(Notice(f"{name}: {words}"))
+
+    async def _measure_searched(
+        self, maker: LevelMaker, prepared: PreparedTarget, load: Load, again: LevelRecord | None = None
     ) -> tuple[LevelResult, LevelRecord] | None:
         """Measure a level that a search chose; None if the target failed or the sweep was stopped.
 
         Measured once more, its new runs are added to the record `again`.
         """
-        made = 0 if again is None else again.runs
-        stint = Stint(prepared.target, load, tuple(range(made, made + runs)), first=again is None)
-        record = again or self._new_record(prepared, stint)
-        record.level = replace(record.level, runs=made + runs)
+        plan = self._plan
+        runs = plan.runs if plan.search_rate else runs_needed(plan, load.concurrency)
+        first = 0 if again is None else again.runs
+        batch = RunBatch(prepared.target, load, tuple(range(first, first + runs)), first=again is None)
+        record = again or self._new_record(prepared, batch)
+        record.level = replace(record.level, runs=first + runs)
         try:
-            level = await self._measure_stint(maker, stint, record)
+            level = await self._measure_batch(maker, batch, record)
         except (TargetFailedError, LevelRefusedError) as error:
             self._builder.enter_failure(prepared.target.name, str(error))
             return None
         return None if self._is_stopped() or level is None else (level, record)
 
-    async def _measure_stint(
-        self, maker: LevelMaker, stint: Stint, record: LevelRecord
+    async def _measure_batch(
+        self, maker: LevelMaker, batch: RunBatch, record: LevelRecord
     ) -> LevelResult | None:
-        """Execute a stint (runs of a level); save and return the level's result (None: nothing measured)."""
+        """Execute a batch of runs; save and return the level's result (None: nothing was measured)."""
         try:
-            await maker.make(stint, record)
+            await maker.make(batch, record)
         except WorkerGoneError as error:
             self._cancellation.request("failed", str(error))
         if self._is_stopped():
@@ -464,14 +482,14 @@ class SweepRunner:
         # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
         made = await asyncio.to_thread(record.result, self._log, self._models)
         health, record.health_entered = record.health[record.health_entered :], len(record.health)
-        level = self._builder.enter_level(stint.target.name, made, health)
+        level = self._builder.enter_level(batch.target.name, made, health)
         await asyncio.to_thread(self._save_now)
-        if stint.last or self._is_stopped():
-            self._emit(LevelMeasured(stint.target.name, level, self.result))
+        if batch.last or self._is_stopped():
+            self._emit(LevelMeasured(batch.target.name, level, self.result))
         return level
 
-    def _new_record(self, prepared: PreparedTarget, stint: Stint) -> LevelRecord:
-        return LevelRecord(self._plan, prepared, level_of(self._plan, stint.target, stint.load))
+    def _new_record(self, prepared: PreparedTarget, batch: RunBatch) -> LevelRecord:
+        return LevelRecord(self._plan, prepared, level_of(self._plan, batch.target, batch.load))
 
     def _finish(self) -> SweepResult:
         cancellation = self._cancellation
@@ -516,6 +534,6 @@ class SweepRunner:
             self._maker.check_reading(key, reading)
 
 
-def _fit(worker: SweepWorker) -> int | None:
+def _most_connections(worker: SweepWorker) -> int | None:
     """Return how many connections the load generator may open at once; None if unknown."""
     return worker.ready.most_connections if worker.ready is not None else None

@@ -1,7 +1,7 @@
 """The choice of the next level of a search, from the levels measured so far.
 
 There are four: `CapacitySearch` for the largest load under which conditions hold for single requests,
-`SloSearch` for the range of concurrencies in which figures of levels hold, `KneeSearch` for the highest rate
+`SloSearch` for the range of concurrencies in which figures of levels hold, `RateSearch` for the highest rate
 that a server keeps up with, and `next_step` for concurrencies that still raise the token rate.
 """
 
@@ -16,7 +16,7 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, rate_ratio
 from sparktop.sweep.generator.wire import RunLoad
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_ARRIVALS, MOST_RATE
@@ -513,6 +513,16 @@ class SloSearch:
         ]
         return max(failing, default=0) + 1, surely
 
+    @property
+    def answer(self) -> int | None:
+        """What is searched for first of all: the upper end of the range, see `holds_to`."""
+        return self.holds_to
+
+    def next_point(self) -> LoadPoint | None:
+        """Return the next level to measure as a point of the axis; None when the search is over."""
+        concurrency = self.next()
+        return None if concurrency is None else concurrency_point(concurrency)
+
     def next(self) -> int | None:
         """Return the next concurrency to measure; None when the search for the range is over."""
         for level in self._levels:
@@ -663,7 +673,7 @@ def _midpoint(low: int, high: int, share: float) -> int | None:
     return None if high - low <= max(1.0, low * share) or middle in {low, high} else middle
 
 
-# The search for the highest rate that a target keeps up with: the knee of the curve of latency over rate.
+# The search for the highest rate that a target keeps up with: beyond it, latencies grow without end.
 #
 # It begins at the rate of requests sent one after the other, 1 / E2E, and doubles it until the server does
 # not keep up. Then it halves the gap on a logarithmic scale, until both ends are at most a factor of 1.2
@@ -680,7 +690,7 @@ _ALONE_RUNS = 2
 """Requests sent alone: the first one may have to wait for compilation, the last one counts."""
 
 
-class KneeSearch:
+class RateSearch:
     """Chooses the next rate to measure from the rates that were measured so far."""
 
     def __init__(self, first_per_s: float | None, most_per_s: float = MOST_RATE) -> None:
@@ -690,7 +700,7 @@ class KneeSearch:
         self._kept_up: dict[float, bool] = {}
 
     @property
-    def highest(self) -> float | None:
+    def answer(self) -> float | None:
         """The highest rate below all that were too much; None if there is none."""
         below = self.too_much or math.inf
         return max((rate for rate, held in self._kept_up.items() if held and rate < below), default=None)
@@ -704,16 +714,17 @@ class KneeSearch:
         """Record whether the target kept up with the rate of `point`."""
         self._kept_up[point.value] = kept_up
 
-    def next(self) -> LoadPoint | None:
+    def next_point(self) -> LoadPoint | None:
         """Return the next rate to measure; None at the end of the search."""
         rate = self._next_rate()
-        known = rate is None or rate in self._kept_up or len(self._kept_up) >= MOST_LEVELS
-        return None if known or rate is None else LoadPoint(LoadKind.RATE, rate)
+        if rate is None or rate in self._kept_up or len(self._kept_up) >= MOST_LEVELS:
+            return None
+        return LoadPoint(LoadKind.RATE, rate)
 
     def _next_rate(self) -> float | None:
         if not self._kept_up:
             return self._next
-        highest, too_much = self.highest, self.too_much
+        highest, too_much = self.answer, self.too_much
         if too_much is None:
             return _rounded(min(self._most, 2 * max(self._kept_up)))
         if highest is None:
@@ -722,7 +733,7 @@ class KneeSearch:
 
     def words(self) -> str:
         """Return what was found, as text: "keeps up with 2.83 /s, not with 3.36 /s"."""
-        highest, too_much = self.highest, self.too_much
+        highest, too_much = self.answer, self.too_much
         if highest is None:
             return "nothing was measured" if too_much is None else f"does not keep up with {too_much:g} /s"
         beyond = "" if too_much is None else f", not with {too_much:g} /s"

@@ -21,7 +21,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import BackendView, Limit, Snapshot
+from sparktop.model.snapshot import BackendView, Limit, LimitKind, Snapshot
 from sparktop.model.targets import NodeThresholds
 from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store import Hear, Reading, SourceKey
@@ -576,20 +576,18 @@ def _computed_prompt_tokens(lane: LaneSample) -> float | None:
     return lane.prompt_tokens if lane.prompt_tokens_computed is None else lane.prompt_tokens_computed
 
 
-def level_limit(found: Mapping[str, Limit], busy: Mapping[str, float]) -> tuple[str, Limit] | None:
-    """Return (name, limit) of the server that speaks for its level; None if none was judged.
+def level_limit(limits: Mapping[str, Limit], busy: Mapping[str, float]) -> tuple[str, Limit]:
+    """Return (name, limit) of the server that speaks for its level, one of `limits`.
 
     It is one that its router limits, or else the one with the largest mean batch in `busy`.
     """
-    if not found:
-        return None
-    name = max(
-        found, key=lambda one: (found[one].kind.value == "router", busy.get(one, 0.0), one), default=None
+    return max(
+        limits.items(),
+        key=lambda limit: (limit[1].kind is LimitKind.ROUTER, busy.get(limit[0], 0.0), limit[0]),
     )
-    return None if name is None else (name, found[name])
 
 
-SAME_MOMENT_S = 0.25
+SAME_TIME_S = 0.25
 """Samples of several servers up to this many seconds apart count as simultaneous if hardly any request
 started or ended between them."""
 MOST_MOVED = 0.05
@@ -626,7 +624,7 @@ class InFlight:
         return bisect_right(self._times, end) - bisect_left(self._times, begin)
 
 
-def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
+def sums_at_same_time(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
     """Return the sum of a gauge over all servers, once for each moment at which all of them were sampled.
 
     `looks` has the samples by server; the function `of` reads the gauge from a sample. Samples of different
@@ -647,7 +645,7 @@ def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: I
         group = [look, *(points[_nearest(at, look.at)] for points, at in zip(others, times, strict=True))]
         begin, end = min(one.at for one in group), max(one.at for one in group)
         total = sum(of(one) or 0.0 for one in group)
-        if end - begin <= SAME_MOMENT_S and in_flight.moved_between(begin, end) <= MOST_MOVED * total:
+        if end - begin <= SAME_TIME_S and in_flight.moved_between(begin, end) <= MOST_MOVED * total:
             sums.append(min(total, float(in_flight.most_between(begin, end))))
     return sums
 

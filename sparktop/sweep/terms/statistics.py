@@ -65,8 +65,8 @@ def least_values(share: float) -> int:
     return max(_LEAST_OF_A_MEDIAN, math.ceil((2 - tail) * _THIRD / tail - 1e-9))
 
 
-def wilson(met: float, count: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return Wilson's confidence interval of a share (0 to 1), estimated by `met` of `count` cases.
+def wilson(met: float, count: float) -> tuple[float, float]:
+    """Return Wilson's 95 % confidence interval of a share (0 to 1), estimated by `met` of `count` cases.
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, Journal of the
     American Statistical Association 22 (1927), 209 to 212. Neither needs to be an integer. Without cases, it
@@ -74,7 +74,7 @@ def wilson(met: float, count: float, confidence: float = CONFIDENCE) -> tuple[fl
     """
     if count <= 0:
         return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     share, scaled = met / count, z * z / count
     middle = (share + scaled / 2) / (1 + scaled)
     half = z / (1 + scaled) * math.sqrt(share * (1 - share) / count + scaled / (4 * count))

@@ -117,7 +117,7 @@ def test_a_preset_has_rates_or_agents() -> None:
     assert [one.label for one in plan.points] == ["1 /s", "2 /s"]
     assert (plan.mode, plan.arrivals, plan.duration_s, plan.runs) == (LoadMode.OPEN, "bursty", 20.0, 3)
     assert make_plan(rates | SweepSpec(arrivals="constant", runs=1), (SOLO,)).arrivals == "constant"
-    assert make_plan(SweepSpec("a", rate="auto"), (SOLO,)).find_knee
+    assert make_plan(SweepSpec("a", rate="auto"), (SOLO,)).search_rate
     agents = SweepSpec("a", agents=(1, 4), workload="chat", duration_s=60.0)
     made = make_plan(agents, (SOLO,))
     assert [point.label for point in made.axis] == ["1 agent", "4 agents"]

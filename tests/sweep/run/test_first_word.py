@@ -153,7 +153,7 @@ async def test_a_word_from_before_the_sweep_is_none() -> None:
 
 async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers without any reading do not hold up a sweep for ever."""
-    monkeypatch.setattr(module, "FIRST_WORD_S", 0.0)
+    monkeypatch.setattr(module, "FIRST_SAMPLE_S", 0.0)
     stage = Stage()
     await stage.runner(PROXY).run()
     assert len(stage.worker.asked) == 1

@@ -32,7 +32,7 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
 from sparktop.sweep.run.forecast import forecast, pieces
-from sparktop.sweep.run.search import GAP, MOST_LEVELS, KneeSearch, next_step, saturation
+from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step, saturation
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from stage.clients import ClosedLoop, DirectDestination, RoutedDestination, VirtualTime, Way
 from stage.sweep import RehearsedSweep
@@ -271,10 +271,10 @@ async def test_quick_finds_where_a_server_is_full(monkeypatch: pytest.MonkeyPatc
     assert took_s < 400  # with the best level measured again
 
 
-def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float = 10_000.0) -> KneeSearch:
+def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float = 10_000.0) -> RateSearch:
     """Return the search on a server that keeps up with all rates below its capacity."""
-    search = KneeSearch(first_per_s, most_per_s)
-    while (point := search.next()) is not None:
+    search = RateSearch(first_per_s, most_per_s)
+    while (point := search.next_point()) is not None:
         search.add(point, kept_up=point.value < capacity_per_s)
     return search
 
@@ -284,16 +284,16 @@ def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float
 def test_both_ends_are_close_to_the_capacity(capacity_per_s: float, first_per_s: float | None) -> None:
     """The highest rate that holds and the lowest that does not are at most a factor of 1.2 apart."""
     search = searched(capacity_per_s, first_per_s)
-    assert search.highest is not None
+    assert search.answer is not None
     assert search.too_much is not None
-    assert search.highest < capacity_per_s <= search.too_much <= GAP * search.highest
+    assert search.answer < capacity_per_s <= search.too_much <= GAP * search.answer
 
 
 def test_a_server_that_keeps_up_with_nothing_ends_the_search() -> None:
     """The number of levels is limited, and the answer says that no rate held."""
-    search = KneeSearch(8.0)
+    search = RateSearch(8.0)
     levels = 0
-    while (point := search.next()) is not None:
+    while (point := search.next_point()) is not None:
         search.add(point, kept_up=False)
         levels += 1
     assert levels <= MOST_LEVELS

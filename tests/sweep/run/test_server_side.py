@@ -125,7 +125,7 @@ def record() -> LevelRecord:
     ],
 )
 def test_counters_that_go_back_are_a_restart(later: EngineSample, grown: float, *, fell: bool) -> None:
-    """A smaller counter or a newer start time; stints of a level add up."""
+    """A smaller counter or a newer start time; batches of a level add up."""
     made = record()
     rest = {"a": server_point(sample(1.0))}
     made.add_growth(rest, rest, {"a": server_point(later)})
@@ -148,6 +148,24 @@ def test_what_a_warm_up_added_is_no_part_of_the_measured_growth() -> None:
     assert not made.fell
     made.add_growth(before, warm, {"a": server_point(sample(3.0, tokens=110.0))})
     assert made.fell
+
+
+@pytest.mark.parametrize(
+    ("start", "served"), [(1.0, {"a": 4, "b": 2}), (9.0, {})], ids=["steady", "restarted"]
+)
+def test_who_served_a_level_is_unknown_after_a_restart(start: float, served: dict[str, int]) -> None:
+    """A router that names no backend leaves it to the servers' counters, which begin anew at a restart."""
+    router = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER)
+    prepared = PreparedTarget(router, WorkerTarget(router.url), backends=("a", "b"))
+    plan = Plan((router,))
+    made = LevelRecord(plan, prepared, plan.level(router, 4))
+    rest = {name: server_point(sample(1.0)) for name in ("a", "b")}
+    first, second = (
+        replace(rest[name], counters=replace(rest[name].counters, finished=7.0 + more), start_time=at)
+        for name, more, at in (("a", 4.0, 1.0), ("b", 2.0, start))
+    )
+    made.add_growth(rest, rest, {"a": first, "b": second})
+    assert made.result(ServerLog(), {}).served_by == served
 
 
 @pytest.mark.parametrize(

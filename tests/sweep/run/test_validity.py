@@ -46,7 +46,7 @@ from sparktop.sweep.run.server_side import (
     busy_batch,
     level_limit,
     queue_reason,
-    same_moment,
+    sums_at_same_time,
 )
 from sparktop.sweep.run.validity import LevelFacts, TokensAsked, judge, with_clock_shifts
 
@@ -298,13 +298,13 @@ def test_looks_of_different_moments_are_not_added_up() -> None:
         "a": [look(1.0, 23.0), look(2.0, 9.0)],
         "b": [look(1.4, 23.0), look(2.01, 22.0)],
     }
-    assert same_moment(looks, running, FLYING) == [31.0]
+    assert sums_at_same_time(looks, running, FLYING) == [31.0]
 
 
 @pytest.mark.parametrize("looks", [{}, {"a": []}, {"a": [look(1.0, 1.0)], "b": [look(1.0, None)]}])
 def test_a_server_that_does_not_report_leaves_the_sum_unknown(looks: dict[str, list[ServerPoint]]) -> None:
     """Part of a sum is not the sum."""
-    assert same_moment(looks, running, FLYING) == []
+    assert sums_at_same_time(looks, running, FLYING) == []
 
 
 def test_a_batch_is_of_busy_time_alone() -> None:

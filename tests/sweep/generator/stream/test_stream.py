@@ -81,7 +81,7 @@ def test_the_fast_way_counts_as_the_careful_one(
     separators = (",", ":") if tight else None
     found = chunk(text, ids, finish, chat=chat, total=total)
     raw = json.dumps(found, separators=separators, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
-    fast, careful = read_event(raw), stream_event._parse_event(raw)
+    fast, careful = read_event(raw), stream_event.parse_event(raw)
     assert (fast.tokens, fast.has_ids, fast.reasoning) == (careful.tokens, careful.has_ids, careful.reasoning)
     assert (fast.finish_reason, fast.error, fast.total) == (
         careful.finish_reason,
