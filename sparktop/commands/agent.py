@@ -47,12 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _print_bundle(arguments)
     if arguments.stdio:
         return _run_stdio(arguments)
-    place = LISTENING.place(arguments)
+    address = LISTENING.address(arguments)
     if arguments.systemd_unit:
-        write_out(_unit(arguments, place[0]))
+        write_out(_unit(arguments, address[0]))
         return 0
     token = LISTENING.token(arguments)
-    service = LISTENING.service(arguments, place, token)
+    service = LISTENING.service(arguments, address, token)
     # Late: --help needs none of them.
     import asyncio
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
 
     open_log(os.environ)
-    names = LISTENING.names(arguments, place[0], token)
+    names = LISTENING.names(arguments, address[0], token)
     return asyncio.run(serve(service, names, ready=partial(LISTENING.announce, service)))
 
 

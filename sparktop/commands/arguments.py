@@ -65,8 +65,8 @@ class Parser(argparse.ArgumentParser):
 
     def _option_near(self, words: str) -> str:
         """Return ": did you mean '--config'?" if the first of `words` is nearly an option; else ""."""
-        shown = [one for one in self._actions if one.help != argparse.SUPPRESS]
-        names = [name for one in shown for name in one.option_strings if name.startswith("--")]
+        shown = [option for option in self._actions if option.help != argparse.SUPPRESS]
+        names = [name for option in shown for name in option.option_strings if name.startswith("--")]
         word = words.partition(" ")[0].partition("=")[0]
         near = did_you_mean(word.removeprefix("--"), [name.removeprefix("--") for name in names])
         return near.replace("'", "'--", 1) if word.startswith("--") else ""
@@ -259,7 +259,7 @@ class Listening(Struct, frozen=True):
             "--systemd-unit", action="store_true", help="print a unit with these arguments"
         )
 
-    def place(self, arguments: argparse.Namespace) -> tuple[str, int]:
+    def address(self, arguments: argparse.Namespace) -> tuple[str, int]:
         """Return (host, port) of --listen.
 
         Raises:
@@ -289,7 +289,7 @@ class Listening(Struct, frozen=True):
 
         return own_names(host, arguments.names) if token is None else None
 
-    def service(self, arguments: argparse.Namespace, place: tuple[str, int], token: str | None) -> Service:
+    def service(self, arguments: argparse.Namespace, address: tuple[str, int], token: str | None) -> Service:
         """Return the service with its bound port.
 
         Raises:
@@ -298,7 +298,7 @@ class Listening(Struct, frozen=True):
         from sparktop.agent.access import prepare  # late: as above
 
         return prepare(
-            place,
+            address,
             token,
             cert=arguments.tls_cert,
             key=arguments.tls_key,
@@ -340,8 +340,8 @@ def program_path() -> Path:
     started = Path(sys.argv[0])
     if started.name != "sparktop":  # python -m sparktop
         beside = Path(sys.executable).with_name("sparktop")
-        found = str(beside) if beside.exists() else shutil.which("sparktop")
-        started = Path(found or "/usr/bin/sparktop")
+        program = str(beside) if beside.exists() else shutil.which("sparktop")
+        started = Path(program or "/usr/bin/sparktop")
     elif not started.exists():
         started = Path(shutil.which("sparktop") or started)
     return started.absolute()

@@ -192,10 +192,10 @@ def kind_of(arguments: argparse.Namespace) -> LoadKind:
         LoadKind.RATE: arguments.rate,
         LoadKind.CONCURRENCY: arguments.concurrency,
     }
-    found = next((kind for kind, is_chosen in named.items() if is_chosen), None)
-    if found is None and arguments.preset is not None and not arguments.agents:
+    chosen = next((kind for kind, is_chosen in named.items() if is_chosen), None)
+    if chosen is None and arguments.preset is not None and not arguments.agents:
         return LoadKind.RATE  # published limits are those of rates
-    return found or LoadKind.AGENTS
+    return chosen or LoadKind.AGENTS
 
 
 def capacity_of(arguments: argparse.Namespace) -> Capacity:
@@ -216,7 +216,7 @@ def capacity_of(arguments: argparse.Namespace) -> Capacity:
     )
     for option, value, kinds in of_kinds:
         if value is not None and kind not in kinds:
-            raise UsageError(f"{option} goes with {' or '.join(f'--{one.value}' for one in kinds)}")
+            raise UsageError(f"{option} goes with {' or '.join(f'--{kind.value}' for kind in kinds)}")
     if arguments.pp is not None and len(arguments.pp) > 1:
         raise UsageError("--pp: the search is for one prompt length")
     return _conditions(arguments, kind)
@@ -242,12 +242,12 @@ def _conditions(arguments: argparse.Namespace, kind: LoadKind) -> Capacity:
         raise UsageError("--slo and --preset both set the conditions: give one of them")
     limits = None if arguments.preset is None else find_limits(arguments.preset)
     conditions = arguments.slo if arguments.slo is not None else DEFAULT_CONDITIONS
-    most = arguments.most or default_most(kind)
+    largest = arguments.most or default_most(kind)
     return Capacity(
         kind,
         parse_conditions(conditions if limits is None else limits.conditions, kind),
         share=DEFAULT_SHARE if limits is None else limits.share,
-        most=most if kind is LoadKind.RATE else float(int(most)),
+        most=largest if kind is LoadKind.RATE else float(int(largest)),
         limits=None if limits is None else limits.name,
         fixed_s=arguments.duration is not None,
     )

@@ -53,9 +53,9 @@ def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
     from sparktop.config.schema import check
     from sparktop.config.trust import is_trusted, read_used
 
-    text, about, found = read_used(name, path, env)
+    text, about, is_found = read_used(name, path, env)
     config = check(path, text)
-    trusted = not found or is_trusted(path, about, text, config.powers(), env)
+    trusted = not is_found or is_trusted(path, about, text, config.powers(), env)
     for line in config.warnings(env):
         tell(line)
     return replace(config.watch(env), is_trusted=trusted)
@@ -173,10 +173,10 @@ def _with_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -
     backends: dict[str, BackendTarget] = {}
     agents: dict[str, NodeTarget] = {}
     hosts: dict[str, None] = {}
-    through = {one.url: one for text in texts if (one := parse_prometheus(text)) is not None}
+    through = {prometheus.url: prometheus for text in texts if (prometheus := parse_prometheus(text))}
     for text in texts:
-        if (through_one := parse_prometheus(text)) is not None:
-            with_key(through_one, text, keys)
+        if (prometheus := parse_prometheus(text)) is not None:
+            with_key(prometheus, text, keys)
             continue
         target = parse_target(text)
         key = with_key(target, text, keys)
@@ -197,7 +197,7 @@ def _with_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -
     # If several agents run on one machine, its backends are assigned to the first.
     node_of = {machine(urlsplit(node.url or "").hostname or ""): node.name for node in reversed(nodes)}
     places = {url: machine(urlsplit(url).hostname or "") for url in backends}
-    if "" not in node_of and any(place == "" for place in [*places.values(), *map(machine, hosts)]):
+    if "" not in node_of and "" in {*places.values(), *map(machine, hosts)}:
         nodes = (here, *nodes)
         node_of[""] = here.name
     placed = [

@@ -73,9 +73,9 @@ def _compare_files(arguments: argparse.Namespace) -> str:
             raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
         same = (first, second)
     rule = chosen.rule if baseline is None else None
-    found = compare(chosen.series, baseline=baseline, table=rule, same=same)
+    comparison = compare(chosen.series, baseline=baseline, table=rule, same=same)
     write = comparison_json if arguments.form == "json" else comparison_markdown
-    return write(found, chosen.series, chosen.facts)
+    return write(comparison, chosen.series, chosen.facts)
 
 
 def _check_name(name: str | None, names: Collection[str]) -> str | None:
@@ -101,13 +101,14 @@ def _list_names(files: Sequence[str]) -> str:
     references = [load_reference(name) for name in reference_names()]
     width = max(len(table.name) for table in references) + len(PREFIX)
     lines = [f"{PREFIX + table.name:<{width}}  {table.title}; {table.source}\n" for table in references]
-    for one in stored_sweeps(sweeps_folder(os.environ)):
-        if one.result is None:
-            lines.append(f"{one.problem}\n")
+    for stored in stored_sweeps(sweeps_folder(os.environ)):
+        result = stored.result
+        if result is None:
+            lines.append(f"{stored.problem}\n")
             continue
-        names = ", ".join(target.name for target in one.result.targets) or "no target"
-        summary = f"{one.result.started_at:%Y-%m-%d %H:%M}  {names}  {one.result.status or 'not finished'}"
-        lines.append(f"{clean(one.path, 300)}  {summary}\n")
+        names = ", ".join(target.name for target in result.targets) or "no target"
+        summary = f"{result.started_at:%Y-%m-%d %H:%M}  {names}  {result.status or 'not finished'}"
+        lines.append(f"{clean(stored.path, 300)}  {summary}\n")
     return "".join(lines)
 
 

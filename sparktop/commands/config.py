@@ -72,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     if path is None:
         places = ", ".join(clean(place, 300) for place in config.usual_places(os.environ))
         raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
-    text, about, found = trust.read_used(arguments.check, path, os.environ)
+    text, about, is_found = trust.read_used(arguments.check, path, os.environ)
     loaded = config.check(path, text)
-    if found:
+    if is_found:
         powers = loaded.powers()
         if powers and not trust.Approvals(os.environ).has(path, about, text):
             tell(trust.untrusted_message(path, powers))
@@ -95,13 +95,13 @@ def _list_themes() -> int:
     """
     from sparktop.colors.palette import palettes, theme_problems  # late: --help loads no theme
 
-    known = palettes()
-    width = max((len(name) for name in known), default=0)
+    themes = palettes()
+    width = max((len(name) for name in themes), default=0)
     lines = []
-    for name, one in known.items():
-        kind = "terminal" if one.ansi else "dark" if one.dark else "light"
+    for name, theme in themes.items():
+        kind = "terminal" if theme.ansi else "dark" if theme.dark else "light"
         # A title that only repeats the name, as of each btop theme, is left out in favour of the file.
-        about = "  ".join(part for part in (one.title if one.title != name else "", one.source) if part)
+        about = "  ".join(part for part in (theme.title if theme.title != name else "", theme.source) if part)
         lines.append(f"{name:<{width}}  {kind:<8}  {about}\n")
     write_out("".join(lines))
     for problem in theme_problems():
@@ -159,9 +159,9 @@ def _summary(loaded: Config) -> str:
     }
     lists = {"target_files": "target files", "sparkrun": "sparkrun's jobs"}
     counted = [
-        f"{len(found)} {noun}{'' if len(found) == 1 or noun.endswith('s') else 's'}"
+        f"{len(tables)} {noun}{'' if len(tables) == 1 or noun.endswith('s') else 's'}"
         for key, noun in nouns.items()
-        if (found := settings.get(key))
+        if (tables := settings.get(key))
     ]
     named = [noun for key, noun in lists.items() if settings.get(key)]
     return ", ".join([*counted, *named]) or "nothing to watch, so this machine is"
@@ -215,7 +215,7 @@ def write_targets(watch: Watch, name: str, seconds: float) -> int:
     if not any(answered):
         raise UnreachableError(f"nothing written, {why_nothing(snapshot)}")
     text = toml_of_targets(targets, snapshot)
-    found = check(path or Path(name), text)
+    written = check(path or Path(name), text)
     if path is None:
         write_out(text)
     else:
@@ -223,6 +223,6 @@ def write_targets(watch: Watch, name: str, seconds: float) -> int:
         _approve_own(path)
         shown = clean(path, 300)
         start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown}"
-        tell(f"{shown}: written: {_summary(found)}; edit it, then start: {start}")
+        tell(f"{shown}: written: {_summary(written)}; edit it, then start: {start}")
     tell(without_router(targets) or "")
     return _INTERRUPTED if interrupted else 0

@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     wanted = max((count for sweep in from_file.sweeps for count in sweep.concurrency), default=0)
     watch = apply_arguments(from_file, arguments, os.environ, has_file=from_file.source != "defaults")
-    own = [
+    own_checks = [
         *check_versions(),
         *file_checks,
         # With JSON, standard output must hold nothing else, so the terminal is not queried.
@@ -85,8 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
         *check_recorder(watch, os.environ),
     ]
     machine, servers = asyncio.run(_examine(watch, named=bool(arguments.targets)))
-    checks = [*own, *machine, *servers]
-    then = next_step(
+    checks = [*own_checks, *machine, *servers]
+    following = next_step(
         checks,
         targets=arguments.targets,
         config=arguments.config,
@@ -96,8 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.bundle:
         _write_bundle(checks, watch, config)
     else:
-        groups = {"sparktop": own, "this machine": machine, "nodes and servers": servers}
-        _write_report(groups, then, arguments.form)
+        groups = {"sparktop": own_checks, "this machine": machine, "nodes and servers": servers}
+        _write_report(groups, following, arguments.form)
     return 1 if failed(checks) else 0
 
 
@@ -162,16 +162,16 @@ def _run_start(command: str, form: str) -> int:
     return 1 if failed(start) else 0
 
 
-def _write_report(groups: Mapping[str, list[Check]], then: str, form: str) -> None:
+def _write_report(groups: Mapping[str, list[Check]], following: str, form: str) -> None:
     """Print the checks, by heading, and the next step `then`."""
     from sparktop.doctor.check import to_json, to_text  # late: as above
 
     if form == "json":
         checks = [check for group in groups.values() for check in group]
-        write_out(json.dumps(to_json(checks, datetime.now(UTC), then), indent=2) + "\n")
+        write_out(json.dumps(to_json(checks, datetime.now(UTC), following), indent=2) + "\n")
         return
     width, color = _terminal(os.environ)
-    write_out(to_text(groups, then, width=width, color=color))
+    write_out(to_text(groups, following, width=width, color=color))
 
 
 def _terminal(env: Mapping[str, str]) -> tuple[int | None, bool]:
@@ -237,7 +237,7 @@ async def _examine(watch: Watch, *, named: bool) -> tuple[list[Check], list[Chec
 
     routers = (*watch.routers, *watch.sweep_routers)
     urls = [*(target.url for target in watch.backends), *(target.url for target in routers)]
-    own = await read_machine()
-    machine = check_machine(*own)
+    reading_and_identity = await read_machine()
+    machine = check_machine(*reading_and_identity)
     async with open_network(secure=any(url.startswith("https:") for url in urls)) as network:
-        return machine, await examine_network(watch, network, wanted=named, own=own)
+        return machine, await examine_network(watch, network, wanted=named, own=reading_and_identity)

@@ -43,13 +43,13 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
     if start is None and end is None:
         return Span()
     last = max(record.instant.wall for record in recording.records(recording.frames[-1]))
-    known = TimeRange(recording.frames[0].instant.wall, last, datetime.now(UTC))
+    recorded = TimeRange(recording.frames[0].instant.wall, last, datetime.now(UTC))
 
     def read(text: str) -> datetime:
         try:
             if _UNIX_S.fullmatch(text.strip()):
                 return datetime.fromtimestamp(float(text), UTC)
-            return read_time(text, known)
+            return read_time(text, recorded)
         except (OverflowError, OSError, ValueError):
             raise UsageError(f"'{clean(text, 60)}' is not a time of this calendar") from None
 
@@ -202,11 +202,11 @@ def _list_names(recording: Recording, span: Span, form: str) -> None:
         with _temporary_file(None, "w+b") as file:
             collector = Collector(SampleBuffer(file))
             collector.add(records_in(recording, minute), lambda record: minute.holds(record.instant.wall))
-            found = collector.names
+            names = collector.names
     else:
         shown = snapshots_in(Player(recording), minute, _LISTED_EVERY_S, warm_up_s=_LISTED_S)
-        found = names_of(row for snapshot in shown for row in rows_of(snapshot, Fields()))
-    _print_names(found)
+        names = names_of(row for snapshot in shown for row in rows_of(snapshot, Fields()))
+    _print_names(names)
 
 
 def _list_usual_names(listed: bool, form: str) -> None:  # noqa: FBT001 - whether --list was given
@@ -241,8 +241,8 @@ def _list_usual_names(listed: bool, form: str) -> None:  # noqa: FBT001 - whethe
     tell("GPUs, interfaces and other parts are those of a DGX Spark; --list FILE prints a recording's")
 
 
-def _print_names(found: Iterable[str]) -> None:
-    write_out("".join(f"{clean(name)}\n" for name in found))
+def _print_names(names: Iterable[str]) -> None:
+    write_out("".join(f"{clean(name)}\n" for name in names))
 
 
 def _temporary_file(output: Path | None, mode: str) -> IO[Any]:

@@ -39,17 +39,17 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
     from sparktop.sweep.result.store import sweeps_folder
 
-    place = LISTENING.place(arguments)
+    address = LISTENING.address(arguments)
     if arguments.systemd_unit:
         write_out(LISTENING.unit(arguments))
         return 0
     token = LISTENING.token(arguments)
     watch = choose(arguments, os.environ)
-    service = LISTENING.service(arguments, place, token)
+    service = LISTENING.service(arguments, address, token)
     open_log(os.environ)
 
     from sparktop.export.server import serve  # late: the port is bound before half a second of imports
 
-    names = LISTENING.names(arguments, place[0], token)
+    names = LISTENING.names(arguments, address[0], token)
     ready = partial(LISTENING.announce, service)
     return asyncio.run(serve(service, watch, sweeps_folder(os.environ), names, ready=ready, report=tell))

@@ -73,9 +73,9 @@ async def observe(
             since = clock()
 
             def enough() -> bool:
-                seen = store.snapshot()
+                snapshot = store.snapshot()
                 late = clock() - since >= ENOUGH_S
-                return all_reported(seen, watch) or (late and not _are_slow(seen.backends))
+                return all_reported(snapshot, watch) or (late and not _are_slow(snapshot.backends))
 
             await wait_for(enough, SLOW_S, interrupted, clock=clock)
         else:
@@ -116,10 +116,10 @@ def all_reported(snapshot: Snapshot, watch: Watch) -> bool:
     reported an event; servers that files list are waited for as long as the time given.
     """
     span_s = least_rate_s(snapshot.interval_s)
-    found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)
-    if watch.discover and not found and not any(event.subject == "discovery" for event in snapshot.events):
+    is_found = len(snapshot.backends) > len(watch.backends) or len(snapshot.nodes) > len(watch.nodes)
+    if watch.discover and not is_found and not any(event.subject == "discovery" for event in snapshot.events):
         return False
-    if (watch.target_files or watch.sparkrun) and not found:
+    if (watch.target_files or watch.sparkrun) and not is_found:
         return False  # the servers that files list come once they answered
     backends = (
         view.failure is not None or _span_is(view.history.running, span_s) for view in snapshot.backends

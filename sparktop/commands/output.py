@@ -161,12 +161,12 @@ def write_file(path: Path, text: str) -> None:
         OutputError: the file cannot be written.
     """
     check_file(path)
-    place = path.resolve()
+    target = path.resolve()
     try:
-        if place.exists() and not place.is_file():
-            place.write_text(text, encoding="utf-8")
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
             return
-        files.write_whole(place, text, files.SHARED)
+        files.write_whole(target, text, files.SHARED)
     except OSError as error:
         raise OutputError(f"{clean(path)}: cannot be written: {reason_of(error)}") from None
 

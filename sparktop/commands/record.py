@@ -144,14 +144,14 @@ def _check(path: Path, output: str | None) -> int:
     """
     from sparktop.recording.rescue import check, rescue
 
-    found = check(path)
-    write_out(found.text())
+    report = check(path)
+    write_out(report.text())
     if output is not None:
         if Path(output).exists():
             raise OutputError(f"{clean(output)} exists: name a new file")
         kept = rescue(path, Path(output))
         tell(f"{kept} records are in {clean(output, 300)}")
-    return 0 if found.is_whole else 1
+    return 0 if report.is_whole else 1
 
 
 def unit(program: Path, output: str | None, config: str | None = None, targets: Sequence[str] = ()) -> str:

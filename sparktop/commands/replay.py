@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = configured_watch(arguments.config, os.environ) or Watch()
     if not arguments.files:
         raise UsageError("name a recording: FILE")
-    recording = Recording([Path(one) for one in arguments.files])
+    recording = Recording([Path(file) for file in arguments.files])
     at = moment(recording, arguments.at)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("replay needs a terminal; sparktop snapshot --from FILE --at TIME writes a report")

@@ -90,15 +90,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report_text(arguments: argparse.Namespace, form: str) -> str:
-    # Late: --help needs none of them.
     """Return the report of what the arguments name in the format `form`."""
+    # Late: --help needs none of them.
     from sparktop.recording.recorder import is_recording
 
     sources = [result_path(source) for source in arguments.sources or [LAST]]
     first, *others = sources
     if is_recording(Path(first)):
         return _recording_report([Path(source) for source in sources], form, arguments)
-    if any(one is not None for one in (arguments.start, arguments.end, arguments.at)):
+    if any(time is not None for time in (arguments.start, arguments.end, arguments.at)):
         raise UsageError(f"{clean(first, 200)}: --from and --to are for recordings, as is --at")
     from sparktop.sweep.compare.imports.files import choose, is_sweep
     from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
@@ -131,11 +131,10 @@ def _check_there(source: str) -> None:
 def _join_sweeps(
     first: str, others: list[str], target: str | None
 ) -> tuple[SweepResult, list[str], dict[str, SweepResult]]:
-    """Return (`first` with the targets of all sweeps among `others`, the rest of `others`, sweeps).
+    """Return (`first` with the targets of all sweeps among `others`, the rest of `others`, joined sweeps).
 
-    The last are the sweeps that were join, by name of their files.
-
-    A sweep with another load axis or other lengths is among the rest; a line on standard error says so.
+    The last are by the names of their files. A sweep with another load axis or other lengths is among the
+    rest; a line on standard error says so.
     `target` names the only target of each sweep that has one of this name; None means all.
 
     Raises:
@@ -144,12 +143,12 @@ def _join_sweeps(
     from sparktop.sweep.compare.join import can_join, join  # late: as above
     from sparktop.sweep.result.store import load
 
-    own = _with_only_target(load(Path(first)), target)
-    named, rest = [(clean(Path(first).stem, 60), own)], []
-    parts = {clean(Path(first).name, 60): own}
+    first_result = _with_only_target(load(Path(first)), target)
+    named, rest = [(clean(Path(first).stem, 60), first_result)], []
+    parts = {clean(Path(first).name, 60): first_result}
     for other in others:
         result = load(Path(other)) if _is_own_sweep(other) else None
-        if result is None or not can_join(own, result):
+        if result is None or not can_join(first_result, result):
             rest.append(other)
             if result is not None:
                 why = "has another load, lengths or conditions, and stands beside it"
@@ -202,7 +201,7 @@ def _recording_report(paths: list[Path], form: str, arguments: argparse.Namespac
         source = "" if arguments.anonymous else ", ".join(path.name for path in paths)
         moment = read_moment(recording, span, source=source, on_progress=_tell_on_terminal)
         ends = (recording.frames[0], recording.frames[-1])
-        targets = [one for frame in ends for one in frame.head.targets.values()]
+        targets = [target for frame in ends for target in frame.head.targets.values()]
     except OverflowError:
         raise UsageError(f"{clean(paths[0], 300)}: times beyond those of a calendar") from None
     finally:
@@ -233,17 +232,15 @@ def last_stored() -> Path:
     from sparktop.sweep.result.store import stored_sweeps, sweeps_folder  # late: as above
 
     folder = sweeps_folder(os.environ)
-    known = [one for one in reversed(stored_sweeps(folder)) if one.result is not None]
-    measured = (
-        number for number, one in enumerate(known) if one.result is not None and one.result.is_measured
-    )
-    if known:
-        skipped = next(measured, 0)
+    readable = [stored for stored in reversed(stored_sweeps(folder)) if stored.result is not None]
+    is_measured = [stored.result is not None and stored.result.is_measured for stored in readable]
+    if readable:
+        skipped = is_measured.index(True) if any(is_measured) else 0
         if skipped:
             newer = "a newer sweep" if skipped == 1 else f"{skipped} newer sweeps"
-            tell(f"last: {newer} without a measured level passed over ({clean(known[0].path.name, 120)})")
-        _tell_on_terminal(f"{clean(known[skipped].path, 300)}")
-        return known[skipped].path
+            tell(f"last: {newer} without a measured level passed over ({clean(readable[0].path.name, 120)})")
+        _tell_on_terminal(f"{clean(readable[skipped].path, 300)}")
+        return readable[skipped].path
     raise UsageError(f"{clean(folder, 300)}: holds no sweep; make one with sparktop sweep, or name a FILE")
 
 
@@ -255,18 +252,18 @@ def _with_only_target(result: SweepResult, name: str | None) -> SweepResult:
     """
     if name is None:
         return result
-    found = result.target(name)
-    if found is None:
+    only = result.target(name)
+    if only is None:
         from sparktop.errors import did_you_mean  # late: only for a mistake
 
-        names = [one.name for one in result.targets]
+        names = [target.name for target in result.targets]
         near = did_you_mean(name, names) or f" (there are: {clean(', '.join(names), 200)})"
         raise UsageError(f"--target: the sweep has no target '{clean(name, 60)}'{near}")
     slo = result.slo
     if slo is not None:
         kept = {target: holds for target, holds in slo.holds_to.items() if target == name}
         slo = slo.model_copy(update={"holds_to": kept})
-    return result.model_copy(update={"targets": (found,), "comparison": None, "slo": slo})
+    return result.model_copy(update={"targets": (only,), "comparison": None, "slo": slo})
 
 
 def _comparison_report(sources: list[str], form: str, target: str | None, privacy: SweepPrivacy) -> str:

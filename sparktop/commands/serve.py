@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.commands.choice import choose
     from sparktop.logfile import open_log
 
-    place = LISTENING.place(arguments)
+    address = LISTENING.address(arguments)
     if arguments.demo is not None and (arguments.targets or arguments.config):
         raise UsageError("--demo shows simulated servers: leave out targets and --config")
     if arguments.systemd_unit:
@@ -63,9 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     token = LISTENING.token(arguments)
     watch = None if arguments.demo is not None else choose(arguments, os.environ)
-    service = LISTENING.service(arguments, place, token)
+    service = LISTENING.service(arguments, address, token)
     open_log(os.environ)
-    show = partial(_serve, arguments=arguments, service=service, host=place[0])
+    show = partial(_serve, arguments=arguments, service=service, host=address[0])
     return _on_demo(arguments, show) if watch is None else show(watch)
 
 

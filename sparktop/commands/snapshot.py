@@ -50,11 +50,11 @@ def screen_size(text: str) -> tuple[int, int]:
         argparse.ArgumentTypeError: the text is not two numbers with an "x" between, or a number is out of
             range.
     """
-    found = _SIZE.fullmatch(text.strip())
-    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _SIZE.fullmatch(text.strip())
+    size = (int(match[1]), int(match[2])) if match else (0, 0)
     if not all(low <= part <= high for low, part, high in zip(_LEAST_SIZE, size, _MOST_SIZE, strict=True)):
-        least, most = ("x".join(map(str, limit)) for limit in (_LEAST_SIZE, _MOST_SIZE))
-        raise argparse.ArgumentTypeError(f"must be COLSxROWS, {least} to {most}, not '{clean(text, 40)}'")
+        least, largest = ("x".join(map(str, limit)) for limit in (_LEAST_SIZE, _MOST_SIZE))
+        raise argparse.ArgumentTypeError(f"must be COLSxROWS, {least} to {largest}, not '{clean(text, 40)}'")
     return size
 
 
@@ -136,7 +136,7 @@ def _report_recording(arguments: argparse.Namespace, output: Path | None) -> int
         if given:
             raise UsageError(f"--from reads a recording and watches nothing: leave out {name}")
     theme = checked_theme(arguments.theme) or Watch().theme
-    recording = Recording([Path(one) for one in arguments.recordings])
+    recording = Recording([Path(file) for file in arguments.recordings])
     player = recording.player()
     player.seek(moment(recording, arguments.at))
     recording.close()
@@ -164,9 +164,9 @@ def _write(
 
     text = render(snapshot, form, size=size, theme=theme)
     write_result(output, text)
-    nodes = [one for one in snapshot.nodes if one.name not in unasked]
+    nodes = [node for node in snapshot.nodes if node.name not in unasked]
     answering = (nodes, snapshot.backends, snapshot.routers, snapshot.fleets)
-    if not any(one.ok for sources in answering for one in sources):
+    if not any(view.ok for sources in answering for view in sources):
         raise UnreachableError(why_nothing(snapshot))
     return 0
 

@@ -75,9 +75,9 @@ def shown_value(value: object) -> str:
 
 def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Yield (index, table) for each table under `[[key]]`; skip values that are not tables."""
-    found = data.get(key)
-    if isinstance(found, list):
-        yield from ((number, table) for number, table in enumerate(found) if isinstance(table, dict))
+    tables = data.get(key)
+    if isinstance(tables, list):
+        yield from ((number, table) for number, table in enumerate(tables) if isinstance(table, dict))
 
 
 def _names(data: Mapping[str, object], *keys: str) -> list[str]:
@@ -107,18 +107,18 @@ def _unknown_names(data: Mapping[str, object]) -> Iterator[Problem]:
         ("sweeps", "targets", "backend or router", ("backends", "routers")),
     )
     for key, field, noun, homes in references:
-        known = _names(data, *homes)
+        defined = _names(data, *homes)
         for number, table in _tables(data, key):
-            found = table.get(field)
+            names = table.get(field)
             items: Iterable[tuple[str | int, object]] = ()
-            if isinstance(found, list):
-                items = enumerate(found)
-            elif isinstance(found, dict):
-                items = ((name, name) for name in found) if field == "weights" else found.items()
-            for place, name in items:
-                if isinstance(name, str) and name not in known:
-                    near = did_you_mean(name, known)
-                    path = (key, number, field, place)
+            if isinstance(names, list):
+                items = enumerate(names)
+            elif isinstance(names, dict):
+                items = ((name, name) for name in names) if field == "weights" else names.items()
+            for position, name in items:
+                if isinstance(name, str) and name not in defined:
+                    near = did_you_mean(name, defined)
+                    path = (key, number, field, position)
                     yield Problem(path, f"names no {noun}: {shown_value(name)}{near}")
 
 
@@ -179,14 +179,14 @@ def _conflicting_axes(data: Mapping[str, object]) -> Iterator[Problem]:
 
 def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Problem]:
     """Yield a problem for each key of the screen that cannot be used, of actions and of sweeps."""
-    found = data.get("keys")
+    keys = data.get("keys")
     given = (
-        {name: key for name, key in found.items() if isinstance(key, str)} if isinstance(found, dict) else {}
+        {name: key for name, key in keys.items() if isinstance(key, str)} if isinstance(keys, dict) else {}
     )
-    known = [key.name for key in KEYS]
+    actions = [key.name for key in KEYS]
     for name in given:
-        if name not in known:
-            near = did_you_mean(name, known) or f" (known here: {', '.join(known)})"
+        if name not in actions:
+            near = did_you_mean(name, actions) or f" (known here: {', '.join(actions)})"
             yield Problem(("keys", name), f"is unknown{near}")
     for name, message in wrong_keys(given).items():
         yield Problem(("keys", name), message)

@@ -59,22 +59,22 @@ def toml_of_targets(targets: Sequence[Target], snapshot: Snapshot) -> str:
     """
     if not targets:
         raise ConfigError("nothing was found to write: name TARGETs")
-    machines = [one for one in targets if isinstance(one, NodeTarget) and one.scrape is None]
-    servers = [one for one in targets if isinstance(one, BackendTarget) and one.scrape is None]
+    machines = [target for target in targets if isinstance(target, NodeTarget) and target.scrape is None]
+    servers = [target for target in targets if isinstance(target, BackendTarget) and target.scrape is None]
     nodes = {view.name: view for view in snapshot.nodes}
     backends = {view.name: view for view in snapshot.backends}
     routers = {view.name: view for view in snapshot.routers}
-    placed = {one.name: _machines_of(one, backends.get(one.name), snapshot) for one in servers}
+    placed = {server.name: _machines_of(server, backends.get(server.name), snapshot) for server in servers}
     blocks = [
-        *(_node_table(one, nodes.get(one.name)) for one in machines),
-        *_unknown_machines([one for one in servers if not placed[one.name]]),
-        *(_backend_table(one, backends.get(one.name), placed[one.name]) for one in servers),
+        *(_node_table(machine, nodes.get(machine.name)) for machine in machines),
+        *_unknown_machines([server for server in servers if not placed[server.name]]),
+        *(_backend_table(server, backends.get(server.name), placed[server.name]) for server in servers),
         *(
-            _router_table(one, routers.get(one.name), servers)
-            for one in targets
-            if isinstance(one, RouterTarget)
+            _router_table(target, routers.get(target.name), servers)
+            for target in targets
+            if isinstance(target, RouterTarget)
         ),
-        *(_prometheus_table(one) for one in targets if isinstance(one, PrometheusTarget)),
+        *(_prometheus_table(target) for target in targets if isinstance(target, PrometheusTarget)),
     ]
     head = _HEAD.format(day=snapshot.taken_at.date().isoformat())
     return "\n".join([head, *("\n".join([*block, ""]) for block in blocks)])
@@ -82,8 +82,8 @@ def toml_of_targets(targets: Sequence[Target], snapshot: Snapshot) -> str:
 
 def without_router(targets: Sequence[Target]) -> str | None:
     """Return a line for the user if `targets` are several servers without a router; else None."""
-    servers = sum(isinstance(one, BackendTarget) and one.scrape is None for one in targets)
-    if servers < 2 or any(isinstance(one, RouterTarget) for one in targets):  # noqa: PLR2004 - several
+    servers = sum(isinstance(target, BackendTarget) and target.scrape is None for target in targets)
+    if servers < 2 or any(isinstance(target, RouterTarget) for target in targets):  # noqa: PLR2004 - several
         return None
     return "no router was found: if these servers are behind one, add its address, such as HOST:4000"
 
@@ -178,8 +178,8 @@ def _backend_facts(view: BackendView) -> Iterator[str]:
     yield from _failure_comment(view.failure)
     length = None if view.max_model_len is None else f"context {view.max_model_len:,} tokens"
     engine = " ".join(word for word in (view.engine, view.version) if word)
-    if known := [clean(word, 120) for word in (engine, view.model, length) if word]:
-        yield f"# {', '.join(known)}"
+    if words := [clean(word, 120) for word in (engine, view.model, length) if word]:
+        yield f"# {', '.join(words)}"
 
 
 def _router_table(
@@ -190,8 +190,8 @@ def _router_table(
     if view is not None:
         yield from _failure_comment(view.failure)
         words = [view.kind, view.version, view.strategy_read and view.strategy]
-        if known := [clean(word, 60) for word in words if word]:
-            yield f"# {', '.join(known)}"
+        if parts := [clean(word, 60) for word in words if word]:
+            yield f"# {', '.join(parts)}"
     yield _toml_pair("name", target.name)
     yield _toml_pair("url", target.url)
     matched = {} if view is None else {name: to for name, to in (view.deployments or {}).items() if to}
@@ -200,7 +200,7 @@ def _router_table(
         yield _toml_pair("backends", backends)
     else:
         yield _NO_DEPLOYMENTS
-        yield f"#{_toml_pair('backends', tuple(one.name for one in servers))}"
+        yield f"#{_toml_pair('backends', tuple(server.name for server in servers))}"
     if matched:
         yield f"deployments = {toml_value(matched)}"
     if view is not None:
@@ -211,12 +211,12 @@ def _router_table(
 
 def _unwatched_deployments(view: RouterView, servers: Sequence[BackendTarget]) -> Iterator[str]:
     """Yield a comment for each deployment that is not among the backends."""
-    own = {address_of(target.url) for target in servers}
-    for one in view.reported or ():
-        if view.deployments is not None and view.deployments.get(one.id) is None:
-            place = one.address and address_of(one.address)
-            if not place or place not in own:
-                yield f"# Not watched: {clean(one.address or one.id, 200)}"
+    watched = {address_of(target.url) for target in servers}
+    for deployment in view.reported or ():
+        if view.deployments is not None and view.deployments.get(deployment.id) is None:
+            address = deployment.address and address_of(deployment.address)
+            if not address or address not in watched:
+                yield f"# Not watched: {clean(deployment.address or deployment.id, 200)}"
 
 
 def _failure_comment(failure: Failure | None) -> Iterator[str]:

@@ -71,7 +71,7 @@ class Option(Struct, frozen=True):
         if now in self.choices:
             index = self.choices.index(now) + step
         else:
-            below = sum(isinstance(one, int | float) and one < float(now) for one in self.choices)
+            below = sum(isinstance(choice, int | float) and choice < float(now) for choice in self.choices)
             index = below if step > 0 else below - 1
         last = len(self.choices) - 1
         return self.choices[index % (last + 1) if around else max(0, min(last, index))]

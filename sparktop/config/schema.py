@@ -103,8 +103,8 @@ def _known_theme(name: str) -> str:
         ValueError: there is no such theme; the message has the most similar name.
     """
     if find_palette(name) is None:
-        known = palettes()
-        near = _broken_theme(name) or did_you_mean(name, known) or f" (known: {', '.join(known)})"
+        themes = palettes()
+        near = _broken_theme(name) or did_you_mean(name, themes) or f" (known: {', '.join(themes)})"
         raise ValueError(f"names no theme: '{clean(name, 40)}'{near}")
     return name
 
@@ -365,7 +365,8 @@ def _by_name(items: Kind, check: Callable[[Any], Any] | None = None) -> Kind:
 
 def _table(keys: Mapping[str, Setting], of: object = None) -> Kind:
     """Return the kind of a table; the fields of `of` are the defaults of its keys of the same name."""
-    filled = {key: replace(one, default=getattr(of, key, one.default)) for key, one in keys.items()}
+    defaults = {key: getattr(of, key, setting.default) for key, setting in keys.items()}
+    filled = {key: replace(setting, default=defaults[key]) for key, setting in keys.items()}
     return Kind("a table", (dict,), table=filled)
 
 
@@ -590,11 +591,11 @@ class Config(Struct, frozen=True):
 
     def powers(self) -> list[str]:
         """Return a line for each setting that a file found by chance may not make, the worst first."""
-        made = sorted(_powers(SETTINGS, self.settings, ()), key=lambda one: [*Reach].index(one[1]))
-        lines = key_lines(self.text) if made else {}
+        powers = sorted(_powers(SETTINGS, self.settings, ()), key=lambda power: [*Reach].index(power[1]))
+        lines = key_lines(self.text) if powers else {}
         return [
-            clean(f"line {line_of(lines, place)}: {_power_words(place, reach, value)}", 500)
-            for place, reach, value in made
+            clean(f"line {line_of(lines, path)}: {_power_words(path, reach, value)}", 500)
+            for path, reach, value in powers
         ]
 
     def watch(self, env: Mapping[str, str]) -> Watch:
@@ -609,24 +610,24 @@ class Config(Struct, frozen=True):
 def _powers(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind
     """Yield (path, reach, value) of each setting in `value` that is not harmless, and not its default."""
     if kind.table is None:
-        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _powers(kind.items or kind, one, (*path, key))
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _powers(kind.items or kind, part, (*path, key))
         return
-    for key, one in value.items():
-        setting, place = kind.table[key], (*path, key)
-        is_default = (tuple(one) if isinstance(one, list) else one) == setting.default
-        if is_default or one in ([], {}) or setting.reach is Reach.NONE:
+    for key, part in value.items():
+        setting, key_path = kind.table[key], (*path, key)
+        is_default = (tuple(part) if isinstance(part, list) else part) == setting.default
+        if is_default or part in ([], {}) or setting.reach is Reach.NONE:
             continue
         if setting.reach is Reach.UNKNOWN and (setting.kind.table or setting.kind.items):
-            yield from _powers(setting.kind, one, place)
+            yield from _powers(setting.kind, part, key_path)
         else:
-            yield place, setting.reach, one
+            yield key_path, setting.reach, part
 
 
-def _power_words(place: KeyPath, reach: Reach, value: object) -> str:
+def _power_words(path: KeyPath, reach: Reach, value: object) -> str:
     """Return a setting, with its value unless that is a table or may be a secret itself, and what it does."""
-    name = key_name(place)
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    name = key_name(path)
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
         value = " ".join(value)
     if not isinstance(value, str | int | float) or reach is Reach.REQUEST:
         return f"{name}: {reach.value}"
@@ -671,10 +672,10 @@ def _syntax_message(file: str, text: str, message: str) -> str:
 
     `message` is that of `tomllib`, with "(at line 3, column 5)" or "(at end of document)".
     """
-    found = _PARSER_LINE.search(message)
-    if found:
-        line = f":{found.group(1)}"
-        message = message.replace(found.group(), "(")
+    position = _PARSER_LINE.search(message)
+    if position:
+        line = f":{position.group(1)}"
+        message = message.replace(position.group(), "(")
     else:
         line = f":{text.rstrip().count(chr(10)) + 1}" if "end of document" in message else ""
     return f"{file}{line}: is not valid TOML: {clean(message)}"

@@ -128,7 +128,7 @@ def key_name(path: Path) -> str:
 def toml_value(value: object) -> str:
     """Return text, a number, true or false, or a list or table of these as TOML, in one line."""
     if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{toml_value(key)} = {toml_value(one)}' for key, one in value.items())} }}"
+        return f"{{ {', '.join(f'{toml_value(key)} = {toml_value(item)}' for key, item in value.items())} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     # A JSON string without control characters is a basic string of TOML; so are numbers, true and false.
@@ -194,11 +194,11 @@ def _section_lines(text: str, lines: Sequence[str], table: tuple[str, ...]) -> t
     text without keys above its tables they are the comment at its start.
     """
     comment = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    found, end = (None, 0) if table else (0, comment)
+    first_line, end = (None, 0) if table else (0, comment)
     is_above, is_inside = True, not table
     for first, last, data, is_header in _statements(text):
         if is_header:
             is_above, is_inside = False, list(data.items()) == [(name, {}) for name in table]
         if is_inside or (is_above and not data.keys().isdisjoint(table)):  # `table = {…}` or `table.key = …`
-            found, end = first if found is None else found, last
-    return found, end
+            first_line, end = first if first_line is None else first_line, last
+    return first_line, end

@@ -37,8 +37,8 @@ def is_found(explicit: str | None, path: Path, env: Mapping[str, str]) -> bool:
     """Return whether `path` was only found: not named, and not in the user's configuration folder."""
     if explicit or env.get("SPARKTOP_CONFIG"):
         return False
-    own = find_folder(env, Place.CONFIG)
-    return own is None or os.path.realpath(path.parent) != os.path.realpath(own)
+    own_folder = find_folder(env, Place.CONFIG)
+    return own_folder is None or os.path.realpath(path.parent) != os.path.realpath(own_folder)
 
 
 def refusal(path: Path, about: os.stat_result) -> str | None:
@@ -147,7 +147,7 @@ class Approvals:
                 "the approval cannot be stored: there is no home directory; use it: --config FILE"
             )
         entry = _approval_entry(path, about, text)
-        kept = [one for one in self._read() if one.get("path") != entry["path"]]
+        kept = [approval for approval in self._read() if approval.get("path") != entry["path"]]
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(self.path, json.dumps({"trusted": [*kept, entry][-KEPT:]}, indent=1) + "\n")
@@ -165,7 +165,7 @@ class Approvals:
             return []
         is_own = about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         listed = data.get("trusted") if isinstance(data, dict) and is_own else None
-        return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def _approval_entry(path: Path, about: os.stat_result, text: str) -> dict[str, object]:
@@ -184,9 +184,9 @@ def read_used(explicit: str | None, path: Path, env: Mapping[str, str]) -> tuple
     Raises:
         ConfigError: it cannot be read, or it was found and somebody else could have written it.
     """
-    found = is_found(explicit, path, env)
-    text, about = read_found(path) if found else read_config(path)
-    return text, about, found
+    is_only_found = is_found(explicit, path, env)
+    text, about = read_found(path) if is_only_found else read_config(path)
+    return text, about, is_only_found
 
 
 def read_found(path: Path) -> tuple[str, os.stat_result]:

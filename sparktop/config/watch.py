@@ -76,8 +76,8 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         return tuple(_make(kind, table, path, env, **others) for table in tables)
 
     def table(name: str) -> Plain:
-        found: Plain = settings.get(name, {})
-        return found
+        given: Plain = settings.get(name, {})
+        return given
 
     routers = settings.get("routers", ())
     others = {**table("recorder"), **table("diagnosis")}
@@ -88,19 +88,19 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         env,
         nodes=made(NodeTarget, settings.get("nodes", ())),
         backends=made(BackendTarget, settings.get("backends", ())),
-        routers=made(RouterTarget, (one for one in routers if one.get("watched", True))),
-        sweep_routers=made(RouterTarget, (one for one in routers if not one.get("watched", True))),
+        routers=made(RouterTarget, (router for router in routers if router.get("watched", True))),
+        sweep_routers=made(RouterTarget, (router for router in routers if not router.get("watched", True))),
         target_files=tuple(
             _absolute_path(name, path, env) or name for name in settings.get("target_files", ())
         ),
         prometheus=made(
-            PrometheusTarget, ({"name": "prometheus", **one} for one in settings.get("prometheus", ()))
+            PrometheusTarget, ({"name": "prometheus", **table} for table in settings.get("prometheus", ()))
         ),
         thresholds=StateThresholds(**table("thresholds")),
         node_thresholds=NodeThresholds(**table("alerts")),
         source=clean(path, 500),
-        models={name: _make(ModelFacts, one, path, env) for name, one in table("models").items()},
-        sweeps=tuple(_sweep_spec(one, path, env) for one in settings.get("sweeps", ())),
+        models={name: _make(ModelFacts, facts, path, env) for name, facts in table("models").items()},
+        sweeps=tuple(_sweep_spec(sweep, path, env) for sweep in settings.get("sweeps", ())),
         guard=GuardLimits(**table("guard")),
         events=_event_settings(table("events"), path, env),
         view=ViewSettings(**table("view")),
@@ -132,37 +132,37 @@ def _make(kind: type[T], table: Plain, path: Path, env: Mapping[str, str], **oth
 def _with_tuples(value: Any) -> Any:  # noqa: ANN401 - any value of the file
     """Return a list as a tuple, and a table of lists as one of tuples."""
     if isinstance(value, dict):
-        return {key: _with_tuples(one) for key, one in value.items()}
+        return {key: _with_tuples(part) for key, part in value.items()}
     return tuple(value) if isinstance(value, list) else value
 
 
-def _event_settings(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
+def _event_settings(table: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
     """Return the settings in `one`, the table `[events]` of the file; the webhook's token comes from `env`.
 
     A hook program with a slash in its name is a path, relative to the folder of the configuration file
     `path`. Other programs are searched on the PATH when the hook runs.
     """
-    program, *rest = one.get("hook") or [""]
+    program, *rest = table.get("hook") or [""]
     if "/" in program:
         program = _absolute_path(program, path, env) or program
     hook = (program, *rest) if program else ()
-    severity = Severity(one["severity"]) if "severity" in one else EventSettings().severity
-    return _make(EventSettings, one, path, env, severity=severity, hook=hook)
+    severity = Severity(table["severity"]) if "severity" in table else EventSettings().severity
+    return _make(EventSettings, table, path, env, severity=severity, hook=hook)
 
 
-def _sweep_spec(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
+def _sweep_spec(table: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
     """Return a preset of the load generator; files are relative to the folder of the file `path`."""
-    workload = one.get("workload")
+    workload = table.get("workload")
     is_file = workload is not None and workload.endswith(".toml")
     return _make(
         SweepSpec,
-        one,
+        table,
         path,
         env,
-        prompt_lengths=tuple(one.get("prompt_lengths") or ([one["pp"]] if "pp" in one else ())),
-        depths=tuple(dict.fromkeys(one.get("depths", ()))),
+        prompt_lengths=tuple(table.get("prompt_lengths") or ([table["pp"]] if "pp" in table else ())),
+        depths=tuple(dict.fromkeys(table.get("depths", ()))),
         workload=_absolute_path(workload, path, env) if is_file else workload,
-        extra_body=one.get("extra_body", {}),
+        extra_body=table.get("extra_body", {}),
     )
 
 
@@ -190,10 +190,10 @@ def _named_variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], s
         for kind in ("nodes", "backends", "routers", "prometheus")
         for number, table in enumerate(settings.get(kind, ()))
     ]
-    for place, table in [*tables, (("events",), settings.get("events", {}))]:
+    for key_path, table in [*tables, (("events",), settings.get("events", {}))]:
         for key, variable in table.items():
             if key.endswith("_env"):
-                yield (*place, key), variable
+                yield (*key_path, key), variable
 
 
 def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, str]) -> list[str]:
@@ -202,8 +202,8 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
     `path` and `text` of the configuration file provide the file name and line number in the warnings.
     """
     unset = [
-        (place, variable)
-        for place, variable in _named_variables(settings)
+        (key_path, variable)
+        for key_path, variable in _named_variables(settings)
         if _variable_value(variable, env) is None
     ]
     if not unset:
@@ -216,9 +216,9 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
 
     lines = key_lines(text)
     return [
-        f"{clean(path, 500)}:{line_of(lines, place)}: "
-        f"key '{key_name(place)}' names {variable_words(variable)}, which is not set"
-        for place, variable in unset
+        f"{clean(path, 500)}:{line_of(lines, key_path)}: "
+        f"key '{key_name(key_path)}' names {variable_words(variable)}, which is not set"
+        for key_path, variable in unset
     ]
 
 
@@ -254,15 +254,14 @@ def needs_of(path: Path) -> Needs:
 
     Relative names are relative to the file's folder, and "~" is the home of the user who runs this.
     """
-    place = path.expanduser().absolute()
+    config_path = path.expanduser().absolute()
     try:
-        values = [*_texts_in(tomllib.loads(read_config(place)[0]))]
+        values = [*_texts_in(tomllib.loads(read_config(config_path)[0]))]
     except (ConfigError, ValueError, RecursionError):
-        return Needs(files=(place,))
-    files = [
-        place.parent / Path(value).expanduser() for key, value in values if key in _CERTIFICATES_AND_KEYS
-    ]
-    return Needs(any(key.endswith("_env") for key, _ in values), (place, *files))
+        return Needs(files=(config_path,))
+    names = [value for key, value in values if key in _CERTIFICATES_AND_KEYS]
+    files = [config_path.parent / Path(name).expanduser() for name in names]
+    return Needs(any(key.endswith("_env") for key, _ in values), (config_path, *files))
 
 
 def _texts_in(table: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -270,6 +269,6 @@ def _texts_in(table: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in table.items():
         if isinstance(value, str):
             yield key, value
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                yield from _texts_in(one)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                yield from _texts_in(item)

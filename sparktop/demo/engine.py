@@ -315,12 +315,12 @@ class EngineSite:
     def _make_core(self, rank: int, seed: str, now: float) -> LiveEngine:
         """Create the engine core with the data-parallel rank `rank` on the machines of its own."""
         profile = self._server.profile
-        own = slice(rank * profile.nodes, (rank + 1) * profile.nodes)
+        of_core = slice(rank * profile.nodes, (rank + 1) * profile.nodes)
         histograms = EngineHistograms(profile.max_model_len)
         engine = Engine(
-            profile, nodes=self._thermals[own], seed=seed, start_s=now, on_end=histograms.count_end
+            profile, nodes=self._thermals[of_core], seed=seed, start_s=now, on_end=histograms.count_end
         )
-        for reader in self._readers[own]:
+        for reader in self._readers[of_core]:
             reader.attach(engine)
         return LiveEngine(engine, histograms)
 

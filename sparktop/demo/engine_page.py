@@ -214,7 +214,7 @@ _METRICS: tuple[_Metric, ...] = (
         "finished_reason",
         lambda _, histograms: {
             **dict.fromkeys(_END_REASONS, 0),
-            **{str(one): n for one, n in histograms.ended.items()},
+            **{str(reason): count for reason, count in histograms.ended.items()},
         },
     ),
     ("histogram", "request_prompt_tokens", "", lambda _, histograms: histograms.prompt_tokens),

@@ -68,16 +68,16 @@ def read_body(body: bytes) -> dict[str, Any]:
         RefusedError: the body is not a JSON object.
     """
     try:
-        found = json.loads(body)
+        fields = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"JSON decode error: {clean(error, 100)}", kind="Bad Request") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise RefusedError(
             "1 validation error:\n  {'type': 'model_attributes_type', 'loc': ('body',), "
             "'msg': 'Input should be a valid dictionary or object to extract fields from'}",
             kind="Bad Request",
         )
-    return found
+    return fields
 
 
 def check_model(body: Mapping[str, Any], served: str) -> None:
@@ -103,10 +103,10 @@ def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
         RefusedError: the request has no prompt, or its prompt cannot be parsed.
     """
     key = "messages" if chat else "prompt"
-    found = body.get(key)
-    if found is None:
+    prompt = body.get(key)
+    if prompt is None:
         raise _validation_error(key, "missing", "Field required")
-    tokens = tokenize_chat(_roles_and_texts(found)) if chat else _prompt_tokens(found)
+    tokens = tokenize_chat(_roles_and_texts(prompt)) if chat else _prompt_tokens(prompt)
     if not tokens:
         raise RefusedError("The decoder prompt cannot be empty", param=None)
     return tuple(tokens)
@@ -173,10 +173,10 @@ def _check_length(prompt: int, *, longest: int, is_text: bool) -> None:
     raise _parameter_error("input_tokens", count, message)
 
 
-def _roles_and_texts(found: object) -> list[tuple[str, str]]:
-    if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
+def _roles_and_texts(messages: object) -> list[tuple[str, str]]:
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise _validation_error("messages", "list_type", "Input should be a valid list")
-    return [(str(message.get("role", "user")), _content_text(message.get("content"))) for message in found]
+    return [(str(message.get("role", "user")), _content_text(message.get("content"))) for message in messages]
 
 
 def _content_text(content: object) -> str:
@@ -196,7 +196,7 @@ def _is_text(prompt: object) -> bool:
     )
 
 
-def _prompt_tokens(found: object) -> list[int]:
+def _prompt_tokens(prompt: object) -> list[int]:
     """Return the token ids of a prompt.
 
     The prompt is a string, a list of token ids, or a list whose only element is one of these.
@@ -204,40 +204,40 @@ def _prompt_tokens(found: object) -> list[int]:
     Raises:
         RefusedError: the prompt has another form or an invalid token id.
     """
-    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str | list):
-        found = found[0]
-    if isinstance(found, str):
-        return tokenize(found)
-    if not isinstance(found, list) or not all(type(token) is int for token in found):
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
+        prompt = prompt[0]
+    if isinstance(prompt, str):
+        return tokenize(prompt)
+    if not isinstance(prompt, list) or not all(type(token) is int for token in prompt):
         raise _validation_error(
             "prompt", "string_type", "Input should be a valid string or one list of tokens"
         )
-    if found and not 0 <= min(found) <= max(found) < VOCABULARY:
-        raise RefusedError(f"Token id {max(found)} is out of vocabulary")
-    return found
+    if prompt and not 0 <= min(prompt) <= max(prompt) < VOCABULARY:
+        raise RefusedError(f"Token id {max(prompt)} is out of vocabulary")
+    return prompt
 
 
 def _whole_number(body: Mapping[str, Any], key: str) -> int | None:
-    found = body.get(key)
-    if found is not None and type(found) is not int:
+    number = body.get(key)
+    if number is not None and type(number) is not int:
         raise _validation_error(key, "int_type", "Input should be a valid integer")
-    return found
+    return number
 
 
 def _boolean(body: Mapping[str, Any], key: str) -> bool:
-    found = body.get(key)
-    if found is not None and type(found) is not bool:
+    value = body.get(key)
+    if value is not None and type(value) is not bool:
         raise _validation_error(key, "bool_type", "Input should be a valid boolean")
-    return bool(found)
+    return bool(value)
 
 
 def _cache_salt(body: Mapping[str, Any]) -> str | None:
-    found = body.get("cache_salt")
-    if found is None:
+    salt = body.get("cache_salt")
+    if salt is None:
         return None
-    if not isinstance(found, str) or not found:
+    if not isinstance(salt, str) or not salt:
         raise RefusedError("Parameter 'cache_salt' must be a non-empty string if provided.")
-    return found[:_MOST_SALT]
+    return salt[:_MOST_SALT]
 
 
 def _parameter_error(name: str, value: int, message: str) -> RefusedError:
@@ -356,12 +356,12 @@ class Reply(Struct):
         return event | ({"token_ids": ids} if self.asked.return_token_ids else {})
 
     def _usage_fields(self, ended: RequestEnded) -> dict[str, Any]:
-        prompt, made = len(self.asked.prompt), ended.generated_tokens or 0
+        prompt, generated = len(self.asked.prompt), ended.generated_tokens or 0
         cached = ended.cached_tokens or 0
         return {
             "prompt_tokens": prompt,
-            "total_tokens": prompt + made,
-            "completion_tokens": made,
+            "total_tokens": prompt + generated,
+            "completion_tokens": generated,
             "prompt_tokens_details": {"cached_tokens": cached} if cached else None,
         }
 
@@ -425,11 +425,11 @@ def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
 
     An earlier answer has the tokens with which it was generated, so that a prefix cache finds it again.
     """
-    found: list[int] = []
+    tokens: list[int] = []
     for role, text in messages:
         between = () if role == _ASSISTANT else (MESSAGE,)
-        found += (START, _token_id(role), *between, *tokenize(text), END)
-    return [*found, START, _token_id(_ASSISTANT)]
+        tokens += (START, _token_id(role), *between, *tokenize(text), END)
+    return [*tokens, START, _token_id(_ASSISTANT)]
 
 
 def answer_words(seed: int | str, count: int) -> list[str]:
@@ -439,10 +439,10 @@ def answer_words(seed: int | str, count: int) -> list[str]:
     """
     # Meaningless text needs no cryptographic randomness.
     dice = random.Random(seed)  # noqa: S311
-    place, words = dice.randrange(len(WORDS)), []
+    index, words = dice.randrange(len(WORDS)), []
     for _ in range(count):
-        place = (place + dice.randrange(1, len(WORDS))) % len(WORDS)
-        words.append(f" {WORDS[place]}")
+        index = (index + dice.randrange(1, len(WORDS))) % len(WORDS)
+        words.append(f" {WORDS[index]}")
     return words
 
 

@@ -171,8 +171,8 @@ class FaultRun:
         fault = self._fault
         self._shown = fault.gauges(self._gauges())
         self._hold_engine(fault.power_w)
-        for place, machine in enumerate(self._machines):
-            machine.symptoms = fault.symptoms[min(place, len(fault.symptoms) - 1)]
+        for index, machine in enumerate(self._machines):
+            machine.symptoms = fault.symptoms[min(index, len(fault.symptoms) - 1)]
         if fault.bursts is not None:
             self._repeat_bursts(fault.bursts)
 

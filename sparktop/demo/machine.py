@@ -276,7 +276,7 @@ def _gpu(condition: Condition, wave: float, machine: Machine) -> GpuReading:
             "hardware thermal": 0.0,
             "hardware power brake": 0.0,
         },
-        processes=tuple(one for one in (engine, orphan, display) if one.memory_bytes),
+        processes=tuple(process for process in (engine, orphan, display) if process.memory_bytes),
     )
 
 
@@ -418,16 +418,16 @@ def _rails(at: float, gpu_w: float, cpu_percent: float) -> tuple[PowerRail, ...]
 
 
 def _workloads(at: float, condition: Condition, machine: Machine) -> Workloads:
-    compilers = sum(one.name in COMPILERS for one in condition.programs)
+    compilers = sum(program.name in COMPILERS for program in condition.programs)
     if not condition.engine_bytes and condition.age_s is None:
         return Workloads((), compilers, 0.0)
-    own = condition.engine_cpu_percent
-    percent = 12 + 88 * condition.busy if own is None else own
-    found = workloads_at(at, machine.rank, round(percent, 1), age_s=condition.age_s, compilers=compilers)
+    fixed_percent = condition.engine_cpu_percent
+    percent = 12 + 88 * condition.busy if fixed_percent is None else fixed_percent
+    workloads = workloads_at(at, machine.rank, round(percent, 1), age_s=condition.age_s, compilers=compilers)
     if not machine.orphan_bytes:
-        return found
+        return workloads
     left = Workload(_ORPHAN_PID, "vllm", "engine core", age_s=2 * _AGE_S + at, cpu_percent=0.0, adopted=True)
-    return replace(found, processes=(left, *found.processes))
+    return replace(workloads, processes=(left, *workloads.processes))
 
 
 def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTable:
@@ -438,10 +438,10 @@ def _processes(at: float, condition: Condition, machine: Machine) -> ProcessTabl
     def one(pid: int, name: str, mib: float, percent: float) -> ProcessReading:
         return ProcessReading(pid, name, round(mib * _MIB), round(percent * wave, 1))
 
-    load, own = condition.busy, condition.engine_cpu_percent
+    load, fixed_percent = condition.busy, condition.engine_cpu_percent
     engine = one(ENGINE_PID, machine.engine, 5310, 12 + 88 * load)
-    if own is not None:
-        engine = structs.replace(engine, cpu_percent=own)
+    if fixed_percent is not None:
+        engine = structs.replace(engine, cpu_percent=fixed_percent)
     front = SERVER_PID if machine.rank in {None, 0} else None
     rows = (
         *((engine,) if condition.engine_bytes else ()),
@@ -613,8 +613,8 @@ class MachineReader:
             return sample
         sockets = read_sockets("/proc", os.getpid(), self.port, contained=False)
         processes = tuple(
-            replace(one, port=self.port, sockets=sockets) if one.role == "server" else one
-            for one in sample.workloads.processes
+            replace(process, port=self.port, sockets=sockets) if process.role == "server" else process
+            for process in sample.workloads.processes
         )
         return replace(sample, workloads=replace(sample.workloads, processes=processes))
 

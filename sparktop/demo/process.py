@@ -136,7 +136,7 @@ async def _start_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
     scenario = plan.effective_scenario()
     upstreams = [Upstream(scenario.name_of(index), url) for index, url in enumerate(plan.urls)]
     router = make_router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
-    made = Proxy(
+    proxy = Proxy(
         upstreams,
         router,
         model=scenario.profile.model,
@@ -145,7 +145,7 @@ async def _start_proxy(stack: AsyncExitStack, plan: Plan, strategy: str) -> int:
         visitors=ExternalClients(plan.visitors),
     )
     runner = web.AppRunner(
-        made.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
+        proxy.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
     )
     stack.push_async_callback(runner.cleanup)
     await runner.setup()

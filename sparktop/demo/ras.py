@@ -107,7 +107,7 @@ class SimulatedJob:
 
     def report(self) -> RanksAnswer:
         """Return what NCCL reports at present."""
-        gone = [place for place, reader in enumerate(self._readers) if reader.symptoms.engine_gone]
+        gone = [rank for rank, reader in enumerate(self._readers) if reader.symptoms.engine_gone]
         now = self._clock()
         if not gone:
             self._gone_since = None
@@ -117,8 +117,8 @@ class SimulatedJob:
         steps = max(reader.steps for reader in self._readers)
         counts = ({"AllReduce": 1}, {"AllGather": 23}, {"AllReduce": _BEFORE + _CALLS_PER_STEP * steps})
         comms = (
-            self._communicator(name, one, set(gone), dead=dead)
-            for name, one in zip(self._hashes, counts, strict=True)
+            self._communicator(name, collective_counts, set(gone), dead=dead)
+            for name, collective_counts in zip(self._hashes, counts, strict=True)
         )
         slow = bool(gone) and not dead
         return RanksAnswer(
@@ -129,16 +129,16 @@ class SimulatedJob:
         )
 
     def _communicator(self, name: str, counts: dict[str, int], gone: set[int], *, dead: bool) -> Communicator:
-        lagging = {place for place, reader in enumerate(self._readers) if reader.symptoms.rank_lags}
+        lagging = {rank for rank, reader in enumerate(self._readers) if reader.symptoms.rank_lags}
         ranks, missing = [], []
-        for place, reader in enumerate(self._readers):
-            host, pid = reader.address, 285 + 13 * place
-            if place in gone:
-                missing.append(MissingRank(place, host, pid, 0, dead))
+        for rank, reader in enumerate(self._readers):
+            host, pid = reader.address, 285 + 13 * rank
+            if rank in gone:
+                missing.append(MissingRank(rank, host, pid, 0, dead))
                 continue
-            behind = int(place in lagging and counts.get("AllReduce", 0) > 1)
+            behind = int(rank in lagging and counts.get("AllReduce", 0) > 1)
             launched = {operation: count - behind for operation, count in counts.items()}
-            ranks.append(Rank(place, host, pid, 0, counts=launched))
+            ranks.append(Rank(rank, host, pid, 0, counts=launched))
         secondary = f"0x{name[:12]}:0x{name[4:]}"
         return Communicator(name, secondary, len(self._readers), tuple(ranks), tuple(missing))
 

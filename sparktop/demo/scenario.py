@@ -153,12 +153,12 @@ class Scenario(Struct, frozen=True):
 
     def servers(self, backends: int) -> tuple[Server, ...]:
         """Return all servers: `backends` servers behind the router, then the servers in `beside`."""
-        routed = (self._routed_server(place) for place in range(backends))
+        routed = (self._routed_server(index) for index in range(backends))
         return (*routed, *self.beside)
 
-    def _routed_server(self, place: int) -> Server:
-        counts = self.lane_counts if place == 0 else _FRESH_COUNTS
-        return Server(self.name_of(place), self.profile_of(place), self.lanes, counts, self.aborts)
+    def _routed_server(self, index: int) -> Server:
+        counts = self.lane_counts if index == 0 else _FRESH_COUNTS
+        return Server(self.name_of(index), self.profile_of(index), self.lanes, counts, self.aborts)
 
     def name_of(self, backend: int) -> str:
         """Return the name of the server with the index `backend` behind the router."""

@@ -549,8 +549,8 @@ class Engine:
         if self._stretch is not None:
             self._stretch.cut(at)
         self._held, self._free_s = shown, max(self._free_s, at + self.profile.wake_s)
-        for place, node in enumerate(self.nodes):
-            node.draw(at, power_w[min(place, len(power_w) - 1)])
+        for index, node in enumerate(self.nodes):
+            node.draw(at, power_w[min(index, len(power_w) - 1)])
 
     def advance(self, until_s: float) -> list[EngineEvent]:
         """Move the engine to the model time `until_s`.
@@ -1029,10 +1029,10 @@ class EngineTally(Struct, eq=False):
     @property
     def work(self) -> Counter[int]:
         """Number of steps by the number of rows (tokens) computed in a step, drafts included."""
-        found = Counter(self.step_rows)
+        work = Counter(self.step_rows)
         for requests, tokens in self.drafted.items():
-            found[requests * (1 + self.draft_length)] += int(tokens / self.step_tokens)
-        return found
+            work[requests * (1 + self.draft_length)] += int(tokens / self.step_tokens)
+        return work
 
     @property
     def drafts(self) -> int:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -70,15 +71,15 @@ class History(Struct, eq=False):
         Files that no longer exist are forgotten.
         """
         with self._lock:
-            found = dict(self._files())
-            self._known = {key: known for key, known in self._known.items() if key in found}
+            files = dict(self._files())
+            self._known = {key: entry for key, entry in self._known.items() if key in files}
             changed = [
                 (key, stamp)
-                for key, stamp in found.items()
+                for key, stamp in files.items()
                 if key not in self._known or self._known[key].stamp != stamp
             ]
             # `read` pops from the end, so the newest is last.
-            self._unread = sorted(changed, key=lambda one: one[1])
+            self._unread = sorted(changed, key=itemgetter(1))
             return len(self._unread)
 
     def read(self, most: int = 8) -> int:
@@ -96,12 +97,12 @@ class History(Struct, eq=False):
 
     def rows(self) -> list[HistoryRow]:
         """Return the rows of all files read so far, newest first."""
-        known, now = list(self._known.values()), self.wall()
-        known.sort(key=_newest_last, reverse=True)
+        entries, now = list(self._known.values()), self.wall()
+        entries.sort(key=_newest_last, reverse=True)
         rows = []
-        for one in known:
-            row = one.row
-            if not one.ended and now - _written_at(one.stamp) < FRESH:
+        for entry in entries:
+            row = entry.row
+            if not entry.ended and now - _written_at(entry.stamp) < FRESH:
                 row = replace(row, status=UNFINISHED, problem=None)
             rows.append(row)
         return rows
@@ -133,10 +134,10 @@ class History(Struct, eq=False):
         result = self.result(key)
         if result is None:
             return read_file(self.path(key))
-        found = series_of(result, source=clean(self.path(key).name, 60))
-        if not found:
+        series = series_of(result, source=clean(self.path(key).name, 60))
+        if not series:
             raise UsageError(f"{clean(key, 60)}: no level of that sweep is done: there is nothing to compare")
-        return found
+        return series
 
     def source(self, key: str) -> StoredSource:
         """Read the result `key` and return its view for the full screen.
@@ -144,7 +145,7 @@ class History(Struct, eq=False):
         Raises:
             UsageError: the file cannot be read.
         """
-        row = next((one for one in self.rows() if one.key == key), None)
+        row = next((listed for listed in self.rows() if listed.key == key), None)
         title = key if row is None else title_of(row)
         result = self.result(key)
         if result is not None:
@@ -272,13 +273,13 @@ def _written_at(stamp: Stamp) -> datetime:
     return datetime.fromtimestamp(stamp[0] / 1e9, UTC)
 
 
-def _newest_last(known: _ReadFile) -> tuple[float, str]:
+def _newest_last(entry: _ReadFile) -> tuple[float, str]:
     """Return a sort key that is larger for newer results.
 
     It is (start time or, if unknown, the file's modification time; key of the result).
     """
-    began = known.row.started_at
-    return (known.stamp[0] / 1e9 if began is None else began.timestamp()), known.row.key
+    began = entry.row.started_at
+    return (entry.stamp[0] / 1e9 if began is None else began.timestamp()), entry.row.key
 
 
 IMPORTS: Final = "imported"
@@ -342,7 +343,7 @@ def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
         levels=len(levels),
         most=max((level.point for level in levels), default=None),
         decode_tps=_best_decode(levels),
-        ttft_ms=min((one.ttft_ms.mean for one in levels if one.ttft_ms is not None), default=None),
+        ttft_ms=min((level.ttft_ms.mean for level in levels if level.ttft_ms is not None), default=None),
         doubtful=sum(bool(level.validity) for level in levels),
         simulated=result.simulated,
     )
@@ -384,7 +385,7 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
 
 def _best_decode(levels: Sequence[LevelResult]) -> float | None:
     rates = [level.sustained_tps or level.decode_tps for level in levels]
-    rates += [one.output_tps for one in levels if one.open_loop or one.agents]
+    rates += [level.output_tps for level in levels if level.open_loop or level.agents]
     return max((rate.mean for rate in rates if rate is not None), default=None)
 
 

@@ -77,14 +77,14 @@ def settings(
     """
 
     def parse(text: str) -> Mapping[str, object]:
-        found: dict[str, object] = {}
+        chosen_settings: dict[str, object] = {}
         while True:
             rest, comma, part = text.rpartition(",")
             name, sign, value = part.strip().partition("=")
             if not comma or name not in parts or bool(sign) != (parts[name][1] is not None):
-                return {**read(text), **found}
+                return {**read(text), **chosen_settings}
             setting, take = parts[name]
-            found[setting] = True if take is None else take(value)
+            chosen_settings[setting] = True if take is None else take(value)
             text = rest
 
     return typed(parse)
@@ -397,9 +397,9 @@ def _list_presets(configured: Sequence[SweepSpec]) -> int:
     """Print the presets with what each measures, the `configured` ones too; return the exit code 0."""
     from sparktop.sweep.plan.presets import all_presets, preset_line  # late: as above
 
-    known = all_presets(configured)
-    width = max(map(len, known))
-    write_out("".join(f"{name:<{width}}  {preset_line(one)}\n" for name, one in known.items()))
+    presets = all_presets(configured)
+    width = max(map(len, presets))
+    write_out("".join(f"{name:<{width}}  {preset_line(preset)}\n" for name, preset in presets.items()))
     return 0
 
 
@@ -430,8 +430,8 @@ def spec_of(arguments: argparse.Namespace) -> SweepSpec:
 
     values = vars(arguments) | own_settings(arguments)
     values["seed"] = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
-    known = {name: values[name] for name in SweepSpec.__struct_fields__ if name in values}
-    spec = SweepSpec(**{name: one for name, one in known.items() if name != "targets" and one is not None})
+    names = [name for name in SweepSpec.__struct_fields__ if name != "targets"]
+    spec = SweepSpec(**{name: values[name] for name in names if values.get(name) is not None})
     _check_axis(spec)
     return spec
 
@@ -518,7 +518,7 @@ def ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
     unknown = strangers(targets)
     if is_sure or not unknown:
         return
-    names = ", ".join(clean(one.url, 80) for one in unknown)
+    names = ", ".join(clean(target.url, 80) for target in unknown)
     what = f"{names}: neither on this machine nor in the configuration"
     if sys.stdin is None or not sys.stdin.isatty() or sys.stderr is None or not sys.stderr.isatty():
         raise UsageError(f"{what}; say --yes to put load on it")
@@ -606,7 +606,7 @@ def _draw(result: SweepResult) -> None:
 
     width = min(100, shutil.get_terminal_size().columns)
     try:
-        sys.stderr.write(plots([one for one in series_of(result) if one.levels], width))
+        sys.stderr.write(plots([curve for curve in series_of(result) if curve.levels], width))
         sys.stderr.flush()
     except OSError:
         return

@@ -340,16 +340,16 @@ def level_line(target: str, level: LevelResult) -> str:
 
 def _open_loop_parts(target: str, level: LevelResult) -> list[str]:
     """Return the rates of an open-loop level, and its latency from the due time or its growth."""
-    found = level.open_loop
-    completed = None if found is None else found.completed_per_s
+    loop = level.open_loop
+    completed = None if loop is None else loop.completed_per_s
     ttft = level.ttft_due_ms
     output = level.output_tps.mean if level.output_tps else None
     return [
         f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
         f"{'–' if completed is None else format(completed, '.2f')} /s completed",
         f"output {_number(output)} tok/s",
-        f"unstable: {found.growth_words}"
-        if found is not None and found.unstable
+        f"unstable: {loop.growth_words}"
+        if loop is not None and loop.unstable
         else f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms from due time",
     ]
 

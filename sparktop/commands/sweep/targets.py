@@ -6,6 +6,7 @@ Also decides which servers and machines are watched while the sweep runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -89,8 +90,8 @@ async def choose_targets(
     extra: list[BackendTarget] = []
     checked = []
     for place in places:
-        found, behind = await _as_router(place)
-        checked.append(found)
+        resolved, behind = await _as_router(place)
+        checked.append(resolved)
         extra += behind
     return _choose(_without_repetitions(checked), watch, extra, model)
 
@@ -101,9 +102,9 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
     Raises:
         UsageError: it means none.
     """
-    for known in _configured_targets(watch):
-        if known.name == word:
-            return [_make_place(known, word, keys, is_configured=True)]
+    for configured in _configured_targets(watch):
+        if configured.name == word:
+            return [_make_place(configured, word, keys, is_configured=True)]
     target = parse_target(word)
     with_key(target, word, keys)  # of a host or an agent there is none
     if isinstance(target, NodeTarget):
@@ -112,24 +113,24 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
         return await _discover_places(target)
     if (note := shortened_message(word, target)) is not None:
         tell(note)
-    for known in _configured_targets(watch):
-        if known.url == target.url:
-            return [_make_place(known, word, keys, is_configured=True)]
+    for configured in _configured_targets(watch):
+        if configured.url == target.url:
+            return [_make_place(configured, word, keys, is_configured=True)]
     return [_make_place(target, word, keys, is_configured=False)]
 
 
 def _make_place(
     target: BackendTarget | RouterTarget, word: str, keys: Mapping[str, str], *, is_configured: bool
 ) -> _Place:
-    found = replace(target, api_key=with_key(target, word, keys) or target.api_key)
-    return _Place(target.name, found, is_configured)
+    with_its_key = replace(target, api_key=with_key(target, word, keys) or target.api_key)
+    return _Place(target.name, with_its_key, is_configured)
 
 
 async def _discover_places(host: str) -> list[_Place]:
-    found = await discover([host])
-    if not found.backends and not found.routers:
-        raise UnreachableError(f"nothing to put load on: {'; '.join(found.notes) or clean(host, 80)}")
-    servers: list[BackendTarget | RouterTarget] = [*found.backends, *found.routers]
+    discovered = await discover([host])
+    if not discovered.backends and not discovered.routers:
+        raise UnreachableError(f"nothing to put load on: {'; '.join(discovered.notes) or clean(host, 80)}")
+    servers: list[BackendTarget | RouterTarget] = [*discovered.backends, *discovered.routers]
     return [_Place(target.name, target, is_configured=False) for target in servers]
 
 
@@ -158,7 +159,7 @@ async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
     if not isinstance(reading, RouterSample) or reading.kind != LITELLM:
         return place, []
     addresses = [deployment.address for deployment in reading.deployments or () if deployment.address]
-    behind = {found.url: found for found in _backends_at(addresses)}
+    behind = {backend.url: backend for backend in _backends_at(addresses)}
     names = tuple(backend.name for backend in behind.values())
     router = RouterTarget(target.name, target.url, backends=names, api_key=target.api_key)
     return replace(place, target=router), list(behind.values())
@@ -167,11 +168,11 @@ async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
 def _backends_at(addresses: Iterable[str]) -> Iterator[BackendTarget]:
     for address in addresses:
         try:
-            found = parse_target(address)
+            target = parse_target(address)
         except UsageError:
             continue  # a provider's own address: nothing to watch there
-        if isinstance(found, BackendTarget):
-            yield found
+        if isinstance(target, BackendTarget):
+            yield target
 
 
 def _choose(
@@ -181,30 +182,30 @@ def _choose(
 
     `extra` has backends behind routers that are not in the configuration.
     """
-    known = {backend.name: backend for backend in [*extra, *watch.backends]}
-    own = own_hosts()
+    backends_by_name = {backend.name: backend for backend in [*extra, *watch.backends]}
+    own_names = own_hosts()
     targets = []
     backends: dict[str, BackendTarget] = {}
     routers: dict[str, RouterTarget] = {}
     for place in places:
         target = place.target
-        known_here = (place.is_configured and watch.is_trusted) or is_here(target.url, own)
+        known_here = (place.is_configured and watch.is_trusted) or is_here(target.url, own_names)
         if isinstance(target, RouterTarget):
-            behind = [known[name] for name in target.backends if name in known]
+            behind = [backends_by_name[name] for name in target.backends if name in backends_by_name]
             routers[target.url] = replace(target, name=place.name)
             backends |= {backend.url: backend for backend in behind}
-            made = router_target(routers[target.url], behind, model=model, known=known_here)
+            sweep_target = router_target(routers[target.url], behind, model=model, known=known_here)
         else:
             name = target.name if place.is_configured else _free_name(place.name, backends)
             backends.setdefault(target.url, replace(target, name=name))
-            made = engine_target(replace(target, name=place.name), model=model, known=known_here)
-        targets.append(made)
+            sweep_target = engine_target(replace(target, name=place.name), model=model, known=known_here)
+        targets.append(sweep_target)
     wanted = tuple(backends.values())
     return Chosen(
         tuple(targets),
         replace(
             watch,
-            nodes=_machines_to_watch(watch.nodes, wanted, own),
+            nodes=_machines_to_watch(watch.nodes, wanted, own_names),
             backends=wanted,
             routers=tuple(routers.values()),
             discover=(),
@@ -215,27 +216,25 @@ def _choose(
 
 def _free_name(name: str, backends: Mapping[str, BackendTarget]) -> str:
     """Return `name`, with a number appended if one of `backends` already has this name."""
-    taken = {one.name for one in backends.values()}
-    return next(
-        one
-        for one in (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
-        if one not in taken
-    )
+    taken = {backend.name for backend in backends.values()}
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(candidate for candidate in chain((name,), numbered) if candidate not in taken)
 
 
 def _machines_to_watch(
-    nodes: Sequence[NodeTarget], backends: Sequence[BackendTarget], own: frozenset[str]
+    nodes: Sequence[NodeTarget], backends: Sequence[BackendTarget], own_names: frozenset[str]
 ) -> tuple[NodeTarget, ...]:
     """Return the machines to watch during the sweep.
 
     These are the nodes on which the backends are configured to run, or all nodes if a backend is configured
-    without nodes. This machine is added if a backend runs on it and it is not among the nodes. `own` are this
-    machine's host names and addresses.
+    without nodes. This machine, with the host names and addresses `own_names`, is added if a backend runs on
+    it and it is not among the nodes.
     """
-    named = {node for one in backends for node in one.nodes}
-    chosen = tuple(nodes) if any(not one.nodes for one in backends) else ()
+    named = {node for backend in backends for node in backend.nodes}
+    chosen = tuple(nodes) if any(not backend.nodes for backend in backends) else ()
     chosen = chosen or tuple(node for node in nodes if node.name in named)
-    if any(is_here(one.url, own) for one in backends) and all(node.via != "local" for node in chosen):
+    is_loaded = any(is_here(backend.url, own_names) for backend in backends)
+    if is_loaded and all(node.via != "local" for node in chosen):
         chosen = (*chosen, this_machine())
     return chosen
 

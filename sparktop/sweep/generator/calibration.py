@@ -210,8 +210,8 @@ class Calibration:
             )
             if not await self._wait_if_busy(self._unlisted):
                 return ()
-        found = answer.json()
-        data = found.get("data") if isinstance(found, dict) else None
+        answered = answer.json()
+        data = answered.get("data") if isinstance(answered, dict) else None
         entries = data if isinstance(data, list) else []
         names = [entry.get("id") for entry in entries if isinstance(entry, dict)]
         self._unlisted = (
@@ -519,10 +519,10 @@ class ServerTokenizer:
         return costs
 
     async def _count(self, question: dict[str, object]) -> int | None:
-        found = await ask_json(
+        answered = await ask_json(
             self._pool, "/tokenize", {"model": self._form.model, **question}, self._deadline_s
         )
-        count = found.get("count") if isinstance(found, dict) else None
+        count = answered.get("count") if isinstance(answered, dict) else None
         return count if isinstance(count, int) and not isinstance(count, bool) else None
 
 

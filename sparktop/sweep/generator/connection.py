@@ -310,8 +310,8 @@ class Endpoint(Struct, frozen=True):
             fields["Authorization"] = f"Bearer {self.api_key}"
         if method == "POST":
             fields |= {"Content-Type": "application/json", "Content-Length": str(body_bytes)}
-        own = {name.lower() for name, _ in self.headers}
-        kept = [(name, value) for name, value in fields.items() if name.lower() not in own]
+        given = {name.lower() for name, _ in self.headers}
+        kept = [(name, value) for name, value in fields.items() if name.lower() not in given]
         lines = [f"{name}: {value}" for name, value in (*kept, *self.headers)]
         return "\r\n".join([f"{method} {self.path}{path} HTTP/1.1", *lines, "", ""]).encode("ascii")
 
@@ -343,7 +343,7 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
     loop = asyncio.get_running_loop()
     try:
         name = host if host.isascii() else host.encode("idna").decode("ascii")
-        found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        addresses = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise EndpointError(connect_failure(error, at, where=where)) from None
     try:
@@ -355,7 +355,7 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
         where=where,
         host=name,
         path=path,
-        addresses=tuple((int(family), str(address[0]), port) for family, _, _, _, address in found),
+        addresses=tuple((int(family), str(address[0]), port) for family, _, _, _, address in addresses),
         tls=tls,
         api_key=target.api_key,
         host_header=host_port(name, port),

@@ -88,9 +88,9 @@ class Dialogue:
 
     def add_call(self, turn: Turn) -> None:
         """Append the new text of a call; begin anew for a new conversation and for a compacted context."""
-        place = turn.place
-        if place.turn and not place.compacted:
-            text = self._texts.text(place.new_tokens, _step_name(turn))
+        call = turn.place
+        if call.turn and not call.compacted:
+            text = self._texts.text(call.new_tokens, _step_name(turn))
             self.parts += (self._comma, self._user, _json_text(text), self._end)
             return
         text = self._texts.text(turn.prompt_tokens - self.lane.shared_tokens, _step_name(turn))
@@ -102,8 +102,8 @@ class Dialogue:
 
 
 def _step_name(turn: Turn) -> str:
-    place = turn.place
-    return f"{place.lane}.{place.conversation}.{place.turn}"
+    call = turn.place
+    return f"{call.lane}.{call.conversation}.{call.turn}"
 
 
 def _json_text(text: str) -> bytes:
@@ -264,10 +264,10 @@ class ConversationClient(LoadClient):
 
     def _request(self, turn: Turn, content: bytes) -> Request:
         begin, end = self._window
-        place = replace(turn.place, measured=begin <= perf_counter() < end)
+        call = replace(turn.place, measured=begin <= perf_counter() < end)
         self._made += 1
         name = f"{self._load.id}-{self._made}"
-        return Request(name, content, turn.prompt_tokens, turn.output_tokens, call=place)
+        return Request(name, content, turn.prompt_tokens, turn.output_tokens, call=call)
 
     def _end_exchange(self, exchange: Exchange) -> None:
         exchange.connection.abort()

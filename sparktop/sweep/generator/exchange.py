@@ -405,14 +405,14 @@ class BodyForm(Struct, frozen=True):
         No `temperature` is sent, so the server's default applies. With temperature 0, a model with random
         weights would repeat itself, and routers treat repeated output as a fault.
         """
-        found: dict[str, object] = {"model": self.model}
+        fields: dict[str, object] = {"model": self.model}
         if self.api is Api.CHAT:
             before = [] if context is None else [{"role": "system", "content": context}]
-            own = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-            found["messages"] = [*before, *own]
+            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+            fields["messages"] = [*before, *messages]
         else:
-            found["prompt"] = prompt if context is None else f"{context}\n{prompt}"
-        return _compact_json(found | self._other_fields(output_tokens, cache_salt))
+            fields["prompt"] = prompt if context is None else f"{context}\n{prompt}"
+        return _compact_json(fields | self._other_fields(output_tokens, cache_salt))
 
     def conversation(self, parts: Iterable[bytes], output_tokens: int, cache_salt: str | None) -> bytes:
         """Return a request body as `body` does, for a prompt that is already encoded.
@@ -428,7 +428,7 @@ class BodyForm(Struct, frozen=True):
     def _other_fields(self, output_tokens: int, cache_salt: str | None) -> dict[str, object]:
         """Return all fields of a body except the prompt."""
         length = MAX_COMPLETION_TOKENS if MAX_TOKENS in self.dropped else MAX_TOKENS
-        found: dict[str, object] = {"model": self.model, length: output_tokens, "stream": True}
+        fields: dict[str, object] = {"model": self.model, length: output_tokens, "stream": True}
         optional: dict[str, object] = {
             STREAM_OPTIONS: {"include_usage": True}
             | ({} if CHUNK_USAGE in self.dropped else {CHUNK_USAGE: True}),
@@ -439,7 +439,7 @@ class BodyForm(Struct, frozen=True):
         if cache_salt is not None:
             optional[CACHE_SALT] = cache_salt
         sent = {name: value for name, value in optional.items() if name not in self.dropped}
-        return {**found, **sent, **self.extra}
+        return {**fields, **sent, **self.extra}
 
     def request(
         self,
@@ -469,8 +469,8 @@ class Recipe(Struct, frozen=True):
     it sends this event as soon as it accepts the request."""
 
 
-def _compact_json(found: dict[str, object]) -> bytes:
-    return json.dumps(found, separators=(",", ":")).encode()
+def _compact_json(fields: dict[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 # The log of a load run in progress: events, tokens per tenth of a second, exact arrival times of tokens.

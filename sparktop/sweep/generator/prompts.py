@@ -238,16 +238,16 @@ class PromptMaker:
         left -= used
         return "".join(text), round(length - left)
 
-    def words(self, begin: int, most: float) -> tuple[str, float]:
-        """Return (text of the book from piece `begin` on, its tokens): at most `most` tokens, as a rule all.
+    def words(self, begin: int, limit: float) -> tuple[str, float]:
+        """Return (text of the book from piece `begin` on, its tokens): at most `limit` tokens, as a rule all.
 
         Filler words stand for the tokens that the next piece of the book is too long for.
         """
         book, upto = self._book, self._upto
-        end = max(begin, bisect_right(upto, upto[begin] + most, lo=begin) - 1)
+        end = max(begin, bisect_right(upto, upto[begin] + limit, lo=begin) - 1)
         used = upto[end] - upto[begin]
         filler = self._tokens.of(FILLER)
-        fillers = int((most - used) / filler + _ROUNDING) if filler > 0 and most > used else 0
+        fillers = int((limit - used) / filler + _ROUNDING) if filler > 0 and limit > used else 0
         text = book.text[book.offsets[begin] : book.offsets[end]] + FILLER * fillers
         return text, used + fillers * filler
 
@@ -346,7 +346,7 @@ class Passage:
         # The tokenizer may merge the last piece with the template after it, so every order has the same one.
         parts = [*body[:-1], *((Kind.FIXED, piece) for _, piece in body[-1:])]
         self._kinds = [kind for kind, _ in parts]
-        self._pools = {kind: [piece for one, piece in parts if one is kind] for kind in Kind}
+        self._pools = {kind: [piece for role, piece in parts if role is kind] for kind in Kind}
         self._tail = tail
         self.tokens = tokens
 
@@ -420,19 +420,19 @@ class _CountedPassage(Struct):
 class PassageSearch:
     """Search for a passage with a given number of tokens; `find` executes the search."""
 
-    def __init__(self, book: Book, length: int, count: Count, known: tuple[int, int]) -> None:
+    def __init__(self, book: Book, length: int, count: Count, counted: tuple[int, int]) -> None:
         """Prepare to search for a passage of `length` tokens made of words of `book`.
 
-        `count` asks the server for the tokens of a prompt. `known` is (number of words, of tokens)
+        `count` asks the server for the tokens of a prompt. `counted` is (number of words, of tokens)
         of an earlier prompt.
         """
         self._length = length
         self._count_prompt = count
-        self._known = known
-        self._each = known[1] / max(1, known[0])
+        self._known = counted
+        self._each = counted[1] / max(1, counted[0])
         """Estimate of the tokens per word."""
-        most = int(length / _FEWEST_A_PIECE)
-        self._parts = list(zip(book.kinds[:most], book.pieces[:most], strict=True))
+        longest = int(length / _FEWEST_A_PIECE)
+        self._parts = list(zip(book.kinds[:longest], book.pieces[:longest], strict=True))
         self._names: tuple[str, ...] = ()
         self._counted = 0
         self.refusal: RequestFailure | None = None
@@ -485,13 +485,13 @@ class PassageSearch:
                 return _CountedPassage(self._wanted_pieces(), "", tokens)
             if tokens <= self._length or self.refusal is None:  # else it may be an estimate
                 self._update_estimate(pieces, tokens)
-            found = _CountedPassage(pieces, "", tokens)
+            tried = _CountedPassage(pieces, "", tokens)
             missing = self._length - tokens
             if missing == 0 or pieces == len(self._parts):
-                return found
-            low, high = (found, high) if missing > 0 else (low, found)
+                return tried
+            low, high = (tried, high) if missing > 0 else (low, tried)
             if low is None and pieces == 0:
-                return None if self._names else found
+                return None if self._names else tried
             if low is not None and (self._length - low.tokens <= _NEAR or _are_neighbours(low, high)):
                 return await self._fill_up(low)
             pieces = self._next_pieces(low, high)
@@ -524,9 +524,9 @@ class PassageSearch:
         else:
             whole, tokens = self._known
             guess = whole - len(self._names) - 1 + int((self._length - tokens) / self._each)
-        least = 0 if low is None else low.pieces + 1
-        most = len(self._parts) if high is None else high.pieces - 1
-        return min(most, max(least, guess))
+        lowest = 0 if low is None else low.pieces + 1
+        highest = len(self._parts) if high is None else high.pieces - 1
+        return min(highest, max(lowest, guess))
 
     async def _fill_up(self, low: _CountedPassage) -> _CountedPassage:
         """Append filler words to `low`, which has too few tokens, and return the best passage found.
@@ -641,9 +641,9 @@ class BlockPrompts:
         text, used = self._join_blocks(length - 1, block_tokens, keys)  # the first word is a token
         return text, round(1 + used)
 
-    def _join_blocks(self, most: float, block_tokens: int, keys: Iterator[str]) -> tuple[str, float]:
-        """Return (text of blocks, its tokens without the first word), of at most `most` tokens."""
-        left = most
+    def _join_blocks(self, limit: float, block_tokens: int, keys: Iterator[str]) -> tuple[str, float]:
+        """Return (text of blocks, its tokens without the first word), of at most `limit` tokens."""
+        left = limit
         parts = [OPENING_WORD]
         for key in keys:
             if left < _LEAST:
@@ -653,13 +653,13 @@ class BlockPrompts:
                 break  # not even one word fits
             parts.append(text)
             left -= used
-        return "".join(parts), most - left
+        return "".join(parts), limit - left
 
-    def _block(self, key: str, most: float) -> tuple[str, float]:
-        """Return (text, tokens) of a block, cut to `most` tokens."""
+    def _block(self, key: str, limit: float) -> tuple[str, float]:
+        """Return (text, tokens) of a block, cut to `limit` tokens."""
         random = Random(f"{self._seed}/{key}")  # noqa: S311 - text, no secret
         begin = random.choice(self._book.starts)
-        parts, left = [], most
+        parts, left = [], limit
         for _ in range(_DISTINCT):
             word = random.choice(_BLOCKS_NAMES)
             cost = self._tokens.of(word)
@@ -670,13 +670,13 @@ class BlockPrompts:
         if self._made is None:
             self._made = PromptMaker(self._book, self._tokens)  # 20 ms
         text, used = self._made.words(begin, left)
-        return "".join(parts) + text, most - left + used
+        return "".join(parts) + text, limit - left + used
 
 
 def _block_keys(request: TracedRequest) -> Iterator[str]:
     """Yield the keys of the request's blocks: its ids, and then keys of its own without end."""
     for block in request.blocks:
         yield f"{request.scope}:{block}"
-    own = request.scope if request.scope and not request.blocks else f"#{request.number}"
-    for place in count():
-        yield f"{own}#{place}"
+    scope = request.scope if request.scope and not request.blocks else f"#{request.number}"
+    for number in count():
+        yield f"{scope}#{number}"

@@ -111,13 +111,13 @@ class EventSplitter:
 
 def _split_events(text: bytes) -> list[bytes]:
     """Return the data of each event in `text`, which uses LF only and ends with a complete event."""
-    found = []
+    events = []
     for block in text.split(b"\n\n"):
         if block.startswith(b"data: {") and b"\n" not in block:
-            found.append(block[6:])
+            events.append(block[6:])
         elif (data := _event_data(block)) is not None:
-            found.append(data)
-    return found
+            events.append(data)
+    return events
 
 
 def _event_data(block: bytes) -> bytes | None:
@@ -235,9 +235,9 @@ def read_event(data: bytes) -> StreamEvent:
         and data.endswith(b"}")
     ):
         total = data.rfind(_TOTAL)
-        found = _TOKEN_IDS.search(data)
-        if found is not None:
-            count = found[1].count(b",") + 1
+        ids = _TOKEN_IDS.search(data)
+        if ids is not None:
+            count = ids[1].count(b",") + 1
             if total >= 0 or count >= len(_BY_IDS):
                 return StreamEvent(count, has_ids=True, total=_read_total(data, total), is_plain=True)
             return _BY_IDS[count]
@@ -253,10 +253,10 @@ def _read_with_total(data: bytes, key: int) -> StreamEvent:
 
     `key` is the offset in `data` of the JSON key of this total.
     """
-    made = _read_total(data, key)
-    if made is None:
+    total = _read_total(data, key)
+    if total is None:
         return parse_event(data)
-    return _BY_TOTAL[made] if made < len(_BY_TOTAL) else StreamEvent(1, total=made, is_plain=True)
+    return _BY_TOTAL[total] if total < len(_BY_TOTAL) else StreamEvent(1, total=total, is_plain=True)
 
 
 def _read_total(data: bytes, key: int) -> int | None:
@@ -264,8 +264,8 @@ def _read_total(data: bytes, key: int) -> int | None:
 
     Return None if the value is not an integer, or if `key` is negative.
     """
-    found = _NUMBER.match(data, key + len(_TOTAL)) if key >= 0 else None
-    return None if found is None else int(found[1])
+    number = _NUMBER.match(data, key + len(_TOTAL)) if key >= 0 else None
+    return None if number is None else int(number[1])
 
 
 def parse_event(data: bytes) -> StreamEvent:
@@ -275,17 +275,17 @@ def parse_event(data: bytes) -> StreamEvent:
         BadEventError: the data is not a JSON object.
     """
     try:
-        found = json.loads(without_prompt_ids(data))
+        body = json.loads(without_prompt_ids(data))
     except (ValueError, RecursionError) as error:
         raise BadEventError from error
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise BadEventError
-    failure = found.get("error")
-    if failure or found.get("object") == "error":
-        return StreamEvent(error=_error_words(failure or found))
-    choices = found.get("choices")
+    failure = body.get("error")
+    if failure or body.get("object") == "error":
+        return StreamEvent(error=_error_words(failure or body))
+    choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
-    return _event_of_choice(choice if isinstance(choice, dict) else {}, _read_usage(found.get("usage")))
+    return _event_of_choice(choice if isinstance(choice, dict) else {}, _read_usage(body.get("usage")))
 
 
 def _event_of_choice(choice: dict[str, Any], usage: Usage | None) -> StreamEvent:
@@ -335,14 +335,14 @@ def without_prompt_ids(data: bytes) -> bytes:
     return data[:begin] + b"null" + data[end + 1 :]
 
 
-def _read_usage(found: object) -> Usage | None:
-    if not isinstance(found, dict):
+def _read_usage(usage: object) -> Usage | None:
+    if not isinstance(usage, dict):
         return None
-    details = found.get("prompt_tokens_details")
+    details = usage.get("prompt_tokens_details")
     return Usage(
-        prompt_tokens=_count(found.get("prompt_tokens")),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
         cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,
-        generated_tokens=_count(found.get("completion_tokens")),
+        generated_tokens=_count(usage.get("completion_tokens")),
     )
 
 
@@ -350,10 +350,10 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _error_words(found: object) -> str:
-    if isinstance(found, dict):
-        found = found.get("message") or found.get("detail") or found.get("type") or ""
-    return clean(found, _WORDS_LIMIT)
+def _error_words(error: object) -> str:
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("detail") or error.get("type") or ""
+    return clean(error, _WORDS_LIMIT)
 
 
 # Recognise events that differ from an earlier event of their stream in text, token ids and counts alone.
@@ -425,7 +425,7 @@ class EventForm:
 
         Return None unless all of `body` is complete events of this form.
         """
-        found: list[tuple[int, int | None]] = []
+        tokens_and_totals: list[tuple[int, int | None]] = []
         at, head, ids, total = 0, self._head, self._ids, self._total
         while at < len(body):
             text = at + self._head_bytes
@@ -437,8 +437,8 @@ class EventForm:
                 return None
             more = None if ids is None else rest[ids]
             tokens = 1 if more is None else 1 + more.count(b",")
-            found.append((tokens, None if total is None else int(rest[total])))
-        return found if body.isascii() or _is_utf8(body) else None
+            tokens_and_totals.append((tokens, None if total is None else int(rest[total])))
+        return tokens_and_totals if body.isascii() or _is_utf8(body) else None
 
 
 def form_of(data: bytes, event: StreamEvent) -> EventForm | None:
@@ -447,10 +447,10 @@ def form_of(data: bytes, event: StreamEvent) -> EventForm | None:
     Return None if the event has more than tokens, or if its bytes do not show for certain where they are.
     """
     says_more = event.finish_reason is not None or event.error is not None or event.usage is not None
-    found = _KEY_AND_TEXT.search(data) if event.tokens and not says_more else None
-    if found is None:
+    key_and_text = _KEY_AND_TEXT.search(data) if event.tokens and not says_more else None
+    if key_and_text is None:
         return None
-    head, rest = data[: found.start(1)], data[found.end() :]
+    head, rest = data[: key_and_text.start(1)], data[key_and_text.end() :]
     if b"\\" in head or _KEYS[_IDS] in head or _KEYS[_FORM_TOTAL] in head:
         return None
     pattern = _pattern(_parts(rest))
@@ -467,10 +467,10 @@ def _parts(rest: bytes) -> tuple[bytes, ...]:
     """Return the constant parts of the rest of an event, with the kind of value between each two of them."""
     parts: list[bytes] = []
     at = 0
-    for one in _VARYING.finditer(rest):
-        kind = one.lastgroup or _OTHER
-        parts += rest[at : one.end(kind)], kind.encode()
-        at = one.end()
+    for varying in _VARYING.finditer(rest):
+        kind = varying.lastgroup or _OTHER
+        parts += rest[at : varying.end(kind)], kind.encode()
+        at = varying.end()
     return *parts, rest[at:]
 
 
@@ -643,8 +643,8 @@ class TokenCount(Struct):
             spans_all = spanned is not None
             times, counts = spanned or (times, counts)
         answer_from = len(times) if self.answer_at is None else bisect_left(times, self.answer_at)
-        known = source if times or reported else None
-        return CountedTokens(times, counts, known, reported, hidden, answer_from, spans_all)
+        known_source = source if times or reported else None
+        return CountedTokens(times, counts, known_source, reported, hidden, answer_from, spans_all)
 
     def _hidden_before(self) -> int:
         """Return how many tokens the server generated but did not send before the first chunk with a total.
@@ -784,12 +784,12 @@ class TokenStream:
         read may include tokens that the server generated earlier and did not send.
         """
         form = self._form
-        known = None if form is None else form.read(body)
-        if form is None or known is None:
+        recognised = None if form is None else form.read(body)
+        if form is None or recognised is None:
             return self._feed_any(at, body)
         counter = self._count
         count = 0
-        for tokens, total in known:
+        for tokens, total in recognised:
             count += counter.chunk(tokens, total, has_ids=form.has_ids)
         if count:
             self.tokens += count
@@ -803,15 +803,15 @@ class TokenStream:
     def _feed_any(self, at: float, body: bytes) -> int:
         """Parse the data of a read as `feed` does, whatever its events."""
         try:
-            found = self._splitter.feed(body)
+            events = self._splitter.feed(body)
         except EventTooLargeError:
             self.fault = Fault.ENDLESS_EVENT
-            found = []
+            events = []
         counter = self._count
-        is_first, self.has_begun = not self.has_begun, self.has_begun or bool(found)
+        is_first, self.has_begun = not self.has_begun, self.has_begun or bool(events)
         count, shown, is_reasoning = 0, 0, True
         event: StreamEvent | None = None
-        for data in found:
+        for data in events:
             event = self._read(data)
             if event is None:
                 break
@@ -831,13 +831,13 @@ class TokenStream:
         if count:
             self.tokens += count
             counter.read(at, count, is_reasoning=is_reasoning)
-        self._form = self._next_form(found, event)
+        self._form = self._next_form(events, event)
         return live
 
-    def _next_form(self, found: list[bytes], event: StreamEvent | None) -> EventForm | None:
+    def _next_form(self, events: list[bytes], event: StreamEvent | None) -> EventForm | None:
         """Return the form by which `feed` may recognise the next read; None if it must parse that read.
 
-        `found` are the events of the present read. `event` is the meaning of the last one; None if it has
+        `events` are those of the present read. `event` is the meaning of the last one; None if it has
         none.
         """
         if self.done or self.error is not None or self.fault is not None or self.text is not None:
@@ -846,7 +846,7 @@ class TokenStream:
         # Not by the first token, which may arrive together with those of many other requests.
         if event is not None and reads > 1 and self._tries < _FIRST_TRIES + reads // _READS_A_TRY:
             self._tries += 1
-            self._known = form_of(found[-1], event) or self._known
+            self._known = form_of(events[-1], event) or self._known
         return self._known if self._splitter.is_between_events else None
 
     @property

@@ -174,15 +174,15 @@ class Worker:
             await asyncio.wait([self._calibrating])
             calibrating, self._calibrating = self._calibrating, None
             if not calibrating.cancelled():
-                found, recipe = calibrating.result()
-                self.say(found)
+                result, recipe = calibrating.result()
+                self.say(result)
                 if recipe is not None:
                     # Later commands may name the model that was chosen here.
-                    chosen = replace(command, target=replace(command.target, model=found.model))
+                    chosen = replace(command, target=replace(command.target, model=result.model))
                     self._recipes[_recipe_key(command)] = self._recipes[_recipe_key(chosen)] = recipe
                     return recipe
-                if found.failure is not None:
-                    return found.failure
+                if result.failure is not None:
+                    return result.failure
         return self._refuse_cancelled(command.id)
 
     async def _find_recipe(self, load: RunLoad, pool: ConnectionPool) -> Recipe | None:
@@ -191,17 +191,17 @@ class Worker:
         If the target was not calibrated for the run's prompt length, calibrate it first. If this fails, send
         `Refused` and return None.
         """
-        found: Recipe | RequestFailure | None = self._recipes.get(_recipe_key(load))
-        if found is None:
+        recipe: Recipe | RequestFailure | None = self._recipes.get(_recipe_key(load))
+        if recipe is None:
             name, target = f"{load.id}/calibration", load.target
             command = Calibrate(
                 name, target, load.prompt_tokens, load.output_tokens, load.seed, load.timeouts
             )
-            found = await self._calibrate(command, pool)
-        if isinstance(found, RequestFailure):
-            self.say(Refused(load.id, found))
+            recipe = await self._calibrate(command, pool)
+        if isinstance(recipe, RequestFailure):
+            self.say(Refused(load.id, recipe))
             return None
-        return found
+        return recipe
 
     async def _run_load(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe) -> None:
         log = RunLog(load.id, load.run)
@@ -303,9 +303,9 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     gone = asyncio.Event()
     out, _ = await loop.connect_write_pipe(lambda: _Out(gone), sys.stdout.buffer)
-    most = raise_limit()
-    worker = Worker(out, most)
-    worker.say(Ready(most))
+    most_connections = raise_limit()
+    worker = Worker(out, most_connections)
+    worker.say(Ready(most_connections))
     worker.say_alive()
     parts = [
         asyncio.create_task(_listen(worker)),

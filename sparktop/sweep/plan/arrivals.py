@@ -105,11 +105,11 @@ def parse_rates(text: str) -> tuple[LoadPoint, ...]:
         UsageError: a part is not a rate in requests per second within `LEAST_RATE` and `MOST_RATE`, or stands
             twice.
     """
-    found = tuple(_parse_rate(part.strip()) for part in text.split(","))
-    twice = next((one for place, one in enumerate(found) if one in found[:place]), None)
+    rates = tuple(_parse_rate(part.strip()) for part in text.split(","))
+    twice = next((rate for number, rate in enumerate(rates) if rate in rates[:number]), None)
     if twice is not None:
         raise UsageError(f"{twice.words} stands twice")
-    return found
+    return rates
 
 
 def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
@@ -124,7 +124,7 @@ def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
 def _parse_rate(text: str) -> LoadPoint:
     """Return the rate of a text such as "0.5", or the rise of one such as "0.5..4"."""
     first, last = split_range(text)
-    found = []
+    ends = []
     for word in (first,) if last is None else (first, last):
         try:
             number = float(word)
@@ -135,10 +135,10 @@ def _parse_rate(text: str) -> LoadPoint:
                 f"{clean(word, 40) or 'an empty text'} is not a rate: write requests per second from "
                 f"{LEAST_RATE:g} to {MOST_RATE:,.0f}, as in 0.5,1,2 or 0.5..4"
             )
-        found.append(number)
-    if last is not None and found[0] == found[1]:
-        raise UsageError(f"{clean(text, 40)} stays the same: write {found[0]:g}")
-    return LoadPoint(LoadKind.RATE, found[0], None if last is None else found[1])
+        ends.append(number)
+    if last is not None and ends[0] == ends[1]:
+        raise UsageError(f"{clean(text, 40)} stays the same: write {ends[0]:g}")
+    return LoadPoint(LoadKind.RATE, ends[0], None if last is None else ends[1])
 
 
 def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -> list[float]:
@@ -161,10 +161,10 @@ def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -
     if count == 0:
         return []
     if math.isinf(pattern.shape):
-        return [_arrival_time(rate, duration_s, (place + 0.5) * expected / count) for place in range(count)]
+        return [_arrival_time(rate, duration_s, (number + 0.5) * expected / count) for number in range(count)]
     passed = list(accumulate(_draw_gap(pattern.shape, dice) for _ in range(count + 1)))
     stretch = expected / passed.pop()
-    return [_arrival_time(rate, duration_s, one * stretch) for one in passed]
+    return [_arrival_time(rate, duration_s, due * stretch) for due in passed]
 
 
 def later_times(pattern: Pattern, rate: LoadPoint, from_s: float, seed: str) -> Iterator[float]:
@@ -205,7 +205,7 @@ def _draw_trains(rate: LoadPoint, duration_s: float, dice: random.Random) -> lis
         share = max(0.0, at) / duration_s
         here = rate.value + (last_per_s(rate) - rate.value) * share
         if dice.random() * peak <= here:
-            times.extend(one for one in _draw_train(at, dice) if 0 <= one < duration_s)
+            times.extend(due for due in _draw_train(at, dice) if 0 <= due < duration_s)
     return sorted(times)
 
 

@@ -76,7 +76,7 @@ _PUBLISHED = (
     Limits("mlperf-llama3.1-8b", "ttft_p99_ms=2000,tpot_p99_ms=100", 0.99),
 )
 """Of MLPerf Inference's scenarios Server and Interactive."""
-PUBLISHED_LIMITS = {one.name: one for one in _PUBLISHED}
+PUBLISHED_LIMITS = {limits.name: limits for limits in _PUBLISHED}
 """Published limits by the names that `--preset` accepts."""
 
 
@@ -109,16 +109,16 @@ def parse_conditions(text: str, kind: LoadKind) -> tuple[SloCondition, ...]:
         UsageError: a condition is invalid, or limits something else than single requests.
     """
     more = _AGENTS_ONLY if kind is LoadKind.AGENTS else ()
-    found = tuple(parse_condition(part, more) for part in text.split(",") if part.strip())
-    if not found:
+    conditions = tuple(parse_condition(part, more) for part in text.split(",") if part.strip())
+    if not conditions:
         raise UsageError(f"--slo names no condition; write for example {DEFAULT_CONDITIONS}")
-    for one in found:
-        if parts_of(one.figure)[1] == "mean" or one.figure.startswith("client_wait"):
+    for condition in conditions:
+        if parts_of(condition.figure)[1] == "mean" or condition.figure.startswith("client_wait"):
             raise UsageError(
-                f"--slo: {one.figure} does not limit single requests: write for example ttft_p90_ms=2000 "
-                "(sparktop sweep --slo takes means and rates of a server)"
+                f"--slo: {condition.figure} does not limit single requests: write for example "
+                "ttft_p90_ms=2000 (sparktop sweep --slo takes means and rates of a server)"
             )
-    return found
+    return conditions
 
 
 def share_needed(capacity: Capacity, condition: SloCondition) -> float:
@@ -224,16 +224,17 @@ def with_fitting_conversations(plan: Plan, contexts: Mapping[str, int]) -> tuple
     chosen = plan.conversations
     if plan.capacity is None or plan.capacity.fixed_workload or chosen is None or not contexts:
         return plan, ""
-    server, context = min(contexts.items(), key=lambda one: one[1])
-    fitting = (one for one in map(find_conversations, WORKLOADS) if one.least_context_tokens <= context)
-    found = next(fitting, chosen)
-    if found == chosen:
+    server = min(contexts, key=contexts.__getitem__)
+    context = contexts[server]
+    presets = map(find_conversations, WORKLOADS)
+    fitting = next((preset for preset in presets if preset.least_context_tokens <= context), chosen)
+    if fitting == chosen:
         return plan, ""
     words = (
-        f"workload {found.name} instead of {chosen.name}, which needs about {chosen.least_context_tokens:,} "
-        f"tokens a request: {clean(server, 64)} takes at most {context:,}"
+        f"workload {fitting.name} instead of {chosen.name}, which needs about "
+        f"{chosen.least_context_tokens:,} tokens a request: {clean(server, 64)} takes at most {context:,}"
     )
-    return replace(plan, conversations=found), words
+    return replace(plan, conversations=fitting), words
 
 
 def default_capacity(kind: LoadKind = LoadKind.AGENTS) -> Capacity:

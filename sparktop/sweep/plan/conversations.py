@@ -191,10 +191,10 @@ class Script(Struct, frozen=True):
 def script(preset: ConversationPreset, seed: int | str, number: int) -> Script:
     """Draw the conversation `number` of a preset; equal arguments return equal scripts."""
     random = Random(f"conversation {seed}/{number}")  # noqa: S311 - load, no secret
-    own = preset.own_tokens.count(random)
+    own_tokens = preset.own_tokens.count(random)
     calls = tuple(islice(_calls(preset, random), MOST_CALLS))
     pause_after_s = preset.human_pause_s.value(random)
-    return Script(number, own, calls, pause_after_s, random.uniform(_LIFE_FROM, _LIFE_TO))
+    return Script(number, own_tokens, calls, pause_after_s, random.uniform(_LIFE_FROM, _LIFE_TO))
 
 
 def _calls(preset: ConversationPreset, random: Random) -> Iterator[Call]:
@@ -294,7 +294,7 @@ class Lane:
         call = self.script.calls[self._turn]
         prompt = self.context.prompt(call)
         following = self.script.calls[self._turn + 1 : self._turn + 2]
-        place = ConversationCall(
+        place_in_conversation = ConversationCall(
             lane=self.number,
             conversation=self._conversation,
             turn=self._turn,
@@ -307,7 +307,7 @@ class Lane:
             measured=measured,
         )
         return Turn(
-            place,
+            place_in_conversation,
             self.pause_s,
             prompt.tokens,
             call.output_tokens,
@@ -333,8 +333,8 @@ class Lane:
         self.script, self.context = self._begin()
 
     def _begin(self) -> tuple[Script, ContextLength]:
-        one = script(self._preset, self._seed, number_of(self.number, self._conversation))
-        return one, ContextLength(self._preset, one, self._max_model_len)
+        course = script(self._preset, self._seed, number_of(self.number, self._conversation))
+        return course, ContextLength(self._preset, course, self._max_model_len)
 
 
 def planned_turns(
@@ -440,27 +440,27 @@ def parse_conversations(text: str, name: str, where: str) -> ConversationPreset:
         UsageError: the text is not TOML, or a key is missing, unknown or out of range.
     """
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{where} is not valid TOML: {clean(error, 120)}") from None
-    for key in found:
+    for key in table:
         if key not in _KEYS:
             near = did_you_mean(key, _KEYS) or f" (known: {', '.join(_KEYS)})"
             raise UsageError(f"{where}: unknown key '{clean(key, 40)}'{near}")
     for key in _NEEDED:
-        if key not in found:
+        if key not in table:
             raise UsageError(f"{where}: {key} is missing: a preset needs {', '.join(_NEEDED)}")
-    description = found.pop("description", "")
+    description = table.pop("description", "")
     if not isinstance(description, str):
         raise UsageError(f"{where}: description must be text")
     values: dict[str, Any] = {}
-    for key, value in found.items():
-        place = f"{where}: {key}"
+    for key, value in table.items():
+        where_key = f"{where}: {key}"
         if key in _MOST_OF:
-            values[key] = _parse_draw(value, place, _MOST_OF[key], _AT_LEAST_ONE.get(key))
+            values[key] = _parse_draw(value, where_key, _MOST_OF[key], _AT_LEAST_ONE.get(key))
         else:
             parse = _number if key == "duration_s" else _whole
-            values[key] = parse(value, place, *_NUMBERS[key])
+            values[key] = parse(value, where_key, *_NUMBERS[key])
     preset = ConversationPreset(name=name, description=clean(description, 200), **values)
     _check_room(preset, where)
     return preset
@@ -476,7 +476,7 @@ def _check_room(preset: ConversationPreset, where: str) -> None:
         )
 
 
-def _parse_draw(value: object, place: str, most: float, least_reason: str | None) -> Draw:
+def _parse_draw(value: object, where: str, most: float, least_reason: str | None) -> Draw:
     """Parse a number or a table with the keys of `_TABLE`, whose values are at most `most`.
 
     With `least_reason`, the median and the fixed value are at least 1 for this reason.
@@ -484,12 +484,12 @@ def _parse_draw(value: object, place: str, most: float, least_reason: str | None
     table: Mapping[str, object] = value if isinstance(value, dict) else {"median": value}
     for key in table:
         if key not in _TABLE:
-            raise UsageError(f"{place}: unknown key '{clean(key, 40)}' (known: {', '.join(_TABLE)})")
+            raise UsageError(f"{where}: unknown key '{clean(key, 40)}' (known: {', '.join(_TABLE)})")
     if "median" not in table:
-        raise UsageError(f"{place}: must be a number of 0 or more, or a table with median")
+        raise UsageError(f"{where}: must be a number of 0 or more, or a table with median")
     if ("fixed" in table) != ("fixed_share" in table):
-        raise UsageError(f"{place}: fixed and fixed_share belong together")
-    read = partial(_table_entry, table, place, least_reason)
+        raise UsageError(f"{where}: fixed and fixed_share belong together")
+    read = partial(_table_entry, table, where, least_reason)
     return Draw(
         read("median", most, key_reason=True) or 0.0,
         read("sigma", _MOST_SIGMA) or 0.0,
@@ -501,7 +501,7 @@ def _parse_draw(value: object, place: str, most: float, least_reason: str | None
 
 def _table_entry(
     table: Mapping[str, object],
-    place: str,
+    quantity: str,
     least_reason: str | None,
     key: str,
     most: float,
@@ -511,23 +511,23 @@ def _table_entry(
     """Return the number at `key` of a random quantity, None if it is not there; see `_parse_draw`."""
     if key not in table:
         return None
-    where = place if set(table) == {"median"} else f"{place}: {key}"
+    where = quantity if set(table) == {"median"} else f"{quantity}: {key}"
     least = 1.0 if key_reason and least_reason else 0.0
     reason = f": {least_reason}" if least else ""
     return _number(table[key], where, least, most, reason=reason)
 
 
-def _number(value: object, place: str, least: float, most: float, *, reason: str = "") -> float:
+def _number(value: object, where: str, least: float, most: float, *, reason: str = "") -> float:
     if (
         not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most
     ):  # which nan never is
         shown = clean(value, 40)
-        raise UsageError(f"{place} must be a number from {least:g} to {most:.10g}, not {shown}{reason}")
+        raise UsageError(f"{where} must be a number from {least:g} to {most:.10g}, not {shown}{reason}")
     return float(value)
 
 
-def _whole(value: object, place: str, least: float, most: float) -> int:
+def _whole(value: object, where: str, least: float, most: float) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         shown = clean(value, 40)
-        raise UsageError(f"{place} must be a whole number from {least:g} to {most:.10g}, not {shown}")
+        raise UsageError(f"{where} must be a whole number from {least:g} to {most:.10g}, not {shown}")
     return value

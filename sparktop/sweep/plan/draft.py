@@ -377,8 +377,8 @@ class _Form:
         self.problems[name] = f"must be {' or '.join(member.value for member in kind)}"
         return None
 
-    def targets(self, known: Sequence[SweepTarget]) -> list[SweepTarget]:
-        by_name = {one.name: one for one in known}
+    def targets(self, selectable: Sequence[SweepTarget]) -> list[SweepTarget]:
+        by_name = {target.name: target for target in selectable}
         gone = [name for name in self.draft.targets if name not in by_name]
         if not self.draft.targets:
             self.problems["targets"] = "mark at least one"
@@ -386,7 +386,7 @@ class _Form:
             self.problems["targets"] = f"{clean(gone[0], 40)} is not watched: take its mark away"
         model = self.read("model", _parse_model)
         chosen = [by_name[name] for name in self.draft.targets if name in by_name]
-        return [replace(one, model=model) if model else one for one in chosen]
+        return [replace(target, model=model) if model else target for target in chosen]
 
     def spec(self) -> SweepSpec:
         """Return the sweep that the fields describe; what is wrong or empty is left open."""
@@ -397,9 +397,9 @@ class _Form:
             if (word := self.choice(name, kind)) is not None and key:
                 given[key] = word.value
         for name, (keys, how, needs) in _TYPED_FIELDS.items():
-            found = self.read(name, how, needs)
-            if found is not None:
-                given |= zip(keys, found, strict=True) if len(keys) > 1 else {keys[0]: found}
+            value = self.read(name, how, needs)
+            if value is not None:
+                given |= zip(keys, value, strict=True) if len(keys) > 1 else {keys[0]: value}
         if "warmup" in self._shown:
             given["warmup"] = self.draft.warmup
         if self.draft.kind != DraftKind.CONCURRENCY:
@@ -415,13 +415,13 @@ class _Form:
         if spec.trace is None or "trace_speed" in self.problems or "trace_range" in self.problems:
             return None
         try:
-            found = find(spec)
+            replay = find(spec)
         except UsageError as error:
             self.problems["trace"] = _field_message(error)
             return None
-        if found is None:
+        if replay is None:
             self.problems["trace"] = READING
-        return found
+        return replay
 
     def guard(self) -> GuardLimits:
         return GuardLimits(
@@ -502,7 +502,7 @@ def _parse_model(text: str) -> str:
 
 def _field_message(error: UsageError) -> str:
     line = str(error).removeprefix("--slo: ")
-    return _OPTION.sub(lambda found: _NAMES.get(found[1], found[1]), line)
+    return _OPTION.sub(lambda option: _NAMES.get(option[1], option[1]), line)
 
 
 _CHOICES: Mapping[str, tuple[type[StrEnum], str]] = {
@@ -555,7 +555,7 @@ _MOST_TARGETS = 256
 _MOST_BYTES = 256 * 1024
 """Bytes that are read of the file."""
 _WORDS: Mapping[str, frozenset[str]] = {
-    **{name: frozenset(one.value for one in kind) for name, (kind, _) in _CHOICES.items()},
+    **{name: frozenset(word.value for word in kind) for name, (kind, _) in _CHOICES.items()},
     "context": frozenset((SENT_BEFORE, SENT_TOGETHER)),
     "trace_format": frozenset((AUTO_FORMAT, *FORMAT_NAMES)),
 }
@@ -579,7 +579,7 @@ def recall(path: Path) -> Draft | None:
     if "concurrency" not in texts:
         return None
     listed = data.get("targets")
-    names = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     warmup = data.get("warmup")
     return replace(
         Draft(**texts),  # type: ignore[arg-type]  # what is left are fields that hold texts

@@ -69,12 +69,12 @@ def parse_extra_body(text: str) -> Mapping[str, Any]:
         UsageError: the text is not such an object, or has a field that the sweep sets itself.
     """
     try:
-        found = json.loads(text) if len(text) <= MOST_BODY_BYTES else None
+        fields = json.loads(text) if len(text) <= MOST_BODY_BYTES else None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise UsageError("--extra-body: must be a JSON object, as in '{\"temperature\": 0}'")
-    return checked_body(found)
+    return checked_body(fields)
 
 
 def checked_body(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -101,13 +101,13 @@ def parse_headers(texts: list[str]) -> Mapping[str, str]:
     Raises:
         UsageError: a text is no header, or one that the sweep sets itself. The message quotes no value.
     """
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for text in texts:
         match = _HEADER.fullmatch(text)
         if match is None:
             raise UsageError("--header: write NAME=VALUE, as in X-Tenant=a")
-        found[match[1]] = match[2]
-    return checked_headers(found)
+        headers[match[1]] = match[2]
+    return checked_headers(headers)
 
 
 def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -132,9 +132,9 @@ def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
 def without_texts(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     """Return a JSON value with "…" in place of each text, which may be a secret; names of fields stay."""
     if isinstance(value, Mapping):
-        return {name: without_texts(one) for name, one in value.items()}
+        return {name: without_texts(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [without_texts(one) for one in value]
+        return [without_texts(part) for part in value]
     return HIDDEN if isinstance(value, str) else value
 
 
@@ -143,8 +143,8 @@ def texts_of(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from texts_of(one)
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from texts_of(part)
 
 
 def request_digest(body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
@@ -215,7 +215,7 @@ def find_prompts(path: str) -> PromptFile:
 def _read_once(path: str, _state: tuple[int, ...] | None) -> PromptFile:
     digest, prompts = _read_file(path)
     total = sum(map(letters, prompts))
-    has_messages = any(not isinstance(one, str) for one in prompts)
+    has_messages = any(not isinstance(prompt, str) for prompt in prompts)
     about = max(1, round(total / _LETTERS_PER_TOKEN / len(prompts)))
     return PromptFile(str(Path(path).absolute()), digest, len(prompts), about, has_messages)
 
@@ -310,10 +310,10 @@ def _prompt_of(where: str, entry: object) -> Prompt:
         return _chat_messages(where, entry["messages"])
     if (talk := next((entry[key] for key in _TALKS if key in entry), None)) is not None:
         return _opening_messages(where, talk)
-    found = next((entry[key] for key in _TEXTS if entry.get(key) is not None), None)
-    if isinstance(found, list):
-        return _chat_messages(where, found)
-    return found if isinstance(found, str) else _refuse(where)
+    prompt = next((entry[key] for key in _TEXTS if entry.get(key) is not None), None)
+    if isinstance(prompt, list):
+        return _chat_messages(where, prompt)
+    return prompt if isinstance(prompt, str) else _refuse(where)
 
 
 def _refuse(where: str) -> NoReturn:
@@ -322,36 +322,38 @@ def _refuse(where: str) -> NoReturn:
 
 def _chat_messages(where: str, listed: object) -> Prompt:
     """Return messages of the chat API without the answers at their end."""
-    known = listed if isinstance(listed, list) else []
-    if not known or not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in known):
+    messages = listed if isinstance(listed, list) else []
+    roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
+    if not messages or not all(isinstance(role, str) for role in roles):
         raise UsageError(f"{where}: messages must be a list of objects with role and content")
-    while known and known[-1]["role"] in _ANSWERS:
-        known = known[:-1]
-    if not known:
+    while messages and messages[-1]["role"] in _ANSWERS:
+        messages = messages[:-1]
+    if not messages:
         raise UsageError(f"{where}: has only answers")
-    return tuple(known)
+    return tuple(messages)
 
 
 def _opening_messages(where: str, talk: object) -> Prompt:
     """Return the turns of a conversation of ShareGPT before its first answer, as messages."""
-    found: list[Mapping[str, str]] = []
+    messages: list[Mapping[str, str]] = []
     for turn in talk if isinstance(talk, list) else ():
         if not isinstance(turn, dict):
             break
         role = _ROLES.get(str(turn.get("from", turn.get("role"))))
         content = turn.get("value", turn.get("content"))
         if role is None or not isinstance(content, str):
-            if found:
+            if messages:
                 break
             continue  # some begin with an answer
-        found.append({"role": role, "content": content})
-    if not any(one["role"] == "user" and one["content"] for one in found):
+        messages.append({"role": role, "content": content})
+    if not any(message["role"] == "user" and message["content"] for message in messages):
         raise UsageError(f"{where}: the conversation has no turn of a person before its first answer")
-    return found[0]["content"] if len(found) == 1 else tuple(found)
+    return messages[0]["content"] if len(messages) == 1 else tuple(messages)
 
 
 def letters(prompt: Prompt) -> int:
     """Return the number of characters of a prompt, all its messages together."""
     if isinstance(prompt, str):
         return len(prompt)
-    return sum(len(content if isinstance(content := one.get("content"), str) else "") for one in prompt)
+    contents = (message.get("content") for message in prompt)
+    return sum(len(content) for content in contents if isinstance(content, str))

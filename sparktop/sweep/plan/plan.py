@@ -201,21 +201,20 @@ class Plan(Struct, frozen=True):
     @property
     def loaded(self) -> frozenset[str]:
         """Names of all targets, and of the backends behind those that are routers."""
-        return frozenset(name for one in self.targets for name in (one.name, *one.backends))
+        return frozenset(name for target in self.targets for name in (target.name, *target.backends))
 
     @property
     def loaded_urls(self) -> frozenset[str]:
         """Addresses of all targets, and of the backends behind those that are routers."""
-        return frozenset(url for one in self.targets for url in (one.url, *one.backends.values()))
+        return frozenset(url for target in self.targets for url in (target.url, *target.backends.values()))
 
     @property
     def axis(self) -> tuple[LoadPoint, ...]:
         """The points of all levels, in the order in which they are measured."""
         if self.points or self.search_rate or self.capacity is not None:
             return self.points
-        return tuple(
-            concurrency_point(one, text) for one in self.concurrency for text in self.texts or (None,)
-        )
+        texts = self.texts or (None,)
+        return tuple(concurrency_point(count, text) for count in self.concurrency for text in texts)
 
     @property
     def guesses_length(self) -> bool:
@@ -241,7 +240,7 @@ class Plan(Struct, frozen=True):
         """The most requests in flight of any level."""
         if self.capacity is not None:
             return self.concurrency_at(LoadPoint(self.capacity.kind, self.capacity.most))
-        return max((self.concurrency_at(one) for one in self.axis), default=1)
+        return max((self.concurrency_at(point) for point in self.axis), default=1)
 
     def concurrency_at(self, point: LoadPoint) -> int:
         """Return the most requests in flight of the level at `point`."""
@@ -250,9 +249,12 @@ class Plan(Struct, frozen=True):
     @property
     def bases(self) -> tuple[int, ...]:
         """The prompt lengths without context, where context and prompt are one request; else empty."""
-        least, known = min(self.depths, default=0), set(self.lengths)
-        found = (length - least for length in self.lengths) if self.whole else ()
-        return tuple(one for one in found if one > 0 and all(one + depth in known for depth in self.depths))
+        if not self.whole:
+            return ()
+        bases = (length - min(self.depths, default=0) for length in self.lengths)
+        return tuple(
+            base for base in bases if base > 0 and {base + depth for depth in self.depths} <= {*self.lengths}
+        )
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -346,7 +348,7 @@ def level_of(plan: Plan, target: SweepTarget, load: Load) -> Level:
 
 
 def run_batches(plan: Plan, targets: Iterable[SweepTarget] | None = None) -> Iterator[RunBatch]:
-    """Yield every batch (series of consecutive runs of one level on one target) of a plan in order.
+    """Yield every batch of runs of a plan in order.
 
     `targets` replaces the targets of the plan, for example to leave out those that cannot be measured.
     """
@@ -376,8 +378,7 @@ def _interleaved_batches(targets: list[SweepTarget], load: Load, runs: int) -> I
         for run in range(runs)
         for target in (targets if run % 2 == 0 else list(reversed(targets)))
     ]
-    for name, group in groupby(turns, key=lambda turn: turn[0].name):
-        group_turns = list(group)
-        chosen = tuple(run for _, run in group_turns)
-        target = next(one for one in targets if one.name == name)
-        yield RunBatch(target, load, chosen, first=0 in chosen, last=runs - 1 in chosen)
+    for _, group in groupby(turns, key=lambda turn: turn[0].name):
+        batch = list(group)
+        numbers = tuple(run for _, run in batch)
+        yield RunBatch(batch[0][0], load, numbers, first=0 in numbers, last=runs - 1 in numbers)

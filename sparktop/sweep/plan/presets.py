@@ -80,7 +80,7 @@ _INTERFERENCE = SweepSpec(
     beside=32_768,
 )
 """Requests while long prompts arrive."""
-BUILT_IN = (*(replace(one, more_runs=True) for one in _LEVELS), _INTERFERENCE)
+BUILT_IN = (*(replace(preset, more_runs=True) for preset in _LEVELS), _INTERFERENCE)
 """The built-in presets, in the order in which they are listed.
 
 In those of bursts, a level has as many runs as a reliable result needs.
@@ -96,7 +96,7 @@ def all_presets(configured: Iterable[SweepSpec] = ()) -> dict[str, SweepSpec]:
 
     A configured preset replaces a built-in preset of the same name.
     """
-    return {one.name: one for one in (*BUILT_IN, *configured)}
+    return {preset.name: preset for preset in (*BUILT_IN, *configured)}
 
 
 def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
@@ -105,14 +105,14 @@ def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
     Raises:
         UsageError: no preset has this name; the message suggests a similar name or lists all.
     """
-    known = all_presets(configured)
-    name = name if name in known else _OLD_NAMES.get(name, name)
-    if name == "prefix-cache" and name not in known:
+    presets = all_presets(configured)
+    name = name if name in presets else _OLD_NAMES.get(name, name)
+    if name == "prefix-cache" and name not in presets:
         raise UsageError("the preset prefix-cache was removed: --depth 0,4k measures prompts cold and warm")
-    if name not in known:
-        near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
+    if name not in presets:
+        near = did_you_mean(name, presets) or f" (known: {', '.join(presets)})"
         raise UsageError(f"there is no preset '{clean(name, 40)}'{near}")
-    return known[name]
+    return presets[name]
 
 
 _CONVERTED = frozenset({"targets", "mode", "order", "api", "slo", "trace", "prompts"})
@@ -304,7 +304,7 @@ def _check_texts(plan: Plan) -> None:
     """Check that the kinds of text are known, and what excludes them."""
     if not plan.texts:
         return
-    unknown = next((one for one in plan.texts if one not in TEXTS), None)
+    unknown = next((text for text in plan.texts if text not in TEXTS), None)
     if unknown is not None:
         raise UsageError(f"there is no text '{clean(unknown, 40)}' (known: {', '.join(TEXTS)})")
     others = {
@@ -411,7 +411,7 @@ def _faulty_key(message: str, preset: SweepSpec) -> str:
 
 def _with_keys(message: str) -> str:
     """Return an error message of the command line with the keys of the configuration for its options."""
-    return _OPTION.sub(lambda found: _key_of(found[1]), message)
+    return _OPTION.sub(lambda option: _key_of(option[1]), message)
 
 
 def _key_of(option: str) -> str:

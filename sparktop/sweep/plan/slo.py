@@ -39,10 +39,10 @@ def parse_slo(text: str) -> tuple[SloCondition, ...]:
     Raises:
         UsageError: a condition is invalid.
     """
-    found = tuple(parse_condition(part) for part in text.split(",") if part.strip())
-    if not found:
+    conditions = tuple(parse_condition(part) for part in text.split(",") if part.strip())
+    if not conditions:
         raise UsageError("--slo names no condition; write for example ttft_p90_ms=2000,stream_tps=15")
-    return found
+    return conditions
 
 
 def parse_condition(part: str, more: tuple[str, ...] = ()) -> SloCondition:
@@ -58,9 +58,9 @@ def parse_condition(part: str, more: tuple[str, ...] = ()) -> SloCondition:
         limit = math.nan
     if not sign or not (0 < limit < math.inf):
         raise UsageError(f"--slo: '{clean(part, 40)}' is not a condition; write for example ttft_p90_ms=2000")
-    known = (*figures(), *more)
-    if name not in known:
-        near = did_you_mean(name, known) or "; write for example ttft_p90_ms or stream_tps"
+    names = (*figures(), *more)
+    if name not in names:
+        near = did_you_mean(name, names) or "; write for example ttft_p90_ms or stream_tps"
         raise UsageError(f"--slo: there is no figure '{clean(name, 40)}'{near}")
     return SloCondition(name, limit, at_least=not name.endswith("_ms"))
 
@@ -92,10 +92,10 @@ def parts_of(figure: str) -> tuple[str, str]:
         return figure, "mean"
     if figure.startswith(STREAM):
         return STREAM, figure.removeprefix(f"{STREAM}_") if figure != STREAM else "p10"
-    found = _LATENCY.fullmatch(figure)
-    if found is None:
+    latency = _LATENCY.fullmatch(figure)
+    if latency is None:
         raise UsageError(f"--slo: there is no figure '{clean(figure, 40)}'")
-    return found[1], found[2]
+    return latency[1], latency[2]
 
 
 def words_of(condition: SloCondition) -> str:
@@ -162,7 +162,7 @@ def any_rises(conditions: Iterable[SloCondition]) -> bool:
 
     Such a condition may hold only from a certain concurrency on.
     """
-    return any(rises(one) for one in conditions)
+    return any(rises(condition) for condition in conditions)
 
 
 def any_falls(conditions: Iterable[SloCondition]) -> bool:
@@ -170,12 +170,12 @@ def any_falls(conditions: Iterable[SloCondition]) -> bool:
 
     Such a condition may hold only up to a certain concurrency.
     """
-    return any(not rises(one) for one in conditions)
+    return any(not rises(condition) for condition in conditions)
 
 
 def requests_needed(conditions: Iterable[SloCondition]) -> int:
     """Return how many requests a level needs so that all quantiles in the conditions can be computed."""
-    return max((_REQUESTS.get(parts_of(one.figure)[1], 1) for one in conditions), default=1)
+    return max((_REQUESTS.get(parts_of(condition.figure)[1], 1) for condition in conditions), default=1)
 
 
 def runs_needed(plan: Plan, concurrency: int) -> int:

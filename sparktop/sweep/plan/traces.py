@@ -75,12 +75,12 @@ def json_object(text: str) -> Mapping[str, object]:
         FaultError: it is not one.
     """
     try:
-        found = json.loads(text)
+        row = json.loads(text)
     except (ValueError, RecursionError):
         raise FaultError(f"not JSON: '{clean(text, _SHOWN)}'") from None
-    if not isinstance(found, dict):
+    if not isinstance(row, dict):
         raise FaultError("not a JSON object: each line must be one")
-    return found
+    return row
 
 
 def tokens_of(row: Mapping[str, object], name: str) -> int:
@@ -118,10 +118,10 @@ def pause_of(row: Mapping[str, object], name: str, per_s: float = 1.0) -> float:
     """
     if row.get(name) is None:
         return 0.0
-    found = seconds_of(row, name, per_s)
-    if found < 0:
+    pause_s = seconds_of(row, name, per_s)
+    if pause_s < 0:
         raise FaultError(f"'{name}' must not be negative")
-    return found
+    return pause_s
 
 
 def word_of(row: Mapping[str, object], name: str) -> str:
@@ -145,7 +145,7 @@ def block_ids(row: Mapping[str, object], name: str = "hash_ids") -> tuple[int, .
     value = row.get(name)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(type(one) is int for one in value):
+    if not isinstance(value, list) or not all(type(block) is int for block in value):
         raise FaultError(f"'{name}' must be a list of integers")
     return tuple(value)
 
@@ -181,11 +181,11 @@ def column_positions(header: Sequence[str], names: Sequence[str]) -> tuple[int, 
     Raises:
         FaultError: one is missing.
     """
-    known = [one.strip().lower() for one in header]
-    missing = [name for name in names if name.lower() not in known]
+    titles = [title.strip().lower() for title in header]
+    missing = [name for name in names if name.lower() not in titles]
     if missing:
         raise FaultError(f"no column '{missing[0]}'")
-    return tuple(known.index(name.lower()) for name in names)
+    return tuple(titles.index(name.lower()) for name in names)
 
 
 def cell(row: Sequence[str], at: int, name: str) -> str:
@@ -238,7 +238,7 @@ class TraceFormat(StrEnum):
     """CSV files of Azure's LLM inference traces."""
 
 
-FORMAT_NAMES = tuple(one.value for one in TraceFormat)
+FORMAT_NAMES = tuple(form.value for form in TraceFormat)
 """The formats as words."""
 
 
@@ -330,7 +330,7 @@ def recognise(text: str) -> TraceFormat:
         if "chat_id" in row or not (_AIPERF | {"input_length", "hash_ids"}) & row.keys():
             raise FaultError(f"a JSON object of none of the known formats: {_KNOWN}")
         return TraceFormat.AIPERF if _AIPERF & row.keys() else TraceFormat.MOONCAKE
-    row_cells = [one.strip().lower() for one in cells(text)]
+    row_cells = [title.strip().lower() for title in cells(text)]
     has_header = sum(name.lower() in row_cells for name in _AZURE) > 1
     if has_header or (len(row_cells) == len(_AZURE) and "-" in row_cells[0] and row_cells[0][:1].isdecimal()):
         return TraceFormat.AZURE
@@ -609,8 +609,8 @@ class Replay(Struct, frozen=True):
     @property
     def mean_prompt(self) -> int:
         """Mean length in tokens of the prompts of known length; 0 if the length of none is known."""
-        known = self.requests - self.texts
-        return round(self.prompt_tokens / known) if known else 0
+        counted = self.requests - self.texts
+        return round(self.prompt_tokens / counted) if counted else 0
 
     @property
     def mean_answer(self) -> int:
@@ -684,22 +684,22 @@ def read_replay(choice: TraceChoice) -> Replay:
     earliest = array("d")  # seconds at which each request can begin, if answers take no time
     repeated = _Repeated()
     begin_s, last_s = None, 0.0
-    for one in trace:
+    for request in trace:
         count += 1
-        length = one.prompt_tokens or 0
+        length = request.prompt_tokens or 0
         prompts += length
-        outputs += one.output_tokens
-        lengths[length + one.output_tokens] += 1
-        texts += one.prompt_tokens is None
-        longest, most_output = max(longest, length), max(most_output, one.output_tokens)
-        at_s = one.due_s or 0.0
-        if one.after is not None:
+        outputs += request.output_tokens
+        lengths[length + request.output_tokens] += 1
+        texts += request.prompt_tokens is None
+        longest, most_output = max(longest, length), max(most_output, request.output_tokens)
+        at_s = request.due_s or 0.0
+        if request.after is not None:
             waits = True
-            at_s = max(at_s, earliest[one.after] + one.delay_s)
+            at_s = max(at_s, earliest[request.after] + request.delay_s)
         begin_s = at_s if begin_s is None else begin_s
         last_s = max(last_s, at_s)
         earliest.append(at_s)
-        repeated.add(one, length)
+        repeated.add(request, length)
     assert trace.form is not None  # noqa: S101 - a trace without a format raises
     return Replay(
         choice=choice,
@@ -731,34 +731,34 @@ class _Repeated:
         self._lengths: dict[str, int] = {}
         self._is_known = True
 
-    def add(self, one: TracedRequest, length: int) -> None:
+    def add(self, request: TracedRequest, length: int) -> None:
         """Count what the prompt of a request, of `length` tokens, repeats of earlier ones."""
         if not self._is_known:
             return
-        if one.blocks:
-            self._tokens += self._add_blocks(one, length)
-        elif one.scope:
-            self._tokens += min(self._lengths.get(one.scope, 0), length)
-            self._lengths[one.scope] = max(self._lengths.get(one.scope, 0), length)
+        if request.blocks:
+            self._tokens += self._add_blocks(request, length)
+        elif request.scope:
+            self._tokens += min(self._lengths.get(request.scope, 0), length)
+            self._lengths[request.scope] = max(self._lengths.get(request.scope, 0), length)
         if len(self._blocks) + len(self._lengths) > _MOST_BLOCKS:
             self._is_known = False
             self._blocks.clear()
             self._lengths.clear()
 
-    def _add_blocks(self, one: TracedRequest, length: int) -> int:
+    def _add_blocks(self, request: TracedRequest, length: int) -> int:
         """Return how many of a prompt's first tokens are in blocks of earlier prompts, and add its blocks."""
-        size, found, is_begin = one.block_tokens, 0, True
-        for place, block in enumerate(one.blocks):
-            needed = min(size, length - place * size)
+        size, repeated, is_begin = request.block_tokens, 0, True
+        for number, block in enumerate(request.blocks):
+            needed = min(size, length - number * size)
             if needed <= 0:
                 break
-            held = self._blocks.get((one.scope, block), 0)
+            held = self._blocks.get((request.scope, block), 0)
             if is_begin:
-                found += min(held, needed)
+                repeated += min(held, needed)
                 is_begin = held >= needed
             if held < needed:
-                self._blocks[one.scope, block] = needed
-        return found
+                self._blocks[request.scope, block] = needed
+        return repeated
 
     def share(self, prompts: int) -> float | None:
         """Return the repeated share (0 to 1) of all `prompts` tokens; None if nothing shows it."""

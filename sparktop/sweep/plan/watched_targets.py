@@ -45,20 +45,20 @@ def watched_targets(
     typed = watch.source == _TYPED
     asked = (*watch.routers, *(() if typed else watch.sweep_routers))
     if configured is None:
-        names = {one.name for one in watch.backends} | {one.name for one in asked}
+        names = {target.name for target in watch.backends} | {target.name for target in asked}
         configured = () if typed or not watch.is_trusted else names
-    own = own_hosts()
+    own_names = own_hosts()
     backends = _all_backends(watch, snapshot)
-    routers = {one.name: one for one in asked}
+    routers = {router.name: router for router in asked}
     views = {view.name: view for view in snapshot.routers}
-    made = []
+    targets = []
     for name in dict.fromkeys((*views, *routers)):
-        known = name in configured or is_here((routers.get(name) or views[name]).url, own)
-        made.append(_watched_router(routers.get(name), views.get(name), backends, known=known))
-    for one in backends.values():
-        known = one.name in configured or is_here(one.url, own)
-        made.append(engine_target(one, known=known))
-    return tuple(made)
+        is_known = name in configured or is_here((routers.get(name) or views[name]).url, own_names)
+        targets.append(_watched_router(routers.get(name), views.get(name), backends, known=is_known))
+    for backend in backends.values():
+        is_known = backend.name in configured or is_here(backend.url, own_names)
+        targets.append(engine_target(backend, known=is_known))
+    return tuple(targets)
 
 
 def chosen_names(
@@ -80,34 +80,36 @@ def chosen_names(
     """
     # A router that is not watched is only chosen by name.
     watched = {view.name for view in snapshot.routers}
-    routers = [one.name for one in targets if one.kind is TargetKind.ROUTER and one.name in watched]
-    engines = [one.name for one in targets if one.kind is TargetKind.ENGINE]
-    found: list[str] = []
+    all_routers = [target.name for target in targets if target.kind is TargetKind.ROUTER]
+    routers = [router for router in all_routers if router in watched]
+    engines = [target.name for target in targets if target.kind is TargetKind.ENGINE]
+    named_routers = [router for router in routers if router == name]
+    chosen: list[str] = []
     if kind == "router":
-        found = [one for one in routers if one == name]
+        chosen = named_routers
     elif kind in _GROUPS:
-        found = [one for one in routers if one == name] or _servers_of_group(engines, snapshot, name)
+        chosen = named_routers or _servers_of_group(engines, snapshot, name)
     elif kind in _WALL_GROUPS:
         members = _servers_on_wall(engines, snapshot, name)
-        left = members if shown is None else [one for one in members if one in shown]
-        found = left if len(left) < len(members) else [one for one in routers if one == name] or members
+        left = members if shown is None else [member for member in members if member in shown]
+        chosen = left if len(left) < len(members) else named_routers or members
     elif kind in _NODES:
         placed = {view.name for view in snapshot.backends if name in view.nodes}
-        placed |= {one.name for one in targets if name in one.nodes}
-        found = [one for one in engines if one in placed]
+        placed |= {target.name for target in targets if name in target.nodes}
+        chosen = [engine for engine in engines if engine in placed]
     elif name:
-        found = [one for one in engines if one == name]
-    if not found and shown is not None:
-        return tuple(one for one in engines if one in shown)
-    return tuple(found or routers or engines)
+        chosen = [engine for engine in engines if engine == name]
+    if not chosen and shown is not None:
+        return tuple(engine for engine in engines if engine in shown)
+    return tuple(chosen or routers or engines)
 
 
 def foreign_requests(plan: Plan, snapshot: Snapshot | None) -> list[str]:
     """Return a line for each server of `plan` on which requests run or wait; many are counted in the last."""
     lines = []
     for view in () if snapshot is None else snapshot.backends:
-        known = ((view.running, "running"), (view.waiting, "waiting"))
-        counts = [(round(number), word) for number, word in known if number is not None]
+        gauges = ((view.running, "running"), (view.waiting, "waiting"))
+        counts = [(round(number), word) for number, word in gauges if number is not None]
         if view.name in plan.loaded and any(number for number, _ in counts):
             lines.append(f"{view.name}: {', '.join(f'{number:,} {word}' for number, word in counts)}")
     if (more := len(lines) - _MOST_LINES) > 0:
@@ -127,7 +129,7 @@ def why_too_many(
     They are all of `targets`, or, where the selected panel is not of a `kind` that chooses servers, all that
     a filter leaves (`shown`, as above).
     """
-    engines = {one.name for one in targets if one.kind is TargetKind.ENGINE}
+    engines = {target.name for target in targets if target.kind is TargetKind.ENGINE}
     loaded = engines.intersection(names)
     is_marked = shown is None or kind in _GROUPS | _WALL_GROUPS | _NODES
     if len(loaded) <= MOST_UNMARKED or (is_marked and loaded != engines):
@@ -141,9 +143,9 @@ def _servers_on_wall(engines: Sequence[str], snapshot: Snapshot, group: str) -> 
     """Return the names of the backends in a group of the wall that are also in `engines`."""
     from sparktop.analysis.wall import wall_of  # late: most boards have no wall
 
-    groups = (one for one in wall_of(snapshot).groups if one.name == group)
-    members = {one.server.name for found in groups for one in found.servers}
-    return [one for one in engines if one in members]
+    groups = (part for part in wall_of(snapshot).groups if part.name == group)
+    members = {server.server.name for part in groups for server in part.servers}
+    return [engine for engine in engines if engine in members]
 
 
 def _servers_of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
@@ -153,15 +155,16 @@ def _servers_of_group(engines: Sequence[str], snapshot: Snapshot, group: str) ->
     of this server; return this name.
     """
     members = {view.name for view in snapshot.backends if view.group == group}
-    members |= {name for one in snapshot.balance if one.group == group for name in one.backends}
-    return [one for one in engines if one in members] or [one for one in engines if one == group]
+    members |= {name for balance in snapshot.balance if balance.group == group for name in balance.backends}
+    of_group = [engine for engine in engines if engine in members]
+    return of_group or [engine for engine in engines if engine == group]
 
 
 def _all_backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
     """Return every watched backend by name: first those in `snapshot`, then those only in `watch`."""
-    asked = {one.name: one for one in watch.backends}
+    asked = {backend.name: backend for backend in watch.backends}
     shown = {view.name: _backend_target(asked.get(view.name), view) for view in snapshot.backends}
-    return shown | {name: one for name, one in asked.items() if name not in shown}
+    return shown | {name: backend for name, backend in asked.items() if name not in shown}
 
 
 def _backend_target(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
@@ -228,10 +231,10 @@ def router_target(
         model=model,
         api_key=router.api_key,
         tls_ca=router.tls_ca,
-        backends={one.name: one.url for one in servers},
+        backends={server.name: server.url for server in servers},
         deployments={**(deployments or {}), **router.deployments},
         strategy=router.strategy,
-        nodes=tuple(dict.fromkeys(node for one in servers for node in one.nodes)),
+        nodes=tuple(dict.fromkeys(node for server in servers for node in server.nodes)),
         known=known,
     )
 
@@ -241,11 +244,11 @@ def own_hosts() -> frozenset[str]:
     return _LOOPBACK | {clean(socket.gethostname(), 64).lower() or "localhost"} | set(read_addresses())
 
 
-def is_here(url: str, own: frozenset[str]) -> bool:
-    """Return whether the host of a URL is in `own`, the names and addresses of this machine."""
-    return (urlsplit(url).hostname or "").lower() in own
+def is_here(url: str, own_names: frozenset[str]) -> bool:
+    """Return whether the host of a URL is in `own_names`, the names and addresses of this machine."""
+    return (urlsplit(url).hostname or "").lower() in own_names
 
 
 def strangers(targets: Iterable[SweepTarget]) -> list[SweepTarget]:
     """Return the targets that are neither on this machine nor in a configuration that the user trusts."""
-    return [one for one in targets if not one.known]
+    return [target for target in targets if not target.known]

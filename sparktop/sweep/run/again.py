@@ -83,7 +83,7 @@ def answer_from_levels(
             what a condition limits.
     """
     levels = {target.name: _searchable_levels(target, capacity.kind) for target in result.targets}
-    lengths = {level.pp for found in levels.values() for level in found}
+    lengths = {level.pp for of_target in levels.values() for level in of_target}
     if not lengths:
         kinds = sorted({level.load.value for target in result.targets for level in target.levels})
         what = f"no level of {capacity.kind.value} that a search would make"
@@ -92,28 +92,31 @@ def answer_from_levels(
         words = names_in_words([f"{length:,}" for length in sorted(filter(None, lengths))])
         raise UsageError(f"the levels have prompts of {words} tokens: choose one length with --pp")
     chosen = {
-        name: [one for one in found if pp is None or one.pp == pp] for name, found in levels.items() if found
+        name: [level for level in of_target if pp is None or level.pp == pp]
+        for name, of_target in levels.items()
+        if of_target
     }
     _check_conditions(capacity, list(chain(*chosen.values())))
     late = result.client.trustworthy is False
     answers = {
-        name: _answer_of_target(capacity, found, max_error_share, late=late)
-        for name, found in chosen.items()
-        if found
+        name: _answer_of_target(capacity, of_target, max_error_share, late=late)
+        for name, of_target in chosen.items()
+        if of_target
     }
-    most = max(level.point.value for found in chosen.values() for level in found)
-    found = capacity_result(replace(capacity, most=most), answers).model_copy(update={"stored": True})
-    return result.model_copy(update={"capacity": found, "slo": None})
+    highest = max(level.point.value for of_target in chosen.values() for level in of_target)
+    answer = capacity_result(replace(capacity, most=highest), answers).model_copy(update={"stored": True})
+    return result.model_copy(update={"capacity": answer, "slo": None})
 
 
 def _searchable_levels(target: TargetResult, kind: LoadKind) -> list[LevelResult]:
     """Return the levels that a search could have made: steady ones, without context and of no trace."""
-    found = (
+    of_kind = (
         level for level in target.levels if level.load is kind and level.error is None and not level.depth
     )
-    plain = (one for one in found if one.rises_to is None and one.trace is None)
+    plain = (level for level in of_kind if level.rises_to is None and level.trace is None)
     return sorted(
-        (one for one in plain if 0 < one.point.value <= MOST_CONCURRENCY), key=lambda one: one.point.value
+        (level for level in plain if 0 < level.point.value <= MOST_CONCURRENCY),
+        key=lambda level: level.point.value,
     )
 
 

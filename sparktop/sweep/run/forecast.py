@@ -53,7 +53,7 @@ _LEAST_GROWTH = 0.5
 """Assumed growth to loads not yet measured for the upper end of a range: small batches may grow less."""
 _SATURATED, _MOST_UNSURE = 0.93, 2
 """Where durations grow with this exponent or more, token rates rise by less than 5 % when the concurrency is
-doubled: the sweep adds this many levels at most, see `climb`."""
+doubled: the sweep adds this many levels at most, see `next_step`."""
 GAP = 2
 """Ratio of two neighbouring concurrencies from which on the sweep may add a level between them."""
 
@@ -68,7 +68,8 @@ class Estimate:
     def __init__(self, plan: Plan) -> None:
         """Start with the plan and without any measured duration."""
         self._plan = plan
-        self._known: dict[tuple[str, Load], list[float]] = {}
+        self._durations: dict[tuple[str, Load], list[float]] = {}
+        """Seconds of the runs that have ended, by target and load."""
         self._pauses: list[float] = []
         self._beside: list[float] = []
         """Durations of runs with long prompts, in those of the same runs alone."""
@@ -77,7 +78,7 @@ class Estimate:
 
     def learn_run(self, target: str, load: Load, seconds: float) -> None:
         """Record that one load run (measured or warm-up) of `load` on `target` took `seconds`."""
-        self._known.setdefault((target, load), []).append(seconds)
+        self._durations.setdefault((target, load), []).append(seconds)
 
     def learn_beside(self, target: str, load: Load, seconds: float) -> None:
         """Record that a run of `load` with long prompts took `seconds`: their steps may take seconds."""
@@ -99,30 +100,32 @@ class Estimate:
         """
         if self._plan.mode is LoadMode.STEADY and self._plan.duration_s is not None:
             return self._plan.duration_s
-        if self._plan.mode is LoadMode.OPEN and (target, load) not in self._known:
+        if self._plan.mode is LoadMode.OPEN and (target, load) not in self._durations:
             return warm_up_s(self._plan) + (self._plan.duration_s or 0.0)
-        if self._plan.mode is LoadMode.AGENTS and (target, load) not in self._known:
+        if self._plan.mode is LoadMode.AGENTS and (target, load) not in self._durations:
             return ramp_s(self._plan) + (self._plan.duration_s or 0.0)
-        known = self._known.get((target, load))
-        if known:
-            return sum(known) / len(known)
-        own = self._mean_run_times(target) or self._mean_run_times(None)
-        return self._scale_nearest_s(own, load, self.most.get(target, load.concurrency), least_growth)
+        durations = self._durations.get((target, load))
+        if durations:
+            return sum(durations) / len(durations)
+        run_times = self._mean_run_times(target) or self._mean_run_times(None)
+        return self._scale_nearest_s(run_times, load, self.most.get(target, load.concurrency), least_growth)
 
     def _scale_nearest_s(
-        self, own: list[_MeanRun], load: Load, most: int, least_growth: float
+        self, run_times: list[_MeanRun], load: Load, limit: int, least_growth: float
     ) -> float | None:
-        """Return the seconds of the most similar load in `own`, scaled to `load`; above `most`, they wait."""
-        if not own:
+        """Return the seconds of the most similar load, scaled to `load`; above `limit`, requests wait."""
+        if not run_times:
             return None
-        nearest, seconds = min(own, key=lambda one: abs(math.log(_weight(one[0]) / _weight(load))))
-        growth = max(least_growth if load.concurrency > nearest.concurrency else 0.0, self._growth(own))
-        ratio = _weight(_capped(load, most)) / _weight(_capped(nearest, most))
-        waits = max(1.0, load.concurrency / most) / max(1.0, nearest.concurrency / most)
+        nearest, seconds = min(
+            run_times, key=lambda measured: abs(math.log(_weight(measured[0]) / _weight(load)))
+        )
+        growth = max(least_growth if load.concurrency > nearest.concurrency else 0.0, self._growth(run_times))
+        ratio = _weight(_capped(load, limit)) / _weight(_capped(nearest, limit))
+        waits = max(1.0, load.concurrency / limit) / max(1.0, nearest.concurrency / limit)
         return seconds * waits * float(ratio**growth)
 
     def runs_of(self, batch: RunBatch) -> int | None:
-        """Return the expected number of runs of a batch (a series of consecutive runs of one level).
+        """Return the expected number of runs of a batch.
 
         This is the planned number, or more if the plan adds runs to short levels. None if only the duration
         limits the batch.
@@ -132,47 +135,47 @@ class Estimate:
         seconds = self.run_s(batch.target.name, batch.load) if self._plan.more_runs else None
         return max(len(batch.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
 
-    def sweep_s(self, todo: Sequence[RunBatch], made: int, least_growth: float = 0.0) -> float | None:
+    def sweep_s(self, todo: Sequence[RunBatch], ended: int, least_growth: float = 0.0) -> float | None:
         """Return the expected seconds until all batches in `todo` have ended; None if empty or unknown.
 
-        A batch is a series of consecutive runs of one level. The first of `todo` is the current batch, of
-        which `made` runs have ended and the next run is about to begin; -1: its warm-up is about to begin.
+        The first of `todo` is the current batch, of which `ended` runs have ended and the next is about to
+        begin; -1: its warm-up is about to begin.
         """
         if not todo:
             return None
         present, *others = (self._with_expected_runs(batch) for batch in todo)
-        runs = None if present.runs is None else present.runs[max(0, made) :]
-        left = [replace(present, runs=runs, first=present.first and made < 0), *others]
+        runs = None if present.runs is None else present.runs[max(0, ended) :]
+        left = [replace(present, runs=runs, first=present.first and ended < 0), *others]
         return self.left_s(left, least_growth=least_growth)
 
-    def range_s(self, todo: Sequence[RunBatch], made: int) -> TimeRange | None:
+    def range_s(self, todo: Sequence[RunBatch], ended: int) -> TimeRange | None:
         """Return the range of the seconds until the sweep ends; None if `todo` is empty or nothing is known.
 
         The parameters are those of `sweep_s`. The upper end includes the levels that the sweep may add.
         """
-        least = self.sweep_s(todo, made)
-        most = self.sweep_s([*todo, *self._possible_batches(todo)], made, _LEAST_GROWTH)
-        return None if least is None or most is None else TimeRange(LEAST * least, MOST * most)
+        shortest = self.sweep_s(todo, ended)
+        longest = self.sweep_s([*todo, *self._possible_batches(todo)], ended, _LEAST_GROWTH)
+        return None if shortest is None or longest is None else TimeRange(LEAST * shortest, MOST * longest)
 
     def _possible_batches(self, todo: Sequence[RunBatch]) -> Iterator[RunBatch]:
         """Yield the batches that may follow those in `todo`: higher concurrencies, and one between two."""
         series: dict[tuple[str, int], list[RunBatch]] = {}
-        for one in todo:
-            series.setdefault((one.target.name, one.load.prompt_tokens), []).append(one)
+        for batch in todo:
+            series.setdefault((batch.target.name, batch.load.prompt_tokens), []).append(batch)
         for (name, length), batches in series.items():
-            known = {
+            measured = {
                 load.concurrency
-                for target, load in self._known
+                for target, load in self._durations
                 if (target, load.prompt_tokens) == (name, length)
             }
             coming = {batch.load.concurrency for batch in batches}
-            top = max(known | coming)
-            most = self.most.get(name, 0)
-            if max(coming) < top or not most:
+            top = max(measured | coming)
+            limit = self.most.get(name, 0)
+            if max(coming) < top or not limit:
                 continue  # the sweep measures a level between two others, its last one
             saturated = self._growth(self._mean_run_times(name)) >= _SATURATED
-            higher = doublings(top, most)[: _MOST_UNSURE if saturated else None]
-            for at in (*concurrencies_between([*known, *coming]), *higher):
+            higher = doublings(top, limit)[: _MOST_UNSURE if saturated else None]
+            for at in (*concurrencies_between([*measured, *coming]), *higher):
                 load = Load(length, at)
                 yield RunBatch(batches[0].target, load, run_numbers(self._plan, load))
 
@@ -182,15 +185,12 @@ class Estimate:
         more = count is not None and (self._plan.more_runs or count > len(batch.runs or ()))
         return replace(batch, runs=tuple(range(count or 0))) if more else batch
 
-    def left_s(
-        self, left: Iterable[RunBatch], run_elapsed_s: float = 0.0, least_growth: float = 0.0
-    ) -> float | None:
+    def left_s(self, left: Iterable[RunBatch], least_growth: float = 0.0) -> float | None:
         """Return the expected seconds until all batches in `left` have ended; None if not yet known.
 
-        A batch is a series of consecutive runs of one level. `left` begins with the current batch, reduced to
-        its remaining runs; the current run has lasted `run_elapsed_s` seconds so far.
+        `left` begins with the current batch, reduced to its remaining runs.
         """
-        total, pause = -run_elapsed_s, self._pause_s()
+        total, pause = 0.0, self._pause_s()
         for batch in left:
             seconds = self.run_s(batch.target.name, batch.load, least_growth)
             if seconds is None:
@@ -205,22 +205,22 @@ class Estimate:
             # The warm-up run of an open loop is a single request.
             warms = batch.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
             total += pause + (seconds if warms else 0.0)
-        return max(0.0, total)
+        return total
 
     def _mean_run_times(self, target: str | None) -> list[_MeanRun]:
         return [
             (load, sum(times) / len(times))
-            for (name, load), times in self._known.items()
+            for (name, load), times in self._durations.items()
             if target in {None, name} and sum(times) > 0
         ]
 
-    def _growth(self, known: list[_MeanRun]) -> float:
+    def _growth(self, run_times: list[_MeanRun]) -> float:
         """Return the exponent (0 to 1) with which the duration of a run grows with the size of its load.
 
-        It is computed from the two largest loads in `known`. Return the constant `_GROWTH` if `known` has
-        only one load, or if the two largest have the same size.
+        It is computed from the two largest loads. Return the constant `_GROWTH` if there is only one load, or
+        if the two largest have the same size.
         """
-        ends = sorted((_weight(load), seconds) for load, seconds in known)[-2:]
+        ends = sorted((_weight(load), seconds) for load, seconds in run_times)[-2:]
         if len(ends) < 2 or ends[0][0] == ends[1][0]:  # noqa: PLR2004 - a line has two ends
             return _GROWTH
         return min(_STEEPEST, max(0.0, _slope(*ends)))
@@ -229,13 +229,13 @@ class Estimate:
         return sum(self._pauses) / len(self._pauses) if self._pauses else 0.0
 
 
-def doublings(top: int, most: int) -> list[int]:
-    """Return the concurrencies to which a sweep may go on from `top`: twice the last, `most` at the end."""
-    found = []
-    while top < most:
-        top = min(2 * top, most)
-        found.append(top)
-    return found
+def doublings(top: int, limit: int) -> list[int]:
+    """Return the concurrencies to which a sweep may go on from `top`: twice the last, `limit` at the end."""
+    higher = []
+    while top < limit:
+        top = min(2 * top, limit)
+        higher.append(top)
+    return higher
 
 
 def concurrencies_between(levels: Iterable[int]) -> list[int]:
@@ -245,8 +245,8 @@ def concurrencies_between(levels: Iterable[int]) -> list[int]:
     return [round(math.sqrt(low * high)) for low, high in gaps[-1:]]
 
 
-def _capped(load: Load, most: int) -> Load:
-    return replace(load, concurrency=min(load.concurrency, most))
+def _capped(load: Load, limit: int) -> Load:
+    return replace(load, concurrency=min(load.concurrency, limit))
 
 
 def _weight(load: Load) -> float:
@@ -272,8 +272,8 @@ class _Point(Struct, frozen=True):
 class EarlierSweep(Struct, frozen=True):
     """One earlier sweep of a target, with the times that a forecast uses.
 
-    `begin_s` are the seconds before the first level. `pause_s` are the mean seconds without load after each
-    batch, which is a series of consecutive runs of one level.
+    `begin_s` are the seconds before the first level, `pause_s` the mean seconds without load after each batch
+    of runs.
     """
 
     result: SweepResult
@@ -308,10 +308,10 @@ class EarlierSweep(Struct, frozen=True):
         0: it measured all of them. 1: it measured all their prompt and output lengths, but some only at other
         concurrencies. 2: it did not measure some of the lengths.
         """
-        made = {(point.load, point.output_tokens) for point in self.points}
+        measured = {(point.load, point.output_tokens) for point in self.points}
         lengths = {(point.load.prompt_tokens, point.output_tokens) for point in self.points}
         asked = list(wanted)
-        if all((load, output_tokens) in made for load in asked):
+        if all((load, output_tokens) in measured for load in asked):
             return 0
         return 1 if all((load.prompt_tokens, output_tokens) in lengths for load in asked) else 2
 
@@ -334,23 +334,23 @@ SLOWEST, FASTEST = AssumedPace(15, 1000), AssumedPace(100, 8000)
 """The assumed range of a target without an earlier sweep."""
 
 
-def earlier_sweep(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> EarlierSweep | None:
+def earlier_sweep(target: SweepTarget, plan: Plan, results: Sequence[SweepResult]) -> EarlierSweep | None:
     """Return the earlier sweep of `target` whose loads are nearest to the plan; None if no result is usable.
 
     Of equally near sweeps the newest is returned.
     """
     asked = loads(plan)
-    found = []
-    for result in known:
-        for one in result.targets:
-            if one.url != target.url or (target.model or one.model) != one.model:
+    usable = []
+    for result in results:
+        for measured in result.targets:
+            if measured.url != target.url or (target.model or measured.model) != measured.model:
                 continue
             points = tuple(
-                point for level in one.levels if (point := _measured_point(level, result)) is not None
+                point for level in measured.levels if (point := _measured_point(level, result)) is not None
             )
             if points:
-                found.append(EarlierSweep(result, points, *_times_between_runs(result)))
-    ordered = sorted(found, key=lambda one: (-one.sure(asked, plan.tg), one.result.started_at))
+                usable.append(EarlierSweep(result, points, *_times_between_runs(result)))
+    ordered = sorted(usable, key=lambda sweep: (-sweep.sure(asked, plan.tg), sweep.result.started_at))
     return ordered[-1] if ordered else None
 
 
@@ -387,8 +387,8 @@ def _times_between_runs(result: SweepResult) -> tuple[float, float]:
     if first is None:
         return _BEGIN_S, _PAUSE_S
     levels = [(target.name, level) for target in result.targets for level in target.levels]
-    made = {(name, level.point) for name, level in levels}
-    if any((run.target, run.point) not in made for run in result.ran):
+    measured = {(name, level.point) for name, level in levels}
+    if any((run.target, run.point) not in measured for run in result.ran):
         return _BEGIN_S, _PAUSE_S  # the duration of an unmeasured level would look like a pause
     warm_ups = {
         (name, level.point, level.pp): (level.duration_s or 0.0) / level.runs
@@ -403,7 +403,7 @@ def _times_between_runs(result: SweepResult) -> tuple[float, float]:
 
 
 def _count_batches_made(ran: Sequence[RanRun]) -> int:
-    """Return the number of batches (series of consecutive runs of one level) in the executed runs `ran`.
+    """Return the number of batches in the executed runs `ran`.
 
     A new batch begins where target or concurrency changes, or where run numbers start again: then the prompt
     length has changed, which `RanRun` does not record.
@@ -480,10 +480,10 @@ class Forecast(Struct, frozen=True):
 
 def forecast(
     plan: Plan,
-    known: Sequence[SweepResult],
+    results: Sequence[SweepResult],
     slots: Mapping[str, int] | None = None,
 ) -> Forecast:
-    """Return the forecast of a plan from the results `known` of earlier sweeps, in any order.
+    """Return the forecast of a plan from the `results` of earlier sweeps, in any order.
 
     For each target, the result with the most similar loads is used; of several, the newest. If this result
     lacks a concurrency, the duration is interpolated on logarithmic scales. If it lacks a length, the time to
@@ -499,11 +499,11 @@ def forecast(
         return _replay_forecast(plan, plan.trace) if plan.trace is not None else _open_forecast(plan)
     if plan.mode is LoadMode.AGENTS:
         return _conversation_forecast(plan)
-    found = [earlier_sweep(target, plan, known) for target in plan.targets]
-    most = _highest_concurrency(plan, found, slots or {})
+    earlier = [earlier_sweep(target, plan, results) for target in plan.targets]
+    limit = _highest_concurrency(plan, earlier, slots or {})
     count = _measured_requests(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
-    sure = [one for one in found if one is not None]
+    sure = [sweep for sweep in earlier if sweep is not None]
     contexts = sum(_level_requests(plan, load) or 0 for load in loads(plan) if load.depth)
     contexts *= len(plan.targets)
     each = [(_tokens_before_answer(load), _level_requests(plan, load) or 0) for load in loads(plan)]
@@ -512,12 +512,12 @@ def forecast(
         warm_ups=warm_ups + contexts,
         prompt_tokens=None if count is None else sum(map(math.prod, each)) * len(plan.targets),
         output_tokens=None if count is None else (count + contexts) * plan.tg,
-        seconds=_expected_seconds(plan, sure) if sure and len(sure) == len(found) else None,
-        why=_duration_source(plan, found),
-        at_least=plan.searches or plan.more_runs or most is not None,
+        seconds=_expected_seconds(plan, sure) if sure and len(sure) == len(earlier) else None,
+        why=_duration_source(plan, earlier),
+        at_least=plan.searches or plan.more_runs or limit is not None,
         levels=len(loads(plan)) * len(plan.targets),
-        most_concurrency=most,
-        time=_expected_range(plan, found, most),
+        most_concurrency=limit,
+        time=_expected_range(plan, earlier, limit),
     )
 
 
@@ -526,16 +526,16 @@ def _tokens_before_answer(load: Load) -> int:
     return load.prompt_tokens + 2 * load.depth
 
 
-def _with_possible_levels(plan: Plan, most: int) -> Plan:
-    """Return `plan` with all concurrencies added that the sweep may go on to, up to `most`."""
-    more = [*concurrencies_between(plan.concurrency), *doublings(max(plan.concurrency, default=1), most)]
+def _with_possible_levels(plan: Plan, limit: int) -> Plan:
+    """Return `plan` with all concurrencies added that the sweep may go on to, up to `limit`."""
+    more = [*concurrencies_between(plan.concurrency), *doublings(max(plan.concurrency, default=1), limit)]
     return replace(plan, concurrency=(*plan.concurrency, *more))
 
 
 def _measured_requests(plan: Plan) -> int | None:
     each = [_level_requests(plan, load) for load in loads(plan)]
-    known_values = [count for count in each if count is not None]
-    return sum(known_values) * len(plan.targets) if len(known_values) == len(each) else None
+    counts = [count for count in each if count is not None]
+    return sum(counts) * len(plan.targets) if len(counts) == len(each) else None
 
 
 def _level_requests(plan: Plan, load: Load) -> int | None:
@@ -553,56 +553,56 @@ def _level_runs(plan: Plan, load: Load) -> int | None:
 
 
 def _highest_concurrency(
-    plan: Plan, found: Iterable[EarlierSweep | None], slots: Mapping[str, int]
+    plan: Plan, earlier: Iterable[EarlierSweep | None], slots: Mapping[str, int]
 ) -> int | None:
     """Return the highest concurrency that any target of the plan may go on to; None if to none.
 
     `slots` are the numbers of requests that targets can run at once, by target name. For other targets, the
-    earlier sweeps `found` may have them.
+    earlier sweeps may have them.
     """
     if plan.climb_to is None:
         return None
-    known = [
-        slots.get(target.name) or (one.slots(target.url) if one is not None else None) or plan.climb_to
-        for target, one in zip(plan.targets, found, strict=True)
+    limits = [
+        slots.get(target.name) or (sweep.slots(target.url) if sweep is not None else None) or plan.climb_to
+        for target, sweep in zip(plan.targets, earlier, strict=True)
     ]
-    most = min(plan.climb_to, max(known, default=0))
-    return most if most > max(plan.concurrency, default=1) else None
+    highest = min(plan.climb_to, max(limits, default=0))
+    return highest if highest > max(plan.concurrency, default=1) else None
 
 
-def _expected_seconds(plan: Plan, found: Sequence[EarlierSweep | AssumedPace]) -> float:
+def _expected_seconds(plan: Plan, sweeps: Sequence[EarlierSweep | AssumedPace]) -> float:
     """Return the expected duration of the plan in seconds, from an earlier sweep for each of its targets."""
-    total = max(one.begin_s for one in found)
-    for one in found:
+    total = max(sweep.begin_s for sweep in sweeps)
+    for sweep in sweeps:
         total += sum(
-            _level_seconds(plan, load, one) for load in loads(plan)
-        ) + one.pause_s * _count_batches_planned(plan)
+            _level_seconds(plan, load, sweep) for load in loads(plan)
+        ) + sweep.pause_s * _count_batches_planned(plan)
     return total
 
 
-def _expected_range(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> TimeRange | None:
+def _expected_range(plan: Plan, earlier: Sequence[EarlierSweep | None], top: int | None) -> TimeRange | None:
     """Return the range of the sweep's duration; None if it searches for SLO limits.
 
     `top` is the highest concurrency that the sweep may go on to. Where no earlier sweep is known (None in
-    `found`), the range is that from fast to slow servers.
+    `earlier`), the range is that from fast to slow servers.
     """
     if plan.searches or not plan.targets:
         return None
     farthest = plan if top is None else _with_possible_levels(plan, top)
-    fast = [one or FASTEST for one in found]
-    slow = [one or SLOWEST for one in found]
+    fast = [sweep or FASTEST for sweep in earlier]
+    slow = [sweep or SLOWEST for sweep in earlier]
     # Assumed speeds are the ends of a range already.
-    least, most = (1.0, 1.0) if None in found else (LEAST, MOST)
-    return TimeRange(least * _expected_seconds(plan, fast), most * _expected_seconds(farthest, slow))
+    low, high = (1.0, 1.0) if None in earlier else (LEAST, MOST)
+    return TimeRange(low * _expected_seconds(plan, fast), high * _expected_seconds(farthest, slow))
 
 
-def _duration_source(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
+def _duration_source(plan: Plan, earlier: Sequence[EarlierSweep | None]) -> str:
     """Return the source of a forecast's duration and how reliable it is."""
-    unknown = [target.name for target, one in zip(plan.targets, found, strict=True) if one is None]
+    unknown = [target.name for target, sweep in zip(plan.targets, earlier, strict=True) if sweep is None]
     if not plan.targets:
         return "unknown: no target"
     if not unknown:
-        return _source_words([one for one in found if one is not None], plan)
+        return _source_words([sweep for sweep in earlier if sweep is not None], plan)
     first = f"no earlier sweep of {clean(', '.join(unknown), 80)} with such settings"
     return f"unknown: {first}" if plan.searches else first
 
@@ -614,10 +614,8 @@ def _level_seconds(plan: Plan, load: Load, earlier: EarlierSweep | AssumedPace) 
     if load.depth:  # the context is sent before each run
         run_s += earlier.run_s(replace(load, prompt_tokens=load.depth, depth=0), plan.tg)
     if plan.mode is LoadMode.STEADY:
-        known_values = [
-            one for one in (plan.duration_s, _steady_seconds(plan, load, run_s)) if one is not None
-        ]
-        seconds = min(known_values, default=0.0)
+        limits_s = (plan.duration_s, _steady_seconds(plan, load, run_s))
+        seconds = min((limit_s for limit_s in limits_s if limit_s is not None), default=0.0)
         again = 0.0 if plan.beside is None else seconds + _slow_end_s(plan, earlier)
         return total + (_level_runs(plan, load) or plan.runs) * (seconds + again)
     runs = _level_runs(plan, load)
@@ -648,7 +646,7 @@ def _steady_seconds(plan: Plan, load: Load, run_s: float) -> float | None:
 
 
 def _count_batches_planned(plan: Plan) -> int:
-    """Return the number of batches (series of consecutive runs of one level) of each target.
+    """Return the number of batches of each target.
 
     After each batch the sweep waits until the servers are idle. In `abba` order every run counts as a batch.
     """
@@ -674,35 +672,37 @@ def _source_words(earlier: Sequence[EarlierSweep], plan: Plan) -> str:
     return f"a guess, from other lengths in {named}"
 
 
-def pieces(found: Forecast) -> tuple[str, str, str]:
+def pieces(expected: Forecast) -> tuple[str, str, str]:
     """Return a forecast as three texts to display: number of requests, number of tokens, duration."""
-    least = "at least " if found.at_least else ""
-    warm = f" + {found.warm_ups:,} warm-up" if found.warm_ups else ""
-    noun = "request" if found.requests == 1 else "requests"
-    sent = (
-        f"{found.requests:,} {noun}" if found.requests is not None else f"as many {noun} as there is time for"
-    )
+    least = "at least " if expected.at_least else ""
+    warm = f" + {expected.warm_ups:,} warm-up" if expected.warm_ups else ""
+    noun = "request" if expected.requests == 1 else "requests"
+    sent = f"as many {noun} as there is time for"
+    if expected.requests is not None:
+        sent = f"{least}{expected.requests:,} {noun}"
     tokens = "number of tokens not known before"
-    if found.prompt_tokens is not None and found.output_tokens is not None:
-        tokens = f"{found.prompt_tokens:,} prompt + {found.output_tokens:,} output tokens"
-    return f"{'' if found.requests is None else least}{sent}{warm}", tokens, _time_words(found)
+    if expected.prompt_tokens is not None and expected.output_tokens is not None:
+        tokens = f"{expected.prompt_tokens:,} prompt + {expected.output_tokens:,} output tokens"
+    return f"{sent}{warm}", tokens, _time_words(expected)
 
 
-def _time_words(found: Forecast) -> str:
-    if found.time is None:
-        known = found.seconds is not None
-        return f"at least {duration_words(found.seconds)} {found.why}" if known else f"time {found.why}"
-    return f"{range_words(found.time.least_s, found.time.most_s)}: {levels_words(found)}; {found.why}"
+def _time_words(expected: Forecast) -> str:
+    if expected.time is None:
+        if expected.seconds is None:
+            return f"time {expected.why}"
+        return f"at least {duration_words(expected.seconds)} {expected.why}"
+    time = range_words(expected.time.least_s, expected.time.most_s)
+    return f"{time}: {levels_words(expected)}; {expected.why}"
 
 
-def levels_words(found: Forecast) -> str:
+def levels_words(expected: Forecast) -> str:
     """Return the number of levels as text: "3 levels, may go on to c = 256"."""
-    levels = f"{found.levels} level{'' if found.levels == 1 else 's'}"
-    more = found.most_concurrency
+    levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
+    more = expected.most_concurrency
     return levels if more is None else f"{levels}, may go on to c = {more}"
 
 
-_KNEE_LEVELS = 8
+_RATE_SEARCH_LEVELS = 8
 """Usual number of levels of a search for the highest rate: five doublings, then three between."""
 _LATE_S = 120.0
 """Seconds that a replay lasts longer than its trace, if the server is slow."""
@@ -722,19 +722,19 @@ def _open_forecast(plan: Plan) -> Forecast:
     targets = len(plan.targets)
     before = sum(round(point.value * warm_up_s(plan)) for point in plan.points) * len(plan.lengths)
     each_s = warm_up_s(plan) + duration_s + _REST_S
-    known = not plan.search_rate
-    levels = levels if known else _KNEE_LEVELS
-    made = levels * plan.runs * targets
+    is_known = not plan.search_rate
+    levels = levels if is_known else _RATE_SEARCH_LEVELS
+    runs = levels * plan.runs * targets
     return Forecast(
-        requests=count * targets if known else None,
+        requests=count * targets if is_known else None,
         warm_ups=before * plan.runs * targets,
-        prompt_tokens=prompts * targets if known else None,
-        output_tokens=count * plan.tg * targets if known else None,
-        seconds=made * each_s,
-        why="by its rates" if known else "a guess: the server decides how many",
+        prompt_tokens=prompts * targets if is_known else None,
+        output_tokens=count * plan.tg * targets if is_known else None,
+        seconds=runs * each_s,
+        why="by its rates" if is_known else "a guess: the server decides how many",
         levels=levels * targets,
         # Beyond a server's limit, the requests of a level take as long again.
-        time=TimeRange(made * each_s, made * (each_s + tail_s(plan))),
+        time=TimeRange(runs * each_s, runs * (each_s + tail_s(plan))),
     )
 
 
@@ -761,9 +761,9 @@ def requests_words(plan: Plan) -> str:
     preset, lowest = plan.conversations, min(plan.axis)
     assert preset is not None  # noqa: S101 - the caller's reason to ask
     sent_s = lowest.value * (plan.duration_s or preset.duration_s)
-    least, most = (round(sent_s / _cycle_s(preset, pace)) for pace in (SLOWEST, FASTEST))
-    few = f"; too few for a 90th percentile, which takes {P90_FROM}" if most < P90_FROM else ""
-    return f"about {least} to {most} requests at {lowest.label}{few}"
+    fewest, largest = (round(sent_s / _cycle_s(preset, pace)) for pace in (SLOWEST, FASTEST))
+    few = f"; too few for a 90th percentile, which takes {P90_FROM}" if largest < P90_FROM else ""
+    return f"about {fewest} to {largest} requests at {lowest.label}{few}"
 
 
 def _cycle_s(preset: ConversationPreset, pace: AssumedPace) -> float:
@@ -777,7 +777,7 @@ def _cycle_s(preset: ConversationPreset, pace: AssumedPace) -> float:
 
 
 def _conversation_forecast(plan: Plan) -> Forecast:
-    made = len(plan.points) * len(plan.targets) * plan.runs
+    runs = len(plan.points) * len(plan.targets) * plan.runs
     duration_s = plan.duration_s or 0.0
     has_past = plan.conversations is not None and plan.conversations.calls > 1
     past = sum(int(point.value) for point in plan.points) if has_past else 0
@@ -787,11 +787,11 @@ def _conversation_forecast(plan: Plan) -> Forecast:
         warm_ups=past * len(plan.targets) * plan.runs,
         prompt_tokens=None,
         output_tokens=None,
-        seconds=made * each_s,
+        seconds=runs * each_s,
         why="by the duration of its levels",
         levels=len(plan.points) * len(plan.targets),
         # Pasts are computed before, and answers that began in the measured time are waited for.
-        time=TimeRange(made * each_s, made * (each_s + agents_tail_s(plan))),
+        time=TimeRange(runs * each_s, runs * (each_s + agents_tail_s(plan))),
     )
 
 
@@ -826,7 +826,7 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     if is_rate:
         each += f" or {arrivals_needed(capacity.share):.0f} requests, whichever is longer"
     end = (now + timedelta(seconds=seconds)).strftime("%H:%M")
-    low, high = (-(-one // _MINUTE_S) for one in (usual_s, seconds))
+    low, high = (-(-duration_s // _MINUTE_S) for duration_s in (usual_s, seconds))
     usual = _usual_levels(plan)
     ends = "usually ends" if is_rate else "ends"
     yield (

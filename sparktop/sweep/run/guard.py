@@ -57,11 +57,11 @@ def _limits(guard: GuardLimits, *, unified: bool) -> tuple[float | None, float |
     In `guard`, the configured limits, the value 0 means no limit. The value None means the default limit on
     machines with unified memory, and no limit on other machines.
     """
-    least, most = guard.min_headroom_gib, guard.max_gpu_c
+    min_gib, max_c = guard.min_headroom_gib, guard.max_gpu_c
     if unified:
-        least = LEAST_HEADROOM_GIB if least is None else least
-        most = MOST_GPU_C if most is None else most
-    return least or None, most or None
+        min_gib = LEAST_HEADROOM_GIB if min_gib is None else min_gib
+        max_c = MOST_GPU_C if max_c is None else max_c
+    return min_gib or None, max_c or None
 
 
 def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes: Iterable[NodeView]) -> str:
@@ -74,16 +74,16 @@ def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes:
         return "no guard: it is switched off"
     wanted = dict.fromkeys(name for names in targets.values() for name in names)
     watched = list(nodes)
-    known = {view.name: view for view in watched if view.name in wanted}
-    if not known and not watched:
+    guarded_views = {view.name: view for view in watched if view.name in wanted}
+    if not guarded_views and not watched:
         return "no guard: no node is watched"
     guarded: dict[str, list[str]] = {}
     without: list[str] = []
-    for name, view in known.items():
+    for name, view in guarded_views.items():
         unified = view.sample is not None and view.sample.memory.unified is True
-        least, most = _limits(guard, unified=unified)
-        below = [f"below {least:g} GiB of headroom"] if least is not None else []
-        above = [f"above {most:g} °C"] if most is not None else []
+        min_gib, max_c = _limits(guard, unified=unified)
+        below = [f"below {min_gib:g} GiB of headroom"] if min_gib is not None else []
+        above = [f"above {max_c:g} °C"] if max_c is not None else []
         words = " or ".join(below + above)
         if view.sample is None:
             without.append(f"{clean(name, 64)} (does not answer)")
@@ -92,9 +92,7 @@ def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes:
         else:
             guarded.setdefault(words, []).append(clean(name, 64))
     without += [
-        f"{clean(name, 64)} (no node of it is watched)"
-        for name, known_nodes in targets.items()
-        if not known_nodes
+        f"{clean(name, 64)} (no node of it is watched)" for name, machines in targets.items() if not machines
     ]
     stops = "; ".join(f"{words} on {', '.join(names)}" for words, names in guarded.items())
     if not stops:
@@ -121,12 +119,12 @@ class GuardWatch:
         A value that the machine does not report does not stop the sweep.
         """
         self._silent.discard(name)
-        least, most = _limits(self._guard, unified=point.unified)
-        if least is not None and point.headroom_bytes is not None and point.headroom_bytes < least * _GIB:
+        min_gib, max_c = _limits(self._guard, unified=point.unified)
+        if min_gib is not None and point.headroom_bytes is not None and point.headroom_bytes < min_gib * _GIB:
             left = point.headroom_bytes / _GIB
-            return f"{clean(name, 64)} has {left:.1f} GiB of memory left, the limit is {least:g} GiB"
-        if most is not None and point.gpu_c is not None and point.gpu_c > most:
-            return f"a GPU of {clean(name, 64)} is at {point.gpu_c:.0f} °C, the limit is {most:g} °C"
+            return f"{clean(name, 64)} has {left:.1f} GiB of memory left, the limit is {min_gib:g} GiB"
+        if max_c is not None and point.gpu_c is not None and point.gpu_c > max_c:
+            return f"a GPU of {clean(name, 64)} is at {point.gpu_c:.0f} °C, the limit is {max_c:g} °C"
         return None
 
     def check_failure(self, name: str, failure: Failure) -> str | None:

@@ -92,15 +92,15 @@ def judge_level(
         words.append(f"{level.requests.failed} of {ended} requests failed")
     shares = []
     for condition in conditions:
-        found = condition_interval(condition, level, traces)
-        verdict = condition_verdict(condition, found)
+        interval = condition_interval(condition, level, traces)
+        verdict = condition_verdict(condition, interval)
         if rises(condition):
             rising = min(rising, verdict)
             rate = level.rate(condition.figure)
             shares.append(rate.mean / condition.limit if rate is not None else 0.0)
         else:
             falling = min(falling, verdict)
-        words.append(_condition_sentence(condition, verdict, found, level, ended))
+        words.append(_condition_sentence(condition, verdict, interval, level, ended))
     return LevelVerdicts(falling, rising, "; ".join(words), min(shares, default=None))
 
 
@@ -169,9 +169,9 @@ def quantile_interval(runs: Sequence[Sequence[float]], share: float) -> tuple[fl
             group = []
     if group and groups:
         groups[-1] = sorted([*groups[-1], *group])
-    if len(groups) < LEAST_RUNS or min(one[0] for one in groups) <= 0:
+    if len(groups) < LEAST_RUNS or min(values[0] for values in groups) <= 0:
         return None
-    figure = Rate.of_runs([math.log(unbiased_quantile(one, share)) for one in groups])
+    figure = Rate.of_runs([math.log(unbiased_quantile(values, share)) for values in groups])
     if figure is None or figure.ci95 is None:
         return None
     return math.exp(figure.ci95[0]), math.exp(min(figure.ci95[1], _LARGEST_LOG))
@@ -218,8 +218,8 @@ class Scatter(Struct, frozen=True):
     @property
     def effect(self) -> float:
         """The design effect: how many requests say as much as an independent one, at least 1."""
-        seen = _LONGER * self.squares + _USUAL_EFFECT * _PRIOR
-        return max(1.0, seen / (self.expected + _PRIOR))
+        observed = _LONGER * self.squares + _USUAL_EFFECT * _PRIOR
+        return max(1.0, observed / (self.expected + _PRIOR))
 
 
 class Shares(Struct, frozen=True):
@@ -286,13 +286,13 @@ def judge(
     trouble = unstable
     if failed > max(1.0, max_error_share * len(counted)):  # a single one shows no share
         trouble = f"{failed} of {len(counted)} requests failed"
-    shares = [_shares_of_condition(capacity, one, counted) for one in capacity.conditions]
+    shares = [_shares_of_condition(capacity, condition, counted) for condition in capacity.conditions]
     if capacity.kind is LoadKind.RATE:
         shares.append(_shares_of_all(capacity, counted))
     decisive = shares[-1:] if capacity.kind is LoadKind.RATE else shares
-    known = [one for one in decisive if one.count]
-    holds = bool(known) and all(one.share >= one.needed - _ROUNDING for one in known)
-    certain = min((one.verdict for one in decisive), default=Verdict.UNSURE)
+    judged = [part for part in decisive if part.count]
+    holds = bool(judged) and all(part.share >= part.needed - _ROUNDING for part in judged)
+    certain = min((part.verdict for part in decisive), default=Verdict.UNSURE)
     if trouble:
         holds, certain = False, Verdict.FAILS
     elif (certain is Verdict.HOLDS) is not holds and certain is not Verdict.UNSURE:
@@ -317,27 +317,27 @@ def _is_counted(kind: LoadKind, trace: RequestTrace) -> bool:
 def _shares_of_condition(
     capacity: Capacity, condition: SloCondition, traces: Sequence[RequestTrace]
 ) -> Shares:
-    found = [
+    """Return how many of the requests to which a condition applies meet it."""
+    applicable = [
         (trace, *judged)
         for trace in traces
         if (judged := _judge_request(capacity.kind, condition, trace)) is not None
     ]
     needed = share_needed(capacity, condition)
-    met, low, high, scatter = _share_interval([(one, is_met) for one, is_met, _ in found])
-    missing = 0.0 if condition.at_least else math.inf
-    values = sorted(missing if value is None else value for _, _, value in found)
-    worst = None
-    if values:
-        worst = quantile(values, 1 - needed if condition.at_least else needed)
-    known = worst if worst is not None and math.isfinite(worst) else None
-    return Shares(condition, needed, met, len(found), low, high, known, scatter)
+    met, low, high, scatter = _share_interval([(trace, is_met) for trace, is_met, _ in applicable])
+    missing = 0.0 if condition.at_least else math.inf  # a request without a value is the worst
+    values = sorted(missing if value is None else value for _, _, value in applicable)
+    limited = quantile(values, 1 - needed if condition.at_least else needed) if values else math.inf
+    limited_value = limited if math.isfinite(limited) else None
+    return Shares(condition, needed, met, len(applicable), low, high, limited_value, scatter)
 
 
 def _shares_of_all(capacity: Capacity, traces: Sequence[RequestTrace]) -> Shares:
+    """Return how many requests meet all conditions that apply to them."""
     met = []
     for trace in traces:
         judged = [_judge_request(capacity.kind, condition, trace) for condition in capacity.conditions]
-        met.append((trace, all(found is None or found[0] for found in judged)))
+        met.append((trace, all(verdict is None or verdict[0] for verdict in judged)))
     count, low, high, scatter = _share_interval(met)
     return Shares(None, capacity.share, count, len(met), low, high, None, scatter)
 
@@ -411,6 +411,7 @@ def _share_interval(met: Sequence[tuple[RequestTrace, bool]]) -> tuple[int, floa
 
 
 def _scatter_of_sections(met: Sequence[tuple[RequestTrace, bool]], share: float) -> Scatter:
+    """Return how much the sections of runs differ from the `share` of all, and by chance alone (binomial)."""
     groups = list(_sections(met))
     if not 0 < share < 1 or len(groups) < 2:  # noqa: PLR2004 - a single one does not vary
         return Scatter()
@@ -421,10 +422,10 @@ def _scatter_of_sections(met: Sequence[tuple[RequestTrace, bool]], share: float)
 def _sections(met: Sequence[tuple[RequestTrace, bool]]) -> Iterator[tuple[int, int]]:
     """Yield (number that met, number of requests) for each section of each run, in order of time."""
     runs: dict[int, list[tuple[RequestTrace, bool]]] = {}
-    for one in met:
-        runs.setdefault(one[0].run, []).append(one)
+    for trace, is_met in met:
+        runs.setdefault(trace.run, []).append((trace, is_met))
     for run in runs.values():
-        ordered = sorted(run, key=lambda one: one[0].start)
+        ordered = sorted(run, key=lambda request: request[0].start)
         for part in range(_SECTIONS):
             section = ordered[part * len(ordered) // _SECTIONS : (part + 1) * len(ordered) // _SECTIONS]
             if section:

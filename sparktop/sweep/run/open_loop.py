@@ -58,25 +58,25 @@ def open_loop_of(plan: Plan, load: Load, run: int) -> OpenLoop:
 
 def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:
     """Yield the reasons to doubt the latencies of a level with requests at a rate."""
-    found = level.open_loop
-    if found is None:
+    loop = level.open_loop
+    if loop is None:
         return
-    if found.unstable:
-        queue = "" if found.queue_growth_per_s is None else f", the queue {found.queue_growth_per_s:.2f} /s"
-        completed = "" if found.completed_per_s is None else f"; {found.completed_per_s:.2f} /s completed"
-        message = f"the server does not keep up: {found.growth_words}{queue}{completed}"
+    if loop.unstable:
+        queue = "" if loop.queue_growth_per_s is None else f", the queue {loop.queue_growth_per_s:.2f} /s"
+        completed = "" if loop.completed_per_s is None else f"; {loop.completed_per_s:.2f} /s completed"
+        message = f"the server does not keep up: {loop.growth_words}{queue}{completed}"
         yield Validity(code=UNSTABLE, message=message)
-    if found.overloaded:
-        message = f"{found.in_flight_limit} requests were in flight, the limit of the client: latencies are "
+    if loop.overloaded:
+        message = f"{loop.in_flight_limit} requests were in flight, the limit of the client: latencies are "
         yield Validity(code=OVERLOADED, message=f"{message}lower bounds")
-    if found.unanswered and not found.unstable:
-        message = f"{found.unanswered} of {found.requests} requests had no answer when the run ended: they "
+    if loop.unanswered and not loop.unstable:
+        message = f"{loop.unanswered} of {loop.requests} requests had no answer when the run ended: they "
         yield Validity(code=UNANSWERED, message=f"{message}count with their age")
     if level.replay is not None and (count := level.replay.not_due):
         message = f"{count} turns of conversations were not sent: the answer before had not come"
         yield Validity(code=UNANSWERED, message=message)
-    if found.late and not found.overloaded:
-        wait = "" if found.client_wait_p99_ms is None else f" (p99 {found.client_wait_p99_ms:.1f} ms)"
+    if loop.late and not loop.overloaded:
+        wait = "" if loop.client_wait_p99_ms is None else f" (p99 {loop.client_wait_p99_ms:.1f} ms)"
         message = f"requests were sent later than they were due{wait}; TTFT due and E2E due include that"
         yield Validity(code=LATE_SENDS, message=message)
 
@@ -158,7 +158,7 @@ def with_replay(
     share, choice = replay.repeated_share, replay.choice
     stable = level.open_loop is not None and not level.open_loop.unstable
     sent = sum(trace.due is not None for trace in traces)
-    found = ReplayResult(
+    result = ReplayResult(
         not_due=0 if is_cut else max(0, replay.requests * len(spans) - sent),
         prompt_tokens=prompt,
         cached_tokens=cached,
@@ -171,4 +171,4 @@ def with_replay(
             traces, spans, choice.from_s + replay.begin_s * choice.speed, choice.speed, stable=stable
         ),
     )
-    return level.model_copy(update={"replay": found})
+    return level.model_copy(update={"replay": result})

@@ -118,15 +118,15 @@ class ResultBuilder:
         self._health += health
         result = self.result.with_level(target, level)
         targets = with_clock_shifts(self._add_overheads(result.targets))
-        sources = [one.tokens_from for each in targets for one in each.levels if one.tokens_from is not None]
-        worst = max(sources, key=list(TokenSource).index, default=None)
+        sources = {measured.tokens_from for each in targets for measured in each.levels} - {None}
+        worst = max(sources, key=[None, *TokenSource].index, default=None)
         plan = result.plan.model_copy(update={"tokens_from": worst})
         self.result = result.model_copy(
             update={"targets": targets, "plan": plan, "client": self._client_result(targets)}
         )
         entered = self.result.target(target)
         assert entered is not None  # noqa: S101 - `with_level` raises for a target that is not there
-        return next(one for one in entered.levels if one.same_load == level.same_load)
+        return next(stored for stored in entered.levels if stored.same_load == level.same_load)
 
     def enter_drift(self, target: str, level: LevelResult, message: str) -> None:
         """Store that `level` had another result when it was measured again at the end of a search."""
@@ -149,18 +149,18 @@ class ResultBuilder:
         conditions = tuple(words_of(condition) for condition in self._plan.slo)
         self._change(slo=SloResult(conditions=conditions, holds_to=holds))
 
-    def enter_capacity(self, found: CapacityResult) -> None:
-        """Store the answers of a capacity search as found so far, beside those for other targets."""
+    def enter_capacity(self, capacity: CapacityResult) -> None:
+        """Store the answers of a capacity search so far, beside those for other targets."""
         before = self.result.capacity
-        answers = {**(before.answers if before is not None else {}), **found.answers}
-        self._change(capacity=found.model_copy(update={"answers": answers}))
+        answers = {**(before.answers if before is not None else {}), **capacity.answers}
+        self._change(capacity=capacity.model_copy(update={"answers": answers}))
 
     def finish(self, status: Status, reason: str | None, finished_at: datetime) -> SweepResult:
         """Store how the sweep ended, compare the targets if several were measured, and return the result."""
         self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
         if self.result.capacity is not None:
             self._change(targets=with_common_causes(self.result.targets))
-        series = [one for one in series_of(self.result) if one.levels]
+        series = [curve for curve in series_of(self.result) if curve.levels]
         if len(series) > 1:
             self._change(comparison=compare(series))
         return self.result
@@ -169,9 +169,9 @@ class ResultBuilder:
         self.result = self.result.model_copy(update=parts)
 
     def _add_overheads(self, targets: Sequence[TargetResult]) -> tuple[TargetResult, ...]:
-        asked = {one.name: one for one in self._plan.targets}
-        urls = {name: one.url for name, one in asked.items()}
-        by_name = {one.name: one for one in targets}
+        asked = {target.name: target for target in self._plan.targets}
+        urls = {name: target.url for name, target in asked.items()}
+        by_name = {target.name: target for target in targets}
         changed = []
         for target in targets:
             if target.kind is not TargetKind.ROUTER:
@@ -195,8 +195,8 @@ class ResultBuilder:
         health = self._health
         if not health:
             return ClientResult()
-        lags = [run_health.loop_lag_ms for run_health in health if run_health.loop_lag_ms is not None]
-        connects = [run_health.connect_ms for run_health in health if run_health.connect_ms is not None]
+        lags = [run.loop_lag_ms for run in health if run.loop_lag_ms is not None]
+        connects = [run.connect_ms for run in health if run.connect_ms is not None]
         reasons = tuple(
             f"{target.name}, {level_name(level.point, None, lengths=False, wide=True, depth=level.depth)}: "
             f"{mark.message}"
@@ -207,7 +207,7 @@ class ResultBuilder:
         )
         return ClientResult(
             loop="uvloop" if health[-1].loop == "uvloop" else "asyncio",
-            cpu_percent=max(run_health.cpu_percent for run_health in health),
+            cpu_percent=max(run.cpu_percent for run in health),
             loop_lag_ms=Quantiles(
                 mean=max(lag.mean for lag in lags),
                 p50=max(lag.p50 for lag in lags),
@@ -231,8 +231,8 @@ def _fresh_by(prepared: PreparedTarget, result: SweepResult) -> str | None:
     """Return what keeps prompts out of the prefix cache; None for own ones that nothing keeps out."""
     if prepared.takes_salt:
         return "cache_salt"
-    own = result.plan.prompts
-    return "nonce" if prepared.lengths and (own is None or own.texts) else None
+    prompts = result.plan.prompts
+    return "nonce" if prepared.lengths and (prompts is None or prompts.texts) else None
 
 
 def _prompt_plan(plan: Plan) -> PromptPlan | None:

@@ -61,15 +61,15 @@ def router_side(
     requests by backend (None: unknown).
     """
     order = assignments(events)
-    found: dict[str, JsonValue] = {"runs_test": routing_test(order) if order else None}
+    side: dict[str, JsonValue] = {"runs_test": routing_test(order) if order else None}
     if len(looks) > 1 and until is not None:
         failed = errors or {}
         tracks = [_load_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
         load = GroupLoad(name, tracks, e2e_s=e2e_s, strategy=strategy, router=name)
         judged = judge(load, until)
         shares = request_shares({backend: order.count(backend) for backend in looks}) if order else None
-        found |= _balance_json(weigh_requests(judged, shares, all_told=True))
-    return found
+        side |= _balance_json(weigh_requests(judged, shares, all_told=True))
+    return side
 
 
 def direct_overhead_ms(
@@ -87,13 +87,13 @@ def direct_overhead_ms(
     if level.ttft_ms is None or level.ttft_ms.p50 is None:
         return None
     direct = [
-        one.ttft_ms.p50
+        measured.ttft_ms.p50
         for name, result in others.items()
         if urls.get(name) in behind
-        for one in result.levels
-        if one.same_load == (concurrency_point(1), level.pp, level.tg, 0)
-        and one.ttft_ms is not None
-        and one.ttft_ms.p50 is not None
+        for measured in result.levels
+        if measured.same_load == (concurrency_point(1), level.pp, level.tg, 0)
+        and measured.ttft_ms is not None
+        and measured.ttft_ms.p50 is not None
     ]
     return level.ttft_ms.p50 - fmean(direct) if direct else None
 
@@ -111,16 +111,16 @@ def backend_errors(
     if it does not count failures (`routed` is None) and the other counts are 0, the number is unknown: None.
     """
     ends = [event for event in events if isinstance(event, RequestEnded) and event.error is not None]
-    ours = Counter(end.served_by for end in ends)
-    found: dict[str, float | None] = {}
+    by_answers = Counter(end.served_by for end in ends)
+    errors: dict[str, float | None] = {}
     for name in backends:
-        own = _own_errors(grown.get(name))
-        most = max(own, ours[name], (routed or {}).get(name, 0.0))
-        found[name] = most if most > 0 or routed is not None else None
-    return found
+        by_counters = _counted_errors(grown.get(name))
+        highest = max(by_counters, by_answers[name], (routed or {}).get(name, 0.0))
+        errors[name] = highest if highest > 0 or routed is not None else None
+    return errors
 
 
-def _own_errors(grown: Counters | None) -> float:
+def _counted_errors(grown: Counters | None) -> float:
     """Return the number of failed requests by a server's own counters; 0 if they are unknown.
 
     Aborted requests are added if they are a large share of the finished ones.
@@ -154,8 +154,8 @@ def _arrived_requests(points: Sequence[ServerPoint]) -> list[float] | None:
     if all(map(math.isnan, ended)):
         return None
     return [
-        count + sum(part for part in (one.running, one.waiting) if part is not None)
-        for count, one in zip(ended, points, strict=True)
+        count + sum(part for part in (point.running, point.waiting) if part is not None)
+        for count, point in zip(ended, points, strict=True)
     ]
 
 
@@ -166,9 +166,9 @@ def _token_rates(points: Sequence[ServerPoint]) -> list[float]:
     """
     rates = [math.nan] if points else []
     for before, now in pairwise(points):
-        made = now.counters.since(before.counters).generation_tokens
+        tokens = now.counters.since(before.counters).generation_tokens
         step_s = now.at - before.at
-        rates.append(math.nan if made is None or made < 0 or step_s <= 0 else made / step_s)
+        rates.append(math.nan if tokens is None or tokens < 0 or step_s <= 0 else tokens / step_s)
     return rates
 
 
@@ -186,8 +186,8 @@ _BALANCE = (
 
 def _balance_json(judged: Balance) -> dict[str, JsonValue]:
     kept = {name: getattr(judged, name) for name in _BALANCE}
-    found = msgspec.json.decode(msgspec.json.encode(kept, enc_hook=dict))
-    return {**found, "verdict": judged.word.value, "since": None}
+    fields = msgspec.json.decode(msgspec.json.encode(kept, enc_hook=dict))
+    return {**fields, "verdict": judged.word.value, "since": None}
 
 
 # Which backend answered: the monitor's name for it, and a test whether the router chooses at random.
@@ -217,18 +217,18 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     total = len(sequence)
     runs = sum(1 for index, name in enumerate(sequence) if index == 0 or name != sequence[index - 1])
     split = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    found: dict[str, JsonValue] = {"word": "unknown", "requests": total, "runs": runs, "expected_runs": None}
-    found |= {"runs_p": None, "totals_p": None}
+    result: dict[str, JsonValue] = {"word": "unknown", "requests": total, "runs": runs, "expected_runs": None}
+    result |= {"runs_p": None, "totals_p": None}
     if len(counts) < 2:  # noqa: PLR2004 - an order needs two kinds
         only = f"all {total} requests went to {split.rsplit(' ', 1)[0]}" if total else "not reported"
-        return {**found, "sentence": only}
-    totals_p = found["totals_p"] = _totals_p(counts, total)
+        return {**result, "sentence": only}
+    totals_p = result["totals_p"] = _totals_p(counts, total)
     if total < LEAST:
-        return {**found, "sentence": f"{split}: too few requests to judge the order"}
+        return {**result, "sentence": f"{split}: too few requests to judge the order"}
     mean, variance = _expected_runs(counts, total)
-    found["expected_runs"] = mean
+    result["expected_runs"] = mean
     if variance <= 0:
-        return {**found, "sentence": f"{split}: the order cannot vary"}
+        return {**result, "sentence": f"{split}: the order cannot vary"}
     # With continuity correction: the number of runs is an integer.
     distance = max(0.0, abs(runs - mean) - 0.5) / math.sqrt(variance)
     runs_p = math.erfc(distance / math.sqrt(2))
@@ -239,10 +239,11 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
         f"{split}: the order looks {word}: the backend changed {runs - 1} times from one request to the "
         f"next, with random routing about {mean - 1:.0f} times{uneven}"
     )
-    return {**found, "word": word, "runs_p": runs_p, "sentence": sentence}
+    return {**result, "word": word, "runs_p": runs_p, "sentence": sentence}
 
 
 def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]:
+    """Return (mean, variance) of the number of runs in a random order (Wallis and Roberts)."""
     squares = sum(count**2 for count in counts.values())
     cubes = sum(count**3 for count in counts.values())
     mean = (total * (total + 1) - squares) / total
@@ -271,7 +272,7 @@ def binomial_p(hits: int, total: int, share: float) -> float:
     """
     shares = [binomial_share(count, total, share) for count in range(total + 1)]
     limit = shares[hits] * (1 + 1e-9)  # outcomes of equal likelihood count despite rounding errors
-    return min(1.0, math.fsum(one for one in shares if one <= limit))
+    return min(1.0, math.fsum(probability for probability in shares if probability <= limit))
 
 
 def binomial_share(hits: int, total: int, share: float) -> float:
@@ -296,11 +297,11 @@ class BackendNames:
     ) -> None:
         """Use `backends` (URL by name) and `deployments` (backend name by the router's deployment id)."""
         host = address_of(router_url)
-        self._speaker = host[0] if host else "localhost"
+        self._router_host = host[0] if host else "localhost"
         self._by_id = dict(deployments)
         self._by_address = {address_of(url): name for name, url in backends.items()}
         self._names = frozenset(backends)
-        self._found: dict[str, str] = {}
+        self._names_by_report: dict[str, str] = {}
 
     def name(self, reported: str | None) -> str | None:
         """Return the monitor's name of the backend that a router `reported`; None if `reported` is None.
@@ -309,17 +310,17 @@ class BackendNames:
         """
         if reported is None:
             return None
-        if reported not in self._found:
-            self._found[reported] = self._look_up(reported)
-        return self._found[reported]
+        if reported not in self._names_by_report:
+            self._names_by_report[reported] = self._find_name(reported)
+        return self._names_by_report[reported]
 
-    def _look_up(self, reported: str) -> str:
+    def _find_name(self, reported: str) -> str:
         if reported in self._by_id:
             return self._by_id[reported]
         if reported in self._names:
             return reported
         if "://" in reported and urlsplit(reported).hostname:
-            address = address_of(reported, self._speaker)
+            address = address_of(reported, self._router_host)
             if address is not None and address in self._by_address:
                 return self._by_address[address]
         return clean(reported, 80)

@@ -59,11 +59,11 @@ class Grid(Struct, frozen=True):
 
     def at_most(self, load: float) -> float:
         """Return the largest value that is not above `load`; the smallest value if all are."""
-        return max((one for one in self.values if one <= load), default=self.values[0])
+        return max((value for value in self.values if value <= load), default=self.values[0])
 
     def after(self, load: float) -> float:
         """Return the next value above `load`; the largest value if there is none."""
-        return min((one for one in self.values if one > load), default=self.values[-1])
+        return min((value for value in self.values if value > load), default=self.values[-1])
 
     def steps(self, low: float, high: float) -> float:
         """Return the number of different answers between two loads."""
@@ -85,29 +85,31 @@ def grid_of(capacity: Capacity, first: float) -> Grid:
     first = _rounded(min(first, capacity.most))
     steps = math.ceil(math.log(capacity.most / first) / math.log(_RATE_STEP))
     values = {_rounded(first * _RATE_STEP**step) for step in range(-_STEPS_DOWN, steps)}
-    ascending = (*sorted(one for one in values if one < capacity.most), capacity.most)
-    places = [one / math.sqrt(_RATE_STEP) for one in ascending]
+    ascending = (*sorted(value for value in values if value < capacity.most), capacity.most)
+    places = [value / math.sqrt(_RATE_STEP) for value in ascending]
     while places[-1] < _BEYOND * capacity.most:
         places.append(places[-1] * _RATE_STEP)
-    return Grid(ascending, first, _likely(places, places[0] / _RATE_STEP), is_rate=True)
+    return Grid(ascending, first, _with_probabilities(places, places[0] / _RATE_STEP), is_rate=True)
 
 
 @cache
-def _number_grid(most: int) -> Grid:
-    places = [0.5 + one for one in range(FINE_TO + 1)]
-    while places[-1] < _BEYOND * most:
+def _number_grid(highest: int) -> Grid:
+    places = [0.5 + number for number in range(FINE_TO + 1)]
+    while places[-1] < _BEYOND * highest:
         places.append(places[-1] * _PLACE_STEP)
-    places = [place for place in places if place < _BEYOND * most + 1]
-    return Grid(tuple(map(float, range(1, most + 1))), 1.0, _likely(places, _LEAST))
+    places = [place for place in places if place < _BEYOND * highest + 1]
+    return Grid(tuple(map(float, range(1, highest + 1))), 1.0, _with_probabilities(places, _LEAST))
 
 
-def _likely(places: list[float], least: float) -> tuple[tuple[float, float], ...]:
+def _with_probabilities(places: list[float], least: float) -> tuple[tuple[float, float], ...]:
+    """Return (place, its probability before any run, not normalised): its width on a logarithmic scale."""
     edges = [least, *(math.sqrt(low * high) for low, high in pairwise(places)), places[-1]]
     widths = [math.log(high / low) for low, high in pairwise(edges)]
     return tuple((place, max(_TINY, width)) for place, width in zip(places, widths, strict=True))
 
 
 def _rounded(value: float) -> float:
+    """Return a rate with `_DIGITS` significant digits."""
     return float(f"{value:.{_DIGITS}g}")
 
 
@@ -150,17 +152,17 @@ def independent_requests(levels: Mapping[float, Shares]) -> tuple[float, list[In
     A level with few misses does not show how much its sections differ, so that all levels near the border do
     together. Far above it, sections differ since the queue grows.
     """
-    judged = {value: one for value, one in levels.items() if one.count}
-    near = [one.scatter for one in judged.values() if 1 - one.share <= _CLOSE * (1 - one.needed)]
+    judged = {value: shares for value, shares in levels.items() if shares.count}
+    near = [shares.scatter for shares in judged.values() if 1 - shares.share <= _CLOSE * (1 - shares.needed)]
     scatter = Scatter(
-        math.fsum(one.squares for one in near),
-        math.fsum(one.expected for one in near),
+        math.fsum(shares.squares for shares in near),
+        math.fsum(shares.expected for shares in near),
     )
-    seen = [
-        IndependentRequests(value, one.met / scatter.effect, one.count / scatter.effect)
-        for value, one in judged.items()
+    requests = [
+        IndependentRequests(value, shares.met / scatter.effect, shares.count / scatter.effect)
+        for value, shares in judged.items()
     ]
-    return next((one.needed for one in judged.values()), _HALF), seen
+    return next((shares.needed for shares in judged.values()), _HALF), requests
 
 
 class Crossing(Struct, frozen=True):
@@ -172,11 +174,11 @@ class Crossing(Struct, frozen=True):
 
     def fails(self, value: float) -> float:
         """Return the probability that `value` fails."""
-        return next((p for one, p in zip(self.values, self.below, strict=True) if one >= value), 1.0)
+        return next((p for load, p in zip(self.values, self.below, strict=True) if load >= value), 1.0)
 
     def quantile(self, share: float) -> float:
         """Return the largest load that holds, at the quantile `share` (0 to 1); 0 if none does."""
-        return max((one for one, p in zip(self.values, self.below, strict=True) if p <= share), default=0.0)
+        return max((load for load, p in zip(self.values, self.below, strict=True) if p <= share), default=0.0)
 
 
 def crossing(
@@ -189,8 +191,8 @@ def crossing(
     """
     holds = [1.0] * len(grid.values)
     starts = [at for at, _ in grid.places]
-    for needed, seen in conditions:
-        above = [*accumulate(reversed(_posterior(needed, seen, grid.places)))][::-1]
+    for needed, requests in conditions:
+        above = [*accumulate(reversed(_posterior(needed, requests, grid.places)))][::-1]
         for index, value in enumerate(grid.values):
             at = bisect_left(starts, value)
             holds[index] *= above[at] if at < len(above) else 0.0
@@ -199,28 +201,36 @@ def crossing(
 
 
 def _posterior(
-    needed: float, seen: Sequence[IndependentRequests], places: Sequence[tuple[float, float]]
+    needed: float, requests: Sequence[IndependentRequests], places: Sequence[tuple[float, float]]
 ) -> list[float]:
-    """Return the probability of each place at which the share falls to `needed`."""
-    first = _place_probabilities(needed, [(one, 1.0) for one in seen], places)
+    """Return the probability of each place at which the share falls to `needed`.
+
+    A first estimate says where that is; levels far from it then count less.
+    """
+    first = _place_probabilities(needed, [(level, 1.0) for level in requests], places)
     likely = math.fsum(math.log(at) * p for (at, _), p in zip(places, first, strict=True))
     weights = [
-        (one, min(1.0, _NEAR / math.exp(abs(math.log(one.value) - likely)))) for one in seen if one.count
+        (level, min(1.0, _NEAR / math.exp(abs(math.log(level.value) - likely))))
+        for level in requests
+        if level.count
     ]
     return _place_probabilities(needed, weights, places)
 
 
 def _place_probabilities(
-    needed: float, seen: Sequence[tuple[IndependentRequests, float]], places: Sequence[tuple[float, float]]
+    needed: float,
+    requests: Sequence[tuple[IndependentRequests, float]],
+    places: Sequence[tuple[float, float]],
 ) -> list[float]:
-    odds, most = math.log((1 - needed + _TINY) / (needed + _TINY)), _CLOSE * (1 - needed)
-    facts = [_level_evidence(one, weight, most) for one, weight in seen]
+    """Return the probability of each place by Bayes' rule, all slopes together with their weights."""
+    odds, most_missed = math.log((1 - needed + _TINY) / (needed + _TINY)), _CLOSE * (1 - needed)
+    facts = [_level_evidence(level, weight, most_missed) for level, weight in requests]
     logs: list[float] = []
     for place, chance in places:
         at, first = math.log(place), math.log(chance)
         logs.extend(first + weight + _log_likelihood(odds, slope, at, facts) for slope, weight in _SLOPES)
     top = max(logs)
-    each = [math.exp(one - top) for one in logs]
+    each = [math.exp(log - top) for log in logs]
     total, size = math.fsum(each), len(_SLOPES)
     return [math.fsum(each[start : start + size]) / total for start in range(0, len(each), size)]
 
@@ -229,23 +239,28 @@ _LevelEvidence = tuple[float, float, float, float]
 """(Log of the load, requests that met the condition, those that missed it, share that misses at most)."""
 
 
-def _level_evidence(seen: IndependentRequests, weight: float, most: float) -> _LevelEvidence:
+def _level_evidence(requests: IndependentRequests, weight: float, most_missed: float) -> _LevelEvidence:
     """Return a level; if more than the share `most` missed, as one at which at least that share misses.
 
     Far above the border the share follows no straight line: with no free slot it falls at once, then slowly.
     """
-    at, count, missed = math.log(seen.value), seen.count * weight, (seen.count - seen.met) * weight
-    if missed <= most * count:
+    at, count = math.log(requests.value), requests.count * weight
+    missed = count - requests.met * weight
+    if missed <= most_missed * count:
         return at, count - missed, missed, 1.0
-    return at, count * (1 - most), count * most, most
+    return at, count * (1 - most_missed), count * most_missed, most_missed
 
 
 def _log_likelihood(odds: float, slope: float, place: float, facts: Sequence[_LevelEvidence]) -> float:
+    """Return the log of the probability of what the levels showed, by the binomial law.
+
+    The log odds of a miss are `odds` at the logarithm of load `place`, and grow with `slope` from there.
+    """
     total = 0.0
-    for at, met, missed, most in facts:
+    for at, met, missed, most_missed in facts:
         exponent = odds + slope * (at - place)
         share = 1 / (1 + math.exp(-exponent)) if exponent > -700 else 0.0  # noqa: PLR2004 - of exp
-        miss = min(most, _LAPSE + (1 - _LAPSE) * share)
+        miss = min(most_missed, _LAPSE + (1 - _LAPSE) * share)
         total += met * math.log(max(_TINY, 1 - miss)) + missed * math.log(miss)
     return total
 
@@ -315,8 +330,8 @@ class CapacitySearch:
         return self._likely[1]
 
     def _compute_crossing(self) -> Crossing:
-        troubled = min((value for value, one in self.judged.items() if one.trouble), default=math.inf)
-        levels = {value: one.shares for value, one in self.judged.items()}
+        troubled = min((value for value, verdict in self.judged.items() if verdict.trouble), default=math.inf)
+        levels = {value: verdict.shares for value, verdict in self.judged.items()}
         decisive = range(len(self._capacity.conditions)) if not self._grid.is_rate else (-1,)
         conditions = [
             independent_requests({value: shares[number] for value, shares in levels.items() if shares})
@@ -327,7 +342,8 @@ class CapacitySearch:
     @property
     def _is_known(self) -> bool:
         """Whether any request was judged."""
-        return any(one.trouble or any(part.count for part in one.shares) for one in self.judged.values())
+        verdicts = self.judged.values()
+        return any(verdict.trouble or any(part.count for part in verdict.shares) for verdict in verdicts)
 
     @property
     def holds(self) -> float | None:
@@ -388,12 +404,12 @@ class CapacitySearch:
         if self.fails is None and top < self.most:
             return self._grid.at_most(min(2 * top, self.most))
         answer = self.likely.quantile(_SEARCH_HALF)
-        pair = sorted({one for one in (answer, self._grid.after(answer)) if one > 0})
+        pair = sorted({value for value in (answer, self._grid.after(answer)) if value > 0})
         low, high = self.likely.quantile(_LOW), self.likely.quantile(_HIGH)
         if not self._grid.is_close(low, high):
             return min(pair, key=lambda value: self.runs.get(value, 0))
-        needed = [one for one in pair if self.runs.get(one, 0) < (_USUAL_RUNS if one == answer else 1)]
-        return next(iter(needed), None)
+        runs = {value: _USUAL_RUNS if value == answer else 1 for value in pair}
+        return next((value for value in pair if self.runs.get(value, 0) < runs[value]), None)
 
     def levels_left(self) -> int:
         """Return the largest number of runs that usually follow."""
@@ -447,18 +463,18 @@ class SloSearch:
     def __init__(
         self,
         levels: Sequence[int],
-        most: int = MOST_CONCURRENCY,
+        limit: int = MOST_CONCURRENCY,
         *,
         falls: bool = True,
         rises: bool = False,
     ) -> None:
-        """Begin with the concurrencies `levels`, and never exceed `most`.
+        """Begin with the concurrencies `levels`, and never exceed `limit`.
 
         `falls` is True if there are conditions that get worse as concurrency grows, `rises` if there are
         conditions that get better.
         """
-        self._levels = sorted({level for level in levels if level <= most}) or [1]
-        self._most = most
+        self._levels = sorted({level for level in levels if level <= limit}) or [1]
+        self._limit = limit
         self._falls, self._rises = falls, rises
         self._judged: dict[int, LevelVerdicts] = {}
 
@@ -508,8 +524,8 @@ class SloSearch:
         judged = self._judged.items()
         failing = [
             level
-            for level, one in judged
-            if one.rising is Verdict.FAILS and (surely is None or level < surely)
+            for level, verdicts in judged
+            if verdicts.rising is Verdict.FAILS and (surely is None or level < surely)
         ]
         return max(failing, default=0) + 1, surely
 
@@ -528,10 +544,10 @@ class SloSearch:
         for level in self._levels:
             if level not in self._judged and not self._is_beyond(level):
                 return level
-        found = self._next_above() if self._falls else None
-        if found is None and self._rises:
-            found = self._next_below()
-        return found
+        following = self._next_above() if self._falls else None
+        if following is None and self._rises:
+            following = self._next_below()
+        return following
 
     def _is_beyond(self, level: int) -> bool:
         """Return whether the concurrency `level` need not be measured, because a lower one already failed.
@@ -540,30 +556,30 @@ class SloSearch:
         hold at it. Without falling conditions, it failed only if too many of its requests failed.
         """
         worst = Verdict.UNSURE if self._falls else Verdict.FAILS
-        return any(one.falling <= worst and level > below for below, one in self._judged.items())
+        return any(verdicts.falling <= worst and level > below for below, verdicts in self._judged.items())
 
     def _next_above(self) -> int | None:
         """Return the next concurrency to measure for the upper end of the range in which conditions hold.
 
         None when this end is found.
         """
-        judged = {level: one.falling for level, one in self._judged.items()}
+        judged = {level: verdicts.falling for level, verdicts in self._judged.items()}
         holding, bad = (
             max(_below_first_failure(judged), default=None),
             min(_levels_not_holding(judged), default=None),
         )
         if bad is None:
-            return None if holding is None or holding >= self._most else min(2 * holding, self._most)
+            return None if holding is None or holding >= self._limit else min(2 * holding, self._limit)
         if holding is None:
             return bad // 2 or None
         inner = _midpoint(holding, bad, _FINE_SHARE)
         if inner is not None:
             return inner
-        fails = min((level for level, one in judged.items() if one is Verdict.FAILS), default=None)
+        fails = min((level for level, verdict in judged.items() if verdict is Verdict.FAILS), default=None)
         if fails is None:
             top = max(judged)
-            is_far = top >= min(self._most, _FARTHEST * holding)
-            return None if is_far else min(2 * top, self._most)
+            is_far = top >= min(self._limit, _FARTHEST * holding)
+            return None if is_far else min(2 * top, self._limit)
         unsure = max((level for level in judged if level < fails), default=holding)
         return _midpoint(unsure, fails, _OUTER_SHARE)
 
@@ -580,7 +596,7 @@ class SloSearch:
         inner = _midpoint(bad, surely, _FINE_SHARE) if bad else surely // 2 or None
         if inner is not None:
             return inner
-        fails = max((level for level, one in rising.items() if one is Verdict.FAILS), default=0)
+        fails = max((level for level, verdict in rising.items() if verdict is Verdict.FAILS), default=0)
         unsure = min((level for level in rising if level > fails), default=surely)
         if fails == 0:
             return unsure // 2 or None
@@ -594,14 +610,14 @@ class SloSearch:
         grows). It also stops if the last doubling hardly improved the metrics of the rising conditions.
         """
         top = max(self._judged)
-        if top >= self._most or self._judged[top].falling is not Verdict.HOLDS:
+        if top >= self._limit or self._judged[top].falling is not Verdict.HOLDS:
             return None
         half = max((level for level in self._judged if 2 * level <= top), default=None)
         if half is not None:
             last, before = (self._judged[level].reached or 0.0 for level in (top, half))
             if last < _PLATEAU_GROWTH * before:
                 return None
-        return min(2 * top, self._most)
+        return min(2 * top, self._limit)
 
     def _peak(self) -> int:
         """Return the measured concurrency that met the rising conditions best; the lowest one if several did.
@@ -618,7 +634,7 @@ class SloSearch:
         if not self._judged:
             return {}
         peak = self._peak()
-        return {level: one.rising for level, one in self._judged.items() if level <= peak}
+        return {level: verdicts.rising for level, verdicts in self._judged.items() if level <= peak}
 
     def _upper_end_verdicts(self) -> dict[int, Verdict]:
         """Return the verdicts that decide on the upper end of the range in which conditions hold.
@@ -629,9 +645,12 @@ class SloSearch:
         both verdicts counts.
         """
         if not self._rises or not self._judged:
-            return {level: one.falling for level, one in self._judged.items()}
+            return {level: verdicts.falling for level, verdicts in self._judged.items()}
         peak = self._peak()
-        return {level: one.both if level > peak else one.falling for level, one in self._judged.items()}
+        return {
+            level: verdicts.both if level > peak else verdicts.falling
+            for level, verdicts in self._judged.items()
+        }
 
     def _lowest_sure(self) -> int | None:
         """Return the lowest measured concurrency such that rising conditions hold from it up to the peak.
@@ -747,8 +766,8 @@ def most_per_s(plan: Plan) -> float:
 
 def keeps_up(level: LevelResult, max_error_share: float) -> bool:
     """Return whether a server kept up with a level: no growth, no limit of the client, few failures."""
-    found = level.open_loop
-    if found is None or found.unstable or found.overloaded:
+    loop = level.open_loop
+    if loop is None or loop.unstable or loop.overloaded:
         return False
     ended = level.requests.ok + level.requests.failed
     return ended > 0 and level.requests.failed <= max_error_share * ended
@@ -800,51 +819,48 @@ _GAP = 2.0
 """Largest ratio of the best concurrency to the next lower one that was measured."""
 
 
-def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) -> tuple[int | None, str]:
+def next_step(levels: Sequence[LevelResult], limit: int, max_error_share: float) -> tuple[int | None, str]:
     """Return (next concurrency to measure, why there is none) after `levels` of one prompt length and target.
 
-    Never exceed `most`, and do not grow where more than `max_error_share` (0 to 1) of the requests of a level
-    failed.
+    Never exceed `limit`, and do not grow where more than `max_error_share` (0 to 1) of the requests of a
+    level failed.
     """
-    metric = main_rate(levels)
-    known = [
-        level
-        for level in sorted(levels, key=lambda level: level.concurrency)
-        if metric and level.rate(metric)
-    ]
-    if metric is None or not known or any(_is_failing(level, max_error_share) for level in levels):
+    metric, with_rate = _levels_with_rate(levels)
+    if metric is None or not with_rate or any(_is_failing(level, max_error_share) for level in levels):
         return None, "requests failed" if levels else "nothing was measured"
-    leader, unsure = _last_rising(known, metric)
-    top = known[-1].concurrency
-    if unsure < _MOST_UNSURE and top < most:
-        return min(2 * top, most), ""
-    between = _concurrency_between(known, metric)
-    return between, "" if between is not None else _end_words(known, leader, metric, most)
+    leader, unsure = _last_rising(with_rate, metric)
+    top = with_rate[-1].concurrency
+    if unsure < _MOST_UNSURE and top < limit:
+        return min(2 * top, limit), ""
+    between = _concurrency_between(with_rate, metric)
+    return between, "" if between is not None else _end_words(with_rate, leader, metric, limit)
 
 
 def top_of(levels: Sequence[LevelResult]) -> LevelResult | None:
-    """Return the last level that rises among the levels of a climb, its answer; None without any rate."""
+    """Return the last level whose token rate rises, the answer to how far it does; None without any rate."""
+    metric, with_rate = _levels_with_rate(levels)
+    return _last_rising(with_rate, metric)[0] if metric is not None and with_rate else None
+
+
+def _levels_with_rate(levels: Sequence[LevelResult]) -> tuple[str | None, list[LevelResult]]:
+    """Return (name of the main token rate, the levels that have it, in ascending order of concurrency)."""
     metric = main_rate(levels)
-    known = [
-        level
-        for level in sorted(levels, key=lambda level: level.concurrency)
-        if metric and level.rate(metric)
-    ]
-    return _last_rising(known, metric)[0] if metric is not None and known else None
+    with_rate = [level for level in levels if metric and level.rate(metric)]
+    return metric, sorted(with_rate, key=lambda level: level.concurrency)
 
 
 def most_concurrencies(
-    most: int | None, targets: Mapping[str, PreparedTarget], fit: int | None
+    limit: int | None, targets: Mapping[str, PreparedTarget], fit: int | None
 ) -> dict[str, int]:
-    """Return the highest concurrency worth measuring on each target: the lowest of `most` and two limits.
+    """Return the highest concurrency worth measuring on each target: the lowest of `limit` and two more.
 
     The first limit is the number of requests that all servers of the target can run at once, if every server
     reports it: more requests would only wait. The second limit is `fit`, the number of connections that the
-    load generator may open; None if unknown. Return an empty dictionary if `most` is None.
+    load generator may open; None if unknown. Return an empty dictionary if `limit` is None.
     """
-    if most is None:
+    if limit is None:
         return {}
-    return {name: min(most, one.all_slots or most, fit or most) for name, one in targets.items()}
+    return {name: min(limit, prepared.all_slots or limit, fit or limit) for name, prepared in targets.items()}
 
 
 def _is_failing(level: LevelResult, max_error_share: float) -> bool:
@@ -852,15 +868,15 @@ def _is_failing(level: LevelResult, max_error_share: float) -> bool:
     return level.error is not None or not ended or level.requests.failed > max_error_share * ended
 
 
-def _last_rising(known: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:
+def _last_rising(with_rate: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:
     """Return (last level that rises, number of levels above this level that are not shown to rise).
 
     A level rises if its token rate is significantly above that of the previous level that rises; the first
     one always counts. A level counts as `_MOST_UNSURE` levels if its confidence interval rules out a rise of
-    `WORTH_PERCENT`. `known` are in ascending order of concurrency.
+    `WORTH_PERCENT`. The levels are in ascending order of concurrency.
     """
-    leader, unsure = known[0], 0
-    for level in known[1:]:
+    leader, unsure = with_rate[0], 0
+    for level in with_rate[1:]:
         ratio = rate_ratio(level, leader, metric)
         if ratio is None:
             unsure += 1
@@ -876,16 +892,17 @@ def _last_rising(known: Sequence[LevelResult], metric: str) -> tuple[LevelResult
     return leader, unsure
 
 
-def _end_words(known: Sequence[LevelResult], leader: LevelResult, metric: str, most: int) -> str:
-    top = known[-1]
+def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: str, limit: int) -> str:
+    """Return why the concurrency grows no further, as text."""
+    top = with_rate[-1]
     if leader is top:
-        return f"tok/s still rise at c = {top.concurrency}; the limit is {most}"
+        return f"tok/s still rise at c = {top.concurrency}; the limit is {limit}"
     ratio = rate_ratio(top, leader, metric)
-    found = "no value to compare" if ratio is None else f"{ratio.percent:+.1f} %"
+    difference = "no value to compare" if ratio is None else f"{ratio.percent:+.1f} %"
     if ratio is not None and ratio.ci95 is not None:
         low, high = (100 * (end - 1) for end in ratio.ci95)
-        found += f", 95 % interval {low:+.1f} to {high:+.1f} %"
-    return f"c = {top.concurrency} gives no more tok/s than c = {leader.concurrency} ({found})"
+        difference += f", 95 % interval {low:+.1f} to {high:+.1f} %"
+    return f"c = {top.concurrency} gives no more tok/s than c = {leader.concurrency} ({difference})"
 
 
 def saturation(levels: Sequence[LevelResult], metric: str) -> LevelResult:
@@ -896,13 +913,13 @@ def saturation(levels: Sequence[LevelResult], metric: str) -> LevelResult:
     highest = max(rate.mean for level in levels if (rate := level.rate(metric)) is not None)
     least = highest / (1 + NOISE_FLOOR_PERCENT / 100)
     reaching = [level for level in levels if (rate := level.rate(metric)) is not None and rate.mean >= least]
-    return min(reaching, key=lambda one: one.point)
+    return min(reaching, key=lambda level: level.point)
 
 
-def _concurrency_between(known: Sequence[LevelResult], metric: str) -> int | None:
+def _concurrency_between(with_rate: Sequence[LevelResult], metric: str) -> int | None:
     """Return a concurrency between the best level and the next lower one; None if the gap is small enough."""
-    best = saturation(known, metric)
-    below = [one.concurrency for one in known if one.concurrency < best.concurrency]
+    best = saturation(with_rate, metric)
+    below = [level.concurrency for level in with_rate if level.concurrency < best.concurrency]
     if not below or best.concurrency <= _GAP * below[-1]:
         return None
     middle = round(math.sqrt(below[-1] * best.concurrency))

@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from operator import add, sub
 from statistics import fmean
 from time import monotonic
 from typing import Any, Protocol, TypeVar
@@ -68,13 +69,18 @@ class Counters(Struct, frozen=True):
 
         The growth of a counter is None if this reading or the reading `before` lacks it.
         """
-        return Counters(
-            *(_minus(now, then) for now, then in zip(self._values(), before._values(), strict=True))
-        )
+        return self._combine(before, sub)
 
     def plus(self, other: Counters) -> Counters:
         """Return this and the `other` reading, added counter by counter; None where either is unknown."""
-        return Counters(*(_plus(one, two) for one, two in zip(self._values(), other._values(), strict=True)))
+        return self._combine(other, add)
+
+    def _combine(self, other: Counters, operator: Callable[[float, float], float]) -> Counters:
+        """Return the counters that `operator` makes of both readings; None where one of them is."""
+        pairs = zip(self._values(), other._values(), strict=True)
+        return Counters(
+            *(None if mine is None or theirs is None else operator(mine, theirs) for mine, theirs in pairs)
+        )
 
     def fell(self) -> bool:
         """Return whether any value is negative. In a result of `since` this means a restart of the server."""
@@ -196,8 +202,8 @@ def watched_backends(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]
     by_url = {view.url: view.name for view in snapshot.backends}
     names = {view.name for view in snapshot.backends}
     if target.kind is TargetKind.ENGINE:
-        found = by_url.get(target.url) or (target.name if target.name in names else None)
-        return (found,) if found else ()
+        name = by_url.get(target.url) or (target.name if target.name in names else None)
+        return (name,) if name else ()
     reported = [by_url.get(url) or (name if name in names else None) for name, url in target.backends.items()]
     if not reported:
         views = [view for view in snapshot.routers if view.url == target.url]
@@ -210,13 +216,13 @@ def watched_sums(
 ) -> dict[str, Number]:
     """Return the sum of a figure over the servers of each target, where all of them report it."""
     figures = {view.name: figure(view) for view in snapshot.backends}
-    found: dict[str, Number] = {}
+    sums: dict[str, Number] = {}
     for target in plan.targets:
         each = [figures.get(name) for name in watched_backends(target, snapshot)]
-        known = [value for value in each if value is not None]
-        if known and len(known) == len(each):
-            found[target.name] = sum(known)
-    return found
+        reported = [value for value in each if value is not None]
+        if reported and len(reported) == len(each):
+            sums[target.name] = sum(reported)
+    return sums
 
 
 def watched_contexts(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
@@ -233,8 +239,8 @@ def watched_nodes(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the names of the watched machines that a target's servers run on; empty if none is known."""
     backends = watched_backends(target, snapshot)
     placed = [node for view in snapshot.backends if view.name in backends for node in view.nodes]
-    known = {view.name for view in snapshot.nodes}
-    return tuple(dict.fromkeys(node for node in (*target.nodes, *placed) if node in known))
+    watched = {view.name for view in snapshot.nodes}
+    return tuple(dict.fromkeys(node for node in (*target.nodes, *placed) if node in watched))
 
 
 def is_mdns(url: str) -> bool:
@@ -289,7 +295,7 @@ class ServerLog:
 
     def servers(self, name: str, spans: Sequence[Span]) -> list[ServerPoint]:
         """Return the samples of a server that lie in any of the spans of time, in order."""
-        return [one for one in self._servers.get(name, ()) if _is_within(one.at, spans)]
+        return [point for point in self._servers.get(name, ()) if _is_within(point.at, spans)]
 
     def nodes(self, name: str, spans: Sequence[Span]) -> list[NodePoint]:
         """Return the samples of a machine that lie in any of the spans of time, in order."""
@@ -306,7 +312,7 @@ class ServerLog:
         if len(samples) - first < 2:  # noqa: PLR2004 - a difference is of two
             return None
         before, now = samples[first].failures or {}, samples[-1].failures or {}
-        grown = {one: count - before.get(one, 0.0) for one, count in now.items()}
+        grown = {backend: count - before.get(backend, 0.0) for backend, count in now.items()}
         return None if any(count < 0 for count in grown.values()) else grown
 
     def forget(self, before: float) -> None:
@@ -340,19 +346,20 @@ class ServerLog:
         counters. Servers that do not report running requests are left out. Return None if a server is not
         idle after `limit_s` seconds, or when `stopping` returns True.
         """
-        telling = [name for name in names if self._reports_load(name)]
+        reporting = [name for name in names if self._reports_load(name)]
         await self.wait_for(
-            lambda: stopping() or all(self._at_rest(name, after) for name in telling), limit_s
+            lambda: stopping() or all(self._at_rest(name, after) for name in reporting), limit_s
         )
-        points = {name: self._at_rest(name, after) for name in telling}
-        found = {name: point for name, point in points.items() if point is not None}
-        return found if len(found) == len(telling) else None
+        points = {name: self._at_rest(name, after) for name in reporting}
+        at_rest = {name: point for name, point in points.items() if point is not None}
+        return at_rest if len(at_rest) == len(reporting) else None
 
     def _reports_load(self, name: str) -> bool:
         newest = self.newest(name)
         return newest is not None and newest.idle is not None
 
     def _at_rest(self, name: str, after: float) -> ServerPoint | None:
+        """Return the newest sample of a server that is idle, see `settled`; None if it is not."""
         points = self._servers.get(name, [])[-2:]
         if len(points) < 2 or points[0].at <= after:  # noqa: PLR2004 - two samples must agree
             return None
@@ -393,10 +400,10 @@ class ServerLog:
 
     def _evidence(self, name: str, machines: Sequence[str], spans: Sequence[Span]) -> Evidence:
         """Return what is known about one server and its machines during `spans`, without its load."""
-        known = {machine: self._nodes[machine] for machine in machines if machine in self._nodes}
+        watched = {machine: self._nodes[machine] for machine in machines if machine in self._nodes}
         points = self._servers.get(name, [])
         newest = points[-1] if points else ServerPoint(0.0, None, None, None, Counters(), None)
-        bandwidth = bandwidth_gb_per_s([one.newest for one in known.values()])
+        bandwidth = bandwidth_gb_per_s([machine.newest for machine in watched.values()])
         reads = _read_gb_per_s(points, spans)
         return Evidence(
             (),
@@ -404,11 +411,11 @@ class ServerLog:
             machines=tuple(
                 Machine(
                     machine,
-                    tuple(point.look for point in known[machine].points if _is_within(point.at, spans)),
-                    worst_state(known[machine].paces),
-                    known[machine].usual_mhz,
+                    tuple(point.look for point in watched[machine].points if _is_within(point.at, spans)),
+                    worst_state(watched[machine].paces),
+                    watched[machine].usual_mhz,
                 )
-                for machine in known
+                for machine in watched
             ),
             spans=max(1, len(machines)),
             cores=newest.cores,
@@ -508,14 +515,6 @@ def _steps(lanes: Sequence[LaneSample]) -> float | None:
     return None if steps is None else steps.count
 
 
-def _minus(now: float | None, then: float | None) -> float | None:
-    return None if now is None or then is None else now - then
-
-
-def _plus(one: float | None, two: float | None) -> float | None:
-    return None if one is None or two is None else one + two
-
-
 _APART_S = 0.9
 """Least seconds between two samples of a server that its limit is judged by: it is polled up to four times a
 second, and one look a second is enough."""
@@ -538,7 +537,7 @@ def _polls_during(points: Iterable[ServerPoint], spans: Sequence[Span]) -> Itera
             thinned.append(point.look)
     last_at: float | None = None
     for begin, end in spans:
-        for number, look in enumerate([one for one in thinned if begin <= one.at <= end]):
+        for number, look in enumerate([look for look in thinned if begin <= look.at <= end]):
             if number == 0 and last_at is not None:
                 yield Poll(last_at + _GAP_S)
             yield look
@@ -550,10 +549,10 @@ def _read_gb_per_s(points: Sequence[ServerPoint], spans: Sequence[Span]) -> floa
     read = lasted_s = 0.0
     for begin, end in spans:
         totals = [(point.at, point.read_bytes) for point in points if begin <= point.at <= end]
-        known = [(at, total) for at, total in totals if total is not None]
-        if len(known) > 1:
-            read += known[-1][1] - known[0][1]
-            lasted_s += known[-1][0] - known[0][0]
+        reported = [(at, total) for at, total in totals if total is not None]
+        if len(reported) > 1:
+            read += reported[-1][1] - reported[0][1]
+            lasted_s += reported[-1][0] - reported[0][0]
     return read / lasted_s / 1e9 if read > 0 and lasted_s > 0 else None
 
 
@@ -632,19 +631,19 @@ def sums_at_same_time(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_fli
     number of requests in flight. For a single server, return the gauge of each sample unchanged. Return an
     empty list if a server never reports the gauge.
     """
-    known = {name: [point for point in points if of(point) is not None] for name, points in looks.items()}
-    if not known or not all(known.values()):
+    reporting = {name: [point for point in points if of(point) is not None] for name, points in looks.items()}
+    if not reporting or not all(reporting.values()):
         return []
-    if len(known) == 1:
-        (points,) = known.values()
+    if len(reporting) == 1:
+        (points,) = reporting.values()
         return [value for point in points if (value := of(point)) is not None]
-    first, *others = sorted(known.values(), key=len)
+    first, *others = sorted(reporting.values(), key=len)
     times = [[point.at for point in points] for points in others]
     sums = []
     for look in first:
         group = [look, *(points[_nearest(at, look.at)] for points, at in zip(others, times, strict=True))]
-        begin, end = min(one.at for one in group), max(one.at for one in group)
-        total = sum(of(one) or 0.0 for one in group)
+        begin, end = min(point.at for point in group), max(point.at for point in group)
+        total = sum(of(point) or 0.0 for point in group)
         if end - begin <= SAME_TIME_S and in_flight.moved_between(begin, end) <= MOST_MOVED * total:
             sums.append(min(total, float(in_flight.most_between(begin, end))))
     return sums
@@ -657,11 +656,11 @@ def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float |
     one token per request of its batch, plus those added by speculative decoding. Otherwise it is the mean
     number of running requests, over the samples in `points` with at least one running request.
     """
-    made = None if grown is None else grown.generation_tokens
-    if grown is not None and grown.steps and made:
+    tokens = None if grown is None else grown.generation_tokens
+    if grown is not None and grown.steps and tokens:
         # A step that only computes part of a long prompt yields no token, but still has a request in its
         # batch.
-        return max(1.0, (made - (grown.spec_accepted_tokens or 0.0)) / grown.steps)
+        return max(1.0, (tokens - (grown.spec_accepted_tokens or 0.0)) / grown.steps)
     busy = [point.running for point in points if point.running]
     return sum(busy) / len(busy) if busy else None
 
@@ -709,8 +708,10 @@ def queue_reason(
 
 
 def _nearest(times: Sequence[float], at: float) -> int:
-    index = bisect_left(times, at)
-    return min(range(max(0, index - 1), min(len(times), index + 1)), key=lambda one: abs(times[one] - at))
+    """Return the index of the time that is nearest to `at`."""
+    after = bisect_left(times, at)
+    neighbours = range(max(0, after - 1), min(len(times), after + 1))
+    return min(neighbours, key=lambda index: abs(times[index] - at))
 
 
 class SampleFeed(Protocol):
@@ -734,14 +735,14 @@ def all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:
     for target in plan.targets:
         backends |= set(watched_backends(target, snapshot))
         nodes |= set(watched_nodes(target, snapshot))
-    urls = {one.url for one in plan.targets}
+    urls = {target.url for target in plan.targets}
     servers = [
         backend for backend in snapshot.backends if backend.name in backends and backend.failure is None
     ]
-    if any(log.newest(one.name) is None and log.silence(one.name) is None for one in servers):
+    if any(log.newest(server.name) is None and log.silence(server.name) is None for server in servers):
         return False
-    failed_or_told = [
+    answers = [
         *((node.failure, node.age_s) for node in snapshot.nodes if node.name in nodes),
         *((router.failure, router.age_s) for router in snapshot.routers if router.url in urls),
     ]
-    return all(failure is not None or age_s is not None for failure, age_s in failed_or_told)
+    return all(failure is not None or age_s is not None for failure, age_s in answers)

@@ -129,7 +129,7 @@ class LevelFacts(Struct, frozen=True):
 
 def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
     """Return all reasons to doubt the result of a level, in a fixed order; empty if there are none."""
-    found = (
+    doubts = (
         *open_loop_doubts(level),
         *_client_doubts(level, facts),
         *_queue_doubts(facts, level),
@@ -146,7 +146,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
     if facts.mdns:
         message = "the target is a .local name: multicast lookups fail for seconds at a time; use an address"
         more.append(Validity(code=MDNS_TARGET, message=message))
-    return (*found, *more)
+    return (*doubts, *more)
 
 
 def _client_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
@@ -234,10 +234,10 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
         yield Validity(code=FOREIGN_TRAFFIC, message=facts.unsettled)
     if growth is None:
         return
-    made, taken = growth.generation_tokens, growth.prompt_tokens
-    if made is not None and made > asked.most:
-        over = made - asked.most
-        message = f"the server generated {made:.0f} tokens, {over:.0f} more than were asked for"
+    generated, taken = growth.generation_tokens, growth.prompt_tokens
+    if generated is not None and generated > asked.most:
+        over = generated - asked.most
+        message = f"the server generated {generated:.0f} tokens, {over:.0f} more than were asked for"
         yield Validity(code=FOREIGN_TRAFFIC, message=message)
     elif taken is not None and asked.prompt and not asked.open_requests:
         over = taken - asked.prompt
@@ -246,14 +246,14 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
                 code=FOREIGN_TRAFFIC,
                 message=f"the server took in {taken:.0f} prompt tokens, {over:.0f} more than were sent",
             )
-    if made is None or facts.unsettled:
+    if generated is None or facts.unsettled:
         return
     low, high = asked.generated * (1 - MOST_MISMATCH), (asked.generated + asked.open) * (1 + MOST_MISMATCH)
-    if not low <= made <= high:
+    if not low <= generated <= high:
         apart = f" ({asked.open_requests} cancelled or broken off)" if asked.open_requests else ""
         yield Validity(
             code=COUNT_MISMATCH,
-            message=f"{asked.generated} tokens came{apart}, the server counted {made:.0f}",
+            message=f"{asked.generated} tokens came{apart}, the server counted {generated:.0f}",
         )
 
 
@@ -281,10 +281,10 @@ def _prompt_doubts(level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the server counted other prompts, or no tokens at all."""
     asked, counted = level.asked_prompt_tokens, level.counted_prompt_tokens
     if asked is not None and counted is not None:
-        most = MOST_PROMPT_OFF * asked
+        limit = MOST_PROMPT_OFF * asked
         if level.agents is not None or level.replay is not None:
-            most = max(MOST_ESTIMATE_OFF * asked, TEMPLATE_TOKENS)
-        if abs(counted - asked) > most:
+            limit = max(MOST_ESTIMATE_OFF * asked, TEMPLATE_TOKENS)
+        if abs(counted - asked) > limit:
             cut = ": were they cut?" if counted < asked else ""
             lengths = f"{counted:,.0f} prompt tokens a request, {asked:,.0f} were asked for"
             yield Validity(code=SHORT_PROMPT, message=f"the server counted {lengths}{cut}")
@@ -297,9 +297,9 @@ def _prompt_doubts(level: LevelResult) -> Iterator[Validity]:
 def _output_doubts(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     generated = level.tokens.generated
     each = level.each.generated_tokens if level.each is not None else ()
-    known = [count for count in each if count is not None]
-    if known:
-        mean = sum(known) / len(known)
+    counted = [count for count in each if count is not None]
+    if counted:
+        mean = sum(counted) / len(counted)
     elif generated is not None and level.requests.ok and not level.requests.failed + level.requests.cancelled:
         mean = generated / level.requests.ok
     else:
@@ -386,8 +386,10 @@ def _mark_clock_shift(level: LevelResult, clocks: Mapping[LevelLoad, Sequence[fl
 
 
 def _mean_clock_mhz(level: LevelResult) -> float | None:
-    known = [side.sm_clock_mhz_mean for side in level.hardware.values() if side.sm_clock_mhz_mean is not None]
-    return sum(known) / len(known) if known else None
+    clocks = [
+        side.sm_clock_mhz_mean for side in level.hardware.values() if side.sm_clock_mhz_mean is not None
+    ]
+    return sum(clocks) / len(clocks) if clocks else None
 
 
 # The agents of a level's run, and what the servers add to its result.

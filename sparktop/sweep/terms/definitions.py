@@ -138,10 +138,10 @@ METRICS = {metric.name: metric for metric in _ALL}
 
 def main_rate_of(levels: Iterable[Collection[str]]) -> str | None:
     """Return the main token rate of levels, of which `levels` has the names of the metrics; None for none."""
-    known = list(levels)
-    counts = {name: sum(name in one for one in known) for name in MAIN_RATES}
-    most = max(counts.values())
-    return next(name for name, count in counts.items() if count == most) if most else None
+    listed = list(levels)
+    counts = {name: sum(name in names for names in listed) for name in MAIN_RATES}
+    highest = max(counts.values())
+    return next(name for name, count in counts.items() if count == highest) if highest else None
 
 
 def in_sentence(title: str) -> str:
@@ -190,9 +190,9 @@ def lines(names: Collection[str]) -> list[str]:
     ]
 
 
-def term_lines(found: Collection[str]) -> list[str]:
-    """Return a line of text with the meaning of each key of `TERMS` that is in `found`."""
-    return [f"{term}: {meaning}." for term, meaning in TERMS.items() if term in found]
+def term_lines(terms: Collection[str]) -> list[str]:
+    """Return a line of text with the meaning of each key of `TERMS` that is in `terms`."""
+    return [f"{term}: {meaning}." for term, meaning in TERMS.items() if term in terms]
 
 
 CLIENT_LAG, QUEUE_LIMITED, CACHE_HITS = "client_lag", "queue_limited", "cache_hits"
@@ -220,8 +220,8 @@ class LevelWarning(Struct, frozen=True):
 
 
 WARNINGS = {
-    one.code: one
-    for one in (
+    warning.code: warning
+    for warning in (
         LevelWarning(
             UNSTABLE,
             "unstable",

@@ -275,8 +275,8 @@ def faulty_fields(body: bytes, fields: Collection[str]) -> frozenset[str]:
     `fields` that stands in quotes in the message is the fault, else the first that stands there at all: what
     follows lists what is supported, or repeats the request.
     """
-    found = _parse_json(body)
-    named = {last for path in _named_fields(found) if (last := path.rpartition(".")[2]) in fields}
+    refusal = _parse_json(body)
+    named = {last for path in _named_fields(refusal) if (last := path.rpartition(".")[2]) in fields}
     if named:
         return frozenset(named)
     words = server_words(body, None, _MOST_CHARACTERS)
@@ -294,21 +294,21 @@ def _parse_json(body: bytes) -> Any:  # noqa: ANN401 - JSON of any shape
         return None
 
 
-def _named_fields(found: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+def _named_fields(refusal: Any) -> Iterator[str]:  # noqa: ANN401 - as above
     """Yield the dotted path of each field that an error names as its fault."""
-    if not isinstance(found, dict):
+    if not isinstance(refusal, dict):
         return
-    for holder in (found.get("error"), found):
+    for holder in (refusal.get("error"), refusal):
         if not isinstance(holder, dict):
             continue
         if isinstance(param := holder.get("param"), str):
             yield param
         for key in ("detail", "errors"):
             listed = holder.get(key)
-            for one in listed if isinstance(listed, list) else ():
-                place = one.get("loc") if isinstance(one, dict) else None
-                if isinstance(place, list):
-                    yield ".".join(str(step) for step in place)
+            for fault in listed if isinstance(listed, list) else ():
+                path = fault.get("loc") if isinstance(fault, dict) else None
+                if isinstance(path, list):
+                    yield ".".join(str(step) for step in path)
 
 
 _NUMBER = r"(\d{1,3}(?:[,  ]\d{3})+|\d{3,9})(?![\d,])"
@@ -342,8 +342,8 @@ _TOO_LONG = re.compile(
 
 def stated_context(words: str) -> int | None:
     """Return the limit in tokens that a refusal states, the smallest if several; None if it states none."""
-    found = (match[1] for pattern in _LIMITS for match in pattern.finditer(words))
-    return min((int(re.sub(r"\D", "", number)) for number in found), default=None)
+    matches = (match[1] for pattern in _LIMITS for match in pattern.finditer(words))
+    return min((int(re.sub(r"\D", "", number)) for number in matches), default=None)
 
 
 def is_too_long(words: str) -> bool:

@@ -36,10 +36,10 @@ def variance(values: Sequence[float]) -> float:
 
 def quantile(ordered: Sequence[float], share: float) -> float:
     """Return the quantile `share` (0 to 1) of ascending values by linear interpolation (numpy's default)."""
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def unbiased_quantile(ordered: Sequence[float], share: float) -> float:
@@ -49,10 +49,10 @@ def unbiased_quantile(ordered: Sequence[float], share: float) -> float:
     percentile.
     """
     count = len(ordered)
-    place = min(max(share * (count + _THIRD) + _THIRD, 1.0), float(count))
-    below = math.floor(place)
+    position = min(max(share * (count + _THIRD) + _THIRD, 1.0), float(count))
+    below = math.floor(position)
     low, high = ordered[below - 1], ordered[min(below, count - 1)]
-    return low + (high - low) * (place - below)
+    return low + (high - low) * (position - below)
 
 
 def least_values(share: float) -> int:
@@ -90,9 +90,9 @@ def value_of(mean: float, runs: Sequence[float] = (), std: float | None = None) 
     if len(runs) < 2:  # noqa: PLR2004 - an interval needs two
         return Value(mean, std=std, runs=tuple(runs))
     middle = fmean(runs)
-    own = math.hypot(*(run - middle for run in runs)) / math.sqrt(len(runs) - 1)
-    half = student_t((1 + CONFIDENCE) / 2, len(runs) - 1) * own / math.sqrt(len(runs))
-    return Value(mean, middle - half, middle + half, own if std is None else std, tuple(runs))
+    spread = math.hypot(*(run - middle for run in runs)) / math.sqrt(len(runs) - 1)
+    half = student_t((1 + CONFIDENCE) / 2, len(runs) - 1) * spread / math.sqrt(len(runs))
+    return Value(mean, middle - half, middle + half, spread if std is None else std, tuple(runs))
 
 
 def ranged(mean: float, span: tuple[float, float] | None) -> Value:
