@@ -143,7 +143,8 @@ def _words(loads: int) -> Iterator[Figure]:
             moving = truth.tokens(at) > truth.tokens(at - 10.0)
             idle += view.state_text == "idle"
             wrong += view.state_text == "idle" and moving
-            wrong += view.state_text in {"busy", "bored"} and not truth.running(at)
+            wrong += view.state_text == "busy" and not truth.running(at)
+            wrong += view.state_text == "bored" and not (moving or truth.running(at))
             wrong += view.state_text == "queueing" and not view.waiting
     yield Figure(
         AREA,

@@ -388,6 +388,10 @@ ALERTS: Mapping[str, Explained] = {
         f"it answered {_STATE.http_5xx_warn_per_min:.0f} requests or more in a minute with HTTP 5xx",
         "read its log",
     ),
+    "aborted": Explained(
+        "20 requests or more of a minute, and half of all, ended because their client left",
+        "compare its TTFT and E2E with the time limits of clients and router",
+    ),
     "deployments": Explained(
         "a router reports an outage of a deployment, took it out of service, or got 3 failed answers from it "
         "within a minute (critical: all are out)",

@@ -1,11 +1,11 @@
 """Raises and clears the alerts about servers, routers, machines, and sources that do not answer.
 
-Also the events about changes of a server's state or model, and its restarts.
+Also the events about changes of a server's state, model or setup, and its restarts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -39,6 +39,9 @@ ENDED_TOGETHER_S = 30.0
 """Processes of one engine on several machines end within so many seconds."""
 _MINUTE_S = 60.0
 """Seconds over which failed requests and answers are counted."""
+_FEWEST_ABORTED, _ABORTED_SHARE, _ABORTED_CLEARS_SHARE = 20, 0.5, 0.25
+"""Requests of a minute whose clients left, and their share of all that ended, from which on that is said; the
+share below which it clears. Editors that complete code give up some requests all day."""
 
 _MILD = frozenset(
     {FailureKind.METRICS_DISABLED, FailureKind.OTHER_PROGRAM, FailureKind.UNSUPPORTED, FailureKind.LATE}
@@ -118,9 +121,10 @@ def judge_backend(
         ("http-errors", thresholds.http_5xx_warn_per_min),
     ):
         _judge_failed_requests(alerts, f"{key.label}:{name}", track, limit, when)
+    _judge_aborted(alerts, f"{key.label}:aborted", track, when)
     alert_id, preempted_at = f"{key.label}:preempting", track.preempted_at
     if when.at < track.loaded_until:
-        for cleared in (alert_id, f"{key.label}:kv-full"):
+        for cleared in (alert_id, f"{key.label}:kv-full", f"{key.label}:aborted"):
             alerts.clear(cleared, when, "a sweep loads it")
         return
     _judge_kv_cache(alerts, key, track.view.kv_fullest_percent, thresholds.kv_full_percent, when)
@@ -144,6 +148,16 @@ def model_events(key: SourceKey, track: BackendTrack, when: Instant) -> list[Eve
         return []
     message, values = f"serves {now} (was {before})", {"model": now, "before": before}
     return [Event(when.wall, Severity.INFO, key.name, message, values, when.at, f"{key.label}:model")]
+
+
+def setup_events(key: SourceKey, changed: Sequence[str], when: Instant) -> list[Event]:
+    """Return an event if a restart changed a server's setup, such as its version or options; else []."""
+    if not changed:
+        return []
+    message = f"restarted with another setup: {', '.join(changed)}"
+    message = clean(message, 300)
+    values: Values = {"changed": ", ".join(changed)}
+    return [Event(when.wall, Severity.INFO, key.name, message, values, when.at, f"{key.label}:setup")]
 
 
 def judge_absent_models(
@@ -246,6 +260,27 @@ def _judge_failed_requests(
             "window_s": _MINUTE_S,
         }
         alerts.hold(alert_id, Severity.WARNING, track.view.name, message, values, when)
+
+
+def _judge_aborted(alerts: ActiveAlerts, alert_id: str, track: BackendTrack, when: Instant) -> None:
+    """Raise, update or clear the remark "aborted": most requests end because their clients leave."""
+    counted = track.load.counts_since(when.at - _MINUTE_S)
+    aborted, ended = counted.get("aborted", 0.0), counted.get("finished", 0.0)
+    share, shown = aborted / ended if ended else 0.0, alerts.severity(alert_id) is not None
+    if share < (_ABORTED_CLEARS_SHARE if shown else _ABORTED_SHARE) or (
+        aborted < _FEWEST_ABORTED and not shown
+    ):
+        alerts.clear(alert_id, when)
+        return
+    last = f"in the last {_MINUTE_S:.0f} s"
+    message = f"{aborted:.0f} of {ended:.0f} requests ended {last} because their client left"
+    values: Values = {
+        "aborted": round(aborted),
+        "share_percent": 100 * share,
+        "limit_share_percent": 100 * _ABORTED_SHARE,
+        "window_s": _MINUTE_S,
+    }
+    alerts.hold(alert_id, Severity.INFO, track.view.name, message, values, when)
 
 
 def _judge_restarts(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, when: Instant) -> None:

@@ -34,6 +34,7 @@ from sparktop.store.alerts import (
     keep_end_event,
     link_events,
     model_events,
+    setup_events,
 )
 from sparktop.store.backend import BackendTrack
 from sparktop.store.balance import GroupBalances
@@ -473,13 +474,16 @@ class Store:
             self._placement.outdate()
         judge_health(self._alerts, key, track.health, when)
         judge_backend(self._alerts, key, track, self._tracks.thresholds.states, when)
-        if kind is not LinkKind.CONTINUES:
-            self.yards.forget(key.name)
         if kind is LinkKind.RESTARTED:
+            self.yards.restart(key.name, sample.at)
             self.ranks.forget(key.name)
+        elif kind is not LinkKind.CONTINUES:
+            self.yards.forget(key.name)
         self._events.add(*model_events(key, track, when))
         self._events.add(*link_events(key, track, kind, when), *self.starts.note_answer(track, sample, when))
         self.yards.note(track, self.starts.server_of(track), when)
+        changed = self.yards.take_restart_changes(key.name, sample.at)
+        self._events.add(*setup_events(key, changed, when))
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, is_gb10
-from sparktop.analysis.yardsticks import batch_key
+from sparktop.analysis.yardsticks import batch_key, changes
 from sparktop.model.instant import Instant
 from sparktop.model.node import ModelWeights, Workload
 from sparktop.model.snapshot import BackendView
@@ -29,6 +29,8 @@ from sparktop.store.node import NodeTrack
 
 _AGAIN_S = 5.0
 """Seconds after which a backend's setup is determined again: it changes with a start, or not at all."""
+_FRESH_S, _SETTLED_S = 10.0, 60.0
+"""Seconds after a restart from which on a setup is the new process's, and within which all of it is known."""
 _BETTER = 0.005
 """Share by which a best must be beaten to be replaced: else it is the same."""
 _FROM_CONFIGURATION = "the configuration"
@@ -47,6 +49,8 @@ class Yards:
         self._busy_since: dict[str, float] = {}
         self._made_at: dict[str, float] = {}
         self._changed: set[_Key] = set()
+        self._before_restart: dict[str, tuple[float, Mapping[str, str]]] = {}
+        """By backend: when it answered again after a restart, and the facts of its setup before."""
         self.wanted: set[_Key] = set()
         """The keys of servers of which files may know more."""
 
@@ -73,9 +77,26 @@ class Yards:
         return self._yards.get(name, _NO_YARD)
 
     def forget(self, name: str) -> None:
-        """Forget a backend that restarted, or is not watched any more; its setups stay."""
+        """Forget a backend that is another server now, or is not watched any more; its setups stay."""
         self._yards.pop(name, None)
         self._busy_since.pop(name, None)
+        self._before_restart.pop(name, None)
+
+    def restart(self, name: str, at: float) -> None:
+        """Forget a backend that restarted at `at`, but for the facts that its next setup is compared with."""
+        facts = self.of(name).facts
+        self.forget(name)
+        self._before_restart[name] = at, facts
+
+    def take_restart_changes(self, name: str, at: float) -> tuple[str, ...]:
+        """Return once, when its setup is known again, what a restart changed in the setup of a backend."""
+        restarted_at, before = self._before_restart.get(name, (at, {}))
+        now = self.of(name).facts
+        wait_s = _SETTLED_S if before.keys() - now.keys() else _FRESH_S
+        if not before or at - restarted_at < wait_s:
+            return ()
+        del self._before_restart[name]
+        return tuple(changes(before, now))
 
     def note(self, track: BackendTrack, server: Workload | None, when: Instant) -> None:
         """Note the newest poll of a backend; `server` is its process, where a watched machine shows it."""
@@ -139,6 +160,7 @@ class Yards:
         facts = {
             ENGINE_VERSION: view.version,
             FLAGS: None if server is None or server.flags is None else " ".join(server.flags) or NO_FLAGS,
+            "prefix cache": None if server is not None else _on_words(view),
             "model revision": None if server is None else server.revision,
             "kernel": _known_texts(identity.os for identity in identities),
             "driver": _known_texts(identity.driver for identity in identities),
@@ -187,6 +209,12 @@ def _address(url: str) -> str:
 def same_model(name: str, other: str) -> bool:
     """Return whether two names are of one model; an owner or folder before a slash may be left out."""
     return name.lower().rpartition("/")[2] == other.lower().rpartition("/")[2]
+
+
+def _on_words(view: BackendView) -> str | None:
+    """Return whether the prefix cache of a server is on, where its page says so."""
+    on = None if view.prefix is None else view.prefix.cache.on
+    return None if on is None else "on" if on else "off"
 
 
 def _known_texts(values: Iterable[str | None]) -> str:

@@ -194,6 +194,24 @@ def failing(at: float, **counts: float) -> EngineSample:
     return EngineSample(at, "vllm", (LaneSample("0", running=1.0, counts=counts),))
 
 
+def test_that_most_clients_leave_is_said_once_it_is_many(world: World) -> None:
+    """Half of a minute's requests and at least 20; a quarter is the usual of editors, and clears it."""
+
+    def ended(at: float, length: float, abort: float) -> None:
+        lane = LaneSample("0", running=1.0, finished={"length": length, "abort": abort})
+        world.feed(EngineSample(at, "vllm", (lane,)))
+
+    ended(1000, 100.0, 0.0)
+    ended(1030, 110.0, 19.0)
+    assert alerts(world) == []
+    ended(1040, 115.0, 24.0)
+    (alert,) = world.snapshot().alerts
+    assert (alert.id, alert.severity) == ("backend:b:aborted", Severity.INFO)
+    assert alert.message == "24 of 39 requests ended in the last 60 s because their client left"
+    ended(1099, 215.0, 30.0)
+    assert alerts(world) == []
+
+
 def test_refused_requests_are_an_alert_until_a_minute_passed_without(world: World) -> None:
     """Two refusals are too few, the third raises it; the figure follows; old refusals do not count."""
     for at, refused in ((1000, 7.0), (1010, 9.0)):

@@ -161,7 +161,7 @@ def _why_unusable(level: LevelResult, *, late: bool) -> str:
     """Return why a level cannot be judged; "" if it can."""
     marks = [mark for mark in level.validity if mark.code in _NOT_OF_THE_LOAD]
     if marks:
-        return marks[0].message or WARNINGS[marks[0].code].word
+        return f"{WARNINGS[marks[0].code].word}: {marks[0].message}"
     if late:
         return "the load generator was not fast enough to be trusted"
     others, counts = level.uncounted, level.requests
