@@ -649,11 +649,18 @@ def _merge_older_names(counts: dict[str, float]) -> None:
         counts.setdefault(key.removesuffix(OLDER), counts.pop(key))
 
 
+_ANSWERS_BY_ROUTE = {
+    "responses": ("/responses",),
+    "http_generated": ("/completions", "/responses", "/messages", "/generate"),
+}
+"""Counts of answers without an error, and the ends of their routes: the Responses API; all that generate."""
+
+
 def _http_counts(family: Family, status: str = "status") -> dict[str, float]:
     """Return the numbers of answers to POST requests: all, and those with an error in their label `status`.
 
-    Where the Responses API answered without an error, its answers are counted too. Return {} if one of them
-    is not valid.
+    Answers without an error are counted by route too (`_ANSWERS_BY_ROUTE`). Return {} if one of them is not
+    valid.
     """
     if not family:
         return {}
@@ -666,8 +673,11 @@ def _http_counts(family: Family, status: str = "status") -> dict[str, float]:
         if kind in "45":
             found[f"http_{kind}xx"] += value
             found["http_errors"] += value
-        elif value and (label(labels, "handler") or label(labels, "endpoint") or "").endswith("/responses"):
-            found["responses"] = found.get("responses", 0.0) + value
+            continue
+        route = label(labels, "handler") or label(labels, "endpoint") or ""
+        for key, ends in _ANSWERS_BY_ROUTE.items():
+            if value and route.endswith(ends):
+                found[key] = found.get(key, 0.0) + value
     return found
 
 

@@ -263,9 +263,17 @@ def _judge_failed_requests(
 
 
 def _judge_aborted(alerts: ActiveAlerts, alert_id: str, track: BackendTrack, when: Instant) -> None:
-    """Raise, update or clear the remark "aborted": most requests end because their clients leave."""
-    counted = track.load.counts_since(when.at - _MINUTE_S)
+    """Raise, update or clear the remark "aborted": most requests end because their clients leave.
+
+    vLLM 0.32 does not count them as finished, but their answers as sent: an answer to a request that is
+    neither finished nor new among those in flight was left by its client.
+    """
+    since = when.at - _MINUTE_S
+    counted, answered = track.load.counts_since(since), track.growth("http_generated", _MINUTE_S)
     aborted, ended = counted.get("aborted", 0.0), counted.get("finished", 0.0)
+    arrived = track.load.arrivals_since(since)
+    if answered is not None and arrived is not None and answered[0] > max(ended, arrived):
+        aborted, ended = aborted + answered[0] - max(ended, arrived), answered[0]
     share, shown = aborted / ended if ended else 0.0, alerts.severity(alert_id) is not None
     if share < (_ABORTED_CLEARS_SHARE if shown else _ABORTED_SHARE) or (
         aborted < _FEWEST_ABORTED and not shown

@@ -49,6 +49,8 @@ class Yards:
         self._busy_since: dict[str, float] = {}
         self._made_at: dict[str, float] = {}
         self._changed: set[_Key] = set()
+        self._facts_of: dict[str, Mapping[str, str]] = {}
+        """By backend: the newest facts of its setup, also while its model is not known."""
         self._before_restart: dict[str, tuple[float, Mapping[str, str]]] = {}
         """By backend: when it answered again after a restart, and the facts of its setup before."""
         self.wanted: set[_Key] = set()
@@ -80,20 +82,22 @@ class Yards:
         """Forget a backend that is another server now, or is not watched any more; its setups stay."""
         self._yards.pop(name, None)
         self._busy_since.pop(name, None)
+        self._facts_of.pop(name, None)
         self._before_restart.pop(name, None)
 
     def restart(self, name: str, at: float) -> None:
         """Forget a backend that restarted at `at`, but for the facts that its next setup is compared with."""
-        facts = self.of(name).facts
+        facts = self._facts_of.get(name)
         self.forget(name)
-        self._before_restart[name] = at, facts
+        if facts:
+            self._before_restart[name] = at, facts
 
     def take_restart_changes(self, name: str, at: float) -> tuple[str, ...]:
         """Return once, when its setup is known again, what a restart changed in the setup of a backend."""
-        restarted_at, before = self._before_restart.get(name, (at, {}))
-        now = self.of(name).facts
-        wait_s = _SETTLED_S if before.keys() - now.keys() else _FRESH_S
-        if not before or at - restarted_at < wait_s:
+        if name not in self._before_restart:
+            return ()
+        (restarted_at, before), now = self._before_restart[name], self.of(name).facts
+        if at - restarted_at < (_SETTLED_S if before.keys() - now.keys() else _FRESH_S):
             return ()
         del self._before_restart[name]
         return tuple(changes(before, now))
@@ -114,6 +118,7 @@ class Yards:
             or when.at - self._made_at[name] >= _AGAIN_S
         ):
             yard, self._made_at[name] = self._make_yard(view, server), when.at
+            self._facts_of[name] = yard.facts
         wall_at = when.wall.timestamp()
         # One judgement: what "slow-steps" finds slow is neither kept nor judged again.
         steady = None if track.slow_steps.seems_slow else track.steady

@@ -212,6 +212,22 @@ def test_that_most_clients_leave_is_said_once_it_is_many(world: World) -> None:
     assert alerts(world) == []
 
 
+@pytest.mark.parametrize(("waiting", "named"), [(2.0, True), (40.0, False)])
+def test_clients_that_leave_are_seen_in_the_answers(world: World, waiting: float, *, named: bool) -> None:
+    """An engine that counts no abort still counts the answer; answers counted as they begin are none."""
+    for at, done, answered, in_queue in ((1000, 100.0, 100.0, 2.0), (1050, 102.0, 140.0, waiting)):
+        lane = LaneSample(
+            "0",
+            running=1.0,
+            waiting=in_queue,
+            finished={"length": done},
+            counts={"http_generated": answered},
+        )
+        world.feed(EngineSample(at, "vllm", (lane,)))
+    messages = [alert.message for alert in world.snapshot().alerts if alert.id.endswith("aborted")]
+    assert messages == ["38 of 40 requests ended in the last 60 s because their client left"] * named
+
+
 def test_refused_requests_are_an_alert_until_a_minute_passed_without(world: World) -> None:
     """Two refusals are too few, the third raises it; the figure follows; old refusals do not count."""
     for at, refused in ((1000, 7.0), (1010, 9.0)):
