@@ -1,4 +1,4 @@
-"""The HTTP client of all that polls: servers, routers, agents and a Prometheus, on connections of aiohttp.
+"""The HTTP client of all that polls, on connections of aiohttp; what sources that poll one address share.
 
 It bounds the bytes of an answer, packed and unpacked, and its time. It follows no redirect to another host,
 and uses no proxy, no netrc and no cookies. What goes wrong is an `AnswerError`.
@@ -27,13 +27,16 @@ from yarl import URL
 
 from sparktop import __version__
 from sparktop.files import connections_that_fit
+from sparktop.model.failure import FailureKind
 from sparktop.net import failure
 from sparktop.net.body import BODY_CAP_BYTES, BodyCollector
 from sparktop.net.failure import (
     NOT_FOUND,
     REDIRECTS,
     AnswerError,
+    Trust,
     forget_frames,
+    host_and_port,
     look_up,
     same_page,
     server_words,
@@ -249,6 +252,48 @@ async def fetch(
     is_age = age.isascii() and age.isdigit() and len(age) <= _AGE_DIGITS
     age_s = float(age) if is_age else None
     return Answer(response.body, response.at, (clock() - began) * 1000, age_s, response.end)
+
+
+class HttpSource:
+    """One polled address, over connections that several sources may share."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        tls_ca: str | None,
+        session: SharedSession | None,
+        clock: Callable[[], float],
+    ) -> None:
+        """Poll `url` over `session` (None: a private one); `tls_ca` is a file of certificates to trust."""
+        self.name = name
+        self._url = url
+        self._where = host_and_port(url)
+        self._trust = Trust(tls_ca, self._where)
+        self._session = session or SharedSession()
+        self._session.join()
+        self._clock = clock
+        self._closed = False
+
+    async def _get_page(self, path: str, deadline_s: float, key: str | None) -> Answer:
+        """Request `path` with `key` as bearer token, within `deadline_s` seconds.
+
+        Raises:
+            AnswerError: there is no usable answer with status 200.
+        """
+        request = Request(self._url + path, self._where, key, tls=self._trust.context())
+        try:
+            return await fetch(self._session, request, deadline_s=round(deadline_s, 2), clock=self._clock)
+        except AnswerError as error:
+            if error.kind is FailureKind.TLS:
+                self._trust.forget()
+            raise
+
+    async def close(self) -> None:
+        """Release the shared session."""
+        if not self._closed:
+            self._closed = True
+            await self._session.leave()
 
 
 class _Connector(aiohttp.TCPConnector):

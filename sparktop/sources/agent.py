@@ -17,10 +17,9 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import ClockGap, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean, reason_of
-from sparktop.net.client import OK, Request, Response, SharedSession
+from sparktop.net.client import OK, HttpSource, Request, Response, SharedSession
 from sparktop.net.failure import AnswerError, server_words, status_error
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks, on_local_clock
-from sparktop.sources.http_source import HttpSource
 from sparktop.sources.replies import ASKS_RANKS, Reply
 from sparktop.sources.source import read_beside
 

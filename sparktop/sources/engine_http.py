@@ -20,9 +20,8 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import end_marks
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
-from sparktop.net.client import Answer, SharedSession
+from sparktop.net.client import Answer, HttpSource, SharedSession
 from sparktop.net.failure import AnswerError, key_problem
-from sparktop.sources.http_source import HttpSource
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
 Ask = Callable[[str, float], Awaitable[EngineSample]]

@@ -29,9 +29,8 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
-from sparktop.net.client import Answer, SharedSession
+from sparktop.net.client import Answer, HttpSource, SharedSession
 from sparktop.net.failure import AnswerError, key_problem
-from sparktop.sources.http_source import HttpSource
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
 # LiteLLM's metrics page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page

@@ -33,11 +33,10 @@ from sparktop.model.text import clean
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.server.table import ColumnOrder
 from sparktop.store import Store
-from sparktop.ui.host import Host
 from sparktop.ui.remembered import settings_of
 from sparktop.ui.screens.menu import MenuScreen, Setting, Tab
 from sparktop.ui.screens.overview import OverviewScreen
-from sparktop.ui.sweep_desk import SweepDesk
+from sparktop.ui.sweep_desk import Host, SweepDesk
 
 THEME = Option(("theme",), "theme", (), "Colours of everything on the screen; sparktop themes lists them.")
 _ALL = (*ALL, *VIEW, THEME)

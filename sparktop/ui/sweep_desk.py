@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from sparktop.graphics.numbers import range_words
 from sparktop.model.event import Severity
 from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import SweepSpec, Watch
+from sparktop.model.targets import SweepSpec, Target, Watch
 from sparktop.model.text import clean, names_in_words
 from sparktop.panels.board.layout import PanelKey
 from sparktop.stopping import on_signals
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.session import Sweeping
     from sparktop.sweep.view.result import SweepSource
-    from sparktop.ui.host import Host
+    from sparktop.ui.cadence import Cadence
+    from sparktop.ui.screens.overview import OverviewScreen
+    from sparktop.ui.styles import RoleStyles
 
 AGAIN_S = 3.0
 """A key that stops a sweep must be pressed a second time within this many seconds."""
@@ -55,6 +57,47 @@ _SIGNALS = {
     signal.SIGTERM: "ended by SIGTERM",
     signal.SIGINT: "ended by SIGINT",
 }
+
+
+class Host(Protocol):
+    """What the actions on sweeps and the menu require of the application, a `sparktop.ui.app.SparktopApp`."""
+
+    overview: OverviewScreen
+    cadence: Cadence
+    role_styles: RoleStyles
+    no_color_wanted: bool
+
+    def end_in_time(self, code: int) -> None:
+        """Start a timer that forces the process to exit with `code` if the normal shutdown takes too long."""
+        ...
+
+    def sweep_changed(self) -> None:
+        """Redraw at once, because a sweep has been announced, started or ended."""
+        ...
+
+    def action_next_interval(self) -> None:
+        """Change to the next longer poll interval; after the longest, to the shortest."""
+        ...
+
+    def action_low_bandwidth(self) -> None:
+        """Switch the low-bandwidth mode (fewer drawings) on or off."""
+        ...
+
+    def action_interval(self, step: int) -> None:
+        """Change to the next longer (`step` 1) or shorter (-1) poll interval."""
+        ...
+
+    def action_next_theme(self, step: int = 1) -> None:
+        """Change to the next (1) or previous (-1) of sparktop's themes."""
+        ...
+
+    def action_save_snapshot(self) -> None:
+        """Write the snapshot that is on screen as a JSON file into the current folder."""
+        ...
+
+    def targets(self) -> Sequence[Target]:
+        """Return what is watched at present."""
+        ...
 
 
 def _levels_words(plan: Plan) -> str:
