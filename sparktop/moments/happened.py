@@ -83,6 +83,12 @@ class Moved(Struct, frozen=True):
     share: float
     """Difference / the larger of both means, with its sign; infinite for figures known on one side only."""
 
+    def words(self, subject: str) -> str:
+        """Return the change as text; `subject` is the name of its server or machine, as it is to be shown."""
+        if not isfinite(self.share):
+            return f"{subject} is {share_words(self.share)}"
+        return f"{self.title} of {subject} {self.before} → {self.after} ({share_words(self.share)})"
+
 
 def share_words(share: float) -> str:
     """Return the change of a figure as text: "+40 %", "gone" or "new"."""
@@ -112,7 +118,7 @@ class Compared(Struct, frozen=True):
 
 def happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
     """Return (what happened in a span, in order of time, at most `most` lines; what had no room, or "")."""
-    lines = _of_subjects(_of_conditions(_facts(moment)))
+    lines = _join_subjects(_join_conditions(_lines_of_span(moment)))
     weighed = sorted(lines, key=lambda one: (-one.severity.rank, one.at))
     kept, others = weighed[:most], weighed[most:]
     rest = ""
@@ -125,6 +131,13 @@ def happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], 
         named += [f"{more} others"] if more else []
         rest = f"Without a line of their own, since they weigh less: {', '.join(named)}."
     return tuple(sorted(kept, key=lambda one: (one.at, -one.severity.rank))), rest
+
+
+def weightiest(lines: Iterable[Line], when: datetime, within_s: float) -> Line | None:
+    """Return the most severe line of at most `within_s` seconds from `when`, of equal ones the nearest."""
+    apart_s = {line: abs((line.at - when).total_seconds()) for line in lines}
+    near = (line for line, seconds in apart_s.items() if seconds <= within_s)
+    return min(near, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
 
 
 def pivot(moment: Moment, at: datetime | None = None) -> datetime | None:
@@ -185,9 +198,9 @@ def _share(before: Sequence[float], after: Sequence[float]) -> float | None:
     return difference / largest if abs(difference) > max(_LEAST_SHARE * largest, _ERRORS * error) else None
 
 
-def _facts(moment: Moment) -> list[Line]:
+def _lines_of_span(moment: Moment) -> list[Line]:
     """Return everything that happened in a span, a line each, in order of time."""
-    found = [_of_event(one) for one in moment.events]
+    found = [_event_line(one) for one in moment.events]
     said: dict[tuple[str, str | None], list[datetime]] = {}
     for event in moment.events:
         said.setdefault((event.subject, event.kind), []).append(event.at)
@@ -198,12 +211,12 @@ def _facts(moment: Moment) -> list[Line]:
 
     for change in moment.changes:
         kinds = _STATE_KINDS if change.what == "state" else (change.what,)
-        found += [] if is_said(change.at, change.subject, *kinds) else [_of_change(change)]
+        found += [] if is_said(change.at, change.subject, *kinds) else [_change_line(change)]
     for spell in moment.spells:
         kinds = (spell.word.replace(" ", "-"),)
         if (
             spell.start > moment.start
-            and _is_shown(spell)
+            and _needs_line(spell)
             and not is_said(spell.start, spell.subject, *kinds)
         ):
             until = spell.end if spell.end < moment.end else None
@@ -219,11 +232,11 @@ def _facts(moment: Moment) -> list[Line]:
     return sorted(found, key=attrgetter("at"))
 
 
-def _is_shown(spell: Spell) -> bool:
+def _needs_line(spell: Spell) -> bool:
     return spell.word not in QUIET_SPEEDS and spell.word != BalanceWord.UNKNOWN.value
 
 
-def _of_event(one: Event) -> Line:
+def _event_line(one: Event) -> Line:
     label = one.message if one.about is None else condition_label(one.about)
     return Line(
         one.at,
@@ -237,11 +250,11 @@ def _of_event(one: Event) -> Line:
     )
 
 
-def _of_change(one: FactChange) -> Line:
+def _change_line(one: FactChange) -> Line:
     return Line(one.at, (one.subject,), one.words, f"{one.what} changed", about=f"{one.subject}:{one.what}")
 
 
-def _of_conditions(lines: Sequence[Line]) -> list[Line]:
+def _join_conditions(lines: Sequence[Line]) -> list[Line]:
     """Join the beginning and the end of each condition; one that came and went has a single line."""
     found: list[Line] = []
     by_about: dict[str, list[Line]] = {}
@@ -249,30 +262,30 @@ def _of_conditions(lines: Sequence[Line]) -> list[Line]:
         if one.about is None:
             found.append(one)
             continue
-        own = by_about.setdefault(one.about, [])
-        if own and one.phase in {Phase.WORSE, Phase.END} and own[-1].phase is not Phase.END:
-            own[-1] = _joined(own[-1], one)
+        spells = by_about.setdefault(one.about, [])
+        if spells and one.phase in {Phase.WORSE, Phase.END} and spells[-1].phase is not Phase.END:
+            spells[-1] = _with_sequel(spells[-1], one)
         else:
-            own.append(one)
-    for own in by_about.values():
-        if len(own) < FOLDED_FROM:
-            found += own
+            spells.append(one)
+    for spells in by_about.values():
+        if len(spells) < FOLDED_FROM:
+            found += spells
             continue
-        newest, worst = own[-1], max(own, key=lambda one: one.severity.rank).severity
+        newest, worst = spells[-1], max(spells, key=lambda one: one.severity.rank).severity
         found.append(
             replace(
-                own[0],
-                words=f"{len(own)} times {newest.label}, last: {newest.words}",
+                spells[0],
+                words=f"{len(spells)} times {newest.label}, last: {newest.words}",
                 until=newest.until or newest.at,
                 severity=worst,
-                count=sum(one.count for one in own),
+                count=sum(one.count for one in spells),
                 about=None,
             )
         )
     return sorted(found, key=attrgetter("at"))
 
 
-def _joined(first: Line, then: Line) -> Line:
+def _with_sequel(first: Line, then: Line) -> Line:
     """Return one line of a condition and what became of it."""
     return replace(
         first,
@@ -284,7 +297,7 @@ def _joined(first: Line, then: Line) -> Line:
     )
 
 
-def _of_subjects(lines: Iterable[Line]) -> list[Line]:
+def _join_subjects(lines: Iterable[Line]) -> list[Line]:
     """Join what happened to several servers or machines within `_TOGETHER_S`."""
     found: list[Line] = []
     newest: dict[tuple[str, Severity], int] = {}

@@ -27,7 +27,16 @@ from sparktop.model.snapshot import BackendView, LimitKind, NodeView, Snapshot, 
 from sparktop.model.text import clean
 from sparktop.recording.frames import Kind, Record, RecordError
 from sparktop.recording.past import Past, Picture
-from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording, Span, records_in, snapshots_in
+from sparktop.recording.player import (
+    GAP_S,
+    WARM_UP_S,
+    FrameStart,
+    Player,
+    Recording,
+    Span,
+    records_in,
+    snapshots_in,
+)
 from sparktop.recording.records import Announced, sweep_of
 from sparktop.recording.when import time_words
 from sparktop.report.tables import is_large, keep_worst, omission
@@ -35,9 +44,8 @@ from sparktop.store.store import Change
 
 TAKEN_S = 60.0
 """Seconds between two snapshots whose histories are read; the histories hold several minutes."""
-GAP_S = 10.0
-"""Seconds without any reading that count as a gap, or three intervals if these are longer."""
 _INTERVALS = 3
+"""A gap has at least so many intervals without any reading, and `GAP_S` seconds."""
 _ROUNDING_S = 1e-3
 MARK = "mark"
 """Subject of the event that a mark of the user makes."""

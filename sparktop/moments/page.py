@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from math import isfinite
 from pathlib import Path
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.event import Severity
 from sparktop.model.text import clean
-from sparktop.moments.happened import Line, Moved, compared, happened, pivot, share_words
+from sparktop.moments.happened import Line, Moved, compared, happened, pivot, share_words, weightiest
 from sparktop.moments.moment import AROUND_S, Moment, moment_of, read_moment, span_around
 from sparktop.panels.parts.figures import (
     SEVERITY_SIGNS,
@@ -61,13 +60,10 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     first = pivot(moment, at - _HALF)
     when = at if first is None or first == at - _HALF else first
     lines, rest = happened(moment)
-    near = [one for one in lines if abs(one.at - when) <= _HALF]
-    worst = min(
-        near, key=lambda one: (-one.severity.rank, abs((one.at - when).total_seconds())), default=None
-    )
+    worst = weightiest(lines, when, AROUND_S / 2)
     found = compared(moment, when)
     parts = [] if worst is None else [f"{worst.subject}: {clean(worst.words, _LONG)}"]
-    parts += [_change(found.moved[0])] if found.moved else []
+    parts += [one.words(one.subject) for one in found.moved[:1]]
     said = "; ".join(parts) or "nothing changed by more than its scatter"
     title = f"the minute before and after {_clock(when)}"
     figures = list(_moved_rows(found.moved, inner)) or [
@@ -96,12 +92,6 @@ def happened_frame(rows: list[Row], width: int, height: int) -> list[Row]:
 
 def _clock(time: datetime) -> str:
     return f"{time.astimezone():%H:%M:%S}"
-
-
-def _change(one: Moved) -> str:
-    if not isfinite(one.share):
-        return f"{one.subject} is {share_words(one.share)}"
-    return f"{one.title} of {one.subject} {one.before} → {one.after} ({share_words(one.share)})"
 
 
 def _moved_rows(moved: tuple[Moved, ...], width: int) -> Iterator[Row]:

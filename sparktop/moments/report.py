@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from math import isfinite
 from statistics import median
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,13 +30,12 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState, NodeView
 from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
-from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot, share_words
+from sparktop.moments.happened import PAGE_LINES, compared, happened, pivot, share_words, weightiest
 from sparktop.moments.moment import (
     ALL,
     AROUND_S,
     BACKEND,
     FIGURES,
-    GAP_S,
     MINUTE_PLOTS,
     NODE,
     PLOTS,
@@ -50,6 +48,7 @@ from sparktop.moments.moment import (
     figure_text,
 )
 from sparktop.panels.group.panel import limit_text, value_text
+from sparktop.recording.player import GAP_S
 from sparktop.report import cell, tables
 from sparktop.report.cell import time_of
 from sparktop.report.document.document import Grid, Outside, Section, grid_of, plain, to_markdown, to_page
@@ -465,18 +464,9 @@ def _events_section(moment: Moment, most: int) -> Section:
 def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     """Yield what changed most in the minute that begins at `at`, figures before and after, and the list."""
     when = pivot(moment, at) or at
-    most = next(iter(compared(moment, when).moved), None)
-    apart = timedelta(seconds=AROUND_S)
-    near = [one for one in happened(moment)[0] if when - apart <= one.at <= when + apart]
-    first = min(
-        near, key=lambda one: (-one.severity.rank, abs((one.at - when).total_seconds())), default=None
-    )
+    first = weightiest(happened(moment)[0], when, AROUND_S)
     words = [] if first is None else [f"{code(first.subject)}: {plain(clean(first.words, _LONG))}"]
-    if most is not None:
-        step = (
-            f"{most.title} of {code(most.subject)} {most.before} → {most.after} ({share_words(most.share)})"
-        )
-        words.append(step if isfinite(most.share) else f"{code(most.subject)} is {share_words(most.share)}")
+    words += [one.words(code(one.subject)) for one in compared(moment, when).moved[:1]]
     yield Section(paragraphs=(f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**",))
     yield _around_section(moment, when)
     yield _events_section(moment, PAGE_LINES)

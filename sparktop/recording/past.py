@@ -81,12 +81,12 @@ class Chunk:
     def pictures(self) -> list[Picture]:
         """Return copies of the pictures."""
         data = zlib.decompress(self._data)
-        found: list[Picture] = _Unpickler(data, self._pages, self._fleets).load()
-        return found
+        pictures: list[Picture] = _Unpickler(data, self._pages, self._fleets).load()
+        return pictures
 
 
 def _page_reference(place: int) -> Page:
-    """Stand for a page in the bytes of a chapter; `_Unpickler` calls another function in its place."""
+    """Stand for a page in the bytes of a chunk; `_Unpickler` calls another function in its place."""
     raise LookupError(place)
 
 
@@ -96,14 +96,14 @@ def _fleet_reference(place: int) -> Fleet:
 
 
 _newest: list[tuple[Fleet, bytes]] = []
-"""The answers in the newest chapter, each with its compressed bytes."""
+"""The answers in the newest chunk, each with its compressed bytes."""
 
 
 def _compress_fleet(fleet: Fleet) -> bytes:
     """Return an answer as compressed bytes, the same for the same one."""
-    known = next((packed for one, packed in _newest if one is fleet), None)
-    if known is not None:
-        return known
+    compressed = next((packed for answer, packed in _newest if answer is fleet), None)
+    if compressed is not None:
+        return compressed
     buffer = BytesIO()
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
     pickler.dispatch_table = _REDUCERS
@@ -216,7 +216,7 @@ class Past:
         self._sparse: deque[Chunk] = deque()
         self._recent: deque[Picture] = deque()
         self._read: tuple[Chunk, list[Picture]] | None = None
-        """The chapter that was read last, and its pictures."""
+        """The chunk that was read last, and its pictures."""
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._least_apart_s = 1.0
         """Seconds between two pictures, so that those of many sources stay within the budget."""
@@ -315,12 +315,12 @@ class Past:
 
     def _picture_at(self, place: int) -> Picture | None:
         """Return the picture at a place in `stamps`; None if there are no pictures."""
-        for chapter in self._sparse:
-            if place < len(chapter.stamps):
-                if self._read is None or self._read[0] is not chapter:
-                    self._read = chapter, chapter.pictures()
+        for chunk in self._sparse:
+            if place < len(chunk.stamps):
+                if self._read is None or self._read[0] is not chunk:
+                    self._read = chunk, chunk.pictures()
                 return self._read[1][place]
-            place -= len(chapter.stamps)
+            place -= len(chunk.stamps)
         return self._recent[place] if self._recent else None
 
     def at(self, at: float) -> Picture | None:
@@ -353,10 +353,7 @@ class Past:
         """
         stamps = self.stamps
         walls = [one.wall for one in stamps]
-        first = [bisect_left(walls, event.at) for event in self.events]
-        found = [place for place in first if place < len(stamps)]
-        if direction < 0:
-            found.reverse()
-        fits = (place for place in found if direction * (stamps[place].at - at) > 0)
-        nearest = next(fits, None)
+        places = [bisect_left(walls, event.at) for event in self.events][::direction]
+        shown = (place for place in places if place < len(stamps))
+        nearest = next((place for place in shown if direction * (stamps[place].at - at) > 0), None)
         return None if nearest is None else self._picture_at(nearest)

@@ -79,7 +79,7 @@ class Recording:
         """Whether no more will be written: the recording was ended, or its writer is gone."""
         self.was_cut = False
         """Whether it is over without having been ended: its writer was killed, or it is a part of a file."""
-        self.look()
+        self.read_appended()
 
     def _open_file(self, path: Path) -> None:
         try:
@@ -154,7 +154,7 @@ class Recording:
     def _reader_of(self, path: Path) -> FrameReader:
         return next(reader for one, reader in self._files if one == path)
 
-    def look(self) -> bool:
+    def read_appended(self) -> bool:
         """Read the records that were appended to the last file; return whether there were any.
 
         Also updates `end`, `is_over`, `was_cut` and `frames`.

@@ -449,10 +449,9 @@ class RecordingFile:
     def is_gone(self) -> bool:
         """Return whether the path no longer leads to this file: deleted, moved or replaced."""
         try:
-            there, own = self.path.stat(), os.fstat(self._descriptor)
+            return not os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
         except OSError:
             return True
-        return (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino)
 
     def close(self) -> None:
         """End the frame and close the file; delete it if it was created here and nothing was written.

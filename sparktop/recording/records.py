@@ -89,15 +89,15 @@ def public_url(url: str | None) -> str | None:
 
 def target_fields(target: Target) -> dict[str, object]:
     """Return the public fields of a target, with its kind."""
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         name: value for name in _TARGET_FIELDS[type(target)] if (value := getattr(target, name)) is not None
     }
-    found["kind"] = next(kind for kind, one in TARGET_KINDS.items() if isinstance(target, one))
-    if "url" in found:
-        found["url"] = public_url(target.url)
+    fields["kind"] = key_of(target).kind.value
+    if "url" in fields:
+        fields["url"] = public_url(target.url)
         if isinstance(target, BackendTarget) and target.scrape is not None:  # which replica of a node of Ray
-            found["url"] = "".join((public_url(target.url) or "", *target.url.partition("#")[1:]))
-    return {name: _json_value(value) for name, value in found.items()}
+            fields["url"] = "".join((public_url(target.url) or "", *target.url.partition("#")[1:]))
+    return {name: _json_value(value) for name, value in fields.items()}
 
 
 def _json_value(value: object) -> object:
@@ -115,11 +115,11 @@ def read_target(fields: object) -> Target:
     """
     if not isinstance(fields, dict) or not isinstance(kind := fields.get("kind"), str):
         raise RecordError("a target without a kind")
-    known = TARGET_KINDS.get(kind)
-    if known is None:
+    target_type = TARGET_KINDS.get(kind)
+    if target_type is None:
         raise RecordError(f"a target of the unknown kind {clean(kind, 40)}")
-    wanted = {name: fields[name] for name in _TARGET_FIELDS[known] if name in fields}
-    return cast("Target", _read_value(known, wanted))
+    public = {name: fields[name] for name in _TARGET_FIELDS[target_type] if name in fields}
+    return cast("Target", _read_value(target_type, public))
 
 
 def record_of(instant: Instant, call: Call) -> Record | None:
@@ -323,12 +323,7 @@ def _self_call(record: Record) -> Call:
 
 
 _READERS: Mapping[str, Callable[[Record], Call | None]] = {
-    Kind.NODE: _sample_reader(NodeSample),
-    Kind.MEMORY: _sample_reader(MemorySample),
-    Kind.ROUTER: _sample_reader(RouterSample),
-    Kind.RANKS: _sample_reader(RanksReading),
-    Kind.FLEET: _sample_reader(Fleet),
-    Kind.FAIL: _sample_reader(Failure),
+    **{kind: _sample_reader(reading) for reading, kind in _READINGS.items()},
     Kind.IDENTITY: _identify_call,
     Kind.WATCH: _watch_call,
     Kind.SWEEP: _own_load_call,
@@ -444,11 +439,11 @@ class Head(Struct, frozen=True):
         )
 
     def _with_target(self, target: Target) -> tuple[SourceKey, Target]:
-        """Return a target that is added, by its key; one that is known is updated as in the store."""
-        known = self.targets.get(key := key_of(target))
-        if isinstance(known, BackendTarget) and isinstance(target, BackendTarget):
-            return key, known.updated_by(target)
-        return key, known or target
+        """Return (key, target) to add; a backend that is watched already is updated as the store does it."""
+        before = self.targets.get(key := key_of(target))
+        if isinstance(before, BackendTarget) and isinstance(target, BackendTarget):
+            return key, before.updated_by(target)
+        return key, before or target
 
     def after(self, call: Call) -> Head:
         """Return a copy of the head, updated by `call`; the same head if `call` changes nothing in it."""
@@ -523,7 +518,7 @@ def announcements(snapshot: Snapshot) -> Announced:
             for one in snapshot.balance
             if one.since is not None
         },
-        {name: found for name, found in summary.items() if found is not None},
+        {name: metric_range for name, metric_range in summary.items() if metric_range is not None},
         snapshot.at,
     )
 
@@ -538,8 +533,10 @@ def _minute_range(at: float, each: Iterable[Series], *, least: bool = False) -> 
         for time, value in series.since(at - SUMMARY_S):
             if value is not None:
                 slots.setdefault(int(time), []).append(value)
-    found = [min(values) if least else sum(values) for values in slots.values()]
-    return Range(min(found), sum(found) / len(found), max(found)) if found else None
+    by_second = [min(values) if least else sum(values) for values in slots.values()]
+    if not by_second:
+        return None
+    return Range(min(by_second), sum(by_second) / len(by_second), max(by_second))
 
 
 _SETTINGS = ("interval_s", "thresholds", "node_thresholds", "models")

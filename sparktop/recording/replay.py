@@ -164,7 +164,7 @@ class Replay:
         """Jump or play for about `budget_s` seconds; return whether the screen must be drawn again."""
         before, end, steps = self._shown, self.recording.end, self._steps
         began = self._clock()
-        self.recording.look()
+        self.recording.read_appended()
         passed_s = 0.0 if self._ticked_at is None else min(_LONGEST_TICK_S, began - self._ticked_at)
         self._ticked_at = began
         if self._playing and self._steps is None:

@@ -7,7 +7,7 @@ impossible is refused.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from msgspec import Struct
 
@@ -49,16 +49,16 @@ def read_time(text: str, span: TimeRange) -> datetime:
         return span.start
     if words in {"end", "now"}:
         return span.end
-    ago = _ago(words)
+    ago = _time_ago(words)
     try:
         if ago is not None:
             return span.end - ago
-        found = _zoned(words) or _local(words, span)
+        moment = _zoned_time(words) or _local_time(words, span)
     except (ValueError, OverflowError):
-        found = None
-    if found is None:
+        moment = None
+    if moment is None:
         raise UsageError(f"'{clean(text, _MOST_TEXT)}' is not a time: write it like {EXAMPLES}")
-    return found
+    return moment
 
 
 def time_words(moment: datetime, zone: tzinfo | None = None) -> str:
@@ -79,64 +79,60 @@ def require_within(moment: datetime, span: TimeRange) -> datetime:
     raise UsageError(f"{time_words(moment, span.zone)} is {side} what is kept: {kept}")
 
 
-def _ago(words: str) -> timedelta | None:
+def _time_ago(words: str) -> timedelta | None:
     """Return the duration of "10m", "-1h 30m" or "2 hours ago"; None for other words."""
     rest = words.removesuffix("ago").strip().removeprefix("-").strip()
     seconds = duration_s(rest)
     return None if seconds is None else timedelta(seconds=seconds)
 
 
-def _zoned(words: str) -> datetime | None:
+def _zoned_time(words: str) -> datetime | None:
     """Return the moment (UTC) of an ISO 8601 time with a zone, also after a space; None for other words."""
-    found = _ISO_ZONED.fullmatch(words)
-    return None if found is None else datetime.fromisoformat(f"{found[1]}{found[2]}".upper()).astimezone(UTC)
+    match = _ISO_ZONED.fullmatch(words)
+    return None if match is None else datetime.fromisoformat(f"{match[1]}{match[2]}".upper()).astimezone(UTC)
 
 
-def _local(words: str, span: TimeRange) -> datetime | None:
+def _local_time(words: str, span: TimeRange) -> datetime | None:
     """Return the moment (UTC) of a local date, time of day, or both; None for other words."""
-    found = _CLOCK.fullmatch(words)
-    if found is None or not words:
+    match = _CLOCK.fullmatch(words)
+    if match is None or not words:
         return None
-    day, clock = found.groups()
+    day, clock = match.groups()
     if clock is None and not (day or "")[:1].isdigit():
         return None  # "yesterday" alone is a whole day
     hour, _, rest = (clock or "0:00").partition(":")
-    time = datetime.strptime(f"{int(hour):02}:{rest}", "%H:%M:%S" if ":" in rest else "%H:%M")  # noqa: DTZ007 - a time of day
+    clock_time = time.fromisoformat(f"{int(hour):02}:{rest}")
     if day is not None:
-        return _instant(
-            _date(day, span).replace(hour=time.hour, minute=time.minute, second=time.second), span
-        )
-    today = span.end.astimezone(span.zone).replace(tzinfo=None, fold=0)
-    moment = today.replace(hour=time.hour, minute=time.minute, second=time.second, microsecond=0)
-    return _instant(moment if moment <= today else moment - timedelta(days=1), span)
+        return _only_instant(datetime.combine(_date(day, span), clock_time), span)
+    now = span.end.astimezone(span.zone).replace(tzinfo=None)
+    last = datetime.combine(now.date(), clock_time)
+    return _only_instant(last if last <= now else last - timedelta(days=1), span)
 
 
-def _date(word: str, span: TimeRange) -> datetime:
+def _date(word: str, span: TimeRange) -> date:
+    """Return the date of "today", "yesterday" or "2026-11-22"."""
     if word[0].isdigit():
-        return datetime.fromisoformat(word)
-    today = span.now.astimezone(span.zone).replace(
-        tzinfo=None, fold=0, hour=0, minute=0, second=0, microsecond=0
-    )
-    return today - timedelta(days=word == "yesterday")
+        return date.fromisoformat(word)
+    return span.now.astimezone(span.zone).date() - timedelta(days=word == "yesterday")
 
 
-def _instant(local: datetime, span: TimeRange) -> datetime:
+def _only_instant(local: datetime, span: TimeRange) -> datetime:
     """Return the one moment at which clocks of the zone show `local`.
 
     Raises:
         UsageError: there are two such moments or none, because the clocks are changed then.
     """
-    found: set[datetime] = set()
+    instants: set[datetime] = set()
     for fold in (0, 1):
         utc = local.replace(tzinfo=span.zone, fold=fold).astimezone(UTC)
         if utc.astimezone(span.zone).replace(tzinfo=None, fold=0) == local:
-            found.add(utc)
-    if len(found) == 1:
-        return found.pop()
+            instants.add(utc)
+    if len(instants) == 1:
+        return instants.pop()
     shown = f"{local:%Y-%m-%d %H:%M}"
-    if not found:
+    if not instants:
         raise UsageError(f"there was no {shown} here: the clocks were put forward over it")
-    first = min(found).astimezone(span.zone)
+    first = min(instants).astimezone(span.zone)
     raise UsageError(
         f"{shown} happened twice here: write the zone too, like {first.isoformat(' ', 'minutes')}"
     )

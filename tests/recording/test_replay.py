@@ -209,16 +209,16 @@ def test_a_file_of_a_killed_writer_is_over(taped: Tape, tmp_path: Path) -> None:
     os.utime(path, (0, 0))
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        recording.look()
+        recording.read_appended()
         assert not recording.is_over
-    recording.look()
+    recording.read_appended()
     assert (recording.is_over, recording.was_cut) == (True, True)
     replay = Replay(recording)
     finish(replay)
     assert replay.word().endswith(" end, cut off")
     with path.open("ab") as file:
         file.write(data[len(data) // 8 :])
-    recording.look()
+    recording.read_appended()
     assert (recording.is_over, recording.was_cut) == (True, False)
     recording.close()
 
