@@ -165,7 +165,7 @@ def arrange(
     not fit, the board grows taller than the screen. Without backends there is one "empty" place. Routers
     and groups are shown and hidden with the backends.
     """
-    low = low_boxes(height, boxes)
+    low = low_boxes_height(height, boxes)
     if not (boxes.nodes and nodes):
         nodes = 0
     if not boxes.backends:
@@ -370,7 +370,7 @@ def _places_of_form(form: _Form, count: int, y: int, width: int) -> list[Place]:
     return places
 
 
-def low_boxes(height: int, boxes: Boxes) -> int:
+def low_boxes_height(height: int, boxes: Boxes) -> int:
     """Return the height in rows of the boxes below all others: events, and what sparktop itself costs."""
     if not (boxes.events or boxes.self_cost):
         return 0

@@ -26,7 +26,7 @@ from sparktop.panels.board.layout import (
     arrange,
     below_band,
     entry_rows,
-    low_boxes,
+    low_boxes_height,
     low_places,
     sweep_height,
 )
@@ -96,7 +96,7 @@ def is_wall(snapshot: Snapshot, width: int, height: int, view: View) -> bool:
 def plan(snapshot: Snapshot, width: int, height: int, view: View, *, fleets: int, wall: bool) -> Layout:
     """Return the layout of a board; `fleets` Prometheus servers have panels as routers do."""
     if wall:
-        low = low_boxes(height, view.boxes)
+        low = low_boxes_height(height, view.boxes)
         below = low_places(width, height - low, low, view.boxes) if low else []
         return Layout((Place("wall", 0, 0, 0, width, height - low), *below), height)
     return arrange(
@@ -498,7 +498,9 @@ class Scene:
         self.selected = selected
         self._sweep = sweep
         self._orders = orders
-        self._zoomed = zoomed = None if zoomed is None or self._index_of(zoomed) is None else zoomed
+        self._zoomed = zoomed = (
+            None if zoomed is None or index_of(zoomed.kind, zoomed.name, snapshot) is None else zoomed
+        )
         band = 0 if sweep is None else sweep_height(height)
         wall = max(_LEAST_WALL, height // 3) if zoomed is None and self._has_wall else 0
         self._is_wall = is_wall(snapshot, width, height, self.view)
@@ -550,14 +552,10 @@ class Scene:
         return lambda width, height: group_picture(behind[0], self.snapshot, width, height, self._coarse)
 
     def _layout(self, height: int, zoomed: PanelKey | None) -> Layout:
-        if zoomed is not None and (index := self._index_of(zoomed)) is not None:
+        if zoomed is not None and (index := index_of(zoomed.kind, zoomed.name, self.snapshot)) is not None:
             return Layout((Place(zoomed.kind, index, 0, 0, self.width, height),), height)
         fleets = 0 if self._has_wall else len(self.snapshot.fleets)
         return plan(self.snapshot, self.width, height, self.view, fleets=fleets, wall=self._is_wall)
-
-    def _index_of(self, key: PanelKey) -> int | None:
-        """Return the index of the view that the panel `key` shows alone; None if there is no such view."""
-        return index_of(key.kind, key.name, self.snapshot)
 
     @property
     def _has_wall(self) -> bool:

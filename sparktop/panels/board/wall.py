@@ -6,7 +6,7 @@ Only the lines in sight are drawn, so that a wall of 10,000 servers costs no mor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TypeVar
 
@@ -108,21 +108,21 @@ class DrawnWall(Struct):
     range: str = ""
     """Which lines of how many are in sight; "" where all are."""
 
-    def spot(self, key: PanelKey, x: int, y: int, width: int, height: int = 1) -> None:
+    def add_spot(self, key: PanelKey, x: int, y: int, width: int, height: int = 1) -> None:
         """Add what a click at these cells, counted from the inside of the frame, selects."""
         place = Place("row", 0, self.place.x + 1 + x, self.place.y + 1 + y, width, height)
         self.spots.append(Drawn(key, place, []))
 
-    def add(self, row: Row) -> None:
+    def add_row(self, row: Row) -> None:
         """Add a row that is not selectable."""
         self.rows.append(row)
 
-    def pick(self, key: PanelKey, rows: Sequence[Row], width: int) -> None:
+    def add_line(self, key: PanelKey, rows: Sequence[Row], width: int) -> None:
         """Add the rows of a line of `width` cells; a click on any of them selects `key`."""
-        self.spot(key, 0, len(self.rows), width, len(rows))
+        self.add_spot(key, 0, len(self.rows), width, len(rows))
         self.rows += rows
 
-    def listed(
+    def add_list(
         self,
         entries: Sequence[PanelKey],
         draw: Callable[[int, bool], list[Row]],
@@ -142,7 +142,7 @@ class DrawnWall(Struct):
         self.first = first
         self.keys += entries
         for index in range(first, min(len(entries), first + room)):
-            self.pick(entries[index], draw(index, entries[index] == look.marked), width)
+            self.add_line(entries[index], draw(index, entries[index] == look.marked), width)
         if len(entries) > room:
             self.range = f"{noun} {first + 1}–{first + room} of {len(entries):,}"
 
@@ -164,7 +164,9 @@ class WallOrders:
         chosen, held = (look.words, look.top), None if look.marked is None else look.marked.name
 
         def ordered(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
-            return _in_held_order(lines, name, order, at, chosen, held)
+            names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, held)
+            places = {name: place for place, name in enumerate(names)}
+            return tuple(sorted(lines, key=lambda line: places[name(line)]))
 
         if look.of_machines:
             return replace(wall, nodes=ordered(wall.nodes, lambda node: node.name))
@@ -177,19 +179,6 @@ class WallOrders:
             for group in wall.groups
         ]
         return replace(wall, groups=tuple(groups))
-
-
-def _in_held_order(
-    lines: Sequence[Line],
-    name: Callable[[Line], str],
-    order: HeldOrder,
-    at: float,
-    chosen: Hashable,
-    held: str | None,
-) -> tuple[Line, ...]:
-    names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, held)
-    places = {name: place for place, name in enumerate(names)}
-    return tuple(sorted(lines, key=lambda line: places[name(line)]))
 
 
 BESIDE_FROM = 150
@@ -285,7 +274,7 @@ def _totals_row(wall: Wall, groups: Sequence[WallGroup], total: int, width: int)
 def _add_head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:
     """Add the totals, and the legend where there is room."""
     total = wall.total if len(groups) == len(wall.groups) else 0
-    drawn.add(_totals_row(wall, groups, total, width))
+    drawn.add_row(_totals_row(wall, groups, total, width))
     if inside >= _LEGEND_FROM:
         _add_legend(drawn, counts_of(groups), width)
 
@@ -295,13 +284,9 @@ def _add_legend(drawn: DrawnWall, counts: Mapping[str, int], width: int) -> None
     row: Row = [label(" ")]
     for state, piece in legend(counts, width - 2).items():
         cells = min(len(row_text(piece).rstrip()), width - row_width(row))
-        drawn.spot(PanelKey(STATE, state), row_width(row), len(drawn.rows), cells)
+        drawn.add_spot(PanelKey(STATE, state), row_width(row), len(drawn.rows), cells)
         row += piece
-    drawn.add(row)
-
-
-def _server_entries(servers: Sequence[Stated], look: Look) -> list[PanelKey]:
-    return [PanelKey("backend" if look.is_direct else "server", server.server.name) for server in servers]
+    drawn.add_row(row)
 
 
 def _add_opened_group(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
@@ -326,8 +311,8 @@ def _add_machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: L
         drawn.rows += top_rows(wall, Top.CLOCK, width, 2)
         return
     columns = machine_columns(nodes, width)
-    drawn.add(columns.heading)
-    drawn.listed(
+    drawn.add_row(columns.heading)
+    drawn.add_list(
         [PanelKey("node" if look.is_direct else "machine", node.name) for node in nodes],
         lambda at, selected: [columns.machine(nodes[at], selected=selected)],
         inside - len(drawn.rows),
@@ -341,9 +326,9 @@ def _add_servers(
     drawn: DrawnWall, servers: Sequence[Stated], width: int, inside: int, look: Look, *, grouped: bool
 ) -> None:
     columns = server_columns(servers, width, grouped=grouped)
-    drawn.add(columns.heading)
-    drawn.listed(
-        _server_entries(servers, look),
+    drawn.add_row(columns.heading)
+    drawn.add_list(
+        [PanelKey("backend" if look.is_direct else "server", stated.server.name) for stated in servers],
         lambda at, selected: [columns.server(servers[at], selected=selected)],
         inside - len(drawn.rows),
         look,
@@ -361,7 +346,7 @@ def _add_top_list(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: L
         return
     servers = [stated for stated, _ in wall.tops.get(top, ())]
     if servers:
-        drawn.add(
+        drawn.add_row(
             [label(" "), (top.value, "accent"), label("  "), (KEY, "key"), label(" shows the next list")]
         )
         _add_servers(drawn, servers, width, inside, look, grouped=True)
@@ -396,14 +381,14 @@ def _add_groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look)
     end = len(drawn.rows) + room
     has_machines = bool(wall.nodes) and room > 1
     if room > 1 + has_machines:
-        drawn.add(columns.heading)
+        drawn.add_row(columns.heading)
     spare = [room - 1 - len(wall.groups) - bool(wall.nodes)]
 
     def details(row: Row) -> list[Row]:
         spare[0] -= bool(row)
         return [row] if row and spare[0] >= 0 else []
 
-    drawn.listed(
+    drawn.add_list(
         [PanelKey("wall", group.name) for group in wall.groups],
         lambda at, selected: [
             group_line(wall.groups[at], columns, selected=selected),
@@ -419,7 +404,7 @@ def _add_groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look)
         drawn.keys.append(entry)
     if has_machines:
         line = machines_line(wall.nodes, columns, selected=look.marked == entry)
-        drawn.pick(entry, [line, *details(wrong_machines(wall.nodes, width))], width)
+        drawn.add_line(entry, [line, *details(wrong_machines(wall.nodes, width))], width)
     _add_servers_in_need(drawn, wall, width, end - len(drawn.rows), look)
     drawn.rows += [[]] * (end - len(drawn.rows))
 
@@ -434,11 +419,11 @@ def _add_servers_in_need(drawn: DrawnWall, wall: Wall, width: int, room: int, lo
     columns = server_columns(wrong, width, grouped=True)
     count = f"{len(wrong):,} server{'s' * (len(wrong) > 1)}"
     drawn.rows += [[("─" * width, "border")], [label(" "), ("need attention", "accent"), label(f"  {count}")]]
-    drawn.add(columns.heading)
+    drawn.add_row(columns.heading)
     for stated in wrong[: room - 3]:
         entry = PanelKey(ATTENTION, stated.server.name)
         drawn.keys.append(entry)
-        drawn.pick(entry, [columns.server(stated, selected=look.marked == entry)], width)
+        drawn.add_line(entry, [columns.server(stated, selected=look.marked == entry)], width)
 
 
 def _add_lists_beside(
@@ -460,7 +445,7 @@ def _add_lists_below(
 ) -> None:
     """Add the lists below the rows that are there; `form` is (lists side by side, width, rows of each)."""
     abreast, width, height = form
-    drawn.add([("─" * width, "border")])
+    drawn.add_row([("─" * width, "border")])
     for first in range(0, len(tops), abreast):
         y = len(drawn.rows)
         each = width // abreast
@@ -479,7 +464,7 @@ def _list_rows(
     names = top_keys(wall, top, height - 1)
     for index, name in enumerate(names):
         drawn.keys.append(PanelKey(top.value, name))
-        drawn.spot(drawn.keys[-1], x, 1 + y + index, width)
+        drawn.add_spot(drawn.keys[-1], x, 1 + y + index, width)
     marked = look.marked
     selected = marked.name if marked is not None and marked.kind == top.value else None
     return top_rows(wall, top, width, height, selected=selected)

@@ -452,38 +452,25 @@ def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     return pieces
 
 
-def _run_of_known(text: str, value: float | None, role: str = "text") -> Run:
-    return text, "muted" if value is None else role
-
-
 def ttft_run(stated: Stated) -> Run:
     """Return the 95 % quantile of the time to first token, with its sign where only a bound is known."""
     server = stated.server
     if isinstance(server, FleetServer):
-        return _run_of_known(numbers.duration(server.ttft_p95_s, 8), server.ttft_p95_s)
+        return figure(numbers.duration(server.ttft_p95_s, 8))
     quantile = server.ttft.p95
     role = "warn" if server.ttft.slow(quantile) else "text"
-    return _run_of_known(quantile_text(quantile), ttft_s(server), role)
+    return quantile_text(quantile), "muted" if ttft_s(server) is None else role
 
 
 def _itl_run(stated: Stated) -> Run:
     server = stated.server
     if isinstance(server, FleetServer):
-        return _run_of_known(numbers.duration(server.itl_p95_s, 8), server.itl_p95_s)
-    return _run_of_known(quantile_text(server.itl.p95), server.itl.count)
-
-
-def _figure_of(stated: Stated, name: str) -> float | None:
-    value: float | None = getattr(stated.server, name)
-    return value
+        return figure(numbers.duration(server.itl_p95_s, 8))
+    return quantile_text(server.itl.p95), "muted" if server.itl.count is None else "text"
 
 
 _SERVER_COLUMNS = (
-    Column(
-        "run",
-        6,
-        lambda stated: _run_of_known(numbers.count(stated.server.running, 5), stated.server.running, LIVE),
-    ),
+    Column("run", 6, lambda stated: figure(numbers.count(stated.server.running, 5), LIVE)),
     Column("wait", 6, lambda stated: _waiting_run(stated.server.waiting)),
     Column(
         "KV",
@@ -493,22 +480,10 @@ _SERVER_COLUMNS = (
             share_role(kv_percent(stated.server), 90, 98),
         ),
     ),
-    Column(
-        "tok/s",
-        8,
-        lambda stated: _run_of_known(
-            numbers.rate(stated.server.generation_tps, 7), stated.server.generation_tps
-        ),
-    ),
+    Column("tok/s", 8, lambda stated: figure(numbers.rate(stated.server.generation_tps, 7))),
     Column("TTFT p95", 9, ttft_run),
     Column("ITL p95", 9, _itl_run),
-    Column(
-        "prompt tok/s",
-        13,
-        lambda stated: _run_of_known(
-            numbers.rate(_figure_of(stated, "prompt_tps"), 7), _figure_of(stated, "prompt_tps")
-        ),
-    ),
+    Column("prompt tok/s", 13, lambda stated: figure(numbers.rate(stated.server.prompt_tps, 7))),
     Column(" machine", 22, lambda stated: (f" {' '.join(stated.server.nodes)}", "muted"), "left"),
 )
 """The columns of servers, the most important first."""

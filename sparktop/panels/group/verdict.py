@@ -81,16 +81,16 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     if period_s is not None:
         pieces.append([label("every "), figure(short_seconds(period_s))])
     judged = balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
-    hungry = _starved_pieces(balance) if judged else []
+    starved = _starved_pieces(balance) if judged else []
     for word in balance.also:
         role = "text" if balance.in_sweep else WORD_ROLES[word]
-        if word is BalanceWord.STARVED and hungry:
+        if word is BalanceWord.STARVED and starved:
             pieces += _starved_pieces(balance, ("starves ", role))
-            hungry = []
+            starved = []
         else:
             pieces.append([label("also "), (word.value, role)])
     if judged:
-        pieces += [*_lead_changes(balance), *hungry, *_lost_pieces(balance)]
+        pieces += [*_lead_change_pieces(balance), *starved, *_lost_pieces(balance)]
     pieces += _window_pieces(balance)
     strategy, reported = strategy_of(balance, routers)
     if strategy is not None:
@@ -156,7 +156,7 @@ def _pieces_that_fit(pieces: Sequence[Row], width: int) -> Row:
     return row
 
 
-def _lead_changes(balance: Balance) -> list[Row]:
+def _lead_change_pieces(balance: Balance) -> list[Row]:
     """Return a piece of text on how often another backend gets clearly the highest load; empty if never."""
     flips = balance.lead_changes_per_min
     if not flips:
@@ -169,11 +169,12 @@ def _starved_pieces(balance: Balance, verb: Run = ("nearly empty ", "muted")) ->
 
     It counts while another backend has more than its share.
     """
-    hungry = max(balance.starved_percent, key=lambda name_: balance.starved_percent[name_], default=None)
-    if hungry is None or balance.starved_percent[hungry] < _WORTH_A_FIGURE:
+    percent = balance.starved_percent
+    most = max(percent, key=lambda backend: percent[backend], default=None)
+    if most is None or percent[most] < _WORTH_A_FIGURE:
         return []
-    share = numbers.percent(balance.starved_percent[hungry]).strip()
-    name = fit(hungry, min(16, cell_width(hungry)))
+    share = numbers.percent(percent[most]).strip()
+    name = fit(most, min(16, cell_width(most)))
     return [[label(f"{name} "), verb, figure(share), label(" of the time")]]
 
 

@@ -16,6 +16,7 @@ from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
     LIVE,
     bar_runs,
+    count_with_unit,
     failed_since,
     failure_role,
     figure,
@@ -299,8 +300,8 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     first: Row = [
         label("GPU", 4),
         *_percent_bar(gpu.utilization_percent, "gpu", LIVE),
-        *_value_with_unit(gpu.power_w, 5, " W"),
-        *_value_with_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
+        *count_with_unit(gpu.power_w, 5, " W"),
+        *count_with_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
     ]
     if margin is not None and width >= WIDE_FIGURES_WIDTH:
         first += [label(", "), (f"{margin:.0f}", margin_role(margin)), label(" to limit")]
@@ -338,8 +339,8 @@ def _several_gpus_rows(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], widt
     first: Row = [
         label("GPU", 4),
         *_percent_bar(use, "gpu", LIVE),
-        *_value_with_unit(watts, 5, " W"),
-        *_value_with_unit(
+        *count_with_unit(watts, 5, " W"),
+        *count_with_unit(
             None if hottest is None else hottest.temperature_c,
             4,
             " °C",
@@ -366,10 +367,6 @@ def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, 
     )
     use = numbers.mean(gpu.utilization_percent for gpu in gpus)
     return use, known_total(gpu.power_w for gpu in gpus), hottest
-
-
-def _value_with_unit(value: float | None, width: int, unit: str, role: str = "text") -> Row:
-    return [figure(numbers.count(value, width), role), label(unit)]
 
 
 def _network_rows(readings: tuple[NetworkReading, ...]) -> list[Row]:

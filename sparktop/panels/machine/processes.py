@@ -107,14 +107,21 @@ def _backends_by_pid(view: NodeView, known_workloads: Workloads | None) -> dict[
     Processes of one server serve the same backend, also those that hold no GPU memory.
     """
     workloads = known_workloads.processes if known_workloads is not None else ()
-    known = {process.pid: process.backend for process in view.engine_processes if process.backend is not None}
-    backends = {
-        one.server: known[one.pid] for one in workloads if one.pid in known and one.server is not None
+    backend_of_pid = {process.pid: process.backend for process in view.engine_processes if process.backend}
+    backend_of_server = {
+        workload.server: backend_of_pid[workload.pid]
+        for workload in workloads
+        if workload.pid in backend_of_pid and workload.server is not None
     }
-    served = {one.pid: one.engine for one in workloads if one.engine is not None}
-    served |= {one.pid: backends[one.server] for one in workloads if one.server in backends}
-    served |= {process.pid: process.backend or process.engine for process in view.engine_processes}
-    return served | dict.fromkeys(orphaned_pids(known_workloads), ORPHAN)
+    # From what says least of a process to what says most.
+    serves = {workload.pid: workload.engine for workload in workloads if workload.engine is not None}
+    serves |= {
+        workload.pid: backend_of_server[workload.server]
+        for workload in workloads
+        if workload.server in backend_of_server
+    }
+    serves |= {process.pid: process.backend or process.engine for process in view.engine_processes}
+    return serves | dict.fromkeys(orphaned_pids(known_workloads), ORPHAN)
 
 
 def about_process(name: str, workload: Workload) -> str:

@@ -41,6 +41,11 @@ def figure(text: str, role: str = "text") -> Run:
     return (text, "muted" if text.strip() == numbers.UNKNOWN else role)
 
 
+def count_with_unit(value: float | None, width: int, unit: str, role: str = "text") -> Row:
+    """Return a value without decimals in `width` cells, and its unit."""
+    return [figure(numbers.count(value, width), role), label(unit)]
+
+
 def sum_run(total: Sum, form: Callable[[float | None, int], str], width: int, role: str = "text") -> Run:
     """Return a sum in `width` cells, 0 for as many as it needs; "≥" stands before a lower bound."""
     text = f"{total.sign}{form(total.value, width - len(total.sign) if width else 6).strip()}"

@@ -32,6 +32,7 @@ from sparktop.panels.parts.figures import (
     Section,
     alarm,
     bar_runs,
+    count_with_unit,
     fact,
     facts,
     figure,
@@ -583,14 +584,10 @@ def _node_row(name: str, node: NodeView | None, width: int) -> Row:
     row += [
         label(" GPU"),
         *percent_run(use, 5),
-        *_count_with_unit(power, 6, " W"),
-        *_count_with_unit(heat, 5, " °C"),
+        *count_with_unit(power, 6, " W"),
+        *count_with_unit(heat, 5, " °C"),
     ]
     return row if node.failure is None else [*in_role(row, "stale"), (" stale", "warn")]
-
-
-def _count_with_unit(value: float | None, width: int, unit: str) -> Row:
-    return [figure(numbers.count(value, width)), label(unit)]
 
 
 _LEAST_TPS = 10.0

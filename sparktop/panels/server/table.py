@@ -63,16 +63,13 @@ RATE = "10 s tok/s"
 """Heading of the token rate with its window: a graph beside it shows single seconds."""
 
 
-def _run_of_known(text: str, value: float | None, role: str = "text") -> tuple[str, str]:
-    return text, "muted" if value is None else role
-
-
-def _p95_run(latency: Latency) -> tuple[str, str]:
+def _p95_run(latency: Latency) -> Run:
     """Return the p95 of a latency, coloured where it is slow."""
-    return _run_of_known(quantile_text(latency.p95), latency.count, latency_role(latency, latency.p95))
+    role = "muted" if latency.count is None else latency_role(latency, latency.p95)
+    return quantile_text(latency.p95), role
 
 
-def _state_run(view: BackendView) -> tuple[str, str]:
+def _state_run(view: BackendView) -> Run:
     """Return a backend's state, with its time window if that fits into the column."""
     fitting = (text for text in state_words(view) if cell_width(text) <= _STATE)
     return next(fitting, view.state.value), state_role(view)
@@ -80,9 +77,9 @@ def _state_run(view: BackendView) -> tuple[str, str]:
 
 _COLUMNS = (
     Column("state", _STATE, _state_run, "left"),
-    Column(RATE, 5, lambda v: _run_of_known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
-    Column("run", 4, lambda v: _run_of_known(numbers.count(v.running, 4), v.running, LIVE)),
-    Column("wait", 4, lambda v: _run_of_known(numbers.count(v.waiting, 4), v.waiting, wait_role(v))),
+    Column(RATE, 5, lambda v: figure(numbers.rate(v.generation_tps, 5), LIVE)),
+    Column("run", 4, lambda v: figure(numbers.count(v.running, 4), LIVE)),
+    Column("wait", 4, lambda v: figure(numbers.count(v.waiting, 4), wait_role(v))),
     Column(
         "KV",
         5,
@@ -90,13 +87,9 @@ _COLUMNS = (
     ),
     Column("TTFT p95", 9, lambda v: _p95_run(v.ttft)),
     Column("ITL p95", 9, lambda v: _p95_run(v.itl)),
-    Column("prompt tok/s", 12, lambda v: _run_of_known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
-    Column("req/s", 7, lambda v: _run_of_known(numbers.rate(v.requests_per_s, 5), v.requests_per_s)),
-    Column(
-        "hits",
-        6,
-        lambda v: _run_of_known(numbers.percent(v.prefix_cache_hit_percent), v.prefix_cache_hit_percent),
-    ),
+    Column("prompt tok/s", 12, lambda v: figure(numbers.rate(v.prompt_tps, 7))),
+    Column("req/s", 7, lambda v: figure(numbers.rate(v.requests_per_s, 5))),
+    Column("hits", 6, lambda v: figure(numbers.percent(v.prefix_cache_hit_percent))),
 )
 """Columns in order of importance: narrow lists show only the first ones."""
 
