@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from sparktop.model.failure import Failure
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.plain import compare_without
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
@@ -316,3 +316,12 @@ class RouterView(Struct, frozen=True, eq=False):
     def ok(self) -> bool:
         """Whether the newest poll of the router succeeded; False before the first."""
         return self.failure is None and self.age_s is not None
+
+    @property
+    def state(self) -> str:
+        """The state: "loading", "unreachable", "connecting", "alive", or "answers" if not known alive."""
+        if self.failure is not None:
+            return "loading" if self.failure.kind is FailureKind.LOADING else "unreachable"
+        if self.age_s is None:
+            return "connecting"
+        return "alive" if self.alive else "answers"

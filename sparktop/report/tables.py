@@ -492,7 +492,7 @@ def routers(snapshot: Snapshot) -> Table:
         "Routers",
         snapshot.routers,
         name("router", lambda one: one.name),
-        word("state", _router_state),
+        word("state", lambda one: one.state),
         name("kind", lambda one: " ".join(filter(None, (one.kind, one.version)))),
         name("strategy", lambda one: one.strategy),
         name("backends", lambda one: ", ".join(one.backends)),
@@ -510,12 +510,6 @@ def router_words(router: RouterView) -> str:
     """Return what the router counts itself, such as "queued 3, in flight 12"; "" if it counts nothing."""
     counted = (("queued", router.queued), ("in flight", router.in_flight))
     return ", ".join(f"{title} {cell.count(value)}" for title, value in counted if value is not None)
-
-
-def _router_state(router: RouterView) -> str:
-    if router.failure is not None:
-        return "unreachable"
-    return "connecting" if router.age_s is None else "alive" if router.alive else "answers"
 
 
 def troubles(snapshot: Snapshot) -> Table:

@@ -252,12 +252,6 @@ def _backend_sentences(view: BackendView) -> Iterator[str]:
     yield from _failure_lines(view.failure, view.age_s, loading_words(view))
 
 
-def _router_state(router: RouterView) -> str:
-    if router.ok:
-        return "alive" if router.alive else "answers"
-    return "connecting" if router.failure is None else "down"
-
-
 def _strategy(router: RouterView) -> str:
     is_configured = router.strategy and not router.strategy_read
     return f"{router.strategy} (config)" if is_configured else router.strategy or UNKNOWN
@@ -276,7 +270,7 @@ def _router_sentences(router: RouterView) -> Iterator[str]:
 
 _ROUTERS: tuple[Filled[RouterView], ...] = (
     name("router", lambda router: router.name),
-    word("state", _router_state),
+    word("state", lambda router: router.state),
     word("kind", lambda router: router.kind),
     word("strategy", _strategy),
     word("backends", lambda router: ", ".join(router.backends) or UNKNOWN),

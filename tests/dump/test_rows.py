@@ -119,6 +119,17 @@ def test_text_that_a_spreadsheet_would_run_is_quoted(
     assert "\\u001b" not in dumped(capsys, str(file))
 
 
+def test_the_list_from_a_time_is_that_of_the_span(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --from TIME, --list prints the fields of the rows from then on; of a span without records none."""
+    start = str(START.timestamp() + 20)
+    listed = dumped(capsys, str(recording), "--list", "--from", start).splitlines()
+    in_rows = {name for row in rows(capsys, str(recording), "--from", start) for name in row}
+    assert {"running", "gpus.0.power_w"} <= set(listed) <= in_rows
+    assert dumped(capsys, str(recording), "--list", "--from", str(START.timestamp() + 9000)) == ""
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from sparktop.model.failure import FailureKind
 from sparktop.model.node import MemoryPart
 from sparktop.model.snapshot import Latency, Quantile, Snapshot
 from sparktop.panels.board.bars import header_row
@@ -20,8 +21,9 @@ from sparktop.panels.parts.figures import latency_row
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.server.detail import backend_detail
+from sparktop.panels.server.router import router_panel
 from sparktop.report import html, markdown_snapshot, text_snapshot
-from stage.rehearsal import Rehearsal
+from stage.rehearsal import Rehearsal, RouterPart
 from tests.panels.balance_scenes import herd, traced
 
 _WIDTHS = (80, 120, 200)
@@ -125,3 +127,27 @@ def test_a_mean_at_its_p95_says_why() -> None:
     near = Latency(0.0993, Quantile(0.087), Quantile(0.09), Quantile(0.099), Quantile(0.2), 200.0)
     assert "(a few were very long)" in row_text(latency_row("ITL", near, 80))
     assert "long" not in row_text(latency_row("ITL", replace(near, mean_s=0.09), 80))
+
+
+_ROUTER_STATE = re.compile(r"\bproxy\W+(loading|unreachable|down|connecting|alive|answers)\b")
+
+
+@pytest.mark.parametrize(
+    ("down_at_s", "kind", "state"),
+    [
+        (None, None, "alive"),
+        (10, FailureKind.UNREACHABLE, "unreachable"),
+        (10, FailureKind.LOADING, "loading"),
+    ],
+)
+def test_a_router_has_one_state_in_every_form(
+    down_at_s: float | None, kind: FailureKind | None, state: str
+) -> None:
+    """The panel and the text, Markdown and HTML reports name the state of a router with the same word."""
+    snapshot = Rehearsal(router=RouterPart(down_at_s=down_at_s)).play(20).snapshot()
+    (router,) = snapshot.routers
+    if kind is not None and router.failure is not None:
+        router = replace(router, failure=replace(router.failure, kind=kind))
+    panel = "\n".join(map(row_text, router_panel(router, 118, 4)))
+    for form, text in (("panel", panel), *reports(replace(snapshot, routers=(router,)))):
+        assert set(_ROUTER_STATE.findall(re.sub(r"</?[a-z][^>]*>", " ", text))) == {state}, form

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import EMPTY, fit, segments
-from sparktop.model.failure import FailureKind
 from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
 from sparktop.model.snapshot import BackendState
 from sparktop.panels.parts.figures import figure, label, part_role
@@ -20,6 +19,13 @@ _ID = 12
 _LEAST_LOADS = 10
 """Least height in rows of the loads of the backends below the deployments."""
 _UNMAPPED = "✖ unmapped"
+_STATE_ROLES = {
+    "loading": "warn",
+    "unreachable": "bad",
+    "connecting": "muted",
+    "alive": "good",
+    "answers": "accent",
+}
 
 
 def router_panel(
@@ -104,17 +110,8 @@ def _own_counts(view: RouterView) -> Iterator[str]:
 
 def _state_and_since(view: RouterView) -> tuple[Run, Row]:
     """Return (state of the router, text on since when it has been in this state)."""
-    since = None
-    if view.failure is not None:
-        loading = view.failure.kind is FailureKind.LOADING
-        word: Run = ("loading", "warn") if loading else ("down", "bad")
-        since = view.failing_since
-    elif view.age_s is None:
-        word = ("connecting", "muted")
-    else:
-        word = ("alive", "good") if view.alive else ("answers", "accent")
-        word = ("slow", "warn") if view.slow else word
-        since = view.answering_since
+    word: Run = ("slow", "warn") if view.ok and view.slow else (view.state, _STATE_ROLES[view.state])
+    since = view.answering_since if view.ok else view.failing_since if view.failure is not None else None
     return word, [] if since is None else [label(f" since {since.astimezone():%H:%M:%S} ")]
 
 

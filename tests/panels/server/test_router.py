@@ -99,7 +99,7 @@ def test_a_router_that_is_down_says_since_when_and_why() -> None:
     snapshot = Rehearsal(router=RouterPart(down_at_s=40), outage=Outage(1, 40)).play(60).snapshot()
     rows = router_panel(snapshot.routers[0], 118, 4)
     text = "\n".join(row_text(row) for row in rows)
-    assert "┐down┌" in text
+    assert "┐unreachable┌" in text
     assert " since 09:00:41 " in text
     assert "connection refused" in text
     assert "last answer" in text
