@@ -51,9 +51,13 @@ UNIT = "sparktop-{}.service"
 LIBRARY = "usr/lib/sparktop"
 PROGRAM = """\
 #!/usr/bin/python{version}
+import os
 import sys
 
-sys.path.insert(0, __file__.rpartition("/bin/")[0] + "/lib/sparktop")
+library = __file__.rpartition("/bin/")[0] + "/lib/sparktop"
+sys.path.insert(0, library)
+# For the load generator and the demo's servers, which are processes of their own.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (library, os.environ.get("PYTHONPATH"))))
 from sparktop.cli import program
 
 sys.exit(program())

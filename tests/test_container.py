@@ -84,3 +84,11 @@ def test_the_image_is_not_root_and_copies_what_exists() -> None:
     assert all((ROOT / word).exists() for word in re.findall(r"-r (\S+)", text))
     assert re.search(r"(?m)^USER [1-9]\d*$", text.rpartition("RUN useradd")[2])
     assert "HEALTHCHECK" in text
+
+
+def test_the_image_builds_from_source_what_has_no_wheel() -> None:
+    """Of packages that build the wheel, those with a single file in the lock, their source, are built."""
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    lock = (ROOT / "locks/build.txt").read_text(encoding="utf-8").replace("\\\n", "")
+    single = {line.partition("==")[0] for line in lock.splitlines() if line.count("--hash=") == 1}
+    assert single <= set(re.findall(r"--no-binary=(\S+)", text))

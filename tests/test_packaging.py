@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import sparktop
+from scripts.bundle import LIBRARY, PROGRAM
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -71,3 +74,20 @@ def test_all_locks_have_the_same_versions() -> None:
     dev = pinned("dev.txt")
     for lock in ("run.txt", "build.txt"):
         assert {name: dev[name] for name in pinned(lock)} == pinned(lock)
+
+
+@pytest.mark.process
+def test_processes_that_the_deb_starts_find_its_packages(tmp_path: Path) -> None:
+    """The load generator and the demo's servers are found, though they are processes of their own."""
+    package = tmp_path / LIBRARY / "sparktop"
+    package.mkdir(parents=True)
+    start = "import os, sys\ndef program(): os.execl(sys.executable, 'python', '-P', '-m', 'sparktop.part')\n"
+    for name, text in {"__init__": "", "cli": start, "part": "print('found')\n"}.items():
+        (package / f"{name}.py").write_text(text, "utf-8")
+    program = tmp_path / "usr/bin/sparktop"
+    program.parent.mkdir()
+    program.write_text(PROGRAM.format(version="3"), "utf-8")
+    done = subprocess.run(  # noqa: S603 - a file that this test has written
+        [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("found\n", "")
