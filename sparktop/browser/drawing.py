@@ -19,7 +19,16 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.board.bars import total_pieces
 from sparktop.panels.board.events import events_panel, events_screen
-from sparktop.panels.board.layout import BALANCE_WIDTH, NODE_WIDTH, Drawn, PanelKey, Place
+from sparktop.panels.board.layout import (
+    BACKEND_GOOD_HEIGHT,
+    BACKEND_WIDTH,
+    BALANCE_WIDTH,
+    FEW,
+    NODE_WIDTH,
+    Drawn,
+    PanelKey,
+    Place,
+)
 from sparktop.panels.board.scene import Scene, index_of, is_wall
 from sparktop.panels.board.view import Arrangement, Sort, View
 from sparktop.panels.board.wall import ATTENTION, FILTER_NOTE, LISTS_NOTE, WallOrders
@@ -170,6 +179,9 @@ _NOTHING = {Kind.MACHINES: "No machine is watched."}
 _ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
 _EACH_NODE, _EACH_GROUP, _EACH_NARROW_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 6, 4, 9
 """Rows of a panel of each kind, where the board has room for all."""
+_SCREEN_HEIGHT, _AROUND_LIST = 58, 3
+"""Rows of the board that a monitor of 1920×1080 shows at once, where servers stand abreast in a higher one;
+rows around the list that nodes then may be."""
 _WALL_HEIGHT, _MOST_LINES, _AROUND_LINES = 60, 300, 8
 """Rows of a wall on the board; most lines of an opened group or of a Prometheus, and the rows around them."""
 _LEAST_HEIGHT, _EMPTY_HEIGHT, _MOST_HEIGHT, _ALONE_HEIGHT, _MOST_EVENTS = 30, 16, 120, 44, 14
@@ -319,9 +331,12 @@ def _board_height(snapshot: Snapshot, width: int, view: View) -> int:
         return _WALL_HEIGHT
     nodes, groups = len(snapshot.nodes), sum(one.within is None for one in snapshot.balance)
     abreast = max(1, min(nodes, width // NODE_WIDTH))
-    height = -(-nodes // abreast) * _EACH_NODE
-    height += groups * (_EACH_GROUP if width >= BALANCE_WIDTH else _EACH_NARROW_GROUP)
-    height += len(snapshot.routers) * _EACH_ROUTER + len(snapshot.backends) * _EACH_BACKEND
+    above = groups * (_EACH_GROUP if width >= BALANCE_WIDTH else _EACH_NARROW_GROUP)
+    above += len(snapshot.routers) * _EACH_ROUTER
+    height = above + -(-nodes // abreast) * _EACH_NODE + len(snapshot.backends) * _EACH_BACKEND
+    if height > _SCREEN_HEIGHT and width >= 2 * BACKEND_WIDTH and len(snapshot.backends) > FEW:
+        lines = -(-len(snapshot.backends) // (width // BACKEND_WIDTH))
+        height = max(_SCREEN_HEIGHT, above + _AROUND_LIST + nodes + lines * BACKEND_GOOD_HEIGHT)
     return max(_LEAST_HEIGHT if snapshot.backends else _EMPTY_HEIGHT, min(_MOST_HEIGHT, height))
 
 

@@ -222,6 +222,22 @@ def test_the_words_in_the_frame_are_links(fleet: Snapshot, width: int) -> None:
     assert seen == ["/?list=waiting", "/?list=kv", "/?list=ttft", "/?list=clock", "/"]
 
 
+def test_eight_sparks_fit_a_monitor() -> None:
+    """In 240 columns, of 1920 pixels, two servers stand abreast, and the board has 58 rows; 80 have one."""
+    shown = snapshot()
+    names = [f"s-{number}" for number in range(8)]
+    nodes = tuple(replace(shown.nodes[0], name=name) for name in names)
+    shown = replace(shown, nodes=nodes, backends=tuple(map(backend, names)), routers=(), balance=())
+    for width, abreast in ((240, 2), (80, 1)):
+        bands = draw(Page(), shown, width).bands
+        servers = [
+            [one.heading for one in band if "s-" in one.heading and "Server" in one.heading] for band in bands
+        ]
+        assert {len(band) for band in servers if band} == {abreast}
+        if abreast > 1:
+            assert sum(len(band[0].rows) for band in bands) <= 58 + 2 + 3
+
+
 def three() -> Snapshot:
     """Return three servers, the last of which has the most tokens per second."""
     servers = (("s-b", 1.0), ("s-c", 50.0), ("s-a", 900.0))

@@ -6,7 +6,7 @@
   const state = document.getElementById("state");
   const byId = (name) => document.getElementById(name);
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  const LEAST_FONT = 13.2; // pixels: 120 columns in a window of 1000, smaller only where 60 do not fit
+  const LEAST_FONT = 13.1; // pixels: 120 columns in a window of 1000, 240 in 1920; smaller only where 60 do not fit
   const CALM_MS = 5000; // with reduced motion, rows change this often
   const SILENT_MS = 12000; // without anything for so long, the connection is taken for lost
   let columns = Number(root.dataset.columns);

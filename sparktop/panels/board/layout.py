@@ -24,12 +24,14 @@ ROUTER_WIDTH = 60
 """Least width in cells of a router's panel beside another."""
 BALANCE_WIDTH = 76
 """Least width in cells of a group's balance panel beside another: its values and two small graphs."""
+BACKEND_WIDTH = 100
+"""Least width in cells of a backend's panel beside another: its values and two graphs of 28 cells."""
 BACKEND_GOOD_HEIGHT = 8
 """Height in rows of a backend's panel from which on all latencies and a readable graph fit."""
 _BACKEND_LOW_HEIGHT = 6
 MOST_GROUPS = 8
 """Most groups of backends that all have a row on the board."""
-_FEW = 2
+FEW = 2
 """Up to this number, backends have low panels; more of them have a list, unless each panel can be tall."""
 
 _MIDDLE, _TALL = 30, 44
@@ -288,7 +290,7 @@ def _node_forms(width: int, count: int, height: int) -> _Ladder:
     lists = [[_list_form("nodes", count, 1, each, 1)] for each in (1, 2, 3)]
     if count % abreast:
         return [small, *lists]
-    if count <= _FEW:
+    if count <= FEW:
         return [small, lists[1], panels[1], panels[2], panels[3]]
     return [small, lists[0], lists[1], [*panels[2], *lists[2]]]
 
@@ -306,11 +308,14 @@ def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
         *(_list_form("table", count, each) for each in range(1, most + 1)),
     ]
     lists = [_list_form("table", count, 1, each, 1) for each in (1, 2, 3)]
-    good = _panels_form("backend", count, 1, BACKEND_GOOD_HEIGHT)
-    if count <= _FEW:
+    good = [
+        _panels_form("backend", count, columns, BACKEND_GOOD_HEIGHT)
+        for columns in range(1, max(1, min(count, width // BACKEND_WIDTH)) + 1)
+    ]
+    if count <= FEW:
         low = _panels_form("backend", count, 1, _BACKEND_LOW_HEIGHT)
-        return [small, [low, lists[1], lists[0]], [], [good]]
-    return [small, [lists[0]], [lists[1]], [good, lists[2]]]
+        return [small, [low, lists[1], lists[0]], [], good[:1]]
+    return [small, [lists[0]], [lists[1]], [*good, lists[2]]]
 
 
 def _tile_forms(width: int, count: int) -> _Ladder:

@@ -764,7 +764,8 @@ class Scene:
         elif place.kind == "backend":
             backend = self.snapshot.backends[place.index]
             scale = self._scale(backend.group)
-            last = place.index == len(self.snapshot.backends) - 1
+            # Below the last of each column.
+            last = place.y == max(other.y for other in self.layout.places if other.kind == "backend")
             rows = backend_panel(backend, width, height, self._window, scale, selected=selected, last=last)
         elif place.kind == "tile":
             from sparktop.panels.server.panel import tile_panel  # late: most boards have none

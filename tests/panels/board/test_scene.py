@@ -336,6 +336,17 @@ def test_up_to_twelve_of_each_are_on_every_screen(
             assert each * lines + heading <= place.height - 2
 
 
+def test_on_wide_boards_servers_that_do_not_fit_one_below_another_stand_abreast() -> None:
+    """Eight machines with their servers fit 240×58 as panels; a higher board has one server on each line."""
+    for height, abreast in ((58, 2), (100, 1)):
+        layout = arrange(240, height, 8, 8, Boxes(), routers=1, groups=1)
+        assert layout.height == height
+        servers = [place for place in layout.places if place.kind == "backend"]
+        assert [place.index for place in servers] == list(range(8))
+        assert {place.width for place in servers} == {240 // abreast}
+        assert len({place.x for place in servers}) == abreast
+
+
 CASES = {"oscillation": 75, "memory": 60, "outage": 40, "hang-a": 175}
 """Seconds to play by scenario; in "outage", a server stops answering after 10 s."""
 SEEN_S = 5
