@@ -18,6 +18,8 @@ _CLAUSE = re.compile(r" \(|; |: ")
 """Ends the first clause of a sentence."""
 _FIRST_CHOICE = re.compile(r" or |, ")
 """Ends the first of several suggestions."""
+_SILENCING = {"start-stuck", "stuck", "engine-dead", "unreachable"}
+"""Alerts about a server whose requests then fail at its router too."""
 _MUTE = {FailureKind.TIMEOUT, FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
 
@@ -49,15 +51,17 @@ def verdict(snapshot: Snapshot) -> Verdict:
     """Return the most severe alert of a snapshot as text; without alerts, a summary of the servers' states.
 
     Among alerts of equal severity, the first choice is uneven load that a user can mend, because all backends
-    suffer from it, and the second is the oldest alert. Alerts of severity INFO are ignored, and those about
-    the engine cores of a server whose group has a graver verdict.
+    suffer from it, and the second is the oldest alert; a router's failing deployments come after an alert
+    about a server behind it that explains them. Alerts of severity INFO are ignored, and those about the
+    engine cores of a server whose group has a graver verdict.
     """
     groups = {_alert_id(balance): balance for balance in snapshot.balance}
     calm = groups.keys() - {_alert_id(balance) for balance in leading(snapshot.balance)}
     hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}
+    explained = _explained_deployments(snapshot)
     worst = min(
         (alert for alert in snapshot.alerts if alert.severity is not Severity.INFO and alert.id not in calm),
-        key=lambda alert: (-alert.severity.rank, alert.id not in hinted),
+        key=lambda alert: (-alert.severity.rank, alert.id in explained, alert.id not in hinted),
         default=None,
     )
     if worst is None:
@@ -67,6 +71,20 @@ def verdict(snapshot: Snapshot) -> Verdict:
         if worst.id in groups
         else _verdict_of_alert(worst, snapshot)
     )
+
+
+def _explained_deployments(snapshot: Snapshot) -> set[str]:
+    """Return the ids of alerts about failing deployments whose router has a server that cannot answer."""
+    silent = {
+        alert.subject
+        for alert in snapshot.alerts
+        if alert.id.startswith("backend:") and kind_of(alert.id) in _SILENCING
+    }
+    return {
+        f"router:{router.name}:deployments"
+        for router in snapshot.routers
+        if not silent.isdisjoint(router.backends)
+    }
 
 
 def _alert_id(balance: Balance) -> str:

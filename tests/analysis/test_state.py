@@ -15,7 +15,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.router import Scrape, Sum
+from sparktop.model.router import RouterView, Scrape, Sum
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot, SpeedState
 from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.targets import StateThresholds
@@ -133,6 +133,9 @@ SWING = Balance(
 )
 
 
+ROUTER_ALERT = "router:r:deployments"
+
+
 def alert(alert_id: str, severity: Severity = Severity.WARNING, message: str = "said") -> Alert:
     return Alert(alert_id, severity, alert_id.split(":")[1], message, WHEN)
 
@@ -176,6 +179,18 @@ def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
     assert shown(down, hot, swing, balance=(SWING,)).short == "a down"
     assert shown(hot, swing, balance=(SWING,)).key == "w"
     assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n near its thermal limit"
+
+
+@pytest.mark.parametrize(("behind", "first"), [(("a",), "backend:a:start-stuck"), (("b",), ROUTER_ALERT)])
+def test_a_start_that_hangs_comes_before_the_deployment_that_it_fails(
+    behind: tuple[str, ...], first: str
+) -> None:
+    """Of two alerts as severe, the newer about the router's own server is named first, another's is not."""
+    hangs = replace(alert("backend:a:start-stuck"), subject="a")
+    routers = (RouterView("r", "http://r", backends=behind),)
+    assert shown(alert(ROUTER_ALERT), hangs, routers=routers).about == first
+    graver = alert(ROUTER_ALERT, Severity.CRITICAL)
+    assert shown(hangs, graver, routers=routers).about == ROUTER_ALERT, "severity still decides first"
 
 
 def test_every_alert_has_words_and_a_key() -> None:
