@@ -100,6 +100,10 @@ def check_start(
     ]
 
 
+_ROOM_SHARE = 0.05
+"""Share of the memory that KV cache and activations take at least."""
+
+
 def _check_pool(title: Title, asks: MemoryAsk, weights: int | None, total_bytes: int) -> list[Check]:
     """Return the check whether the share that vLLM may take exceeds its weights; [] where that is moot."""
     if title.engine != "vllm" or asks.share is None or asks.kv_bytes is not None or weights is None:
@@ -107,7 +111,8 @@ def _check_pool(title: Title, asks: MemoryAsk, weights: int | None, total_bytes:
     budget = round(asks.share * total_bytes)
     shares = f"gpu_memory_utilization {asks.share:g} is {budget / _GIB:.1f} GiB"
     if weights >= budget:
-        more = f"ask for {min(1.0, weights / total_bytes + 0.05):.2f} or more"
+        least = weights / total_bytes + _ROOM_SHARE
+        more = f"ask for {least:.2f} or more" if least < 1 else "use smaller weights, or more machines"
         return [Check("KV cache", Status.FAIL, f"no room: {shares}, weights {weights / _GIB:.1f}", more)]
     left = (budget - weights) / _GIB
     return [Check("KV cache", Status.OK, f"{shares}: {left:.1f} GiB beside the weights, with activations")]

@@ -103,7 +103,7 @@ def words_of(condition: SloCondition) -> str:
     return f"{condition.figure} {'≥' if condition.at_least else '≤'} {condition.limit:g}"
 
 
-_CONDITION = re.compile(r"([a-z0-9_]+) ([≥≤]) ([0-9.e+]+)")
+_CONDITION = re.compile(r"([a-z0-9_]+) ([≥≤]) ([0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?)")
 """A condition as `words_of` writes it."""
 _NAMES = {
     "ttft": "first token",

@@ -342,6 +342,8 @@ def test_a_throughput_out_of_reach_is_said_with_the_most_measured() -> None:
     [
         ("ttft_p90_ms ≤ 2000", "first token p90 ≤ 2 s"),
         ("stream_tps ≥ 15", "≥ 15 tok/s each"),
+        ("ttft_p90_ms ≤ 1e-05", "first token p90 ≤ 1e-05 ms"),
+        ("ttft_p90_ms ≤ 1.2.3", "ttft_p90_ms ≤ 1.2.3"),
         ("anything else", "anything else"),
     ],
 )
