@@ -14,7 +14,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget
 from sparktop.sources.source import Reading
 from tests.machines.trees import read_case
 
-FLEETS = Path(__file__).parents[2] / "docs" / "fleets.md"
+README = Path(__file__).parents[2] / "README.md"
 SERVER = BackendTarget("glm", "http://10.0.0.1:8000", nodes=("spark-1", "spark-2"))
 
 
@@ -48,7 +48,7 @@ def test_each_difference_is_a_warning_with_its_fix(tmp_path: Path) -> None:
 def test_the_documentation_shows_what_is_printed(tmp_path: Path, case: str) -> None:
     """The block of "Is my pair healthy?" has these lines as the doctor prints them."""
     (line,) = (one for one in to_text({"": checks(tmp_path, case, SERVER)}).splitlines() if "warn " in one)
-    assert line in FLEETS.read_text().splitlines()
+    assert line in README.read_text().splitlines()
 
 
 def test_cabled_machines_are_compared_without_a_server(tmp_path: Path) -> None:
