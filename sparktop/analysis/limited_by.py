@@ -638,7 +638,7 @@ def _why_unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str 
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
         return "memory or network: needs the server's estimate of its memory reads"
     if flat >= _FLAT and reads is not None and reads < _FEW_READS:
-        return f"steps are flat, but memory reads are only {reads:.0f} % of the bandwidth"
+        return f"flat steps read only {reads:.0f} % of the bandwidth"
     return None
 
 

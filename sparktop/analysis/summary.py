@@ -160,7 +160,7 @@ def _verdict_without_alert(snapshot: Snapshot) -> Verdict:
     if silent is not None:
         return silent
     if not backends:
-        result = "no inference server found yet" if snapshot.searching else "no backend to watch"
+        result = "no inference server found" if snapshot.searching else "no backend to watch"
         return Verdict(Severity.INFO, result, "no server")
     swinging = next((balance for balance in leading(snapshot.balance) if balance.bad), None)
     if swinging is not None:

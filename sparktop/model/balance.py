@@ -348,7 +348,7 @@ class Balance(Struct, frozen=True):
         """Why there is no router, in words; "" if there is one."""
         if self.router is not None:
             return ""
-        return "no router known" if self.bypassed is None else f"requests do not pass {self.bypassed}"
+        return "its router is not known" if self.bypassed is None else f"requests do not pass {self.bypassed}"
 
     @property
     def lost_words(self) -> str:

@@ -236,8 +236,8 @@ def _gpu_name(gpus: Sequence[GpuReading], lost: int) -> str:
         return f"{lost} lost" if lost else UNKNOWN
     title, count = gpus[0].name or UNKNOWN, len(gpus)
     if lost:
-        return f"{count} of {count + lost} x {title}"
-    return title if count == 1 else f"{count} x {title}"
+        return f"{count} of {count + lost} × {title}"
+    return title if count == 1 else f"{count} × {title}"
 
 
 def _backend_sentences(view: BackendView) -> Iterator[str]:

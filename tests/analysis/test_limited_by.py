@@ -122,6 +122,12 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.UNKNOWN,
         "not known whether its GPU waits: watch its machine",
     ),
+    "flat steps that hardly read: neither reads nor computing explain them": (
+        Served(swing=16),
+        {"slots": 48, "read_percent": 6.0},
+        Is.UNKNOWN,
+        "flat steps read only 6 % of the bandwidth",
+    ),
     "full slots, machine not watched: a low clock fills them too": (
         FULL,
         {"slots": 16, "machines": ()},

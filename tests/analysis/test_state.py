@@ -230,7 +230,7 @@ def test_a_failed_poll_and_an_empty_board_are_said() -> None:
     failure = Failure(FailureKind.REFUSED, "connection refused", 1.0)
     view = BackendView("a", "http://a:1", "g", failure=failure)
     assert shown(backends=(view,)).words == "a does not answer"
-    assert shown(backends=(), searching=("localhost",)).words == "no inference server found yet"
+    assert shown(backends=(), searching=("localhost",)).words == "no inference server found"
     assert shown(backends=()).words == "no backend to watch"
 
 

@@ -163,13 +163,13 @@ async def test_clicks_mark_open_and_filter(size: Size) -> None:
         assert board.overview.view.filter == f"glm {word}"
 
 
-async def test_a_board_without_a_fleet_says_where_the_lists_are() -> None:
+async def test_a_board_without_a_fleet_says_where_its_key_for_lists_works() -> None:
     """And where nothing at all is watched, Enter opens nothing that would swallow keys."""
     few = replace(picture(), backends=picture().backends[:2], nodes=())
     async with Board(lambda: few).on(SMALL) as board:
         await board.press("l")
         assert board.overview.view.top is None
-        assert board.notes == ["the lists are on the wall of many servers"]
+        assert board.notes == ["l is for the wall of many servers only"]
     empty = replace(few, backends=(), balance=(), routers=(), alerts=())
     async with Board(lambda: empty).on(SMALL) as board:
         await board.press("enter", "down", "enter", "down")

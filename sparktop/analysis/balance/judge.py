@@ -312,8 +312,6 @@ def turning_spread(z: float | None, swing: Swing | None, backends: int) -> float
 
 
 SHORTEST_S, LONGEST_S = rules.SHORTEST_S, 600.0
-LIFETIMES = 8
-"""Length of a full window, in durations of a request: a swing lasts about two."""
 _DECIDING = (*rules.WAYS_TO_SWING, rules.starved_checks, rules.ahead_checks)
 """The rules that decide a verdict."""
 _SWINGS = frozenset({"rhythm", "turns", "convoys", "herds"})
@@ -333,7 +331,7 @@ def window_s(e2e_s: float | None) -> float:
     """
     if e2e_s is None:
         return _WITHOUT_E2E_S
-    return min(LONGEST_S, max(_USUAL_S, LIFETIMES * e2e_s))
+    return min(LONGEST_S, max(_USUAL_S, rules.LIFETIMES * e2e_s))
 
 
 def judge(load: GroupLoad, now_s: float) -> Balance:
@@ -351,7 +349,9 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         rest = judge(replace(load, tracks=[track for track in load.tracks if track.name not in slow]), now_s)
         said = [balance_words.left_out_sentence(name, why) for name, why in slow.items()]
         return replace(rest, reasons=(*rest.reasons, *said))
-    needed = SHORTEST_S if load.e2e_s is None else min(LONGEST_S, max(SHORTEST_S, LIFETIMES * load.e2e_s))
+    needed = (
+        SHORTEST_S if load.e2e_s is None else min(LONGEST_S, max(SHORTEST_S, rules.LIFETIMES * load.e2e_s))
+    )
     grid = lay_out(load.tracks, now_s, wanted)
     if grid is None:
         reason = balance_words.nothing_to_compare_sentence(load.tracks, now_s)
@@ -483,7 +483,7 @@ def _verdict_words(
     """
     mean_total = measured.mean_total or 0.0
     present = min(grid.present)
-    needs = balance_words.needs_more_sentence(measured.needed_s, grid.span_s, load.e2e_s)
+    needs = balance_words.needs_more_sentence(measured.needed_s, grid, load.e2e_s)
     if grid.span_s < SHORTEST_S - grid.step_s:
         return [BalanceWord.UNKNOWN], needs
     if present < rules.PRESENT_SHARE:
@@ -496,9 +496,7 @@ def _verdict_words(
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < measured.needed_s - grid.step_s:
         # A swing that is already plain needs no full window; its absence does.
-        return words or [BalanceWord.UNKNOWN], balance_words.needs_more_sentence(
-            measured.needed_s, grid.span_s, load.e2e_s
-        )
+        return words or [BalanceWord.UNKNOWN], needs
     if "starved" in met:
         words.append(BalanceWord.STARVED)
     if met & {"ahead", "drained"} and ("drained" in met or not _do_all_queue(grid)):

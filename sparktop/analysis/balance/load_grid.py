@@ -471,6 +471,8 @@ class LoadGrid(Struct, frozen=True, eq=False):
     """Share of each backend's slots that have a sample, 0 to 1."""
     totals: list[float]
     """Requests in the group by slot; NaN where too many backends are missing."""
+    returned: str | None = None
+    """The backend with whose return the slots begin; None where they begin otherwise."""
     skew_s: float = 0.0
     """Time in seconds between the oldest and the newest sample of the same slot: the upper quartile of recent
     slots."""
@@ -573,8 +575,13 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float) -> Lo
     gone = [samples for samples in points if samples.times and now_s - samples.times[-1] > silence]
     if len(here) < 2:  # noqa: PLR2004 - balance is between two
         return None
-    begin = max(unbroken_since(samples.times, max(_BREAK_S, 4 * step)) for samples in here)
-    begin = max([begin, *(samples.times[-1] + step for samples in gone)])
+    begin, newest = max(
+        ((unbroken_since(samples.times, max(_BREAK_S, 4 * step)), samples) for samples in here),
+        key=lambda since: since[0],
+    )
+    returned = newest.track.name if begin > newest.times[0] else None
+    if (left := max((samples.times[-1] + step for samples in gone), default=begin)) > begin:
+        begin, returned = left, None
     end = max(samples.times[-1] for samples in here)
     count = max(1, round((end - begin) / step) + 1)
     base = end - (count - 0.5) * step
@@ -600,6 +607,7 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float) -> Lo
         ),
         present=tuple(1 - column.count(-1) / count for column in columns),
         totals=_fill_gaps(loads, shares),
+        returned=returned,
         skew_s=_poll_skew_s([samples.times for samples in here], columns),
     )
 

@@ -23,6 +23,8 @@ from sparktop.model.balance import Arrivals, Balance, BalanceWord, Convoys, Swin
 PAIR = 2
 SHORTEST_S = 45.0
 """With samples of fewer seconds than this there is no verdict."""
+LIFETIMES = 8
+"""Length of a full window, in durations of a request: a swing lasts about two."""
 PRESENT_SHARE = 0.9
 """Share of the samples of every backend that must be present for a verdict."""
 LOADED_SHARE = 0.5

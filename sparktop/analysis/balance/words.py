@@ -36,11 +36,15 @@ _NO_ROUTER = (
 )
 
 
-def needs_more_sentence(needed_s: float, seen_s: float, e2e_s: float | None) -> str:
-    """Return the sentence that says for how many more seconds samples are needed, and why; all rounded."""
+def needs_more_sentence(needed_s: float, grid: LoadGrid, e2e_s: float | None) -> str:
+    """Return the sentence that says for how many more seconds samples are needed, and why; all rounded.
+
+    If the samples count only since a backend came back, the sentence names it.
+    """
     why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {_seconds_text(e2e_s)}"
-    more_s = max(1, round(needed_s) - round(seen_s))
-    return f"needs {more_s} s more data: a verdict takes {needed_s:.0f} s{why}"
+    more_s = max(1, round(needed_s) - round(grid.span_s))
+    anew = f"; watched anew since {grid.returned} came back {grid.span_s:.0f} s ago" if grid.returned else ""
+    return f"needs {more_s} s more data: a verdict takes {needed_s:.0f} s{why}{anew}"
 
 
 def gaps_sentence(name: str, present: float) -> str:

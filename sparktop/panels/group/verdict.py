@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparktop.analysis.balance.rules import LOOKS_APART_S
+from sparktop.analysis.balance.rules import LIFETIMES, LOOKS_APART_S
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.balance import Balance, BalanceWord
@@ -140,7 +140,7 @@ def _value_pieces(balance: Balance) -> list[Row]:
     if balance.is_slow and not balance.word.bad:
         return [*values, *([label(reason)] for reason in balance.reasons[:1])]
     if balance.word is BalanceWord.UNKNOWN:
-        values += [[label(reason)] for reason in balance.reasons[:1]] if _covers_needed_time(balance) else []
+        values += [] if _shows_progress(balance) else [[label(reason)] for reason in balance.reasons[:1]]
         values += _window_pieces(balance)
     return values
 
@@ -197,16 +197,24 @@ def _covers_needed_time(balance: Balance) -> bool:
     return not balance.needed_s or balance.window_s >= balance.needed_s - 1
 
 
+def _shows_progress(balance: Balance) -> bool:
+    """Whether a bar shows the time watched: not where it is enough, nor where a reason says why it is 0."""
+    return not _covers_needed_time(balance) and bool(balance.window_s or not balance.reasons)
+
+
 def _window_pieces(balance: Balance) -> list[Row]:
     """Return pieces of text on the time that a verdict covers, and the rate of its samples.
 
-    While this time is too short for a verdict, a bar shows which part of the needed time has passed.
+    While this time is too short for a verdict, a bar shows which part of the needed time has passed, and what
+    the needed time is derived from if it is above the shortest.
     """
     pieces: list[Row] = []
-    if not _covers_needed_time(balance):
+    if _shows_progress(balance):
         share = balance.window_s / balance.needed_s
         words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
         pieces.append([label("watched "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
+        if balance.e2e_s is not None and balance.needed_s == LIFETIMES * balance.e2e_s:
+            pieces.append([label(f"needs {LIFETIMES} × E2E")])
     elif balance.window_s:
         pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
     if balance.polled_words and _covers_needed_time(balance):

@@ -872,6 +872,7 @@ def _serves_row(view: NodeView, backends: Sequence[BackendView], width: int) -> 
     """
     row = _backends_row(view, backends)
     words = " · ".join(part for part in (view.identity.maker, view.identity.cpu) if part)
+    words = words.replace(" x ", " × ")  # agents and stored results have the letter
     if words and row_width(row) + len(words) + 2 <= width:
         return spread_row(row, [label(words)], width)
     return row

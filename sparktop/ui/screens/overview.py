@@ -621,7 +621,7 @@ class OverviewScreen(CanvasScreen):
         from sparktop.analysis.wall import Top  # late: most boards have no wall
 
         if not self._has_lists:
-            self.notify("the lists are on the wall of many servers", timeout=2)
+            self.notify("l is for the wall of many servers only", timeout=2)
             return
         order = [None, *Top]
         self.selected, self._first_row = None, 0

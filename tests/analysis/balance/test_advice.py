@@ -17,6 +17,8 @@ from sparktop.analysis.balance.judge import judge, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, GroupPace, LoadTrack, group_pace, lay_out
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
+from sparktop.panels.group.verdict import value_line
+from sparktop.panels.parts.text import row_text
 from sparktop.store.balance_groups import BalanceWatch
 from tests.analysis.balance.balance_traces import trace
 from tests.analysis.balance.routed_load import START, Scene, cut, simulate
@@ -40,6 +42,19 @@ def swinging(
     found = judge(GroupLoad("proxy", told, life, strategy), 80.0)
     assert found.word is Is.OSCILLATING
     return found
+
+
+def test_a_watch_that_began_anew_names_the_server_that_came_back() -> None:
+    """After a gap the samples count from the return on; without one only the missing time is named."""
+    (first, *others), life = waves()
+    gone = [at for at, time in enumerate(first.times_s) if not 30.0 < time < 60.0]
+    (said,) = judge(GroupLoad("proxy", [first.only(gone), *others], life), 80.0).reasons[:1]
+    assert said.endswith(f"; watched anew since {first.name} came back 20 s ago")
+    begun = [cut(track, 60.0, 80.0) for track in (first, *others)]
+    assert "anew" not in judge(GroupLoad("proxy", begun, life), 80.0).reasons[0]
+    alone = judge(GroupLoad("proxy", [cut(first, 0.0, 40.0), *others], life), 80.0)
+    row = row_text(value_line(replace(alone, router="proxy"), 80))
+    assert row == f"only {others[0].name} reports its load now; a balance needs two"
 
 
 def test_a_swing_has_a_hint_also_without_a_known_cause() -> None:

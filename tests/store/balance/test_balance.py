@@ -316,12 +316,12 @@ def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -
     seen = taking_turns[-1]
     (found,) = json.loads(json.dumps(to_json(seen)))["balance"]
     assert (found["verdict"], found["router"], found["hint"]) == ("uneven", None, None)
-    assert "balance of m: uneven · no router known" in render(seen, 100)
+    assert "balance of m: uneven · its router is not known" in render(seen, 100)
     row = next(line for line in markdown_snapshot.render(seen).splitlines() if "uneven" in line)
     assert [cell.strip() for cell in row.split("|")[1:4]] == ["`m`", "`unknown`", "uneven"]
     band = [row_text(row) for row in balance_band(seen.balance[0], seen, 80, 4, TimeWindow(seen.at, 60.0))]
     assert "│ uneven since " in band[1]
-    assert "no router known" in band[1] + band[2]
+    assert "its router is not known" in band[1] + band[2]
     evidence = [row_text(row) for row in evidence_screen(seen.balance[0], seen, 80, 22)]
     turns = next(row for row in evidence if "Do they fill and empty in turns?" in row)
     assert turns.startswith("│ ✓ ")
@@ -402,7 +402,7 @@ def test_a_router_that_the_requests_do_not_pass_is_not_blamed() -> None:
     assert balance(last).hint is None
     assert "by its own counts their requests do not pass proxy" in balance(last).reasons
     assert "· requests do not pass proxy ·" in render(last, 200)
-    assert "no router known" not in "".join(render(one, 200) for one in shown)
+    assert "its router is not known" not in "".join(render(one, 200) for one in shown)
     early = [balance(one) for one in shown if one.at < shown[0].at + 30]
     assert {one.router for one in early} == {"proxy"}
     assert LimitKind.ROUTER not in {view.limited_by.kind for view in last.backends if view.limited_by}
