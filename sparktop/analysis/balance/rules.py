@@ -522,6 +522,16 @@ class Check(Struct, frozen=True):
         return None if self.value is None else self.value >= self.limit
 
     @property
+    def unsure(self) -> str:
+        """The interval of a figure whose error reaches across its limit: "not sure: −11 to 47 %"; else ""."""
+        if self.value is None or self.error is None or abs(self.value - self.limit) > self.error:
+            return ""
+        ends = (
+            f"{0.0 + round(self.value + side * self.error, self.digits):.{self.digits}f}" for side in (-1, 1)
+        )
+        return f"not sure: {' to '.join(ends)} {self.unit}".rstrip().replace("-", "−")
+
+    @property
     def holds(self) -> bool:
         """Whether the answer is yes; an unknown figure is no evidence."""
         return bool(self.within or (self.value is not None and self.instead)) and not self.but
@@ -639,9 +649,9 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "how clearly one period repeats: random routing alone exceeds 0 in 1 of 5000 windows only; the "
-            "limit is higher with few requests, many backends, a number of requests that changes much, or an "
-            "unknown E2E",
+            "how clearly one period repeats: by chance it stays below 0 in 4999 of 5000 windows. The limit "
+            "is higher with few requests, many backends, a number of requests that changes much, or an unknown "
+            "E2E",
             digits=1,
             but=_first_unmet(
                 (returns, "loads do not come back after a period"),
@@ -704,12 +714,12 @@ def convoys_checks(balance: Balance) -> tuple[Check, ...]:
     return (
         Check(
             "convoys",
-            "Do the requests of one backend end together?",
+            "Once half have ended, are the rest on one backend?",
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,
-            "how unevenly the others are split once half of the requests have ended: 1 is chance; it "
-            "counts only where the split is even before",
+            "how unevenly the rest of a batch are split: 1 is chance; it counts only where the split is even "
+            "before",
             "×",
             1,
             but=missing,

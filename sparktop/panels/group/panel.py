@@ -285,15 +285,21 @@ def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
 
     An answer is that of the check's own figure and conditions; None while the figure is unknown or, except of
     counted requests, while there is no verdict, or if the figure was seen too few times. What is unknown is
-    not enough.
+    not enough. A figure whose error reaches across its limit answers only where the verdict rests on it.
     """
     judged = balance.word_now is not BalanceWord.UNKNOWN
+    starves = BalanceWord.STARVED in {balance.word_now, *balance.also}
     return [
         (
             check,
             check.holds
             if check.code == "enough"
-            or (check.value is not None and not _is_open(check) and (judged or check.code == "requests"))
+            or (
+                check.value is not None
+                and not _is_open(check)
+                and (judged or check.code == "requests")
+                and (starves or not check.unsure)
+            )
             else None,
         )
         for check in rules.checks(balance)
@@ -345,6 +351,7 @@ def _rule_rows(check: Check, width: int) -> list[Row]:
     why = "unknown" if check.value is None or _is_open(check) else "no"
     words = [
         *(f"{why}: {exception}" for exception in (check.but,) if exception and check.within is not False),
+        *filter(None, (check.unsure,)),
         check.rule,
     ]
     words += [f"enough without it: {check.instead}"] if check.instead and not check.within else []

@@ -366,3 +366,18 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
     evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
     assert "? Does starving cost throughput?" in evidence
     assert "unknown: no step time yet" in evidence
+
+
+def test_a_loss_that_may_be_none_is_no_yes() -> None:
+    """Its interval is shown; the sign is a question unless the verdict takes the estimate."""
+    balance = group(
+        BalanceWord.OSCILLATING,
+        BalanceWord.OSCILLATING,
+        lost_estimate_percent=18.0,
+        lost_error_points=29.0,
+    )
+    for also, sign in (((), "?"), ((BalanceWord.STARVED,), "✓")):
+        shown = replace(balance, also=also)
+        text = "\n".join(row_text(row) for row in evidence_screen(shown, traced("shuffle-c64"), 160, 60))
+        assert f"{sign} Does starving cost throughput?" in text
+        assert "not sure: −11 to 47 %; against the same requests" in text
