@@ -650,8 +650,8 @@ def rhythm_checks(balance: Balance) -> tuple[Check, ...]:
             swing.score,
             least,
             "how clearly one period repeats: by chance it stays below 0 in 4999 of 5000 windows. The limit "
-            "is higher with few requests, many backends, a number of requests that changes much, or an unknown "
-            "E2E",
+            "is higher with few requests, many backends, a number of requests that changes much, or an "
+            "unknown E2E",
             digits=1,
             but=_first_unmet(
                 (returns, "loads do not come back after a period"),
