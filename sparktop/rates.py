@@ -737,7 +737,8 @@ def histogram_latency(observed: Histogram, window_s: float) -> Latency:
     """Return mean and quantiles (seconds) of the observations in the histogram `observed`.
 
     `window_s` is the time in seconds over which they were made. Without observations, mean and quantiles are
-    None. With fewer than `LEAST_OBSERVATIONS`, only the quantiles are None.
+    None. With fewer than `LEAST_OBSERVATIONS`, only the quantiles are None; also, with a note, where a server
+    reports a mean alone or its lanes share no bucket bound.
     """
     count = observed.count
     if not count > 0:
@@ -746,7 +747,7 @@ def histogram_latency(observed: Histogram, window_s: float) -> Latency:
     if count < LEAST_OBSERVATIONS:
         return Latency(mean_s=mean, count=count, window_s=window_s)
     p50, p90, p95, p99 = _quantiles(observed.bounds, observed.cumulative, count, _SHOWN)
-    note = "lanes share no bucket bound, or only a mean is reported: no quantile" if p50 is None else None
+    note = "no usable buckets" if p50 is None else None
     return Latency(mean, p50, p90, p95, p99, count, window_s, note)
 
 

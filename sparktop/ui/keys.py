@@ -17,8 +17,9 @@ from sparktop.panels.parts.text import Row
 
 _WORD = f"{ascii_letters}()?"
 """Characters beside a key that a click on its word may meet."""
-_SCROLLS = ("↓", "↑")
-"""Keys that come and go with the height of the board: they do not turn the row back to its first page."""
+_SCROLLS = frozenset({"page-down", "page-up"})
+"""Names of keys that come and go with the height of the board, as the arrows do: they do not turn the row
+back to its first page."""
 _DIGITS = str.maketrans("¹²³⁴", "1234")
 
 
@@ -59,7 +60,8 @@ class KeyRow:
 
         Of the keys `table`, the one that shows more keys stands last where not all fit.
         """
-        names = [key for key, _ in keys if key not in _SCROLLS]
+        scrolls = {"↓", "↑", *(key.shown for key in table if key.name in _SCROLLS)}
+        names = [key for key, _ in keys if key not in scrolls]
         if names != self._keys:
             self._keys, self.page = names, 0
         more = next((key.shown for key in table if key.name == "more-keys"), "")
@@ -72,9 +74,9 @@ def keys_to_unseen(table: Sequence[Key], view: View, shown: Snapshot | None) -> 
 
     These are hidden nodes and backends, and other backends than the one shown alone.
     """
-    names = [name for name in ("nodes", "backends") if not getattr(view.boxes, name)]
-    unseen = [(key.shown, f"shows {key.name}, hidden now") for key in table if key.name in names]
     count = 0 if shown is None or view.preset is not Preset.ONE else len(shown.backends)
+    names = [name for name in ("nodes", "backends") if not count and not getattr(view.boxes, name)]
+    unseen = [(key.shown, f"shows {key.name}, hidden now") for key in table if key.name in names]
     words = f"view: 1 of {count} backends shown"
     return [*unseen, *((key.shown, words) for key in table if key.name == "view" and count > 1)]
 

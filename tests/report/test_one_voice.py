@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from sparktop.model.engine import Histogram
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import MemoryPart
 from sparktop.model.snapshot import Latency, Quantile, Snapshot
@@ -22,6 +24,7 @@ from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.server.detail import backend_detail
 from sparktop.panels.server.router import router_panel
+from sparktop.rates import histogram_latency
 from sparktop.report import html, markdown_snapshot, text_snapshot
 from stage.rehearsal import Rehearsal, RouterPart
 from tests.panels.balance_scenes import herd, traced
@@ -151,3 +154,10 @@ def test_a_router_has_one_state_in_every_form(
     panel = "\n".join(map(row_text, router_panel(router, 118, 4)))
     for form, text in (("panel", panel), *reports(replace(snapshot, routers=(router,)))):
         assert set(_ROUTER_STATE.findall(re.sub(r"</?[a-z][^>]*>", " ", text))) == {state}, form
+
+
+def test_a_mean_alone_says_in_the_narrowest_panel_why_there_is_no_quantile() -> None:
+    """As llama.cpp reports it; nothing is said of lanes, which it does not have, and nothing is cut."""
+    row = row_text(latency_row("ITL", histogram_latency(Histogram((math.inf,), (40.0,), 4.0), 60.0), 39))
+    assert row.split("  ")[-1] == "no usable buckets"
+    assert len(row) <= 39

@@ -148,7 +148,7 @@ async def test_v_and_o_go_through_views_and_orders_and_numbers_hide_boxes() -> N
         await board.press("v", "v")
         assert " spark-a┌" in board.text
         assert "spark-b" not in board.text
-        await board.press("down", "down")
+        await board.press("down")
         assert board.selected() == SERVER_B
         assert " spark-b┌" in board.text
         await board.press("up", "up")

@@ -9,6 +9,7 @@ import pytest
 from textual import events
 
 from sparktop.demo.scenario import SCENARIOS
+from sparktop.panels.board.view import View
 from sparktop.recording.session import Recordings
 from sparktop.sweep.result.store import new_file, save
 from sparktop.sweep.session import Stage
@@ -69,6 +70,60 @@ async def test_every_word_of_the_key_row_leads_to_a_result(
         assert not silent
         begun = stage.at() is not Stage.NONE or isinstance(stage.app.screen, AskScreen)
         assert begun, stage.toasts()[-1]
+
+
+@pytest.mark.parametrize("way", [("v", "v"), ("v", "v", "down"), ("z",), ("w",), ("P",), ("p",)])
+async def test_each_word_of_a_views_own_key_row_changes_more_than_that_row(
+    way: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 80 x 24, where views scroll; a line that asks for words stands in place of the row."""
+    monkeypatch.chdir(tmp_path)
+    stage = SweepStage(tmp_path)
+    async with stage.on((80, 24)):
+        names = {key.shown: key for key in stage.app.overview.key_table}
+        await stage.press(*way)
+        scrolls = {"↓": "down", "↑": "up", "esc": "escape"}
+        silent = []
+        for shown, word in stage.app.overview._footer():
+            if word in {"quit", "filter", "time"}:
+                continue
+            before = (stage.rows[:-1], *state_of(stage)[2:])
+            await stage.pilot.press(names[shown].keys[0] if shown in names else scrolls.get(shown, shown))
+            await stage.pilot.pause()
+            if stage.home and (stage.rows[:-1], *state_of(stage)[2:]) == before:
+                silent.append((shown, word))
+            await stage.press(*[ESC] * 4, *(["p"] if stage.overview.frozen else []))
+            stage.overview.show_as(View())
+            await stage.press(*way)
+        assert not silent
+
+
+async def test_the_view_of_one_backend_names_the_keys_that_do_something_there(tmp_path: Path) -> None:
+    """Pages scroll where arrows go to the next backend, from the one shown; a box's key says why not."""
+    stage = SweepStage(tmp_path)
+    async with stage.on((80, 24)):
+        await stage.press("v", "v")
+        assert " PgDn " in stage.footer
+        assert "↓" not in stage.footer
+        assert not {"1", "2", "3", "4"} & {shown for shown, _ in stage.app.overview._footer()}
+        boxes = stage.overview.view.boxes
+        await stage.press("3")
+        assert "one backend alone" in stage.toasts()[-1]
+        assert stage.overview.view.boxes == boxes
+        assert " spark-a┌" in stage.text
+        await stage.press("down")
+        assert " spark-b┌" in stage.text
+        above = stage.rows[1:-1]
+        await stage.press("pagedown")
+        assert stage.rows[1:-1] != above
+        assert " PgUp " in stage.footer
+    alone = SweepStage(tmp_path / "alone", backends=1, router=False)
+    async with alone.on((80, 24)):
+        await alone.press("v", "v")
+        assert "↓" in alone.footer
+        above = alone.rows[1:-1]
+        await alone.press("down")
+        assert alone.rows[1:-1] != above
 
 
 async def test_keys_typed_at_once_leave_the_board(tmp_path: Path) -> None:

@@ -159,10 +159,10 @@ def _pieces_row(pieces: Sequence[Row], gap: int) -> Row:
     return row
 
 
-def scroll_keys(above: int, below: int) -> list[tuple[str, str]]:
+def scroll_keys(above: int, below: int, down: str = "↓", up: str = "↑") -> list[tuple[str, str]]:
     """Return the keys that scroll, each with the number of rows in its direction; [] without such rows."""
-    more = [("↓", f"{below} more row{'' if below == 1 else 's'}")] if below > 0 else []
-    return [*([("↑", f"{above} above")] if above > 0 else []), *more]
+    more = [(down, f"{below} more row{'' if below == 1 else 's'}")] if below > 0 else []
+    return [*([(up, f"{above} above")] if above > 0 else []), *more]
 
 
 def footer_row(

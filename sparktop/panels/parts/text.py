@@ -256,9 +256,12 @@ _LEAST_NAME = 4
 """Least width in cells of a panel's name, however long its state is."""
 
 
+_TAB_END: Run = ("┌", "border")
+
+
 def tab(*runs: Run) -> Row:
     """Return text for the edge of a frame as a tab, "┐text┌"; `framed` colours its corners as the frame."""
-    return [("┐", "border"), *runs, ("┌", "border")]
+    return [("┐", "border"), *runs, _TAB_END]
 
 
 def name_tab(kind: str, name: str, word: str = "") -> Row:
@@ -387,8 +390,9 @@ def _frame_head(title: Sequence[Run], state: Run | None, about: Sequence[Run], r
     left = max(_LEAST_NAME, room - row_width(badge))
     used = row_width(title)
     if used > left:
-        *start, corner = title
-        title, used = [*fit_row(start, left - 1), corner], left
+        *start, end = title
+        title = [*fit_row(start, left - 1), end] if end == _TAB_END else fit_row(title, left)
+        used = left
     return [*title, *badge, *_parts_that_fit(about, left - used)]
 
 

@@ -63,14 +63,16 @@ def status_run(view: SweepView) -> Row:
 
 
 def title_run(view: SweepView, width: int) -> Row:
-    """Return a sweep's title and plan for the upper edge of a frame of `width` cells.
+    """Return a sweep's title and plan for the upper edge of a frame of `width` cells."""
+    return _title_beside(status_run(view), view, width)
 
-    The last clauses of the plan are left out where its status would have no room.
-    """
-    name = name_tab("sweep", fit(view.title, min(30, cell_width(view.title))))
-    simulated = len("simulated ") if view.simulated else 0
-    room = width - _CORNERS - row_width(name) - simulated - row_width(status_run(view))
-    words = view.plan_words
+
+def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
+    """Return title and plan, without the last clauses of the plan where `status` would have no room."""
+    name = name_tab("sweep", fit(sweep.title, min(30, cell_width(sweep.title))))
+    simulated = len("simulated ") if sweep.simulated else 0
+    room = width - _CORNERS - row_width(name) - simulated - row_width(status)
+    words = sweep.plan_words
     while words and cell_width(words) + 2 > room:
         words = _LAST_CLAUSE.sub("", words) if _LAST_CLAUSE.search(words) else ""
     return [*name, label(f" {words} " if words else "")]
@@ -232,15 +234,14 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     room = height - 2
     # The keys have a row even where other rows must be left out: a user must see how to stop it.
     shown = [*rows[: max(1, room - 1)], keys][:room]
-    title = name_tab("sweep", countdown.title)
-    title.append(label(f" {countdown.plan_words} " if countdown.plan_words else ""))
+    status = tab(("about to start", "accent"))
     return framed_sweep(
         [fit_row(row, inner) for row in shown],
         width,
         height,
-        title=title,
+        title=_title_beside(status, countdown, width),
         simulated=countdown.simulated,
-        status=tab(("about to start", "accent")),
+        status=status,
         selected=selected,
     )
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
 
 _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
 """Field of `Boxes` by the name of the key that shows or hides it."""
+_NO_BOXES = "this view is one backend alone, without boxes: {view} shows the next view, {events} the events"
 _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
 _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
     word for word in BalanceWord if not word.bad
@@ -244,12 +245,25 @@ class OverviewScreen(CanvasScreen):
         chosen = self.selected.name if self.selected and self.selected.kind == "backend" else names[0]
         return PanelKey("backend", chosen if chosen in names else names[0])
 
+    @property
+    def _shows_one_backend(self) -> bool:
+        """Whether the board is one backend alone, without boxes, as with the preset "one backend"."""
+        shown = self.shown
+        return self.view.preset is Preset.ONE and shown is not None and bool(shown.backends)
+
+    @property
+    def _arrows_change_backend(self) -> bool:
+        """Whether arrows show the next of several backends; only pages scroll then."""
+        return self.zoomed is None and self._shows_one_backend and bool(self._selectable[1:])
+
     def _footer(self) -> list[tuple[str, str]]:
         table = self.key_table
         if self.acts_on_processes:  # the most useful key first: not all fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
         # The frame of a panel that is shown has the key that hides it.
-        framed = {name for name, box in _BOXES.items() if getattr(self.view.boxes, box)}
+        framed = {
+            name for name, box in _BOXES.items() if self._shows_one_backend or getattr(self.view.boxes, box)
+        }
         absent = framed | self.unavailable
         keys = [
             (key.shown, key.footer)
@@ -265,7 +279,10 @@ class OverviewScreen(CanvasScreen):
         elif self.view.filter and (self.zoomed is None or self._has_selectable_lines):
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         below = self._board_height - self._room - self._scroll
-        return [*scroll_keys(self._scroll, below), *keys]
+        down, up = "↓", "↑"
+        if self._arrows_change_backend:
+            down, up = self.key_names["page-down"], self.key_names["page-up"]
+        return [*scroll_keys(self._scroll, below, down, up), *keys]
 
     def _is_useful(self, name: str) -> bool:
         """Return whether the key `name` can do something with what is on the screen."""
@@ -298,6 +315,9 @@ class OverviewScreen(CanvasScreen):
 
     def action_box(self, box: str) -> None:
         """Show or hide the box with the field name `box` of `Boxes`; the last visible box stays."""
+        if self._shows_one_backend:
+            self.notify(_NO_BOXES.format(view=self.key_names["view"], events=self.key_names["events"]))
+            return
         boxes = replace(self.view.boxes, **{box: not getattr(self.view.boxes, box)})
         if boxes == Boxes(nodes=False, backends=False, events=False, self_cost=False):
             self.notify("this is the last box shown: show another one first (1 to 4)", timeout=3)
@@ -537,11 +557,13 @@ class OverviewScreen(CanvasScreen):
     def action_select(self, step: int) -> None:
         """Move the selection over the panels in reading order: 1 forward, -1 back.
 
-        If a panel that is higher than the screen is shown alone, scroll it instead.
+        If a panel that is higher than the screen is shown alone, scroll it instead; in the view of one
+        backend only where there is no other to show next.
         """
-        if self.zoomed is not None and not self._has_selectable_lines:
+        alone = self.zoomed is not None or (self._shows_one_backend and not self._arrows_change_backend)
+        if alone and not self._has_selectable_lines:
             # A zoomed panel may be taller than the screen, and so may a table of processes.
-            if self.zoomed.kind == "processes":
+            if self.acts_on_processes:
                 self._first_row += step
                 self._paint()
             elif self._board_height > self._room:
@@ -551,8 +573,11 @@ class OverviewScreen(CanvasScreen):
         keys = self._selectable
         if not keys:
             return
-        if self.selected in keys:
-            self._select(keys[(keys.index(self.selected) + step) % len(keys)])
+        current = self.selected
+        if current not in keys and self._shows_one_backend:
+            current = next((panel.key for panel in self._drawn if panel.key.kind == "backend"), None)
+        if current in keys:
+            self._select(keys[(keys.index(current) + step) % len(keys)])
         else:
             self._select(keys[0 if step > 0 else -1])
 

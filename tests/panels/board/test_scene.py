@@ -174,6 +174,7 @@ def test_all_keys_are_on_some_page_of_the_row(width: int) -> None:
         (View(), []),
         (View(preset=Preset.ONE), ["view: 1 of 2 backends shown"]),
         (View(boxes=Boxes(backends=False)), ["shows backends, hidden now"]),
+        (View(preset=Preset.ONE, boxes=Boxes(backends=False)), ["view: 1 of 2 backends shown"]),
     ],
 )
 def test_what_a_view_leaves_out_is_named_in_the_row_of_keys(

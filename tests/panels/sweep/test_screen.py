@@ -204,6 +204,17 @@ def test_the_countdown_has_its_size_and_says_how_to_stop_it(
     assert any("esc stops it" in row_text(row) for row in rows)
 
 
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_a_long_plan_leaves_the_frame_of_the_countdown_whole(width: int) -> None:
+    """Its last clauses are left out; what the sweep is called, and that it is simulated, never are."""
+    words = "32 conversations of 5 turns, 6,000 tokens at first, 400 more each turn, 300 out, 60 s each"
+    edge = row_text(countdown_band(replace(COUNTDOWN, plan_words=words, simulated=True), width, 8)[0])
+    assert "┐sweep quick┌" in edge
+    assert "simulated ┐about to start┌" in edge
+    assert "  " not in edge
+    assert (words in edge) == (width == 200)
+
+
 def test_the_notices_hold_verdict_and_what_was_said() -> None:
     """The page has the verdict of a finished sweep, and all notices; without any it says so."""
     view = replace(running(), notices=("one thing", "another thing"))
