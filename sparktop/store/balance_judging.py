@@ -348,7 +348,7 @@ def verdict_event(
     begins = change.after.bad
     word = change.after if begins else change.before
     hint = balance.hint if begins else None
-    after = "" if begins or bad_s is None else f" (not balanced for {numbers.age(bad_s)})"
+    after = "" if begins or bad_s is None else f" (it had lasted {numbers.age(bad_s)})"
     return Event(
         change.at,
         Severity.WARNING if begins else Severity.INFO,
@@ -374,8 +374,9 @@ def sweep_event(
         return None
     word = balance.word.value
     if held is None:
-        reason = "".join(f": {reason}" for reason in balance.reasons[:1])
-        said, about = f"{word} again, the sweep is over{reason}", f"balance:{balance.group}:{word}"
+        now = "" if balance.word_now is balance.word else f"now {balance.word_now.value}: "
+        reason = "".join(f"; {now}{reason}" for reason in balance.reasons[:1])
+        said, about = f"{word}: again, as the sweep is over{reason}", f"balance:{balance.group}:{word}"
         begins, values = Phase.BEGIN, verdict_values(balance, balance.word)
         return Event(when.wall, Severity.WARNING, balance.group, said, values, when.at, about, begins)
     before = held.id.rpartition(":")[2]

@@ -229,7 +229,7 @@ def _count_text(event: Event, repeats: _Repeats, at_s: float) -> str:
 def _detail_text(event: Event) -> str:
     """Return ": " and the part of the event's message after the condition's name; "" if there is none."""
     label = condition_label(event.about or "")
-    detail = event.message.removeprefix(label).removeprefix(": ")
+    detail = event.message.removeprefix(label).lstrip().removeprefix("begins").removeprefix(": ")
     return f": {detail}" if detail else ""
 
 

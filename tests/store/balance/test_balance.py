@@ -11,11 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Balance, BalanceChange, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.engine import LaneSample
 from sparktop.model.event import Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.instant import Instant
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.snapshot import LimitKind, Snapshot
 from sparktop.model.targets import RouterTarget
@@ -26,6 +27,7 @@ from sparktop.report import markdown_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import SourceKey
+from sparktop.store.balance_judging import sweep_event, verdict_event
 from tests.store.fed_traces import NAMES, START, Look, Pair, lane, lives, looks
 
 pytestmark = pytest.mark.long
@@ -270,6 +272,16 @@ def test_an_alert_that_a_sweep_ends_says_so_and_says_when_it_is_back() -> None:
     (alert,) = (one for one in after.alerts if one.id.startswith("balance"))
     last = [one for one in after.events if one.about == alert.id][-1]
     assert (last.phase, last.at) == (Phase.BEGIN, alert.since)
+    assert last.message.startswith("oscillating 3 times in 3 min: spark-a and spark-b swing ")
+    unjudged = replace(after.balance[0], word_now=Is.UNKNOWN, reasons=("a has 73 % of its samples",))
+    when = Instant(pair.at, alert.since)
+    told = sweep_event(unjudged, when)
+    assert told is not None
+    assert told.message == "oscillating: again, as the sweep is over; now unknown: a has 73 % of its samples"
+    ends = BalanceChange(when.wall, "proxy", Is.OSCILLATING, Is.UNKNOWN, "oscillating ends")
+    ended = verdict_event(ends, unjudged, when, 25.0)
+    assert ended is not None
+    assert ended.message == "oscillating ends (it had lasted 25 s)"
 
 
 # Servers of one model that no known router joins: their loads are described, and nothing warns.
